@@ -115,8 +115,8 @@ enum Command {
     Tail(Box<SingleCommand<Tail>>),
     /// Run a command for each execution of a task
     ///
-    /// Claims the executions of worker cues whose payload has this task, runs the command for each, and reports what became of
-    /// it. Needs no open port.
+    /// Claims the executions of worker cues whose payload has this task, runs the command for each, and reports its
+    /// outcome. Needs no open port.
     ///
     /// The command gets the payload as JSON on standard input, and CUED_EXECUTION_ID, CUED_CUE_ID, CUED_CUE_NAME, CUED_TASK,
     /// CUED_SCHEDULED_FOR, CUED_ATTEMPT, CUED_WORKER_ID, CUED_URL, CUED_PAYLOAD (up to 32 KiB) and CUED_OUTCOME_FILE in its

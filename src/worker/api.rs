@@ -17,6 +17,9 @@ pub const POLL_SECONDS: u64 = 25;
 /// Of a poll, in addition to what the server holds it.
 const POLL_MARGIN: Duration = Duration::from_secs(15);
 
+/// Of heartbeats and extensions of leases. They are sent one after another: one that has no answer delays all others.
+pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Of the other requests. A run may wait for the answer, and so may the stop of the worker.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -65,7 +68,7 @@ impl Api<'_> {
     fn claim(&self, request: &ApiRequest) -> Result<Option<Claim>, ClientError> {
         match self.client.send_once(&request.clone().timeout(TIMEOUT)) {
             Ok(answer) => answer.read().map(Some),
-            // Daily life among several workers. An execution that is gone was cancelled or deleted.
+            // Usual among several workers. An execution that is gone was cancelled or deleted.
             Err(ClientError::Refused(refused)) if matches!(refused.status, 404 | 409) => Ok(None),
             Err(error) => Err(error),
         }
@@ -108,17 +111,18 @@ impl Api<'_> {
     /// If the server refuses the request or cannot be reached.
     pub fn beat(&self, worker_id: &str, tasks: &[&str]) -> Result<(), ClientError> {
         let body = json!({"worker_id": worker_id, "handlers": tasks});
-        self.client.send_once(&ApiRequest::post("/v1/worker/heartbeat").json(body).timeout(TIMEOUT)).map(drop)
+        let request = ApiRequest::post("/v1/worker/heartbeat").json(body).timeout(HEARTBEAT_TIMEOUT);
+        self.client.send_once(&request).map(drop)
     }
 
-    /// Extends the lease of an execution. Returns `false` if it is no longer ours.
+    /// Extends the lease of an execution. Returns `false` if it is no longer this worker's.
     ///
     /// # Errors
     /// If the server refuses the request for another reason, or cannot be reached.
-    pub fn keep(&self, id: &str) -> Result<bool, ClientError> {
+    pub fn extend_lease(&self, id: &str) -> Result<bool, ClientError> {
         let request = ApiRequest::post(format!("/v1/executions/{}/heartbeat", segment(id)))
             .header("x-worker-id", self.claimant)
-            .timeout(TIMEOUT);
+            .timeout(HEARTBEAT_TIMEOUT);
         match self.client.send_once(&request) {
             Ok(_) => Ok(true),
             Err(ClientError::Refused(refused))

@@ -20,7 +20,7 @@ impl Backoff {
         let pause = FIRST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         // Without a bound, a wrong header would stop the worker for ever.
-        retry_after.map_or(pause, |wish| wish.min(LONGEST).max(pause))
+        retry_after.map_or(pause, |requested| requested.min(LONGEST).max(pause))
     }
 
     pub fn succeed(&mut self) {

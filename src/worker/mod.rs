@@ -1,8 +1,8 @@
-//! `cued work`: claims executions of tasks, runs a command for each, and reports what became of it.
+//! `cued work`: claims executions of tasks, runs a command for each, and reports its outcome.
 //!
-//! One thread per slot claims, runs and reports, so that as many commands run as there are slots; a few threads look for
+//! One thread per slot claims, runs and reports, so that as many commands run as there are slots; a few threads poll for
 //! work while slots are free; one sends heartbeats. An execution is claimed in the name of this process, and its lease is
-//! extended for as long as its command runs: if the process is killed, the lease ends and another worker takes it.
+//! extended for as long as its command runs: if the process is killed, the lease ends and another worker runs the execution.
 
 pub mod api;
 pub mod backoff;
@@ -27,6 +27,9 @@ use crate::client::Client;
 use crate::client::error::ClientError;
 use crate::client::request::Answer;
 use crate::signals::EndSignals;
+use crate::worker::api::HEARTBEAT_TIMEOUT;
+use crate::worker::outcome::folder::OutcomeFolder;
+use crate::worker::process::open_files;
 use crate::worker::run::Tally;
 use crate::worker::signals::watch_signals;
 use crate::worker::state::Shared;
@@ -34,8 +37,9 @@ use crate::worker::task::Settings;
 use crate::worker::threads::poller::MAX_POLLERS;
 use crate::worker::threads::{heartbeats, poller, slot};
 
-/// Without a turn of the heartbeats for this long, the worker hangs: a request takes 30 seconds at most.
+/// Without a sign of life of the heartbeats for this long, the worker hangs. There is one before each request.
 const HANG: Duration = Duration::from_secs(90);
+const _: () = assert!(HANG.as_secs() > 2 * HEARTBEAT_TIMEOUT.as_secs());
 
 /// The text that follows the name of a worker in its claims.
 const SUFFIX: usize = 9;
@@ -60,10 +64,10 @@ pub struct Ending {
 }
 
 impl Worker {
-    /// A worker that tells `on_recorded` each recorded outcome.
+    /// A worker that calls `on_recorded` with the answer to each report.
     ///
     /// # Errors
-    /// If the system refuses the handlers of signals.
+    /// If the temporary folder cannot be used, or the system refuses the handlers of signals.
     pub fn new(
         client: Arc<Client>,
         settings: Settings,
@@ -71,8 +75,17 @@ impl Worker {
     ) -> io::Result<Self> {
         let random = Uuid::new_v4().simple().to_string();
         let claimant = format!("{}/{}", settings.worker_id, &random[..SUFFIX - 1]);
-        let shared = Shared::new(settings, client, claimant, Box::new(on_recorded));
+        let folder = OutcomeFolder::create().map_err(|error| {
+            let text = format!("cannot use the temporary folder: {error}; TMPDIR can name another");
+            io::Error::new(error.kind(), text)
+        })?;
+        let shared = Shared::new(settings, client, claimant, folder, Box::new(on_recorded));
         Ok(Self { shared: Arc::new(shared), signals: EndSignals::catch()? })
+    }
+
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
     }
 
     /// Returns whether the worker responds, for as long as it runs.
@@ -89,6 +102,9 @@ impl Worker {
     pub fn run(self, on_stop: impl Fn() + Send + 'static) -> io::Result<Ending> {
         let settings = &self.shared.settings;
         let (jobs, pollers) = (settings.jobs, settings.tasks.len().min(MAX_POLLERS));
+        if let Err(error) = open_files::raise_limit(jobs) {
+            tracing::warn!(%error, jobs, "the limit of open files is low; commands may have to wait for others");
+        }
         let start = |name: &str, body: fn(&Shared)| {
             let shared = Arc::clone(&self.shared);
             thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared)).map(drop)
@@ -100,6 +116,7 @@ impl Worker {
         (0..jobs).try_for_each(|_| start("slot", slot::run))?;
         (0..pollers).try_for_each(|_| start("poller", poller::run))?;
         let (tally, error, is_stopped) = self.shared.wait_for_end();
+        self.shared.outcome_folder.remove();
         Ok(Ending { tally, error, is_stopped })
     }
 }

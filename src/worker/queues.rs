@@ -1,16 +1,16 @@
-//! From which task the next execution is claimed, and which task is looked at for work.
+//! The order in which tasks are polled and their executions claimed.
 //!
-//! A poll that finds work permits one claim. Each success permits two more, so that as many claims run at a time as work
-//! is there for, and the end of the work costs few claims that fail.
+//! A poll that finds work permits one claim. Each success permits two more, so that the number of concurrent
+//! claims grows with the work, and the end of the work costs few claims that fail.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The pause after a poll that found nothing although it did not wait, and the longest one after work that others took.
+/// The pause after a poll that found nothing although it did not wait, and the longest one after claims that found nothing.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause after work that another worker took; each further one doubles it.
-const FIRST_MISS: Duration = Duration::from_millis(50);
+/// The pause after a claim that found nothing; each further one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// One claim that may succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +30,8 @@ struct Queue {
     is_polling: bool,
     /// The last poll found nothing.
     is_empty: bool,
-    /// Polls in a row whose work others took.
-    misses: u32,
+    /// Polls in a row whose work other workers claimed.
+    empty_claims: u32,
     poll_at: Duration,
     polled_at: Duration,
 }
@@ -50,7 +50,7 @@ impl Queue {
 #[derive(Debug)]
 pub struct Queues {
     queues: Vec<Queue>,
-    /// The place that is looked at first, so that the tasks take turns.
+    /// The first place of the next search, so that the tasks take turns.
     turn: usize,
     jobs: usize,
     /// Executions are claimed by their ids: the next one of a task may be of another agent.
@@ -86,20 +86,20 @@ impl Queues {
         let (jobs, is_by_id) = (self.jobs, self.is_by_id);
         let queue = &mut self.queues[place];
         queue.claiming -= 1;
-        queue.misses = 0;
+        queue.empty_claims = 0;
         queue.is_empty = false;
         if !is_by_id {
             queue.permits = (queue.permits + 2).min(jobs);
         }
     }
 
-    /// A claim found nothing: others took the work, or there is no more.
-    pub fn missed(&mut self, place: usize, now: Duration) {
+    /// A claim found nothing: other workers were faster, or there is no more work.
+    pub fn found_nothing(&mut self, place: usize, now: Duration) {
         let queue = &mut self.queues[place];
         queue.claiming -= 1;
         queue.permits = 0;
-        queue.poll_at = now + (FIRST_MISS * 2_u32.saturating_pow(queue.misses.min(10))).min(PAUSE);
-        queue.misses += 1;
+        queue.poll_at = now + (FIRST_PAUSE * 2_u32.saturating_pow(queue.empty_claims.min(10))).min(PAUSE);
+        queue.empty_claims += 1;
     }
 
     /// A claim failed. A poll shows when the server is back.
@@ -135,7 +135,7 @@ impl Queues {
         queue.is_empty = found.is_empty();
         if queue.is_empty {
             // A server that holds the poll is asked again at once.
-            queue.misses = 0;
+            queue.empty_claims = 0;
             queue.poll_at = (queue.polled_at + PAUSE).max(now);
         } else if is_by_id {
             queue.found = found.into();
@@ -155,7 +155,7 @@ impl Queues {
     }
 
     /// A run has ended, and may have made new work.
-    pub fn look_again(&mut self) {
+    pub fn expect_work(&mut self) {
         for queue in &mut self.queues {
             queue.is_empty = false;
             queue.poll_at = Duration::ZERO;
@@ -194,7 +194,7 @@ mod tests {
         let mut queues = found(0);
         for millis in [50, 100, 200, 400, 800, 1000, 1000] {
             assert!(queues.take().is_some());
-            queues.missed(0, NOW);
+            queues.found_nothing(0, NOW);
             let poll_at = NOW + Duration::from_millis(millis);
             assert_eq!(queues.begin_poll(NOW), Err(Some(poll_at)));
             assert_eq!(queues.begin_poll(poll_at), Ok(0));
@@ -203,8 +203,8 @@ mod tests {
         assert!(queues.take().is_some());
         queues.claimed(0);
         assert!(queues.take().is_some());
-        queues.missed(0, NOW);
-        assert_eq!(queues.begin_poll(NOW), Err(Some(NOW + FIRST_MISS)));
+        queues.found_nothing(0, NOW);
+        assert_eq!(queues.begin_poll(NOW), Err(Some(NOW + FIRST_PAUSE)));
     }
 
     #[test]
@@ -240,12 +240,12 @@ mod tests {
         queues.polled(1, Vec::new(), NOW);
         assert!(!queues.are_empty());
         assert!(queues.take().is_some());
-        queues.missed(0, NOW);
+        queues.found_nothing(0, NOW);
         assert!(!queues.are_empty());
         assert_eq!(queues.begin_poll(NOW + PAUSE), Ok(0));
         queues.polled(0, Vec::new(), NOW + PAUSE);
         assert!(queues.are_empty());
-        queues.look_again();
+        queues.expect_work();
         assert!(!queues.are_empty());
     }
 }

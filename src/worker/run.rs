@@ -1,4 +1,4 @@
-//! A run of an execution, as the threads of a worker share it; what became of all runs.
+//! A run of an execution, as the threads of a worker share it; the counts of all runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub enum StopLevel {
     Graceful,
     /// Runs are ended.
     Now,
-    /// Runs are killed, and reports that the server does not take are given up.
+    /// Runs are killed, and reports that the server does not accept are given up.
     Kill,
 }
 
@@ -25,40 +25,40 @@ pub struct Run {
     /// The place of its task in the settings.
     pub place: usize,
     pub handle: Arc<Handle>,
-    keep_at: Mutex<Option<Duration>>,
+    extend_at: Mutex<Option<Duration>>,
 }
 
 impl Run {
     #[must_use]
-    pub fn new(claim: Claim, place: usize, handle: Handle, keep_at: Duration) -> Self {
-        Self { claim, place, handle: Arc::new(handle), keep_at: Mutex::new(Some(keep_at)) }
+    pub fn new(claim: Claim, place: usize, handle: Handle, extend_at: Duration) -> Self {
+        Self { claim, place, handle: Arc::new(handle), extend_at: Mutex::new(Some(extend_at)) }
     }
 
     /// When its lease is to be extended; `None` once the command has ended.
     #[must_use]
-    pub fn keep_at(&self) -> Option<Duration> {
-        *self.keep_at.lock()
+    pub fn extend_at(&self) -> Option<Duration> {
+        *self.extend_at.lock()
     }
 
     /// The lease is to be extended at `at`, unless the command has ended meanwhile.
-    pub fn keep_next(&self, at: Duration) {
-        if let Some(keep_at) = &mut *self.keep_at.lock() {
-            *keep_at = at;
+    pub fn extend_next(&self, at: Duration) {
+        if let Some(extend_at) = &mut *self.extend_at.lock() {
+            *extend_at = at;
         }
     }
 
     /// The command has ended. The lease is not needed for the report.
     pub fn end_lease(&self) {
-        *self.keep_at.lock() = None;
+        *self.extend_at.lock() = None;
     }
 }
 
-/// What became of the runs.
+/// The counts of the runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     pub runs: u64,
     pub failures: u64,
-    /// Reports that the server did not take.
+    /// Reports that the server did not accept.
     pub unreported: u64,
     /// Why the last failed run failed.
     pub last_reason: Option<String>,

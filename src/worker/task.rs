@@ -1,4 +1,4 @@
-//! What a worker takes, and what it runs for it.
+//! The tasks and the settings of a worker.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,6 +17,20 @@ pub struct Task {
     pub folder: Option<PathBuf>,
     /// Variables of the environment in addition to those of the worker.
     pub environment: Vec<(String, String)>,
+}
+
+impl Task {
+    /// The reason why the working directory cannot be used; `None` if it can.
+    #[must_use]
+    pub fn folder_fault(&self) -> Option<String> {
+        let folder = self.folder.as_deref()?;
+        let fault = match folder.metadata() {
+            Ok(metadata) if metadata.is_dir() => return None,
+            Ok(_) => "it is not a folder".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Some(format!("cannot use the working directory {}: {fault}", folder.display()))
+    }
 }
 
 /// When a worker ends by itself.

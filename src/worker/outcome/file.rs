@@ -1,4 +1,4 @@
-//! The outcome file, in which a command may tell more than its exit code does.
+//! The outcome file, in which a command may report more than its exit code.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -32,7 +32,7 @@ pub struct OutcomeFile {
 }
 
 impl OutcomeFile {
-    /// Reads the file. A missing or empty one says nothing.
+    /// Reads the file. A missing file is like an empty one.
     #[must_use]
     pub fn read(path: &Path) -> Self {
         match bytes(path) {
@@ -81,7 +81,7 @@ impl OutcomeFile {
         file
     }
 
-    /// Takes a field. Returns `false` if it cannot be reported.
+    /// Adds a field. Returns `false` if it cannot be reported.
     fn take(&mut self, name: &str, value: JsonStr<'_>) -> bool {
         let texts = TEXTS.into_iter().chain(["result", "error"]);
         if let Some(field) = texts.into_iter().find(|field| *field == name) {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_object_is_told() {
+    fn a_file_that_is_no_object_is_a_fault() {
         assert!(parse(r#"{"success": fal"#).fault.unwrap().starts_with("is no JSON: "));
         assert_eq!(parse("[1]").fault.unwrap(), "is no JSON object");
         assert_eq!(parse(&" ".repeat(MAX_BYTES + 1)).fault.unwrap(), "is longer than 65536 bytes");

@@ -1,6 +1,7 @@
-//! The report of a run: its exit code, the end of its output, and what its outcome file adds.
+//! The report of a run: its exit code, the end of its output, and its outcome file.
 
 pub mod file;
+pub mod folder;
 pub mod tail;
 
 use std::time::Duration;
@@ -11,8 +12,8 @@ use crate::domain::execution::outcome::MAX_METADATA_BYTES;
 use crate::domain::json::{JsonText, merged};
 use crate::worker::outcome::file::OutcomeFile;
 
-/// The entry of the metadata in which the worker tells what it left out.
-const TOLD: &str = "_cued_worker";
+/// The entry of the metadata with the parts of the outcome file that the worker left out.
+const METADATA_KEY: &str = "_cued_worker";
 
 /// The reason why a run is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,8 +110,8 @@ impl Report {
     /// The same report without texts and evidence, for a server that refuses those.
     #[must_use]
     pub fn bare(&self, refusal: &str) -> Self {
-        let told = json!({TOLD: {"report_refused": refusal}});
-        let body = json!({"success": self.success, "error": self.reason, "metadata": told});
+        let notes = json!({METADATA_KEY: {"report_refused": refusal}});
+        let body = json!({"success": self.success, "error": self.reason, "metadata": notes});
         Self { body: (&body).into(), ..self.clone() }
     }
 }
@@ -126,29 +127,29 @@ fn error(reason: &str, stdout: &str, stderr: &str, file: &OutcomeFile) -> JsonTe
     text(&said.map_or_else(|| reason.to_owned(), |said| format!("{said}\n{reason}")))
 }
 
-/// The metadata of the file, with what the worker has to tell about the file.
+/// The metadata of the file, with the worker's notes about the file.
 fn metadata(file: &OutcomeFile) -> Option<JsonText> {
-    let mut told = serde_json::Map::new();
+    let mut notes = serde_json::Map::new();
     if let Some(fault) = &file.fault {
-        told.insert("outcome_file".to_owned(), format!("The outcome file {fault}").into());
+        notes.insert("outcome_file".to_owned(), format!("The outcome file {fault}").into());
     }
     if !file.dropped.is_empty() {
-        told.insert("dropped_fields".to_owned(), json!(file.dropped));
+        notes.insert("dropped_fields".to_owned(), json!(file.dropped));
     }
-    let with = |told: &serde_json::Map<String, Value>| {
-        let told = (!told.is_empty()).then(|| JsonText::from(&json!({TOLD: told})));
-        match (&file.metadata, told) {
-            (Some(own), Some(told)) => Some(merged(own.get(), told.get())),
-            (own, told) => told.or_else(|| own.clone()),
+    let with = |notes: &serde_json::Map<String, Value>| {
+        let notes = (!notes.is_empty()).then(|| JsonText::from(&json!({METADATA_KEY: notes})));
+        match (&file.metadata, notes) {
+            (Some(own), Some(notes)) => Some(merged(own.get(), notes.get())),
+            (own, notes) => notes.or_else(|| own.clone()),
         }
     };
-    let whole = with(&told)?;
+    let whole = with(&notes)?;
     if whole.as_str().len() <= MAX_METADATA_BYTES {
         return Some(whole);
     }
     // The server would refuse the whole report.
-    told.insert("metadata_bytes".to_owned(), json!(whole.as_str().len()));
-    Some(JsonText::from(&json!({TOLD: told})))
+    notes.insert("metadata_bytes".to_owned(), json!(whole.as_str().len()));
+    Some(JsonText::from(&json!({METADATA_KEY: notes})))
 }
 
 fn text(text: &str) -> JsonText {
@@ -196,17 +197,17 @@ mod tests {
     }
 
     #[test]
-    fn the_metadata_tell_of_what_was_left_out() {
+    fn the_metadata_name_the_parts_that_were_left_out() {
         let malformed = report(&Ended::Exit(0), "o", "", "{");
-        let told = malformed["metadata"][TOLD]["outcome_file"].as_str().unwrap();
-        assert!(told.starts_with("The outcome file is no JSON: "), "{told}");
+        let notes = malformed["metadata"][METADATA_KEY]["outcome_file"].as_str().unwrap();
+        assert!(notes.starts_with("The outcome file is no JSON: "), "{notes}");
         let dropped = report(&Ended::Exit(0), "", "", r#"{"metadata": {"a": 1}, "other": 1}"#);
-        assert_eq!(dropped["metadata"], json!({"a": 1, TOLD: {"dropped_fields": ["other"]}}));
+        assert_eq!(dropped["metadata"], json!({"a": 1, METADATA_KEY: {"dropped_fields": ["other"]}}));
         let large =
             format!(r#"{{"metadata": {{"a": "{}"}}, "summary": "s"}}"#, "x".repeat(MAX_METADATA_BYTES));
         let large = report(&Ended::Exit(0), "", "", &large);
         assert_eq!(
-            (&large["summary"], &large["metadata"][TOLD]["metadata_bytes"]),
+            (&large["summary"], &large["metadata"][METADATA_KEY]["metadata_bytes"]),
             (&json!("s"), &json!(10248))
         );
     }
@@ -215,7 +216,7 @@ mod tests {
     fn a_bare_report_keeps_the_outcome() {
         let failed = Report::new(&Ended::Exit(2), "", "x", &OutcomeFile::default());
         let bare = failed.bare("result_url is no URL").body.get().to_value();
-        let told = json!({TOLD: {"report_refused": "result_url is no URL"}});
-        assert_eq!(bare, json!({"success": false, "error": "exit code 2", "metadata": told}));
+        let notes = json!({METADATA_KEY: {"report_refused": "result_url is no URL"}});
+        assert_eq!(bare, json!({"success": false, "error": "exit code 2", "metadata": notes}));
     }
 }

@@ -1,4 +1,4 @@
-//! The handle by which other threads end a command, or learn that it has ended.
+//! The handle by which other threads end a command, or notice that it has ended.
 
 use std::io::{self, PipeReader, PipeWriter, Write as _};
 
@@ -15,7 +15,7 @@ pub struct Handle {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HandleState {
-    pub wish: Option<Cause>,
+    pub requested: Option<Cause>,
     pub is_urgent: bool,
     pub has_exited: bool,
 }
@@ -36,8 +36,8 @@ impl Handle {
     /// Asks for the end. The first cause counts.
     pub fn end(&self, cause: Cause) {
         self.change(|state| {
-            let is_new = state.wish.is_none();
-            state.wish.get_or_insert(cause);
+            let is_new = state.requested.is_none();
+            state.requested.get_or_insert(cause);
             is_new
         });
     }
@@ -45,7 +45,7 @@ impl Handle {
     /// Asks for the end without a pause.
     pub fn kill(&self) {
         self.change(|state| {
-            state.wish.get_or_insert(Cause::Stopped);
+            state.requested.get_or_insert(Cause::Stopped);
             !std::mem::replace(&mut state.is_urgent, true)
         });
     }
@@ -57,7 +57,7 @@ impl Handle {
     /// Wakes the thread of the run if `change` returns that there is something new, so that the pipe never fills.
     fn change(&self, change: impl FnOnce(&mut HandleState) -> bool) {
         if change(&mut self.state.lock()) {
-            // The run is over if nobody reads: then there is nobody to wake.
+            // Without a reader the run is over.
             drop((&self.waker).write_all(&[1]));
         }
     }

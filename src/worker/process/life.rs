@@ -1,4 +1,4 @@
-//! The rules by which a command is told to end, is killed, and its run is over.
+//! The rules by which a command is terminated, is killed, and its run is over.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ const TERM_PAUSE: Duration = Duration::from_secs(10);
 /// The time in which output is read after the command has ended. A process that it left behind may hold the pipes for ever.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Between two looks whether a group that was told to end still has processes: the system does not tell.
-const LOOK: Duration = Duration::from_millis(50);
+/// Between two checks whether a terminated group still has processes: the system has no notification for that.
+const GROUP_POLL: Duration = Duration::from_millis(50);
 
 /// The reason why a command is ended before it ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,22 +17,22 @@ pub enum Cause {
     TimedOut,
     /// The worker stops.
     Stopped,
-    /// The execution is no longer ours.
+    /// The execution is no longer this worker's.
     Lost,
 }
 
 /// The observed state of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct Observation {
     pub now: Duration,
-    /// Somebody wants it to end.
-    pub wish: Option<Cause>,
+    /// The reason why it is to end.
+    pub requested: Option<Cause>,
     /// It is not to be waited for.
     pub is_urgent: bool,
     pub has_exited: bool,
     /// Its output has not ended.
     pub is_open: bool,
-    /// Processes of its group exist. Only looked at after the exit of one that was ended.
+    /// Processes of its group exist. Only checked after the exit of one that was ended.
     pub has_group: bool,
 }
 
@@ -71,14 +71,14 @@ impl Life {
     }
 
     /// The next step.
-    pub fn next(&mut self, seen: Seen) -> Action {
-        let now = seen.now;
-        if seen.has_exited {
+    pub fn next(&mut self, observed: Observation) -> Action {
+        let now = observed.now;
+        if observed.has_exited {
             let drained_at = *self.exited_at.get_or_insert(now) + DRAIN;
-            return self.after_exit(seen, drained_at);
+            return self.after_exit(observed, drained_at);
         }
         let Some(_) = self.cause else {
-            self.cause = seen.wish.or((now >= self.deadline).then_some(Cause::TimedOut));
+            self.cause = observed.requested.or((now >= self.deadline).then_some(Cause::TimedOut));
             if self.cause.is_none() {
                 return Action::Wait(Some(self.deadline));
             }
@@ -88,25 +88,25 @@ impl Life {
         if self.is_killed {
             return Action::Wait(None);
         }
-        if now < self.kill_at && !seen.is_urgent {
+        if now < self.kill_at && !observed.is_urgent {
             return Action::Wait(Some(self.kill_at));
         }
         self.is_killed = true;
         Action::Kill
     }
 
-    fn after_exit(&mut self, seen: Seen, drained_at: Duration) -> Action {
-        let now = seen.now;
+    fn after_exit(&mut self, observed: Observation, drained_at: Duration) -> Action {
+        let now = observed.now;
         // Processes that a command leaves behind by itself stay; those of a command that was ended end with it.
-        if self.cause.is_some() && !self.is_killed && seen.has_group {
-            if now < self.kill_at && !seen.is_urgent {
-                return Action::Wait(Some((now + LOOK).min(self.kill_at)));
+        if self.cause.is_some() && !self.is_killed && observed.has_group {
+            if now < self.kill_at && !observed.is_urgent {
+                return Action::Wait(Some((now + GROUP_POLL).min(self.kill_at)));
             }
             self.is_killed = true;
             self.exited_at = Some(now);
             return Action::Kill;
         }
-        if !seen.is_open || now >= drained_at { Action::Finish } else { Action::Wait(Some(drained_at)) }
+        if !observed.is_open || now >= drained_at { Action::Finish } else { Action::Wait(Some(drained_at)) }
     }
 }
 
@@ -114,9 +114,16 @@ impl Life {
 mod tests {
     use super::*;
 
-    const fn at(seconds: u64) -> Seen {
+    const fn at(seconds: u64) -> Observation {
         let now = Duration::from_secs(seconds);
-        Seen { now, wish: None, is_urgent: false, has_exited: false, is_open: true, has_group: true }
+        Observation {
+            now,
+            requested: None,
+            is_urgent: false,
+            has_exited: false,
+            is_open: true,
+            has_group: true,
+        }
     }
 
     fn wait(seconds: u64) -> Action {
@@ -131,16 +138,16 @@ mod tests {
     fn a_command_that_ends_by_itself_finishes_with_its_output() {
         let mut life = life();
         assert_eq!(life.next(at(100)), wait(160));
-        assert_eq!(life.next(Seen { has_exited: true, ..at(110) }), wait(112));
-        assert_eq!(life.next(Seen { has_exited: true, is_open: false, ..at(111) }), Action::Finish);
+        assert_eq!(life.next(Observation { has_exited: true, ..at(110) }), wait(112));
+        assert_eq!(life.next(Observation { has_exited: true, is_open: false, ..at(111) }), Action::Finish);
         assert_eq!(life.cause(), None);
     }
 
     #[test]
     fn a_process_that_holds_the_output_open_is_waited_for_two_seconds() {
         let mut life = life();
-        assert_eq!(life.next(Seen { has_exited: true, ..at(110) }), wait(112));
-        assert_eq!(life.next(Seen { has_exited: true, ..at(112) }), Action::Finish);
+        assert_eq!(life.next(Observation { has_exited: true, ..at(110) }), wait(112));
+        assert_eq!(life.next(Observation { has_exited: true, ..at(112) }), Action::Finish);
     }
 
     #[test]
@@ -150,15 +157,15 @@ mod tests {
         assert_eq!(life.next(at(161)), wait(170));
         assert_eq!(life.next(at(170)), Action::Kill);
         assert_eq!(life.next(at(171)), Action::Wait(None));
-        assert_eq!(life.next(Seen { has_exited: true, is_open: false, ..at(172) }), Action::Finish);
+        assert_eq!(life.next(Observation { has_exited: true, is_open: false, ..at(172) }), Action::Finish);
         assert_eq!(life.cause(), Some(Cause::TimedOut));
     }
 
     #[test]
     fn what_is_left_of_the_group_has_its_ten_seconds_too() {
         let mut life = life();
-        let left = |seconds| Seen { has_exited: true, is_open: false, ..at(seconds) };
-        assert_eq!(life.next(Seen { wish: Some(Cause::Lost), ..at(110) }), Action::Terminate);
+        let left = |seconds| Observation { has_exited: true, is_open: false, ..at(seconds) };
+        assert_eq!(life.next(Observation { requested: Some(Cause::Lost), ..at(110) }), Action::Terminate);
         assert_eq!(life.next(left(111)), Action::Wait(Some(Duration::from_millis(111_050))));
         assert_eq!(life.next(left(120)), Action::Kill);
         assert_eq!(life.next(left(120)), Action::Finish);
@@ -168,15 +175,15 @@ mod tests {
     #[test]
     fn an_empty_group_is_not_waited_for() {
         let mut life = life();
-        assert_eq!(life.next(Seen { wish: Some(Cause::Stopped), ..at(110) }), Action::Terminate);
-        let gone = Seen { has_exited: true, is_open: false, has_group: false, ..at(111) };
+        assert_eq!(life.next(Observation { requested: Some(Cause::Stopped), ..at(110) }), Action::Terminate);
+        let gone = Observation { has_exited: true, is_open: false, has_group: false, ..at(111) };
         assert_eq!(life.next(gone), Action::Finish);
     }
 
     #[test]
     fn an_urgent_end_is_no_later_than_its_signal() {
         let mut life = life();
-        let urgent = Seen { wish: Some(Cause::Stopped), is_urgent: true, ..at(110) };
+        let urgent = Observation { requested: Some(Cause::Stopped), is_urgent: true, ..at(110) };
         assert_eq!([life.next(urgent), life.next(urgent)], [Action::Terminate, Action::Kill]);
     }
 }

@@ -2,12 +2,14 @@
 
 pub mod handle;
 pub mod life;
+pub mod open_files;
 
 use std::io::{self, PipeReader, Read, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ use rustix::process::{
 use crate::clock::Clock;
 use crate::worker::outcome::tail::Tail;
 use crate::worker::process::handle::Handle;
-use crate::worker::process::life::{Action, Cause, Life, Seen};
+use crate::worker::process::life::{Action, Cause, Life, Observation};
 
 /// The usual capacity of a pipe.
 const BUFFER: usize = 64 * 1024;
@@ -39,7 +41,7 @@ pub struct Finished {
 }
 
 /// A running command and its pipes.
-struct Process<'a> {
+pub struct Process<'a> {
     group: Pid,
     child: Child,
     stdin: Option<ChildStdin>,
@@ -62,52 +64,43 @@ impl<T: Read + std::os::fd::AsFd> Pipe for T {
     }
 }
 
-/// Runs a command until it ends, or until [`Handle`] or the time limit ends it.
+/// Starts a command.
 ///
 /// # Errors
-/// If the command cannot be started.
-pub fn run(
-    command: &mut Command,
-    input: &[u8],
-    timeout: Duration,
-    (handle, wakes): (&Arc<Handle>, &mut PipeReader),
-    clock: &Clock,
-) -> io::Result<Finished> {
+/// If the command cannot be started. It has not run then.
+pub fn start<'a>(command: &mut Command, input: &'a [u8], handle: &Arc<Handle>) -> io::Result<Process<'a>> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let life = Life::new(clock.monotonic(), timeout);
-    let mut process = Process::start(command.spawn()?, input, handle)?;
-    let ended = process.supervise(life, (handle, wakes), clock);
-    if ended.is_err() {
-        // Without its supervisor it must not go on.
-        process.signal(Signal::KILL);
-        process.child.wait()?;
+    // Before the command: without it nobody would notice the command's end.
+    let waiter = start_waiter(handle)?;
+    let mut child = command.spawn()?;
+    let group = Pid::from_child(&child);
+    if let Err(error) = waiter.send(group) {
+        kill_process_group(group, Signal::KILL)?;
+        child.wait()?;
+        return Err(io::Error::other(error));
     }
-    let (status, cause) = ended?;
-    let [stdout, stderr] = process.tails;
-    Ok(Finished { status, cause, stdout, stderr })
+    Ok(Process::new(child, group, input))
+}
+
+/// Starts the thread that waits for the exit of the process that it is sent. It ends if it is sent none.
+fn start_waiter(handle: &Arc<Handle>) -> io::Result<Sender<Pid>> {
+    let (sender, receiver) = mpsc::channel();
+    let handle = Arc::clone(handle);
+    let wait = move || {
+        if let Ok(pid) = receiver.recv() {
+            // The process stays a zombie, so that its number belongs to no other process while signals are sent.
+            while let Err(Errno::INTR) =
+                waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+            {}
+            handle.exited();
+        }
+    };
+    thread::Builder::new().name("waiter".to_owned()).stack_size(WAITER_STACK).spawn(wait)?;
+    Ok(sender)
 }
 
 impl<'a> Process<'a> {
-    fn start(mut child: Child, input: &'a [u8], handle: &Arc<Handle>) -> io::Result<Self> {
-        let group = Pid::from_child(&child);
-        let waiter = {
-            let handle = Arc::clone(handle);
-            let wait = move || {
-                // The process stays a zombie, so that its number belongs to no other process while signals are sent.
-                while let Err(Errno::INTR) =
-                    waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
-                {
-                }
-                handle.exited();
-            };
-            thread::Builder::new().name("waiter".to_owned()).stack_size(WAITER_STACK).spawn(wait)
-        };
-        if let Err(error) = waiter {
-            // Nobody would notice its end.
-            kill_process_group(group, Signal::KILL)?;
-            child.wait()?;
-            return Err(error);
-        }
+    fn new(mut child: Child, group: Pid, input: &'a [u8]) -> Self {
         let stdin = child.stdin.take().filter(|stdin| rustix::io::ioctl_fionbio(stdin, true).is_ok());
         let outputs = [
             child.stdout.take().map(|pipe| Box::new(pipe) as Output),
@@ -116,7 +109,28 @@ impl<'a> Process<'a> {
         let tails = [Tail::default(), Tail::default()];
         let mut process = Self { group, child, stdin, input, outputs, tails, buffer: vec![0; BUFFER] };
         process.write();
-        Ok(process)
+        process
+    }
+
+    /// Waits until the command ends, or until [`Handle`] or the time limit ends it.
+    ///
+    /// # Errors
+    /// If the system fails. The command is killed then.
+    pub fn finish(
+        mut self,
+        timeout: Duration,
+        (handle, wakes): (&Handle, &mut PipeReader),
+        clock: &Clock,
+    ) -> io::Result<Finished> {
+        let ended = self.supervise(Life::new(clock.monotonic(), timeout), (handle, wakes), clock);
+        if ended.is_err() {
+            // Without its supervisor it must not go on.
+            self.signal(Signal::KILL);
+            self.child.wait()?;
+        }
+        let (status, cause) = ended?;
+        let [stdout, stderr] = self.tails;
+        Ok(Finished { status, cause, stdout, stderr })
     }
 
     /// Waits for the end of the run.
@@ -132,17 +146,17 @@ impl<'a> Process<'a> {
             if state.has_exited && status.is_none() {
                 status = Some(self.child.wait()?);
             }
-            let seen = Seen {
+            let observed = Observation {
                 now: clock.monotonic(),
-                wish: state.wish,
+                requested: state.requested,
                 is_urgent: state.is_urgent,
                 has_exited: status.is_some(),
                 is_open: self.outputs.iter().any(Option::is_some),
                 has_group: life.cause().is_some() && status.is_some() && self.has_group(),
             };
-            match (life.next(seen), status) {
+            match (life.next(observed), status) {
                 (Action::Wait(until), _) => {
-                    self.wait(wakes, until.map(|until| until.saturating_sub(seen.now)))?;
+                    self.wait(wakes, until.map(|until| until.saturating_sub(observed.now)))?;
                 }
                 (Action::Terminate, _) => self.signal(Signal::TERM),
                 (Action::Kill, _) => self.signal(Signal::KILL),
@@ -195,7 +209,7 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
-    /// Writes what the command takes now. One that does not read its input, or has closed it, misses nothing that it wants.
+    /// Writes as much as the command reads now. The rest is dropped if it has closed its input.
     fn write(&mut self) {
         let Some(stdin) = &mut self.stdin else { return };
         match stdin.write(self.input) {

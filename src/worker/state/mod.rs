@@ -1,4 +1,7 @@
-//! What the threads of a worker share: the work at hand, the stop, the pauses.
+//! The state that the threads of a worker share: its runs, the stop, the pauses.
+
+pub mod leases;
+pub mod shortages;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +13,7 @@ use crate::clock::Clock;
 use crate::locks::{Condvar, Mutex};
 use crate::worker::api::{Api, Claim, Failure};
 use crate::worker::backoff::Backoff;
+use crate::worker::outcome::folder::OutcomeFolder;
 use crate::worker::process::handle::Handle;
 use crate::worker::process::life::Cause;
 use crate::worker::queues::{Permit, Queues};
@@ -33,8 +37,12 @@ struct State {
     stop: Option<(StopLevel, Duration)>,
     error: Option<ClientError>,
     tally: Tally,
-    /// The last turn of the thread that sends heartbeats.
-    turn_at: Duration,
+    /// Runs that have ended.
+    ended_runs: u64,
+    /// Slots that wait for resources of the machine.
+    shortages: usize,
+    /// The last sign of life of the thread that sends heartbeats.
+    alive_at: Duration,
 }
 
 /// The worker, as its threads see it.
@@ -44,6 +52,7 @@ pub struct Shared {
     /// The name under which this process claims. No other process has it, so that heartbeats of a successor do not extend
     /// the leases of a process that was killed.
     pub claimant: String,
+    pub outcome_folder: OutcomeFolder,
     pub on_recorded: Box<dyn Fn(&Answer) + Send + Sync>,
     state: Mutex<State>,
     changed: Condvar,
@@ -54,6 +63,7 @@ impl Shared {
         settings: Settings,
         client: Arc<Client>,
         claimant: String,
+        outcome_folder: OutcomeFolder,
         on_recorded: Box<dyn Fn(&Answer) + Send + Sync>,
     ) -> Self {
         let queues = Queues::new(settings.tasks.len(), settings.jobs, settings.agent.is_some());
@@ -66,10 +76,12 @@ impl Shared {
             stop: None,
             error: None,
             tally: Tally::default(),
-            turn_at: client.clock().monotonic(),
+            ended_runs: 0,
+            shortages: 0,
+            alive_at: client.clock().monotonic(),
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Self { settings, client, claimant, on_recorded, state, changed }
+        Self { settings, client, claimant, outcome_folder, on_recorded, state, changed }
     }
 
     #[must_use]
@@ -113,6 +125,7 @@ impl Shared {
             let now = self.now();
             let has_slot = state.claiming + state.runs.len() < self.settings.jobs;
             if now >= state.resume_at
+                && state.shortages == 0
                 && has_slot
                 && let Some(taken) = state.queues.take()
             {
@@ -127,8 +140,8 @@ impl Shared {
 
     /// A claim succeeded: the run begins.
     pub fn begin(&self, place: usize, claim: Claim, handle: Handle) -> Arc<Run> {
-        let keep_at = self.now() + self.keep_interval(claim.lease_seconds);
-        let run = Arc::new(Run::new(claim, place, handle, keep_at));
+        let extend_at = self.now() + self.lease_interval(claim.lease_seconds);
+        let run = Arc::new(Run::new(claim, place, handle, extend_at));
         self.change(|state| {
             state.queues.claimed(place);
             state.backoff.succeed();
@@ -137,6 +150,13 @@ impl Shared {
             state.runs.push(Arc::clone(&run));
         });
         run
+    }
+
+    /// A run without a claim at a server.
+    #[cfg(test)]
+    pub fn begin_test_run(&self, claim: Claim, handle: Handle) {
+        let run = Run::new(claim, 0, handle, Duration::ZERO);
+        self.change(|state| state.runs.push(Arc::new(run)));
     }
 
     /// Waits for the end of an earlier run of the same execution. Its lease has ended: it cannot have been extended while
@@ -156,34 +176,43 @@ impl Shared {
     }
 
     /// A claim found nothing.
-    pub fn missed(&self, place: usize) {
+    pub fn claim_found_nothing(&self, place: usize) {
         let now = self.now();
         self.change(|state| {
-            state.queues.missed(place, now);
+            state.queues.found_nothing(place, now);
             state.backoff.succeed();
             state.claiming -= 1;
         });
     }
 
     /// A claim failed.
-    pub fn claim_failed(&self, place: usize, error: Option<ClientError>) {
+    pub fn claim_failed(&self, place: usize, error: ClientError) {
         let pause = self.change(|state| {
             state.queues.failed(place);
             state.claiming -= 1;
-            self.pause_taking(state, error)
+            self.pause_requests(state, error)
         });
-        self.tell_pause(pause);
+        Self::log_pause(pause);
+    }
+
+    /// A claim was not made, because the worker stops.
+    pub fn cancel_claim(&self, place: usize) {
+        self.change(|state| {
+            state.queues.failed(place);
+            state.claiming -= 1;
+        });
     }
 
     /// A run is over and its outcome reported. `failure` is why it failed.
     pub fn end(&self, run: &Arc<Run>, failure: Option<String>, is_reported: bool) {
         self.change(|state| {
             state.runs.retain(|other| !Arc::ptr_eq(other, run));
+            state.ended_runs += 1;
             state.tally.failures += u64::from(failure.is_some());
             state.tally.unreported += u64::from(!is_reported);
             state.tally.last_reason = failure.or(state.tally.last_reason.take());
             if self.settings.mode == Mode::Drain {
-                state.queues.look_again();
+                state.queues.expect_work();
             }
         });
     }
@@ -200,7 +229,7 @@ impl Shared {
             let mut pause = MAX_WAIT;
             if now < state.resume_at {
                 pause = state.resume_at - now;
-            } else if free > 0 {
+            } else if free > 0 && state.shortages == 0 {
                 match state.queues.begin_poll(now) {
                     Ok(place) => return Some((place, free)),
                     Err(Some(poll_at)) => pause = poll_at.saturating_sub(now),
@@ -222,40 +251,38 @@ impl Shared {
     pub fn poll_failed(&self, place: usize, error: ClientError) {
         let pause = self.change(|state| {
             state.queues.poll_failed(place);
-            self.pause_taking(state, Some(error))
+            self.pause_requests(state, error)
         });
-        self.tell_pause(pause);
+        Self::log_pause(pause);
     }
 
-    /// Pauses the taking of work after a failure. Returns the pause and why, unless it is told already.
-    fn pause_taking(&self, state: &mut State, error: Option<ClientError>) -> Option<(Duration, String)> {
-        let text = error.as_ref().map_or_else(|| "no pipe is left".to_owned(), ToString::to_string);
-        let failure = error.as_ref().map_or(Failure::Passing { retry_after: None }, Failure::of);
-        // A worker that ends soon waits for a server that says when it will answer, and for no other.
-        let is_told = matches!(failure, Failure::Passing { retry_after: Some(_) });
-        let is_patient = self.settings.mode != Mode::Drain || error.is_none() || is_told;
-        match (failure, error) {
-            (Failure::Passing { retry_after }, _) if is_patient => {
-                let now = self.now();
-                if now < state.resume_at {
-                    // One fault that several requests met.
-                    return None;
-                }
-                let pause = state.backoff.fail(retry_after);
-                state.resume_at = now + pause;
-                Some((pause, text))
+    /// Pauses claims and polls after a failure. Returns the pause and the reason, unless the pause has begun already.
+    fn pause_requests(&self, state: &mut State, error: ClientError) -> Option<(Duration, String)> {
+        let retry_after = match Failure::of(&error) {
+            // A worker that ends soon waits for a server that says when it will answer, and for no other.
+            Failure::Passing { retry_after }
+                if self.settings.mode != Mode::Drain || retry_after.is_some() =>
+            {
+                retry_after
             }
-            (_, Some(error)) => {
+            _ => {
                 self.fail(state, error);
-                None
+                return None;
             }
-            (_, None) => None,
+        };
+        let now = self.now();
+        if now < state.resume_at {
+            // One fault that several requests met.
+            return None;
         }
+        let pause = state.backoff.fail(retry_after);
+        state.resume_at = now + pause;
+        Some((pause, error.to_string()))
     }
 
-    fn tell_pause(&self, pause: Option<(Duration, String)>) {
+    fn log_pause(pause: Option<(Duration, String)>) {
         if let Some((pause, error)) = pause {
-            tracing::warn!(error, seconds = pause.as_secs(), "cannot take work; trying again");
+            tracing::warn!(error, seconds = pause.as_secs(), "cannot claim executions; trying again");
         }
     }
 
@@ -301,48 +328,13 @@ impl Shared {
         }
     }
 
-    fn keep_interval(&self, lease_seconds: u64) -> Duration {
-        // A lease of zero would make a busy loop.
-        let third = Duration::from_secs(lease_seconds.max(3)) / 3;
-        third.min(self.settings.beat * 5)
-    }
-
-    /// The runs whose leases are to be extended now, and the instant of the next one.
-    pub fn runs_to_keep(&self) -> (Vec<Arc<Run>>, Option<Duration>) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        state.turn_at = now;
-        let (mut due, mut next) = (Vec::new(), None::<Duration>);
-        for run in &state.runs {
-            match run.keep_at() {
-                Some(at) if at <= now => due.push(Arc::clone(run)),
-                Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
-                None => {}
-            }
-        }
-        (due, next)
-    }
-
-    /// A lease was extended, or not: then it is tried again soon.
-    pub fn kept(&self, run: &Run, is_extended: bool) {
-        let interval = self.keep_interval(run.claim.lease_seconds);
-        let pause = if is_extended { interval } else { interval.min(MAX_WAIT) };
-        run.keep_next(self.now() + pause);
-    }
-
-    /// Waits until a change, or until `until`. Returns `false` at the end of the worker.
+    /// Waits until a change, or until `until`.
     pub fn wait_until(&self, until: Duration) {
         let state = self.state.lock();
         let pause = until.saturating_sub(self.now()).min(MAX_WAIT);
         if !pause.is_zero() {
             drop(self.changed.wait_timeout(state, pause));
         }
-    }
-
-    /// The heartbeats go on.
-    #[must_use]
-    pub fn is_alive(&self, within: Duration) -> bool {
-        self.now().saturating_sub(self.state.lock().turn_at) < within
     }
 
     /// Waits for the end: of the work, or after a stop. Ends the runs that the stop does not wait for.

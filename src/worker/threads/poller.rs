@@ -1,4 +1,4 @@
-//! Looks for work while slots are free.
+//! Polls for work while slots are free.
 
 use crate::worker::api::POLL_SECONDS;
 use crate::worker::state::Shared;
@@ -10,7 +10,7 @@ pub const MAX_POLLERS: usize = 8;
 /// Executions that are listed for an agent at a time. Each comes with its payload.
 const MAX_FOUND: usize = 20;
 
-/// Looks for work until the worker ends.
+/// Polls for work until the worker ends.
 pub fn run(worker: &Shared) {
     let tasks = worker.settings.tasks.len();
     let wait = match worker.settings.mode {

@@ -24,14 +24,14 @@ pub fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -
             Err(error) => error,
         };
         match Fault::of(&error) {
-            // Ours, whose answer was lost, or somebody's else.
+            // By this worker, if the answer was lost, or by another one.
             Fault::Reported => return true,
             Fault::Gone => {
                 tracing::warn!(execution_id = id, %error, "the execution is gone, and its outcome with it");
                 return true;
             }
             Fault::Passing(retry_after) => {
-                tracing::warn!(execution_id = id, %error, "the report was not taken; trying again");
+                tracing::warn!(execution_id = id, %error, "the report was not accepted; trying again");
                 if worker.wait_to_report(backoff.fail(retry_after), ended_at) {
                     continue;
                 }
@@ -41,7 +41,7 @@ pub fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -
                 refusals += 1;
                 match refusals {
                     1 => body = report.bare(&error.to_string()).body,
-                    // The server takes this one even when the account has no room for more.
+                    // The server accepts this one even when the account has no room for more.
                     2 => body = (&json!({"success": report.success})).into(),
                     _ => return given_up(id, report),
                 }
@@ -53,7 +53,7 @@ pub fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -
     }
 }
 
-/// Keeps the report in the log, from which a person can send it.
+/// Writes the report to the log, from which a person can send it.
 fn given_up(id: &str, report: &Report) -> bool {
     tracing::error!(execution_id = id, report = report.body.as_str(), "the report was not recorded");
     false

@@ -1,6 +1,7 @@
 //! Claims executions and runs their commands, one at a time.
 
 use std::io::{self, PipeReader};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,35 +19,68 @@ use crate::worker::process::life::Cause;
 use crate::worker::queues::Permit;
 use crate::worker::run::Run;
 use crate::worker::state::Shared;
+use crate::worker::state::shortages::is_shortage;
 use crate::worker::task::Task;
 use crate::worker::threads::reports;
+
+/// The parts of a run that are made before the claim: an execution that is claimed must be run.
+struct Preparation {
+    handle: Handle,
+    wakes: PipeReader,
+    outcome: TempPath,
+}
+
+impl Preparation {
+    fn new(worker: &Shared) -> io::Result<Self> {
+        let (handle, wakes) = Handle::new()?;
+        Ok(Self { handle, wakes, outcome: worker.outcome_folder.new_file()? })
+    }
+
+    /// Tries until it succeeds. `None` if nothing more is to be claimed.
+    fn repeat(worker: &Shared) -> Option<Self> {
+        let mut shortage = None;
+        loop {
+            match Self::new(worker) {
+                Ok(preparation) => return Some(preparation),
+                Err(error) => {
+                    if !shortage.get_or_insert_with(|| worker.shortage()).wait(&error, None) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The reason why a run has no report.
+enum Abandoned {
+    /// The execution is no longer this worker's.
+    Lost,
+    /// The worker stops, and the command has not been started for lack of resources: another worker can run it.
+    NotStarted(io::Error),
+}
 
 /// Works until nothing more is to be claimed.
 pub fn run(worker: &Shared) {
     while let Some((place, permit)) = worker.next_claim() {
-        // Before the claim: an execution that is claimed must be run.
-        let (handle, wakes) = match Handle::new() {
-            Ok(pipe) => pipe,
-            Err(error) => {
-                tracing::error!(%error, "no pipe is left");
-                worker.claim_failed(place, None);
-                continue;
-            }
+        let Some(Preparation { handle, wakes, outcome }) = Preparation::repeat(worker) else {
+            worker.cancel_claim(place);
+            continue;
         };
         let claimed = match &permit {
             Permit::Next => worker.api().claim_next(worker.task(place).name.as_deref()),
             Permit::One(id) => worker.api().claim_one(id),
         };
         match claimed {
-            Ok(Some(claim)) => execute(worker, &worker.begin(place, claim, handle), wakes),
-            Ok(None) => worker.missed(place),
-            Err(error) => worker.claim_failed(place, Some(error)),
+            Ok(Some(claim)) => execute(worker, &worker.begin(place, claim, handle), wakes, &outcome),
+            Ok(None) => worker.claim_found_nothing(place),
+            Err(error) => worker.claim_failed(place, error),
         }
     }
 }
 
 /// Runs an execution and reports its outcome.
-fn execute(worker: &Shared, run: &Arc<Run>, mut wakes: PipeReader) {
+fn execute(worker: &Shared, run: &Arc<Run>, mut wakes: PipeReader, outcome: &Path) {
     let (claim, task) = (&run.claim, worker.task(run.place));
     let id = claim.execution_id.as_str();
     worker.wait_for_earlier(run);
@@ -59,19 +93,25 @@ fn execute(worker: &Shared, run: &Arc<Run>, mut wakes: PipeReader) {
         "run started"
     );
     let begin = worker.clock().monotonic();
-    let report = attempt(worker, run, &name, &mut wakes);
+    let report = attempt(worker, run, &name, &mut wakes, outcome);
     run.end_lease();
     let end = worker.clock().monotonic();
     let duration_ms = u64::try_from((end - begin).as_millis()).unwrap_or(u64::MAX);
-    let Some(report) = report else {
-        tracing::warn!(
-            execution_id = id,
-            task = name,
-            duration_ms,
-            "run ended: another worker has the claim"
-        );
-        worker.end(run, Some("the claim was lost".to_owned()), true);
-        return;
+    let report = match report {
+        Ok(report) => report,
+        Err(Abandoned::Lost) => {
+            let message = "run ended: the execution is no longer this worker's";
+            tracing::warn!(execution_id = id, task = name, duration_ms, message);
+            worker.end(run, Some("the claim was lost".to_owned()), true);
+            return;
+        }
+        Err(Abandoned::NotStarted(error)) => {
+            let message =
+                "run ended before its command was started; another worker can run it after the lease";
+            tracing::warn!(execution_id = id, task = name, duration_ms, %error, message);
+            worker.end(run, Some(format!("the command was not started: {error}")), true);
+            return;
+        }
     };
     match &report.reason {
         None => tracing::info!(execution_id = id, task = name, duration_ms, "run succeeded"),
@@ -81,24 +121,45 @@ fn execute(worker: &Shared, run: &Arc<Run>, mut wakes: PipeReader) {
     worker.end(run, report.reason, is_reported);
 }
 
-/// Runs the command. `None` if the execution is no longer ours.
-fn attempt(worker: &Shared, run: &Run, name: &str, wakes: &mut PipeReader) -> Option<Report> {
+/// Runs the command.
+fn attempt(
+    worker: &Shared,
+    run: &Run,
+    name: &str,
+    wakes: &mut PipeReader,
+    outcome: &Path,
+) -> Result<Report, Abandoned> {
     let task = worker.task(run.place);
-    let failed =
-        |reason: String| Some(Report::new(&Ended::NotStarted(reason), "", "", &OutcomeFile::default()));
-    let outcome = match outcome_path() {
-        Ok(outcome) => outcome,
-        Err(error) => return failed(format!("the worker cannot make an outcome file: {error}")),
-    };
-    let mut command = command(worker, run, name, &outcome);
+    let failed = |reason: String| Report::new(&Ended::NotStarted(reason), "", "", &OutcomeFile::default());
+    let mut command = command(worker, run, name, outcome);
     let input = run.claim.payload.get().as_bytes();
-    match process::run(&mut command, input, task.timeout, (&run.handle, wakes), worker.clock()) {
-        Err(error) => failed(format!("cannot run {}: {error}", command.get_program().display())),
-        Ok(Finished { cause: Some(Cause::Lost), .. }) => None,
+    let mut shortage = None;
+    let process = loop {
+        match process::start(&mut command, input, &run.handle) {
+            Ok(process) => break process,
+            Err(error) if is_shortage(&error) => {
+                if !shortage.get_or_insert_with(|| worker.shortage()).wait(&error, Some(run)) {
+                    return Err(match run.handle.state().requested {
+                        Some(Cause::Lost) => Abandoned::Lost,
+                        _ => Abandoned::NotStarted(error),
+                    });
+                }
+            }
+            Err(error) => {
+                // The system has the same error for a missing folder as for a missing program.
+                let program = || format!("cannot run {}: {error}", command.get_program().display());
+                return Ok(failed(task.folder_fault().unwrap_or_else(program)));
+            }
+        }
+    };
+    drop(shortage);
+    match process.finish(task.timeout, (&run.handle, wakes), worker.clock()) {
+        Err(error) => Ok(failed(format!("the worker cannot supervise the command: {error}"))),
+        Ok(Finished { cause: Some(Cause::Lost), .. }) => Err(Abandoned::Lost),
         Ok(finished) => {
-            let file = OutcomeFile::read(&outcome);
+            let file = OutcomeFile::read(outcome);
             let (stdout, stderr) = (finished.stdout.text(), finished.stderr.text());
-            Some(Report::new(&ended(&finished, task.timeout), &stdout, &stderr, &file))
+            Ok(Report::new(&ended(&finished, task.timeout), &stdout, &stderr, &file))
         }
     }
 }
@@ -114,13 +175,7 @@ fn ended(finished: &Finished, timeout: Duration) -> Ended {
     }
 }
 
-/// An empty file that only this user can read. It is removed after the run.
-fn outcome_path() -> io::Result<TempPath> {
-    let file = tempfile::Builder::new().prefix("cued-outcome-").suffix(".json").tempfile()?;
-    Ok(file.into_temp_path())
-}
-
-fn command(worker: &Shared, run: &Run, name: &str, outcome: &TempPath) -> Command {
+fn command(worker: &Shared, run: &Run, name: &str, outcome: &Path) -> Command {
     let task: &Task = worker.task(run.place);
     let connection = worker.client.connection();
     let common = Common {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::cli::client::command::ClientAction;
-use crate::cli::client::commands::work::programs::missing_program;
+use crate::cli::client::commands::work::programs::command_fault;
 use crate::cli::client::commands::work::task_file::read_tasks;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
@@ -71,7 +71,7 @@ pub struct Work {
     #[arg(long)]
     once: bool,
 
-    /// End when nothing waits any more; exits with 8 if a run failed
+    /// End when no executions are pending; exits with 8 if a run failed
     #[arg(long, conflicts_with = "once")]
     drain: bool,
 
@@ -116,15 +116,15 @@ impl Work {
                 folder: None,
                 environment: Vec::new(),
             };
-            return match missing_program(&task) {
+            return match command_fault(&task) {
                 Some(fault) => Err(CliError::Usage(fault)),
                 None => Ok(vec![task]),
             };
         };
         let tasks = read_tasks(file, self.timeout)?;
         // One that is not there yet must not keep the others from working.
-        for fault in tasks.iter().filter_map(missing_program) {
-            tracing::warn!(fault, "runs of a task will fail");
+        for (task, fault) in tasks.iter().filter_map(|task| Some((task, command_fault(task)?))) {
+            tracing::warn!(task = task.name, fault, "runs of a task will fail");
         }
         Ok(tasks)
     }
@@ -169,6 +169,12 @@ impl ClientAction for Work {
             return Err(ClientError::NotSignedIn.into());
         }
         let mode = settings.mode;
+        let output = context.output.clone();
+        let failed = |error: std::io::Error| CliError::Failed(format!("the worker cannot start: {error}"));
+        let worker =
+            Worker::new(Arc::clone(&context.client), settings, move |answer| print_recorded(&output, answer));
+        let worker = worker.map_err(failed)?;
+        let settings = worker.settings();
         tracing::info!(
             worker_id = settings.worker_id,
             tasks = ?settings.tasks.iter().filter_map(|task| task.name.as_deref()).collect::<Vec<_>>(),
@@ -176,11 +182,6 @@ impl ClientAction for Work {
             server = context.target.url,
             "worker started"
         );
-        let output = context.output.clone();
-        let failed = |error: std::io::Error| CliError::Failed(format!("the worker cannot start: {error}"));
-        let worker =
-            Worker::new(Arc::clone(&context.client), settings, move |answer| print_recorded(&output, answer));
-        let worker = worker.map_err(failed)?;
         let liveness = Liveness { what: "Worker", is_alive: Box::new(worker.liveness()) };
         let service = Arc::new(SystemdService::ready("Waiting for work", liveness).map_err(failed)?);
         let stopping = Arc::clone(&service);

@@ -1,4 +1,4 @@
-//! Finds the program of a task before the first execution needs it.
+//! Finds the program and the working directory of a task before the first execution needs them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,8 +8,11 @@ use rustix::fs::{Access, access};
 
 use crate::worker::task::Task;
 
-/// The reason why the program of a task cannot be run; `None` if it is there.
-pub fn missing_program(task: &Task) -> Option<String> {
+/// The reason why the command of a task cannot be run; `None` if its working directory and its program exist.
+pub fn command_fault(task: &Task) -> Option<String> {
+    if let Some(fault) = task.folder_fault() {
+        return Some(fault);
+    }
     let program = task.command.first()?;
     if program.as_bytes().contains(&b'/') {
         let path = task.folder.as_deref().unwrap_or_else(|| Path::new("")).join(program);
@@ -27,7 +30,7 @@ pub fn missing_program(task: &Task) -> Option<String> {
 fn fault_of(path: &Path) -> Option<String> {
     match path.metadata() {
         Err(error) => Some(error.to_string()),
-        Ok(metadata) if !metadata.is_file() => Some("it is no file".to_owned()),
+        Ok(metadata) if !metadata.is_file() => Some("it is not a file".to_owned()),
         Ok(_) => access(path, Access::EXEC_OK)
             .err()
             .map(|error| format!("{}; `chmod +x` makes it executable", std::io::Error::from(error))),

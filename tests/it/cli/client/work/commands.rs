@@ -20,18 +20,46 @@ fn wrong_usage_is_refused_before_any_request() {
         (&["--task", "t", "--", "no-such-program"], "no program no-such-program in PATH"),
         (&["--task", "t", "--", "plain"], "write ./plain"),
         (&["--task", "t", "--", "./plain"], "chmod +x"),
-        (&["--task", "t", "--", "./"], "it is no file"),
+        (&["--task", "t", "--", "./"], "it is not a file"),
         (&["--task", "t", "--timeout", "5", "--", "true"], "no duration"),
         (&["--task", "t", "--jobs", "0", "--", "true"], "1..=256"),
         (&["--task", "t", "--once", "--drain", "--", "true"], "cannot be used with"),
         (&["--file", "work.json", "--", "true"], "cannot be used with"),
-        (&["--file", "work.json"], "work.json: tasks.a: `run` should be"),
+        (&["--file", "work.json"], "work.json: tasks.a.run should be"),
         (&["--file", "none.yaml"], "cannot read none.yaml: No such file"),
         (&["--task", "t", "--curl", "--", "true"], "--curl"),
     ] {
         let error = home.fails(&[&["work"], arguments].concat(), 2);
         assert!(error.contains(part), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_temporary_folder_that_cannot_be_used_is_refused_at_the_start() {
+    let shop = Workshop::new();
+    let execution = shop.execution("t");
+    let home = ClientHome::signed_in(&shop.server, &shop.user).env("TMPDIR", "/nonexistent");
+    let error = home.fails(&["work", "--task", "t", "--drain", "--", "true"], 1);
+    for part in ["cannot use the temporary folder", "/nonexistent", "TMPDIR"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(shop.look(&execution)["status"], "pending");
+}
+
+#[test]
+fn a_missing_working_directory_is_named_at_the_start_and_in_the_failure() {
+    let shop = Workshop::new();
+    let (folder, file) = (shop.path("none"), shop.path("work.json"));
+    let tasks = json!({"tasks": {"t": {"run": ["sh", "-c", "true"], "cwd": folder}}});
+    fs::write(&file, tasks.to_string()).unwrap();
+    let execution = shop.execution("t");
+    let run = shop.home.run(&["work", "--file", file.to_str().unwrap(), "--once"]);
+    exits(&run, 8);
+    let fault = format!("cannot use the working directory {}: No such file", folder.display());
+    let warning = run.stderr.lines().find(|line| line.contains("runs of a task will fail")).unwrap();
+    assert!(warning.contains(&fault) && warning.contains("task=\"t\""), "{warning}");
+    let error = shop.reported(&execution)["outcome"]["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with(&fault), "{error}");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn a_report_is_repeated_until_a_killed_server_is_back() {
     until("the command has begun", || begun.exists().then_some(()));
     shop.server.kill();
     fs::write(go, "").unwrap();
-    worker.says("the report was not taken; trying again");
+    worker.says("the report was not accepted; trying again");
     shop.server.restart();
     shop.user = shop.user.at(shop.server.addr());
     relay.follow(&shop.server);
@@ -83,8 +83,8 @@ fn a_report_that_no_server_takes_is_in_the_log() {
     until("the command has begun", || begun.exists().then_some(()));
     shop.server.kill();
     fs::write(go, "").unwrap();
-    worker.says("the report was not taken; trying again");
-    // Each further signal waits for less; the log tells when one has arrived.
+    worker.says("the report was not accepted; trying again");
+    // Each further signal waits for less; the log says when one has arrived.
     worker.signal("-TERM");
     worker.says("stopping: nothing more is claimed");
     worker.signal("-TERM");

@@ -1,4 +1,4 @@
-//! Leases: kept while a command runs, lost, and left by a worker that was killed.
+//! Leases: extended while a command runs, lost, and left by a worker that was killed.
 
 use std::fs;
 
@@ -29,11 +29,11 @@ fn a_worker_that_lives_keeps_its_claim_however_long_the_command_takes() {
 fn a_lost_claim_ends_the_command_and_its_outcome_is_not_reported() {
     let shop = Workshop::new();
     let execution = shop.execution("t");
-    let [begun, told, go] = ["begun", "told", "go"].map(|name| shop.path(name));
+    let [begun, terminated, go] = ["begun", "terminated", "go"].map(|name| shop.path(name));
     let script = format!(
         "if [ $CUED_ATTEMPT = 1 ]; then trap 'touch {}; exit 0' TERM; touch {}; while :; do sleep 0.02; done; fi; \
          until [ -e {} ]; do sleep 0.02; done; echo second",
-        told.display(),
+        terminated.display(),
         begun.display(),
         go.display()
     );
@@ -44,11 +44,27 @@ fn a_lost_claim_ends_the_command_and_its_outcome_is_not_reported() {
     shop.user.advance("PT20M");
     assert_eq!(shop.look(&execution)["status"], "pending");
     worker.signal("-CONT");
-    until("the command is told to end", || told.exists().then_some(()));
-    worker.says("run ended: another worker has the claim");
+    until("the command is terminated", || terminated.exists().then_some(()));
+    worker.says("run ended: the execution is no longer this worker's");
     fs::write(go, "").unwrap();
     let seen = shop.reported(&execution);
     assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("second\n"), &json!(2)));
+    assert_eq!(worker.stop(), 0);
+}
+
+#[test]
+fn the_command_of_a_deleted_cue_is_ended() {
+    let shop = Workshop::new();
+    let cue = shop.cue("t", &json!({}));
+    let execution = shop.fire(&cue);
+    let begun = shop.path("begun");
+    let script = format!("touch {}; exec sleep 600", begun.display());
+    let mut worker = shop.start("w", &["--task", "t"], &script);
+    until("the command has begun", || begun.exists().then_some(()));
+    shop.user.delete(&format!("/v1/cues/{cue}")).expect(204);
+    worker.says("run ended: the execution is no longer this worker's");
+    let log = worker.log();
+    assert!(log.contains(&execution) && !log.contains("another worker"), "{log}");
     assert_eq!(worker.stop(), 0);
 }
 
@@ -63,7 +79,7 @@ fn a_worker_that_claims_its_own_lost_execution_again_runs_it_once_at_a_time() {
         journal.display(),
         begun.display()
     );
-    // Free slots claim before the heartbeat of the first run tells that it is lost.
+    // Free slots claim before the heartbeat of the first run fails.
     let mut worker = shop.start("w", &["--task", "t", "--jobs", "4"], &script);
     until("the command has begun", || begun.exists().then_some(()));
     worker.signal("-STOP");

@@ -4,6 +4,7 @@ mod commands;
 mod faults;
 mod leases;
 mod outcomes;
+mod shortages;
 mod stops;
 mod taking;
 
@@ -18,7 +19,7 @@ use crate::support::client::Client;
 use crate::support::client_command::{ClientHome, ClientRun};
 use crate::support::server::{Process, Server, signal, until};
 
-/// A server on a test clock, an account, and a folder for what commands leave.
+/// A server on a test clock, an account, and a folder for the files of commands.
 pub struct Workshop {
     pub server: Server,
     pub user: Client,

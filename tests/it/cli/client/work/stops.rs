@@ -52,18 +52,18 @@ fn a_command_that_exceeds_the_grace_time_is_ended_and_reported() {
 fn a_second_signal_ends_the_commands_at_once_and_a_third_kills_them() {
     let shop = Workshop::new();
     let execution = shop.execution("t");
-    let told = shop.path("told");
-    let script = format!("trap 'touch {}' TERM; {}", told.display(), waiting(&shop));
+    let terminated = shop.path("terminated");
+    let script = format!("trap 'touch {}' TERM; {}", terminated.display(), waiting(&shop));
     let mut worker = shop.start("w", &["--task", "t", "--grace", "10m"], &script);
     begun(&shop);
     worker.signal("-INT");
     worker.says("stopping: nothing more is claimed");
     worker.signal("-INT");
-    until("the command is told to end", || told.exists().then_some(()));
+    until("the command is terminated", || terminated.exists().then_some(()));
     worker.signal("-INT");
     assert_eq!(worker.ended(), 0);
     let error = shop.look(&execution)["outcome"]["error"].as_str().unwrap().to_owned();
-    // The shell may tell of its children.
+    // The shell may report the end of its children.
     assert!(error.ends_with("worker stopped"), "{error}");
 }
 

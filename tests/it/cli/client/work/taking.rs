@@ -1,4 +1,4 @@
-//! Which executions are taken, how many at a time, and when the work ends.
+//! The executions that are claimed, their number at a time, and the end of the work.
 
 use std::collections::BTreeMap;
 use std::fs;
