@@ -15,7 +15,7 @@ use tempfile::{Builder, TempDir, TempPath};
 use crate::locks::Mutex;
 
 /// How the names of the folders begin.
-const PREFIX: &str = "cued-work-";
+const PREFIX: &str = "cued-outcomes-";
 
 /// A folder without a lock may belong to a worker that starts: it locks the folder after it has made it.
 const MIN_AGE: Duration = Duration::from_secs(3600);
@@ -140,14 +140,14 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let living = OutcomeFolder::create_in(parent.path()).unwrap();
         age(living.0.lock().folder.path());
-        let [killed, young, foreign] = ["cued-work-killed", "cued-work-young", "other"].map(|name| {
+        let [killed, young, foreign] = ["cued-outcomes-killed", "cued-outcomes-young", "other"].map(|name| {
             fs::create_dir(parent.path().join(name)).unwrap();
             parent.path().join(name)
         });
         fs::write(killed.join("cued-outcome-1.json"), "").unwrap();
         age(&killed);
         age(&foreign);
-        std::os::unix::fs::symlink(&foreign, parent.path().join("cued-work-link")).unwrap();
+        std::os::unix::fs::symlink(&foreign, parent.path().join("cued-outcomes-link")).unwrap();
         let next = OutcomeFolder::create_in(parent.path()).unwrap();
         assert!(!killed.exists() && young.exists() && foreign.exists());
         assert!(living.new_file().unwrap().exists());

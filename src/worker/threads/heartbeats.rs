@@ -138,6 +138,7 @@ mod tests {
         });
         announce(&worker);
         extend_leases(&worker);
+        worker.outcome_folder.remove();
         let signs: Vec<Duration> = signs.try_iter().collect();
         assert_eq!(signs.len(), 4);
         assert!(signs.is_sorted_by(|one, next| one < next), "{signs:?}");
