@@ -266,9 +266,9 @@ pub const ROWS: &[Row] = &[
         "§7.7",
         "exit code, output and outcome file become the outcome",
         &[
-            "the_exit_code_decides_and_the_output_is_told",
+            "the_exit_code_decides_and_the_output_is_reported",
             "an_outcome_file_adds_evidence_and_a_failure_wins",
-            "an_unusable_outcome_file_is_told_in_the_metadata",
+            "an_unusable_outcome_file_is_noted_in_the_metadata",
             "a_gigabyte_of_output_takes_no_memory_and_its_end_is_kept",
             "a_process_that_keeps_the_output_open_does_not_hold_the_worker",
         ],
