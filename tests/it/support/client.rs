@@ -301,6 +301,16 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The content of a gzip file, by the program of the system, which also compares the checksum.
+    pub fn unzipped(&self) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("body.gz");
+        std::fs::write(&path, &self.body).unwrap();
+        let output = std::process::Command::new("gzip").arg("-dc").arg(&path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    }
+
     /// The code in the body of an error.
     #[track_caller]
     pub fn code(&self) -> String {

@@ -1,5 +1,7 @@
 //! The response of a handler, and the format of errors and times. The only place that turns a `Refusal` into HTTP.
 
+pub mod compressed;
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
