@@ -1,5 +1,8 @@
 //! Compiles `malloc.c` into the program, and compresses the texts that the program contains.
 
+#[path = "build/page.rs"]
+mod page;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::{env, fs, io};
@@ -16,6 +19,7 @@ fn main() -> io::Result<()> {
 
     println!("cargo::rerun-if-changed=src/http/openapi.json");
     write("openapi.json.gz", &gzip(short_json(&fs::read_to_string("src/http/openapi.json")?).as_bytes()))?;
+    page::embed()?;
     write("time-zones.deflate", &compress_to_vec(&time_zones()?, LEVEL))
 }
 

@@ -82,6 +82,8 @@ pub struct HttpLimits {
     pub beat_interval: Duration,
     /// Time for running requests to end when the server stops.
     pub drain_time: Duration,
+    /// The page is served (contract §9).
+    pub page: bool,
 }
 
 impl Default for HttpLimits {
@@ -98,6 +100,7 @@ impl Default for HttpLimits {
             max_streams: 64,
             beat_interval: Duration::from_secs(15),
             drain_time: Duration::from_secs(30),
+            page: true,
         }
     }
 }

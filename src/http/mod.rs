@@ -10,6 +10,8 @@
 //!   (shares of a caller).
 //! - `limits` and `timeout` use no other module of `http`.
 //!
+//! `page` has the page for browsers, which `pages/assets.rs` serves; it is no module.
+//!
 //! `server` and `middleware` never import `routes`: the program passes the table to [`server::serve`].
 //!
 //! Add an endpoint: a row in `routes.rs`, a handler in `api/`.

@@ -49,6 +49,8 @@ pub enum Access {
     Unmetered,
     /// As `Unmetered`, but with a small body, and the route exists only with a test clock.
     TestClock,
+    /// As `Unmetered`: a file of the page. The route exists unless the page is switched off.
+    Asset,
     /// No API key needed; a request does not count if its handler says so ([`Request::exempt_from_rate_limit`]).
     DevicePoll,
     /// A valid API key is required.
@@ -66,14 +68,14 @@ impl Access {
             Self::Public | Self::Page => KEYLESS_LIMIT,
             Self::DevicePoll => DEVICE_POLL_LIMIT,
             Self::TestClock => TEST_CLOCK_LIMIT,
-            Self::Unmetered => 0,
+            Self::Unmetered | Self::Asset => 0,
         }
     }
 
     /// True if requests never count in a rate window.
     #[must_use]
     pub fn is_unmetered(self) -> bool {
-        matches!(self, Self::Unmetered | Self::TestClock)
+        matches!(self, Self::Unmetered | Self::TestClock | Self::Asset)
     }
 }
 
@@ -134,14 +136,19 @@ pub enum RouteMatch {
 /// Finds the route of a request. If several routes match, the one with the fewest parameters wins.
 ///
 /// Segments are compared byte by byte: a trailing slash or a percent-encoded letter makes a different path.
-/// Without a test clock its routes do not exist.
-pub fn match_route(table: &'static [Route], method: &Method, path: &str, has_test_clock: bool) -> RouteMatch {
+/// Routes whose access rule `exists` denies do not exist.
+pub fn match_route(
+    table: &'static [Route],
+    method: &Method,
+    path: &str,
+    exists: impl Fn(Access) -> bool,
+) -> RouteMatch {
     let method = if method == Method::HEAD { &Method::GET } else { method };
     let slashes = count_slashes(path);
     let candidates: Vec<(&Route, PathParams)> = table
         .iter()
         .filter(|route| may_match(route.path, path, slashes))
-        .filter(|route| has_test_clock || route.access != Access::TestClock)
+        .filter(|route| exists(route.access))
         .filter_map(|route| Some((route, match_path(route.path, path)?)))
         .collect();
     // `/v1/executions/claim` never means the execution with the id "claim", whatever the method.
@@ -224,10 +231,12 @@ mod tests {
         POST   "/v1/echo/{token}"               Public    ok; 1_000_000,
         GET    "/v1/a/{b}/c/{d}"                Page      ok,
         POST   "/v1/test/clock"                 TestClock ok,
+        GET    "/ui/{a}/{b}"                    Asset     ok,
+        GET    "/ui/{a}/{b}/{c}"                Asset     ok,
     };
 
     fn find(method: Method, path: &str) -> String {
-        match match_route(TABLE, &method, path, false) {
+        match match_route(TABLE, &method, path, |access| access != Access::TestClock) {
             RouteMatch::Found(route, params) => {
                 let params: Vec<String> =
                     params.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -244,6 +253,8 @@ mod tests {
         assert_eq!(find(Method::HEAD, "/v1/cues"), "/v1/cues ");
         assert_eq!(find(Method::GET, "/v1/cues/cue_1"), "/v1/cues/{cue_id} cue_id=cue_1");
         assert_eq!(find(Method::GET, "/v1/a/x%2Fy%20z/c/%C3%A4"), "/v1/a/{b}/c/{d} b=x/y z&d=ä");
+        assert_eq!(find(Method::GET, "/ui/1/x"), "/ui/{a}/{b} a=1&b=x");
+        assert_eq!(find(Method::GET, "/ui/1/x/y"), "/ui/{a}/{b}/{c} a=1&b=x&c=y");
     }
 
     #[test]
@@ -287,14 +298,14 @@ mod tests {
         for method in [Method::GET, Method::POST, Method::PUT] {
             assert_eq!(find(method, "/v1/test/clock"), "404");
         }
-        let matched = match_route(TABLE, &Method::POST, "/v1/test/clock", true);
+        let matched = match_route(TABLE, &Method::POST, "/v1/test/clock", |_| true);
         assert!(matches!(matched, RouteMatch::Found(..)), "{matched:?}");
     }
 
     #[test]
     fn a_route_has_its_own_body_limit_or_that_of_its_access() {
         let limits: Vec<usize> = TABLE.iter().map(|route| route.body_limit).collect();
-        assert_eq!(limits, [0, BODY_LIMIT, 0, BODY_LIMIT, 0, 0, 1_000_000, 0, TEST_CLOCK_LIMIT]);
+        assert_eq!(limits, [0, BODY_LIMIT, 0, BODY_LIMIT, 0, 0, 1_000_000, 0, TEST_CLOCK_LIMIT, 0, 0]);
         assert_eq!([Access::Public.body_limit(), Access::Page.body_limit()], [65_536, 65_536]);
         assert_eq!(Access::Unmetered.body_limit(), 0);
     }

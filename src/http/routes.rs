@@ -7,7 +7,7 @@ use crate::http::api::executions::{attempts, claims, queue_changes, verification
 use crate::http::api::figures::{overview, stats};
 use crate::http::api::operations::{health, info, metrics, openapi, test_clock};
 use crate::http::api::{alerts, billing, cues, echo, events, executions, usage, workers};
-use crate::http::pages::manual_billing;
+use crate::http::pages::{assets, manual_billing};
 use crate::http::router::{FORM_LIMIT, Route};
 use crate::routes;
 
@@ -22,6 +22,11 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/status"                                  Unmetered health::status,
     GET    "/openapi.json"                            Unmetered openapi::openapi,
     GET    "/v1/info"                                 Public    info::info,
+
+    GET    "/"                                        Asset     assets::index,
+    GET    "/ui/{build}/{file}"                       Asset     assets::file,
+    GET    "/ui/{build}/{folder}/{file}"              Asset     assets::file,
+    GET    "/ui/{build}/{folder}/{subfolder}/{file}"  Asset     assets::file,
 
     POST   "/v1/auth/register"                        Public    auth::register,
     GET    "/v1/auth/me"                              ApiKey    auth::me,

@@ -68,6 +68,10 @@ pub struct Serve {
     #[arg(long, env = "CUED_ALLOW_HOST", value_name = "NAME", value_delimiter = ',', value_parser = host_name, help_heading = LISTENING)]
     allow_host: Vec<String>,
 
+    /// Serve the page for browsers at / and its files at /ui; off serves the API only
+    #[arg(long, env = "CUED_PAGE", value_name = "ON|OFF", default_value = "on", help_heading = LISTENING)]
+    page: OnOff,
+
     /// Maximum open connections; beyond that, idle ones are closed first. One client address has at most a quarter of
     /// them once half are in use
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "COUNT", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = LISTENING)]
@@ -302,6 +306,7 @@ impl Serve {
                 max_buffered: usize::try_from(self.max_buffered).map_or(usize::MAX, |mib| mib << 20),
                 max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
                 max_streams: usize::from(self.max_streams),
+                page: self.page == OnOff::On,
                 trusted_proxies: self.trust_proxy.clone(),
                 ..HttpLimits::default()
             },

@@ -17,6 +17,7 @@ use crate::events::{
     EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, RingEvent, RingEventBody, StreamStart,
     TooManyStreams,
 };
+use crate::http::pages::assets;
 use crate::http::request::Request;
 use crate::http::response::{BodyStream, Response, instant};
 use crate::http::timeout::until;
@@ -146,7 +147,7 @@ fn too_many(reason: TooManyStreams) -> Error {
 fn greeting(request: &Request, events: &EventStream, start: StreamStart, held: bool) -> String {
     let hello = json!({
         "time": instant(request.now),
-        "build": env!("CARGO_PKG_VERSION"),
+        "build": assets::BUILD,
         "version": env!("CARGO_PKG_VERSION"),
         "test_clock": request.app.clock.is_test(),
         "held": held,

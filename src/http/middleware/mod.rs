@@ -119,8 +119,8 @@ async fn dispatch(
     context: &mut RequestContext,
 ) -> Result<Response> {
     let host = named_host(server, &head, context)?;
-    let has_test_clock = server.app.clock.is_test();
-    let matched = match_route(server.table, &head.method, head.uri.path(), has_test_clock);
+    let exists = |access| server.has_routes_of(access);
+    let matched = match_route(server.table, &head.method, head.uri.path(), exists);
     context.route = if let RouteMatch::Found(route, _) = &matched { Some(route) } else { None };
     let access = context.route.map(|route| route.access);
     // A request to an unknown path counts against the rate limit too.

@@ -11,7 +11,7 @@ use crate::http::limits::long_polls::LongPolls;
 use crate::http::limits::request_share::Turns;
 use crate::http::middleware::browser_guard::BrowserGuard;
 use crate::http::middleware::rate_limiter::RateLimiter;
-use crate::http::router::Route;
+use crate::http::router::{Access, Route};
 
 pub struct ServerState {
     pub app: Arc<App>,
@@ -25,4 +25,15 @@ pub struct ServerState {
     pub poll_bodies: Arc<PollBodies>,
     /// Becomes `true` when the server starts to shut down.
     pub stopping: watch::Receiver<bool>,
+}
+
+impl ServerState {
+    /// Returns whether the routes with this access rule exist on this server.
+    pub fn has_routes_of(&self, access: Access) -> bool {
+        match access {
+            Access::TestClock => self.app.clock.is_test(),
+            Access::Asset => self.app.config.http.page,
+            _ => true,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! `Page::new("Title").text("…").form(Form::post(path).hidden("token", token).button("Go")).into_response(StatusCode::OK)`
 
+pub mod assets;
 pub mod device_login;
 mod form;
 pub mod manual_billing;

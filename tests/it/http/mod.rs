@@ -19,6 +19,7 @@ mod limits;
 mod long_polls;
 mod many;
 mod memory;
+mod page;
 mod reports;
 mod response_outcomes;
 mod unclaimed;

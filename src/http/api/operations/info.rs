@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
+use crate::http::pages::assets;
 use crate::http::request::Request;
 use crate::http::response::Response;
 
@@ -24,6 +25,7 @@ pub async fn info(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({
         "name": "cued",
         "version": env!("CARGO_PKG_VERSION"),
+        "build": assets::BUILD,
         "registration": config.registration.as_str(),
         "limits": config.plans.are_limited(),
         "billing": billing.as_str(),

@@ -55,11 +55,11 @@ fn a_stream_begins_with_a_greeting() {
     assert_eq!(stream.next_block().unwrap().unwrap().retry.as_deref(), Some("2000"));
     let hello = stream.next_event().unwrap();
     assert_eq!(hello.event.as_deref(), Some("hello"));
-    let version = user.get("/v1/info").expect(200)["version"].clone();
+    let info = user.get("/v1/info").expect(200);
     assert_eq!(
         hello.data.unwrap(),
         json!({
-            "time": "2030-01-01T00:00:00Z", "build": version, "version": version, "test_clock": true,
+            "time": "2030-01-01T00:00:00Z", "build": info["build"], "version": info["version"], "test_clock": true,
             "held": false, "resumed": false,
         })
     );

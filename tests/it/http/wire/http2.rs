@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cued::config::HttpLimits;
+use cued::http::pages::assets::{BUILD, FILES};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{Connection, SendRequest, handshake};
@@ -15,6 +16,7 @@ use tokio::net::TcpStream;
 use super::test_routes::TestServer;
 use crate::openapi::checks::check_http2;
 use crate::support::api::Api;
+use crate::support::client::Client;
 
 type Sender = SendRequest<Full<Bytes>>;
 
@@ -69,6 +71,31 @@ fn http2_is_served_like_http1() {
         assert!(!headers.contains_key("connection"));
         // An error on one stream does not end the others.
         assert_eq!(ask(&mut sender, Method::GET, "/items/a", b"").await.0, 200);
+    });
+}
+
+#[test]
+fn the_page_over_http2_is_the_same() {
+    let api = Api::start();
+    let client = Client::new(api.addr());
+    let paths = FILES.iter().map(|file| format!("/ui/{BUILD}/{}", file.path)).chain(["/".to_owned()]);
+    let addr = api.addr();
+    api.block_on(async {
+        let (mut sender, connection) = connect(addr).await;
+        tokio::spawn(connection);
+        for path in paths {
+            let (status, headers, body) = ask(&mut sender, Method::GET, &path, b"").await;
+            let first = client.get(&path);
+            assert_eq!((status, body.as_ref()), (200, first.body.as_slice()), "{path}");
+            for name in ["content-type", "cache-control", "etag", "content-security-policy"] {
+                let value = headers.get(name).map(|value| value.to_str().unwrap());
+                assert_eq!(value, first.header(name), "{name}");
+            }
+            let (status, headers, body) = ask(&mut sender, Method::HEAD, &path, b"").await;
+            assert_eq!((status, body.len()), (200, 0));
+            assert_eq!(headers["content-length"], first.body.len().to_string());
+        }
+        assert_eq!(ask(&mut sender, Method::GET, "/ui/0/app.css", b"").await.0, 404);
     });
 }
 

@@ -1,0 +1,193 @@
+//! Embeds the page (`src/http/page`): every file once, compressed, under a name that changes with each build.
+//!
+//! `index.html` has two placeholders: `{{build}}`, the build, and `{{preload}}`, the links by which a browser loads all
+//! modules of the first screen at once. An import is a path in double quotes that begins with `./` or `../`, right after
+//! `from`, `import` or `import(`; only the last one is followed later, by the page itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{fs, io};
+
+use crate::{gzip, write};
+
+const FOLDER: &str = "src/http/page";
+
+/// Served as `/`.
+const INDEX: &str = "index.html";
+
+/// For programs and readers of the repository.
+const NOT_SERVED: [&str; 2] = ["package.json", "lit/VENDORED"];
+
+/// The modules that the first screen needs, with all that they import.
+const FIRST_SCREEN: [&str; 2] = ["app/main.js", "screens/overview.js"];
+
+/// The files by their paths below the folder.
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// Writes `page_files.rs`: the build, the index and a table of the other files.
+///
+/// # Errors
+/// If a file refers to one that is missing, or has a name without a known content type.
+pub fn embed() -> io::Result<()> {
+    println!("cargo::rerun-if-changed={FOLDER}");
+    let mut files = Files::new();
+    read(Path::new(FOLDER), "", &mut files)?;
+    check_imports(&files)?;
+    let index = files.remove(INDEX).ok_or_else(|| problem(format!("{FOLDER}/{INDEX} is missing")))?;
+    let index = with_preloads(&text(INDEX, &index)?, &files)?;
+    check_index(&index, &files)?;
+    let build = build_of(&index, &files);
+    let index = index.replace("{{build}}", &build);
+
+    let mut table = format!("pub const BUILD: &str = \"{build}\";\n");
+    write("page-index.gz", &gzip(index.as_bytes()))?;
+    writeln!(table, "pub static INDEX: &[u8] = {};", include_bytes("page-index.gz"))
+        .map_err(io::Error::other)?;
+    table.push_str("pub static FILES: &[PageFile] = &[\n");
+    for (number, (path, content)) in files.iter().enumerate() {
+        let (name, content_type) = (format!("page-{number}.gz"), content_type(path)?);
+        write(&name, &gzip(content))?;
+        let gzip = include_bytes(&name);
+        let row =
+            writeln!(table, "PageFile {{ path: {path:?}, content_type: {content_type:?}, gzip: {gzip} }},");
+        row.map_err(io::Error::other)?;
+    }
+    table.push_str("];\n");
+    write("page_files.rs", table.as_bytes())
+}
+
+fn include_bytes(name: &str) -> String {
+    format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))")
+}
+
+/// Reads the files of a folder and of those in it. Hidden ones belong to editors.
+fn read(folder: &Path, prefix: &str, files: &mut Files) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string().map_err(|name| problem(format!("{name:?} is no text")))?;
+        let path = format!("{prefix}{name}");
+        if name.starts_with('.') || NOT_SERVED.contains(&path.as_str()) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            read(&entry.path(), &format!("{path}/"), files)?;
+        } else {
+            files.insert(path, fs::read(entry.path())?);
+        }
+    }
+    Ok(())
+}
+
+fn content_type(path: &str) -> io::Result<&'static str> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    Ok(match name.rsplit('.').next().unwrap_or(name) {
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "webmanifest" => "application/manifest+json",
+        "LICENSE" => "text/plain; charset=utf-8",
+        _ => {
+            return Err(problem(format!(
+                "{FOLDER}/{path} has no content type; add one in src/build/page.rs"
+            )));
+        }
+    })
+}
+
+/// Puts the links for the modules of the first screen into the index.
+fn with_preloads(index: &str, files: &Files) -> io::Result<String> {
+    let (mut reached, mut waiting) = (BTreeSet::new(), FIRST_SCREEN.map(str::to_owned).to_vec());
+    while let Some(path) = waiting.pop() {
+        let content = files.get(&path).ok_or_else(|| problem(format!("{FOLDER}/{path} is missing")))?;
+        let imports = imports(&path, &text(&path, content)?);
+        if reached.insert(path) {
+            waiting.extend(imports.into_iter().filter(|import| import.is_static).map(|import| import.path));
+        }
+    }
+    let links =
+        reached.iter().map(|path| format!("<link rel=\"modulepreload\" href=\"ui/{{{{build}}}}/{path}\">"));
+    Ok(index.replace("{{preload}}", &links.collect::<Vec<_>>().join("\n")))
+}
+
+/// # Errors
+/// If the index refers to a missing file.
+fn check_index(index: &str, files: &Files) -> io::Result<()> {
+    for reference in index.split("ui/{{build}}/").skip(1) {
+        let path = reference.split(['"', '\'', ' ', '>']).next().unwrap_or_default();
+        if !files.contains_key(path) {
+            return Err(problem(format!("{FOLDER}/{INDEX} refers to {path:?}, which is missing")));
+        }
+    }
+    Ok(())
+}
+
+/// # Errors
+/// If a module imports a missing file.
+fn check_imports(files: &Files) -> io::Result<()> {
+    for (path, content) in files.iter().filter(|(path, _)| path.ends_with(".js")) {
+        for import in imports(path, &text(path, content)?) {
+            if !files.contains_key(&import.path) {
+                let missing = import.path;
+                return Err(problem(format!("{FOLDER}/{path} imports {missing:?}, which is missing")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A module that another one imports.
+struct Import {
+    /// Below the folder of the page.
+    path: String,
+    /// Loaded before the importing module runs.
+    is_static: bool,
+}
+
+fn imports(importer: &str, text: &str) -> Vec<Import> {
+    let starts = text.match_indices("\".").map(|(start, _)| start);
+    let found = starts.filter_map(|start| {
+        let reference = text[start + 1..].split('"').next()?;
+        let before = text[..start].trim_end();
+        let is_static = before.ends_with("from") || before.ends_with("import");
+        let is_path = reference.starts_with("./") || reference.starts_with("../");
+        let path = resolve(importer, reference);
+        (is_path && (is_static || before.ends_with("import("))).then_some(Import { path, is_static })
+    });
+    found.collect()
+}
+
+/// The path that `reference` names in the file `importer`. One that leaves the folder of the page names nothing.
+fn resolve(importer: &str, reference: &str) -> String {
+    let mut parts: Vec<&str> = importer.split('/').collect();
+    parts.pop();
+    for part in reference.split('/') {
+        match part {
+            "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The first 48 bits of the FNV-1a hash of all files, as 12 hexadecimal digits.
+fn build_of(index: &str, files: &Files) -> String {
+    let rest = files.iter().flat_map(|(path, content)| [path.as_bytes(), content.as_slice()]);
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for part in std::iter::once(index.as_bytes()).chain(rest) {
+        // The length separates each part from the next one.
+        for byte in part.len().to_le_bytes().iter().chain(part) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+    format!("{:012x}", hash >> 16)
+}
+
+fn text(path: &str, content: &[u8]) -> io::Result<String> {
+    String::from_utf8(content.to_vec()).map_err(|_| problem(format!("{FOLDER}/{path} is no UTF-8 text")))
+}
+
+fn problem(text: String) -> io::Error {
+    io::Error::other(text)
+}
