@@ -1,5 +1,6 @@
 //! The echo path and `/v1/info`.
 
+use cued::http::pages::assets::BUILD;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
@@ -252,8 +253,8 @@ fn info_returns_the_settings_without_secrets() {
     assert_eq!(
         plain.client().get("/v1/info").expect(200),
         json!({
-            "name": "cued", "version": version, "registration": "first-user", "limits": true, "billing": "manual",
-            "mail": "log", "callbacks": ["public"], "test_clock": false,
+            "name": "cued", "version": version, "build": BUILD, "registration": "first-user", "limits": true,
+            "billing": "manual", "mail": "log", "callbacks": ["public"], "test_clock": false,
         })
     );
     let secret = "sesame-open";
@@ -276,8 +277,8 @@ fn info_returns_the_settings_without_secrets() {
     assert_eq!(
         open.expect(200),
         json!({
-            "name": "cued", "version": version, "registration": "closed", "limits": false, "billing": "manual",
-            "mail": "smtp", "callbacks": ["private", "loopback"], "test_clock": true,
+            "name": "cued", "version": version, "build": BUILD, "registration": "closed", "limits": false,
+            "billing": "manual", "mail": "smtp", "callbacks": ["private", "loopback"], "test_clock": true,
         })
     );
 }

@@ -12,6 +12,8 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
 const MAX_TOTAL: usize = 48 << 10;
 const MAX_INDEX: usize = 2 << 10;
 const MAX_STYLE: usize = 6 << 10;
+/// What the first screen loads.
+const MAX_FIRST_SCREEN: usize = 32 << 10;
 
 /// Requests of the first screen, with those to the API.
 const MAX_REQUESTS: usize = 32;
@@ -107,8 +109,10 @@ fn the_page_is_small() {
 }
 
 #[test]
-fn the_first_screen_takes_few_requests() {
+fn the_first_screen_takes_few_requests_and_bytes() {
     let files = named_by_index();
+    let bytes = INDEX.len() + files.iter().map(|path| size(path)).sum::<usize>();
+    assert!(bytes <= MAX_FIRST_SCREEN, "{bytes} bytes of gzip, {files:?}");
     let requests = 1 + files.len() + API_REQUESTS;
     assert!(requests <= MAX_REQUESTS, "{requests} requests, {files:?}");
 }
