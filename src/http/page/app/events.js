@@ -1,0 +1,101 @@
+// The only EventSource: one stream for all screens. Where none can be had, the screen is fetched again each 10 s.
+import { state, update } from "./state.js";
+import { freeze, instant, sawServerTime } from "./time.js";
+
+const HIDDEN_FOR_MS = 20_000; // a hidden tab lets go of its connection: HTTP/1.1 has six per server
+const POLL_MS = 10_000;
+const RETRY_MS = 30_000; // after the server refused a stream
+const PATIENCE_MS = 4_000; // a reconnect that takes longer is told
+
+const TYPES = (
+  "execution.created execution.started execution.retrying execution.succeeded execution.failed execution.claimed " +
+  "execution.claim_lost execution.outcome execution.verified execution.cancelled cue.created cue.updated cue.paused " +
+  "cue.resumed cue.completed cue.failed cue.deleted missed.recorded alert.created worker.seen quota.near quota.exceeded " +
+  "server.state"
+).split(" ");
+
+const listeners = new Set();
+let source = null;
+let last = "";
+let hiddenTimer = 0;
+let retryTimer = 0;
+let patienceTimer = 0;
+let build = "";
+
+/** Calls `fn(type, data)` for events of these types or of their first word; `refetch` comes to every listener. */
+export function subscribe(types, fn) {
+  const listener = { types, fn };
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export const matches = (types, type) => types.some((wanted) => type === wanted || type.startsWith(wanted + "."));
+
+function tell(type, data = {}) {
+  for (const { types, fn } of [...listeners]) if (type === "refetch" || matches(types, type)) fn(type, data);
+}
+
+function setLive(word) {
+  clearTimeout(patienceTimer);
+  if (state.live !== word) update((s) => (s.live = word));
+}
+
+export function start(ownBuild) {
+  build = ownBuild;
+  document.addEventListener("visibilitychange", onVisibility);
+  setInterval(() => {
+    if (state.live === "polling" && !document.hidden && !state.signedOut) tell("refetch");
+  }, POLL_MS);
+  open();
+}
+
+export function stop() {
+  clearTimeout(retryTimer);
+  source?.close();
+  source = null;
+}
+
+export function open() {
+  stop();
+  if (document.hidden) return;
+  source = new EventSource("v1/events" + (last ? "?last_event_id=" + encodeURIComponent(last) : ""));
+  source.onerror = onError;
+  source.addEventListener("hello", (event) => onHello(JSON.parse(event.data)));
+  for (const type of ["reset", "burst"]) source.addEventListener(type, (event) => (remember(event), tell("refetch")));
+  for (const type of TYPES) source.addEventListener(type, onEvent);
+}
+
+function onEvent(event) {
+  remember(event);
+  const data = JSON.parse(event.data);
+  if (event.type === "server.state" && data.state === "clock_moved") freeze(instant(data.at));
+  tell(event.type, data);
+}
+
+function onHello(hello) {
+  freeze(hello.test_clock ? instant(hello.time) : null);
+  sawServerTime(instant(hello.time));
+  update((s) => (s.newBuild = build !== "" && hello.build !== build));
+  setLive("live");
+}
+
+function remember(event) {
+  last = event.lastEventId || last;
+}
+
+function onError() {
+  if (source.readyState === EventSource.CLOSED) {
+    // The server answered, but with no stream: too many of them, signed out, or switched off.
+    setLive("polling");
+    retryTimer = setTimeout(open, RETRY_MS);
+    return;
+  }
+  clearTimeout(patienceTimer);
+  patienceTimer = setTimeout(() => setLive("polling"), PATIENCE_MS);
+}
+
+function onVisibility() {
+  clearTimeout(hiddenTimer);
+  if (document.hidden) hiddenTimer = setTimeout(stop, HIDDEN_FOR_MS);
+  else if (!source && !state.signedOut) open();
+}

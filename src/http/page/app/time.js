@@ -1,0 +1,114 @@
+// Times: the server's present, zones, and their texts. Pure but for the clock of this device.
+import { settings } from "./settings.js";
+
+const SKEW_STEP_MS = 1_000; // `Date` has whole seconds; smaller differences are noise
+
+const clock = { skew: 0, known: false, frozen: null };
+
+/** The server told its time `ms`, at `here` of this device. */
+export function sawServerTime(ms, here = Date.now()) {
+  if (Number.isNaN(ms)) return;
+  if (clock.frozen !== null) clock.frozen = Math.max(clock.frozen, ms - 500);
+  else if (!clock.known || Math.abs(ms - here - clock.skew) > SKEW_STEP_MS) clock.skew = ms - here;
+  clock.known = true;
+}
+
+/** Under a test clock the present stands still at `ms` until the server tells another. `null`: it runs. */
+export function freeze(ms) {
+  clock.frozen = ms;
+}
+
+export const isFrozen = () => clock.frozen !== null;
+export const skewMs = () => (isFrozen() ? 0 : clock.skew);
+export const serverNow = () => clock.frozen ?? Date.now() + clock.skew;
+
+/** Milliseconds of an instant of the API; one without a zone is UTC. */
+export function instant(text) {
+  return Date.parse(/(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : text + "Z");
+}
+
+export const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+export const yourZone = () => settings.zone || browserZone();
+
+/** Zone in which a time is shown, by the switch of the header; `cueZone` is that of the cue it belongs to, if any. */
+export function shownZone(cueZone) {
+  if (settings.zone_view === "utc") return "UTC";
+  return (settings.zone_view === "cue" && cueZone) || yourZone();
+}
+
+const formats = new Map();
+
+/** A format of Intl, made once; `null` if the browser does not know the zone. */
+function format(zone, fields) {
+  const key = zone + settings.hour12 + JSON.stringify(fields);
+  if (!formats.has(key)) {
+    let made = null;
+    try {
+      made = new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle: settings.hour12 ? "h12" : "h23", ...fields });
+    } catch {
+      // An old browser with a new zone: texts of the server are shown instead.
+    }
+    formats.set(key, made);
+  }
+  return formats.get(key);
+}
+
+export const knowsZone = (zone) => format(zone, { hour: "2-digit" }) !== null;
+
+const CLOCK = { hour: "2-digit", minute: "2-digit" };
+const day = (ms, zone) => format(zone, { year: "numeric", month: "2-digit", day: "2-digit" })?.format(ms);
+
+/** "14:05" today, "Tue 24 Nov, 14:05", "24 Nov 2025, 14:05"; in UTC with its name if the zone is not known. */
+export function absolute(ms, zone, { seconds = false, now = serverNow(), full = false } = {}) {
+  if (!knowsZone(zone)) return absolute(ms, "UTC", { seconds, now, full }) + " UTC";
+  const time = format(zone, seconds ? { ...CLOCK, second: "2-digit" } : CLOCK).format(ms);
+  if (!full && day(ms, zone) === day(now, zone)) return time;
+  const near = Math.abs(ms - now) < 180 * 86_400_000;
+  const date = format(zone, near ? { weekday: "short", day: "numeric", month: "short" } : { day: "numeric", month: "short", year: "numeric" });
+  return `${date.format(ms).replace(",", "")}, ${time}`;
+}
+
+/** "2026-11-22 14:05:00.120 UTC" */
+export const exact = (ms) => new Date(ms).toISOString().replace("T", " ").replace("Z", " UTC");
+
+/** Minutes that a zone is ahead of UTC at an instant; `null` if the browser does not know it. */
+export function offsetMinutes(ms, zone) {
+  const parts = format(zone, { timeZoneName: "longOffset", hour: "2-digit" })?.formatToParts(ms);
+  const text = parts?.find((part) => part.type === "timeZoneName")?.value;
+  if (!text) return null;
+  const found = /GMT(?:([+-])(\d\d):(\d\d))?/.exec(text);
+  return found?.[1] ? (found[1] === "-" ? -1 : 1) * (60 * found[2] + +found[3]) : 0;
+}
+
+const UNITS = [
+  [1_000, 60, "s"],
+  [60_000, 60, "min"],
+  [3_600_000, 48, "h"],
+  [86_400_000, 60, "days"],
+  [2_629_800_000, 24, "months"],
+  [31_557_600_000, Infinity, "years"],
+];
+
+/** "in 4 min", "12 s ago", "now" */
+export function relative(ms, now = serverNow()) {
+  const apart = Math.abs(ms - now);
+  if (apart < 1_000) return "now";
+  const [size, , unit] = UNITS.find(([size, most]) => Math.floor(apart / size) < most);
+  const text = `${Math.floor(apart / size)} ${unit}`;
+  return ms > now ? `in ${text}` : `${text} ago`;
+}
+
+/** "87 ms", "1.2 s", "2 min 5 s", "3 h 10 min", "4 days 2 h" */
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 9_950) return `${(ms / 1_000).toFixed(1)} s`;
+  if (ms < 59_500) return `${Math.round(ms / 1_000)} s`;
+  const seconds = Math.round(ms / 1_000);
+  const two = (big, small, a, b) => (small ? `${big} ${a} ${small} ${b}` : `${big} ${a}`);
+  if (seconds < 3_600) return two(Math.floor(seconds / 60), seconds % 60, "min", "s");
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 48 * 60) return two(Math.floor(minutes / 60), minutes % 60, "h", "min");
+  const hours = Math.round(minutes / 60);
+  return two(Math.floor(hours / 24), hours % 24, "days", "h");
+}
