@@ -1,0 +1,68 @@
+// What the page knows of the server and its user, shared by all screens.
+import { get, del } from "./api.js";
+import * as events from "./events.js";
+import { freeze, instant } from "./time.js";
+import { state, update } from "./state.js";
+
+const FRESH_MS = 1_000; // two parts of the page that ask within this time share an answer
+
+/** Build of this page: a part of its own address, `…/ui/BUILD/app/server.js`. */
+export const BUILD = import.meta.url.split("/").at(-3);
+
+let asked = null;
+let askedAt = 0;
+let signedInHook = () => {};
+
+/** Fetches `/v1/overview` into `state.overview`; returns it. Calls within a second share one request. */
+export function loadOverview() {
+  if (!asked || Date.now() - askedAt > FRESH_MS) {
+    askedAt = Date.now();
+    asked = get("v1/overview").then((overview) => {
+      freeze(overview.server.test_clock ? instant(overview.now) : null);
+      update((s) => Object.assign(s, { overview, readOnly: !overview.server.writable }));
+      return overview;
+    });
+  }
+  return asked;
+}
+
+/** Fetches `/v1/auth/me` into `state.user`. */
+export async function loadUser() {
+  const user = await get("v1/auth/me");
+  update((s) => (s.user = user));
+  return user;
+}
+
+/** Fetches `/v1/info` into `state.info`; needs no sign-in. */
+export async function loadInfo() {
+  const info = await get("v1/info");
+  update((s) => (s.info = info));
+  return info;
+}
+
+/** Loads what every screen needs; errors are those of the screen's own calls, which it shows. */
+export function begin() {
+  const quiet = () => {};
+  loadUser().catch(quiet);
+  loadInfo().catch(quiet);
+  loadOverview().catch(quiet);
+}
+
+export function onSignedIn(fn) {
+  signedInHook = fn;
+}
+
+/** To be called after a sign-in: goes on where the address points. */
+export function signedIn() {
+  asked = null;
+  update((s) => (s.signedOut = false));
+  begin();
+  events.open();
+  signedInHook();
+}
+
+export async function signOut() {
+  await del("v1/auth/session", { quiet: true });
+  events.stop();
+  update((s) => Object.assign(s, { signedOut: true, user: null, overview: null, toasts: [] }));
+}
