@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { byteLength, checkJson, compactJson, jsonParts, prettyJson } from "../../src/http/page/parts/json_text.js";
+
+const GOOD = ["0", "-0", "-1.5e+10", '""', '"\\u00e9 \\" \\\\ \\n"', "true", "null", "[]", "{}", " { } ", "[1, 2]", '{"a": {"b": [{}, [], ""]}}', '"größe 😀"', "12345678901234567890", "1E400", '{"a":1,"a":2}'];
+const BAD = ["", " ", "{", "[", "]", "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', "{a:1}", "{'a':1}", "01", "1.", ".5", "+1", "--1", "1e", "tru", "True", "nullx", '"a', '"a\nb"', '"\\x"', '"\\u12"', "[1 2]", '{"a" 1}', "1 2", "NaN", "[1}", '{"a":1]', "\u00a01", "//x"];
+
+test("accepts what is JSON", () => {
+  for (const text of GOOD) assert.equal(checkJson(text), null, text);
+});
+
+test("rejects what is not, as JSON.parse does", () => {
+  for (const text of BAD) {
+    assert.throws(() => JSON.parse(text), text);
+    assert.ok(checkJson(text)?.message, text);
+  }
+});
+
+test("agrees with JSON.parse on texts made by chance", () => {
+  const pieces = ["{", "}", "[", "]", ",", ":", '"a"', '"', "1", "-", "0", ".5", "e3", "true", "nul", " ", "\n", "\\", "é", "x"];
+  let seed = 7;
+  const next = (most) => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % most;
+  for (let round = 0; round < 20_000; round++) {
+    const text = Array.from({ length: 1 + next(9) }, () => pieces[next(pieces.length)]).join("");
+    let fits = true;
+    try {
+      JSON.parse(text);
+    } catch {
+      fits = false;
+    }
+    assert.equal(checkJson(text) === null, fits, JSON.stringify(text));
+    if (fits) assert.deepEqual(JSON.parse(prettyJson(text)), JSON.parse(text));
+  }
+});
+
+test("says line and column in characters", () => {
+  assert.deepEqual(checkJson('{\n  "a": 1,\n  "😀": tru\n}'), { line: 3, column: 8, message: "a value expected, not t" });
+  assert.equal(checkJson("[1,\n").line, 1);
+});
+
+test("integers beyond 2^53 and repeated names stay letter for letter", () => {
+  const text = '{"n":12345678901234567890,"n":1.10,"e":1E400}';
+  assert.equal(prettyJson(text), '{\n  "n": 12345678901234567890,\n  "n": 1.10,\n  "e": 1E400\n}');
+  assert.equal(compactJson(prettyJson(text)), text);
+});
+
+test("lays out nested and empty values", () => {
+  assert.equal(prettyJson('{"a":[1,{"b":[]},{}],"c":{}}'), '{\n  "a": [\n    1,\n    {\n      "b": []\n    },\n    {}\n  ],\n  "c": {}\n}');
+  assert.equal(prettyJson("[broken"), "[broken");
+});
+
+test("depth is bounded", () => {
+  assert.equal(checkJson("[".repeat(128) + "]".repeat(128)), null);
+  assert.match(checkJson("[".repeat(129) + "]".repeat(129)).message, /128 levels/);
+});
+
+test("parts for colours are the whole text", () => {
+  const text = '{"a":[1,"x",null,{"a":true}]}';
+  const parts = jsonParts(text);
+  assert.equal(parts.map(([, part]) => part).join(""), prettyJson(text));
+  assert.deepEqual(parts.filter(([kind]) => kind).map(([kind]) => kind), ["key", "number", "text", "word", "key", "word"]);
+  assert.equal(jsonParts("{"), null);
+});
+
+test("size is that in UTF-8", () => assert.equal(byteLength("é😀"), 6));

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import * as words from "../../src/http/page/app/words.js";
+
+const schemas = JSON.parse(readFileSync(new URL("../../src/http/openapi.json", import.meta.url))).components.schemas;
+
+test("every state of the API has a sign and a word of its own", () => {
+  for (const name of ["ExecutionStatus", "CueStatus", "HeartbeatStatus", "AttemptResult", "OutcomeState"])
+    for (const state of schemas[name].enum) {
+      const { word } = words.stateOf(state);
+      assert.ok(word && words.stateOf(state).sign, state);
+      assert.ok(!word.includes("_"), state);
+    }
+});
+
+test("a state that is not known shows its own name", () => {
+  assert.equal(words.stateOf("brand_new").word, "Brand new");
+  assert.equal(words.stateOf(null).word, "Unknown");
+});
+
+test("every cause, trigger and catch-up of the API has words", () => {
+  assert.deepEqual([...words.CAUSE_NAMES].sort(), [...schemas.Cause.enum].sort());
+  for (const cause of schemas.Cause.enum) assert.ok(words.why({ cause }).includes(" "), cause);
+  for (const trigger of schemas.Trigger.enum) assert.ok(words.triggerText(trigger), trigger);
+  for (const word of schemas.CatchUp.enum) assert.notEqual(words.catchUpText(word), word);
+  for (const word of schemas.MissReason.enum) assert.notEqual(words.missReason(word), word);
+});
+
+test("the reason is the server's message, else the status, else the cause", () => {
+  assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: "the callback returned 503" }), "the callback returned 503");
+  assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: null }), "the callback returned 503");
+  assert.equal(words.why({ cause: "timeout", http_status: null, error_message: null }), "the callback did not answer in time");
+  assert.equal(words.why({}), "no reason is known");
+});
+
+test("numbers, sizes and plurals", () => {
+  assert.equal(words.number(1234567), "1,234,567");
+  assert.equal(words.plural(1, "run"), "1 run");
+  assert.equal(words.plural(1200, "run"), "1,200 runs");
+  assert.equal(words.bytes(0), "0 bytes");
+  assert.equal(words.bytes(1536), "1.5 KiB");
+  assert.equal(words.bytes(67_108_864), "64 MiB");
+  assert.equal(words.isLimited(1_000_000_000), false);
+  assert.equal(words.isLimited(300), true);
+});
