@@ -23,7 +23,7 @@ export function table({ label, columns, rows, key, selection, name, route, selec
       const marked = selection ? has(selection, id) : selected === id;
       return html`<tr data-row=${id} aria-selected=${marked ? "true" : nothing}>
         ${selection ? html`<td class="pick">${box(marked, `Select ${name ? name(row) : id}`, (event) => update(() => toggle(selection, id, ids, event.shiftKey)))}</td>` : nothing}
-        ${columns.map((column) => html`<td class=${column.kind || ""} data-label=${column.short ? column.label : nothing}>${column.cell(row)}</td>`)}
+        ${columns.map((column, i) => html`<td class="${i ? "" : "main"} ${column.kind || ""}" data-label=${column.short ? column.label : nothing}>${column.cell(row)}</td>`)}
       </tr>`;
     })}</tbody>
   </table>`;

@@ -18,7 +18,7 @@ export const live = ["worker", "execution.claimed", "execution.claim_lost", "exe
 export function head(data) {
   const { workers } = data;
   const active = workers?.filter((worker) => worker.heartbeat_status === "active").length;
-  return { title: "Workers", note: workers?.length ? `${plural(active, "worker")} active, ${plural(data.waiting, "run")} waiting` : "Programs of your own that fetch runs and report how they ended." };
+  return { title: "Workers", note: workers?.length ? `${plural(active, "worker")} active, ${data.more ? "more than " : ""}${plural(data.waiting, "run")} waiting` : "Programs of your own that fetch runs and report how they ended." };
 }
 
 export async function load() {
@@ -31,6 +31,7 @@ export async function load() {
   return {
     workers: answer.workers,
     waiting: waiting.length,
+    more: claimable.has_more,
     byTask: countBy(waiting, (run) => run.task ?? ""),
     held: held.executions.filter((run) => run.claimed_by_worker),
   };
