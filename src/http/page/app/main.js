@@ -170,7 +170,7 @@ function tools() {
   const email = state.user?.email || "";
   return html`<span class="live ${state.live === "live" ? "on" : ""}"><span class="sr">Connection: </span>${word}</span>
     <label><span class="sr">Show times in</span><select class="small" @change=${zone}>${[["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]].map(([key, text]) => html`<option value=${key} ?selected=${settings.zone_view === key}>${text}</option>`)}</select></label>
-    ${menu(email ? "Account of " + email : "Account", entries, "account-menu", html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span class="cut who">${email}</span>`)}`;
+    ${menu(html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span class="cut who">${email || "Account"}</span>`, entries, "account-menu")}`;
 }
 
 function coverOrUncover() {

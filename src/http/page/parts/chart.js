@@ -1,5 +1,6 @@
 // Charts: bars per hour, sparklines, waits. Own SVG, one path per series.
 import { html, nothing, svg } from "../lit/lit-html.js";
+import { go } from "../app/router.js";
 
 const BARS = { step: 20, wide: 14, height: 100 };
 
@@ -25,13 +26,16 @@ export function barPaths(points, { step, wide, height } = BARS) {
 
 const round = (value) => Math.round(value * 10) / 10;
 
-/** Bars of succeeded and failed runs; `label` is the sentence for readers, `titles` (optional) one text per bar. */
+/**
+ * Bars of succeeded and failed runs. `label` is the sentence for readers, `titles` (optional) one text per bar, `links`
+ * (optional) one hash per bar: for the pointer only, so offer the same as a link beside it.
+ */
 export function bars(points, { label, titles, links }) {
   const { good, bad, rest } = barPaths(points);
-  const cell = (i) => svg`<rect x=${i * BARS.step} y="0" width=${BARS.step} height=${BARS.height} fill="transparent"><title>${titles[i]}</title></rect>`;
+  const cell = (i) => svg`<rect x=${i * BARS.step} y="0" width=${BARS.step} height=${BARS.height} fill="transparent" class=${links ? "press" : ""} @click=${() => links && go(links[i])}><title>${titles[i]}</title></rect>`;
   return html`<svg class="bars" viewBox="0 0 ${points.length * BARS.step} ${BARS.height}" preserveAspectRatio="none" role="img" aria-label=${label}>
     <path d=${rest}></path><path class="s-s" d=${good}></path><path class="s-f" d=${bad}></path>
-    ${titles ? points.map((_, i) => (links ? svg`<a href=${links[i]} tabindex="-1" aria-hidden="true">${cell(i)}</a>` : cell(i))) : nothing}</svg>`;
+    ${titles ? points.map((_, i) => cell(i)) : nothing}</svg>`;
 }
 
 /** Path of a line through values, `null` where nothing was measured. Pure. */

@@ -1,5 +1,5 @@
 // Copying: the clipboard where the page may use it, else a hidden text area (over plain HTTP there is no clipboard).
-import { html } from "../lit/lit-html.js";
+import { html, nothing } from "../lit/lit-html.js";
 import { asCued, asCurl, asPython } from "./snippets.js";
 import { toast } from "./feedback.js";
 
@@ -41,16 +41,17 @@ function writeByHand(text) {
 export const copyButton = (text, label = "Copy") =>
   html`<button type="button" class="plain small" @click=${() => copy(typeof text === "function" ? text() : text)}>${label}</button>`;
 
-let menus = 0;
-
 /** A menu "Copy as …" of an API call `{method, path, body}`; more entries are `[label, text]` pairs. */
 export function copyMenu(call, more = [], id = "copy-as") {
-  const entries = () => [["curl", asCurl(call)], ["Python", asPython(call)], ["cued command", asCued(call)], ...more];
-  return menu("Copy as", entries().map(([label, text]) => [label, () => copy(text, `Copied as ${label}`)]), id);
+  const entries = [["curl", asCurl(call)], ["Python", asPython(call)], ["cued command", asCued(call)], ...more];
+  return menu("Copy as", entries.map(([label, text]) => [label, () => copy(text, `Copied as ${label}`)]), id);
 }
 
-/** A button with a menu of `[label, run, class]` entries below it. `id` must be unique in the screen. */
-export function menu(label, entries, id = "menu-" + ++menus, face = label) {
+/**
+ * A button with a menu of `[text, run, class]` entries below it. `id` must be unique in the screen; `name` is for a
+ * `face` that is only a sign ("⋯").
+ */
+export function menu(face, entries, id, name = "") {
   const place = (event) => {
     if (event.newState !== "open") return;
     const popover = event.target;
@@ -58,5 +59,5 @@ export function menu(label, entries, id = "menu-" + ++menus, face = label) {
     popover.style.top = `${Math.min(box.bottom + 4, innerHeight - 48 - entries.length * 40)}px`;
     popover.style.left = `${Math.max(8, Math.min(box.left, innerWidth - 208))}px`;
   };
-  return html`<button type="button" popovertarget=${id} aria-label=${label}>${face}</button><div class="menu" id=${id} popover @beforetoggle=${place}>${entries.map(([text, run, kind = ""]) => html`<button type="button" class=${kind} @click=${(event) => (event.target.closest("[popover]").hidePopover(), run())}>${text}</button>`)}</div>`;
+  return html`<button type="button" popovertarget=${id} aria-label=${name || nothing}>${face}</button><div class="menu" id=${id} popover @beforetoggle=${place}>${entries.map(([text, run, kind = ""]) => html`<button type="button" class=${kind} @click=${(event) => (event.target.closest("[popover]").hidePopover(), run())}>${text}</button>`)}</div>`;
 }

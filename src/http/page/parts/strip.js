@@ -46,5 +46,5 @@ export function stripText(statuses) {
 export function strip(statuses, slots = 30) {
   const paths = Object.entries(stripPaths(statuses, slots));
   const width = slots * STEP - (STEP - WIDE);
-  return html`<svg class="strip" viewBox="0 0 ${width} ${HEIGHT}" width=${width} role="img" aria-label=${stripText(statuses)}>${paths.map(([letter, path]) => svg`<path class="s-${letter}" d=${path}></path>`)}</svg>`;
+  return html`<svg class="strip" viewBox="0 0 ${width} ${HEIGHT}" width=${width} height=${HEIGHT} preserveAspectRatio="xMaxYMid slice" role="img" aria-label=${stripText(statuses)}>${paths.map(([letter, path]) => svg`<path class="s-${letter}" d=${path}></path>`)}</svg>`;
 }
