@@ -62,8 +62,9 @@ export function confirm({ title, text, action, danger = false, type = null }) {
       ? nothing
       : field({
           name: "typed",
+          prefix: "d-",
           label: `Type ${wanted} to go on`,
-          input: html`<input id="f-typed" name="typed" autocomplete="off" inputmode=${/^\d+$/.test(wanted) ? "numeric" : "text"} @input=${(event) => ((typed = event.target.value.trim()), refresh())}>`,
+          input: html`<input id="d-typed" name="typed" autocomplete="off" inputmode=${/^\d+$/.test(wanted) ? "numeric" : "text"} @input=${(event) => ((typed = event.target.value.trim()), refresh())}>`,
         })}
     ${buttons(close, action, danger, wanted !== null && typed !== wanted)}
   </form>`);
@@ -93,7 +94,7 @@ export function prompt({ title, text, fields, action = "Save", danger = false, s
     <h2>${title}</h2>
     ${text ? html`<p>${text}</p>` : nothing}
     ${error && !error.problems?.length ? html`<p class="bad" role="alert">${error.message}</p>` : nothing}
-    ${fields.map((entry) => field({ ...entry, value: values[entry.name], error }))}
+    ${fields.map((entry) => field({ prefix: "d-", ...entry, value: values[entry.name], error }))}
     ${buttons(close, action, danger, busy)}
   </form>`);
 }

@@ -15,12 +15,12 @@ export function otherProblems(error, paths) {
 
 /**
  * A field. `name` also names the place of its problems in `error` unless `loc` does; `input` is a template in place
- * of the usual input and then needs the id `f-NAME`. Others: `label`, `value`, `help`, `type`, `required`, `options`
+ * of the usual input and then needs the id PREFIX + NAME (`prefix` is "f-" unless given). Others: `label`, `value`, `help`, `type`, `required`, `options`
  * (`[value, text]` pairs: a select), `lines` (a text area), `list`, `autocomplete`, `oninput(value)`, `problem`.
  */
-export function field({ name, label, value = "", help, type = "text", required = false, options, lines, list, autocomplete = "off", placeholder, input, error, loc, problem, oninput }) {
+export function field({ name, label, value = "", help, type = "text", required = false, options, lines, list, autocomplete = "off", placeholder, input, error, loc, problem, oninput, prefix = "f-" }) {
   const told = problem || problemAt(error, loc || name);
-  const id = "f-" + name;
+  const id = prefix + name;
   const notes = [told && id + "-problem", help && id + "-help"].filter(Boolean).join(" ") || nothing;
   const heard = (event) => oninput?.(event.target.value);
   const bad = told ? "true" : nothing;

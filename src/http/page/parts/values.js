@@ -56,4 +56,4 @@ export function sign(name) {
 }
 
 /** The end of an id, all of it in the title. */
-export const shortId = (id) => html`<code class="muted" title=${id}>${id.length > 14 ? "…" + id.slice(-8) : id}</code>`;
+export const shortId = (id) => html`<code class="muted id" title=${id}>${id.length > 14 ? "…" + id.slice(-8) : id}</code>`;
