@@ -1,7 +1,6 @@
 // What stands above every screen, strongest first.
 import { html, nothing } from "../lit/lit-html.js";
 import { act } from "../parts/feedback.js";
-import { prompt } from "../parts/dialog.js";
 import { post } from "./api.js";
 import { freeze, instant, isFrozen, serverNow, skewMs } from "./time.js";
 import { state } from "./state.js";
@@ -44,13 +43,16 @@ function apart(skew) {
 
 const move = (body) => act(async () => freeze(instant((await post("v1/test/clock", body)).now)));
 
-const askTo = () => prompt({
-  title: "Move the test clock",
-  text: "All that is due until then fires, in order.",
-  fields: [{ name: "to", label: "To (UTC)", value: new Date(serverNow()).toISOString().slice(0, 16), type: "datetime-local", required: true }],
-  action: "Move",
-  send: async ({ to }) => freeze(instant((await post("v1/test/clock", { to: to + (to.length < 17 ? ":00Z" : "Z") })).now)),
-});
+async function askTo() {
+  const { prompt } = await import("../parts/dialog.js");
+  await prompt({
+    title: "Move the test clock",
+    text: "All that is due until then fires, in order.",
+    fields: [{ name: "to", label: "To (UTC)", value: new Date(serverNow()).toISOString().slice(0, 16), type: "datetime-local", required: true }],
+    action: "Move",
+    send: async ({ to }) => freeze(instant((await post("v1/test/clock", { to: to + (to.length < 17 ? ":00Z" : "Z") })).now)),
+  });
+}
 
 const ACTIONS = {
   clock: () => html`<span class="row">${[["+1 min", "PT1M"], ["+1 h", "PT1H"], ["+1 day", "P1D"]].map(([text, advance]) => html`<button @click=${() => move({ advance })}>${text}</button>`)}<button @click=${askTo}>To…</button></span>`,

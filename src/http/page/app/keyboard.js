@@ -1,6 +1,5 @@
 // Keyboard shortcuts: those of every screen here, those of a screen from its `shortcuts`.
 import { html } from "../lit/lit-html.js";
-import { openDialog } from "../parts/dialog.js";
 import { go } from "./router.js";
 import { settings } from "./settings.js";
 
@@ -66,7 +65,8 @@ function move(step) {
   (next.querySelector("a, button") || next).focus();
 }
 
-export function help() {
+export async function help() {
+  const { openDialog } = await import("../parts/dialog.js");
   const groups = [...lists].filter(([, list]) => list.length);
   return openDialog((close) => html`<div class="body">
     <h2>Keyboard shortcuts</h2>

@@ -1,8 +1,7 @@
 // The frame of the page: shows the screen of the address, loads it, keeps it fresh.
 import { html, nothing, render } from "../lit/lit-html.js";
-import { menu } from "../parts/copy.js";
-import { confirm } from "../parts/dialog.js";
 import { announce, bones, errorBox, toasts } from "../parts/feedback.js";
+import { menu } from "../parts/menu.js";
 import { takeNextTick } from "../parts/values.js";
 import { banners } from "./banners.js";
 import * as events from "./events.js";
@@ -124,6 +123,7 @@ async function onHash() {
   const question = shown.module?.mayLeave?.(shown.data);
   if (question && `${route.screen}/${route.id ?? ""}` !== shown.key) {
     history.replaceState(null, "", shown.route.hash);
+    const { confirm } = await import("../parts/dialog.js");
     if (!(await confirm({ title: "Leave without saving?", text: question, action: "Leave", danger: true }))) return;
     shown.module = null;
     return go(route.hash);

@@ -1,7 +1,9 @@
 // Copying: the clipboard where the page may use it, else a hidden text area (over plain HTTP there is no clipboard).
-import { html, nothing } from "../lit/lit-html.js";
-import { asCued, asCurl, asPython } from "./snippets.js";
+import { html } from "../lit/lit-html.js";
+import { openDialog } from "./dialog.js";
 import { toast } from "./feedback.js";
+import { menu } from "./menu.js";
+import { asCued, asCurl, asPython } from "./snippets.js";
 
 export async function copy(text, done = "Copied") {
   const copied = await write(text);
@@ -47,17 +49,12 @@ export function copyMenu(call, more = [], id = "copy-as") {
   return menu("Copy as", entries.map(([label, text]) => [label, () => copy(text, `Copied as ${label}`)]), id);
 }
 
-/**
- * A button with a menu of `[text, run, class]` entries below it. `id` must be unique in the screen; `name` is for a
- * `face` that is only a sign ("⋯").
- */
-export function menu(face, entries, id, name = "") {
-  const place = (event) => {
-    if (event.newState !== "open") return;
-    const popover = event.target;
-    const box = popover.previousElementSibling.getBoundingClientRect();
-    popover.style.top = `${Math.min(box.bottom + 4, innerHeight - 48 - entries.length * 40)}px`;
-    popover.style.left = `${Math.max(8, Math.min(box.left, innerWidth - 208))}px`;
-  };
-  return html`<button type="button" popovertarget=${id} aria-label=${name || nothing}>${face}</button><div class="menu" id=${id} popover @beforetoggle=${place}>${entries.map(([text, run, kind = ""]) => html`<button type="button" class=${kind} @click=${(event) => (event.target.closest("[popover]").hidePopover(), run())}>${text}</button>`)}</div>`;
+/** Shows a secret once; closes only by "I stored it". */
+export function showSecret({ title, text, value }) {
+  return openDialog((close) => html`<div class="body">
+    <h2>${title}</h2>
+    <p>${text || "It is shown only now. Store it where you keep passwords."}</p>
+    <div class="code"><code>${value}</code>${copyButton(value)}</div>
+    <div class="actions"><button class="primary" @click=${() => close(true)}>I stored it</button></div>
+  </div>`, { required: true });
 }

@@ -1,6 +1,5 @@
 // Dialogs: native <dialog>, opened by a call that returns a promise of the answer.
 import { html, nothing, render } from "../lit/lit-html.js";
-import { copyButton } from "./copy.js";
 import { field } from "./form.js";
 
 /**
@@ -97,14 +96,4 @@ export function prompt({ title, text, fields, action = "Save", danger = false, s
     ${fields.map((entry) => field({ prefix: "d-", ...entry, value: values[entry.name], error }))}
     ${buttons(close, action, danger, busy)}
   </form>`);
-}
-
-/** Shows a secret once; closes only by "I stored it". */
-export function showSecret({ title, text, value }) {
-  return openDialog((close) => html`<div class="body">
-    <h2>${title}</h2>
-    <p>${text || "It is shown only now. Store it where you keep passwords."}</p>
-    <div class="code"><code>${value}</code>${copyButton(value)}</div>
-    <div class="actions"><button class="primary" @click=${() => close(true)}>I stored it</button></div>
-  </div>`, { required: true });
 }

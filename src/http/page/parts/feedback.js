@@ -1,19 +1,17 @@
 // What became of an act: toasts, error boxes, and sentences for readers.
 import { html, nothing } from "../lit/lit-html.js";
-import { repeat } from "../lit/directives/repeat.js";
 import { state, update } from "../app/state.js";
 
 const SHOWN_MS = 6_000;
 const MAX_TOASTS = 3;
 const QUIET_MS = 5_000; // readers hear at most one sentence in this time
 
-let id = 0;
 let spokenAt = 0;
 let waiting = 0;
 
 /** Shows a sentence for some seconds; `action`: `{label, href}` or `{label, run}`. */
 export function toast(text, action = null) {
-  const entry = { id: ++id, text, action };
+  const entry = { text, action };
   update((s) => (s.toasts = [...s.toasts.slice(1 - MAX_TOASTS), entry]));
   announce(text);
   setTimeout(() => dismiss(entry), SHOWN_MS + text.length * 40);
@@ -21,7 +19,7 @@ export function toast(text, action = null) {
 
 const dismiss = (entry) => update((s) => (s.toasts = s.toasts.filter((other) => other !== entry)));
 
-export const toasts = () => repeat(state.toasts, (entry) => entry.id, (entry) => html`<div class="toast"><span class="wrap">${entry.text}</span>${entry.action ? (entry.action.href ? html`<a href=${entry.action.href}>${entry.action.label}</a>` : html`<button @click=${() => (dismiss(entry), entry.action.run())}>${entry.action.label}</button>`) : nothing}</div>`);
+export const toasts = () => state.toasts.map((entry) => html`<div class="toast"><span class="wrap">${entry.text}</span>${entry.action ? (entry.action.href ? html`<a href=${entry.action.href}>${entry.action.label}</a>` : html`<button @click=${() => (dismiss(entry), entry.action.run())}>${entry.action.label}</button>`) : nothing}</div>`);
 
 /** Tells readers a sentence through the one status region, at most one in 5 s: the newest. */
 export function announce(text) {
