@@ -4,7 +4,7 @@ import { freeze, instant, sawServerTime } from "./time.js";
 
 const HIDDEN_FOR_MS = 20_000; // a hidden tab lets go of its connection: HTTP/1.1 has six per server
 const POLL_MS = 10_000;
-const RETRY_MS = 30_000; // after the server refused a stream
+const RETRY_MS = 10_000; // after the server refused a stream; what it asks for where there are too many
 const PATIENCE_MS = 4_000; // a reconnect that takes longer is told
 
 const TYPES = (
@@ -60,7 +60,7 @@ export function open() {
   if (document.hidden) return;
   source = new EventSource("v1/events" + (last ? "?last_event_id=" + encodeURIComponent(last) : ""));
   source.onerror = onError;
-  source.addEventListener("hello", (event) => onHello(JSON.parse(event.data)));
+  source.addEventListener("hello", (event) => (remember(event), onHello(JSON.parse(event.data))));
   for (const type of ["reset", "burst"]) source.addEventListener(type, (event) => (remember(event), tell("refetch")));
   for (const type of TYPES) source.addEventListener(type, onEvent);
 }

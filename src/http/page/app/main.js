@@ -10,6 +10,7 @@ import { go, parse } from "./router.js";
 import * as server from "./server.js";
 import { nextTheme, set, settings } from "./settings.js";
 import { onRender, state, update } from "./state.js";
+import { isFrozen } from "./time.js";
 import { capital } from "./words.js";
 
 const REFETCH_MS = 1_000; // a screen is fetched again at most this often
@@ -146,7 +147,12 @@ function body() {
   const retry = error?.reload ? () => location.reload() : () => load(own);
   const box = error ? errorBox(error, retry) : nothing;
   if (!ready || !module) return error ? box : (module?.skeleton?.() ?? bones());
-  return html`${box}${module.view(data, route)}`;
+  try {
+    return html`${box}${module.view(data, route)}`;
+  } catch (cause) {
+    console.error(cause);
+    return errorBox(cause, retry);
+  }
 }
 
 function screen() {
@@ -169,7 +175,7 @@ function tools() {
   ];
   const email = state.user?.email || "";
   return html`<span class="live ${state.live === "live" ? "on" : ""}"><span class="sr">Connection: </span>${word}</span>
-    <label><span class="sr">Show times in</span><select class="small" @change=${zone}>${[["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]].map(([key, text]) => html`<option value=${key} ?selected=${settings.zone_view === key}>${text}</option>`)}</select></label>
+    <label><span class="sr">Show times in</span><select class="small" @change=${zone}>${[["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]].map(([key, text]) => html`<option value=${key} .selected=${settings.zone_view === key}>${text}</option>`)}</select></label>
     ${menu(html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span class="cut who">${email || "Account"}</span>`, entries, "account-menu")}`;
 }
 
@@ -207,7 +213,9 @@ function draw() {
   }
   clearTimeout(tickTimer);
   const next = takeNextTick();
-  if (!document.hidden) tickTimer = setTimeout(update, state.waitUntil > Date.now() ? 1_000 : next);
+  if (document.hidden) return;
+  if (state.waitUntil > Date.now()) tickTimer = setTimeout(update, 1_000);
+  else if (!isFrozen()) tickTimer = setTimeout(update, next);
 }
 
 function start() {

@@ -1,6 +1,6 @@
 // Dialogs: native <dialog>, opened by a call that returns a promise of the answer.
 import { html, nothing, render } from "../lit/lit-html.js";
-import { field } from "./form.js";
+import { field, focusProblem } from "./form.js";
 
 /**
  * Opens a dialog; `view(close, refresh)` returns its content, `close(value)` ends it. Resolves to the value,
@@ -88,6 +88,7 @@ export function prompt({ title, text, fields, action = "Save", danger = false, s
       error = failed;
       busy = false;
       refresh();
+      focusProblem();
     }
   })}>
     <h2>${title}</h2>

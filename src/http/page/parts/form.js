@@ -27,7 +27,7 @@ export function field({ name, label, value = "", help, type = "text", required =
   const control =
     input ||
     (options
-      ? html`<select id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad} @change=${heard}>${options.map(([key, text]) => html`<option value=${key} ?selected=${String(key) === String(value)}>${text}</option>`)}</select>`
+      ? html`<select id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad} @change=${heard}>${options.map(([key, text]) => html`<option value=${key} .selected=${String(key) === String(value)}>${text}</option>`)}</select>`
       : lines
         ? html`<textarea id=${id} name=${name} rows=${lines} spellcheck="false" ?required=${required} aria-describedby=${notes} aria-invalid=${bad} .value=${oninput ? live(value) : value} @input=${heard}></textarea>`
         : html`<input id=${id} name=${name} type=${type} list=${list || nothing} autocomplete=${autocomplete} placeholder=${placeholder || nothing} ?required=${required} aria-describedby=${notes} aria-invalid=${bad} .value=${oninput ? live(value) : value} @input=${heard}>`);
@@ -37,6 +37,9 @@ export function field({ name, label, value = "", help, type = "text", required =
     ${help ? html`<p class="help" id=${id + "-help"}>${help}</p>` : nothing}
   </div>`;
 }
+
+/** Moves the focus to the first field with a problem, once it is drawn. */
+export const focusProblem = () => setTimeout(() => document.querySelector("[aria-invalid=true]")?.focus(), 50);
 
 /** A box to tick with its text. */
 export function check({ name, label, checked = false, onchange, help }) {
