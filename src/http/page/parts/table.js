@@ -14,7 +14,7 @@ import { number } from "../app/words.js";
 export function table({ label, columns, rows, key, selection, name, route, selected }) {
   const ids = rows.map(key);
   const all = selection && ids.length > 0 && ids.every((id) => has(selection, id));
-  const heads = columns.map((column) => html`<th scope="col" class=${column.kind || ""} aria-sort=${column.sort ? sortState(route, column.sort) : nothing}>${column.sort ? sortLink(route, column) : column.label}</th>`);
+  const heads = columns.map((column) => html`<th scope="col" class=${column.kind || ""} aria-sort=${column.sort ? sortState(route, column.sort) : nothing}>${column.sort ? sortLink(route, column) : column.label || html`<span class="sr">Acts</span>`}</th>`);
   const box = (checked, text, change) => html`<label><input type="checkbox" aria-label=${text} .checked=${live(checked)} @click=${change}></label>`;
   return html`<table class="cards" aria-label=${label}>
     <thead><tr>${selection ? html`<th class="pick">${box(all, "Select all rows of this page", (event) => update(() => selectAll(selection, ids, event.target.checked)))}</th>` : nothing}${heads}</tr></thead>
