@@ -39,7 +39,7 @@ export function field({ name, label, value = "", help, type = "text", required =
 }
 
 /** Moves the focus to the first field with a problem, once it is drawn. */
-export const focusProblem = () => setTimeout(() => document.querySelector("[aria-invalid=true]")?.focus(), 50);
+export const focusProblem = () => setTimeout(() => document.querySelector(":is(dialog[open], body:not(:has(dialog[open]))) [aria-invalid=true]")?.focus(), 50);
 
 /** A box to tick with its text. */
 export function check({ name, label, checked = false, onchange, help }) {
