@@ -50,6 +50,7 @@ export function start(ownBuild) {
 }
 
 export function stop() {
+  clearTimeout(patienceTimer);
   clearTimeout(retryTimer);
   source?.close();
   source = null;
@@ -63,6 +64,8 @@ export function open() {
   source.addEventListener("hello", (event) => (remember(event), onHello(JSON.parse(event.data))));
   for (const type of ["reset", "burst"]) source.addEventListener(type, (event) => (remember(event), tell("refetch")));
   for (const type of TYPES) source.addEventListener(type, onEvent);
+  // No answer at all, as where other tabs use all connections to the server, is no stream either.
+  patienceTimer = setTimeout(() => setLive("polling"), PATIENCE_MS);
 }
 
 function onEvent(event) {

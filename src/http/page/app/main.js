@@ -39,6 +39,10 @@ let shown = { name: "", key: null, data: {}, turn: 0 };
 // The sign-in, which covers the screen while the server knows no user: what was shown comes back as it was.
 let gate = null;
 let focusHeading = false;
+// Where each entry of the history was scrolled to: Back returns to the row that was left.
+const scrolls = new Map();
+let entry = 0;
+let entries = 0;
 let refetchTimer = 0;
 let loadedAt = 0;
 let missedRefetch = false;
@@ -93,6 +97,7 @@ async function load(own) {
   update(() => {
     Object.assign(own.data, patch);
     own.error = null;
+    if (!own.ready && scrolls.has(entry)) requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(0, scrolls.get(entry))));
     own.ready = true;
   });
 }
@@ -123,12 +128,16 @@ async function onHash() {
   const route = parse(location.hash);
   const question = shown.module?.mayLeave?.(shown.data);
   if (question && `${route.screen}/${route.id ?? ""}` !== shown.key) {
-    history.replaceState(null, "", shown.route.hash);
+    history.replaceState(history.state, "", shown.route.hash);
     const { confirm } = await import("../parts/dialog.js");
     if (!(await confirm({ title: "Leave without saving?", text: question, action: "Leave", danger: true }))) return;
     shown.module = null;
     return go(route.hash);
   }
+  scrolls.set(entry, scrollY);
+  entry = history.state?.entry ?? ++entries;
+  entries = Math.max(entry, entries);
+  history.replaceState({ entry }, "");
   update((s) => (s.route = route));
   open(route.screen, route);
 }
@@ -190,6 +199,17 @@ function coverOrUncover() {
   }
 }
 
+let raised = null;
+
+/** Toasts lie in the top layer, above an open dialog; a new one comes on top again. */
+function raiseToasts() {
+  const newest = state.toasts.at(-1) ?? null;
+  if (newest === raised) return;
+  raised = newest;
+  element("toasts").hidePopover?.();
+  if (newest) element("toasts").showPopover?.();
+}
+
 function draw() {
   coverOrUncover();
   document.body.classList.toggle("signed-out", front().name === "sign_in");
@@ -197,6 +217,7 @@ function draw() {
   render(state.signedOut ? nothing : banners(), element("banners"));
   render(screen(), element("screen"));
   render(toasts(), element("toasts"));
+  raiseToasts();
   keyboard.register("On this screen", shown.ready && !state.signedOut ? shown.module?.shortcuts?.(shown.data, shown.route) : []);
   const here = NAV_OF[shown.name] || shown.name;
   for (const entry of document.querySelectorAll("[data-nav]")) {
@@ -226,6 +247,7 @@ function start() {
     main.tabIndex = -1;
     main.focus();
   });
+  history.scrollRestoration = "manual";
   onRender(draw);
   keyboard.register("Everywhere", [
     { keys: "/", label: "Search", run: () => document.querySelector("[data-search]")?.focus() ?? go("#/cues?focus=search") },

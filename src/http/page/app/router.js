@@ -46,7 +46,7 @@ export function withQuery(route, changes) {
 export function go(hash, { replace = false } = {}) {
   if (!replace) location.hash = hash;
   else {
-    history.replaceState(null, "", hash);
+    history.replaceState(history.state, "", hash);
     dispatchEvent(new HashChangeEvent("hashchange"));
   }
 }
