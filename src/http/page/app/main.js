@@ -13,6 +13,7 @@ import { onRender, state, update } from "./state.js";
 import { isFrozen } from "./time.js";
 import { capital } from "./words.js";
 
+const MAX_SCROLLS = 100; // entries of the history whose place is kept
 const REFETCH_MS = 1_000; // a screen is fetched again at most this often
 const OVERVIEW_EVENTS = ["server", "quota", "cue.created", "cue.deleted", "cue.resumed"]; // may change a banner
 
@@ -135,6 +136,7 @@ async function onHash() {
     return go(route.hash);
   }
   scrolls.set(entry, scrollY);
+  scrolls.delete(entry - MAX_SCROLLS);
   entry = history.state?.entry ?? ++entries;
   entries = Math.max(entry, entries);
   history.replaceState({ entry }, "");

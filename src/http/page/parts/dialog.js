@@ -20,7 +20,11 @@ export function openDialog(view, { broad = false, required = false } = {}) {
       const heading = element.querySelector("h2");
       if (heading) element.setAttribute("aria-label", heading.textContent);
     };
-    element.addEventListener("cancel", (event) => required && event.preventDefault());
+    if (required) {
+      // A browser lets a second Esc pass `cancel`: the attribute is what holds.
+      element.setAttribute("closedby", "none");
+      element.addEventListener("cancel", (event) => event.preventDefault());
+    }
     element.addEventListener("close", () => {
       element.remove();
       resolve(value);
