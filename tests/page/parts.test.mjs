@@ -116,6 +116,7 @@ test("shortcuts: single keys and sequences", () => {
   assert.equal(find(list, "", "g"), "part");
   assert.equal(find(list, "g", "c"), list[1]);
   assert.equal(find(list, "g", "n"), null);
+  assert.equal(find([{ keys: "Enter" }], "", "E"), null);
 });
 
 test("events match by type and by first word", () => {

@@ -3,6 +3,9 @@ import { afterEach, test } from "node:test";
 import { settings } from "../../src/http/page/app/settings.js";
 import { absolute, duration, exact, freeze, instant, knowsZone, offsetMinutes, relative, sawServerTime, serverNow, shownZone, skewMs } from "../../src/http/page/app/time.js";
 
+// A device that is not in UTC.
+process.env.TZ = "America/New_York";
+
 const NOON = instant("2026-11-22T12:00:00Z");
 
 afterEach(() => {

@@ -28,7 +28,7 @@ test("every cause, trigger and catch-up of the API has words", () => {
 });
 
 test("the reason is the server's message, else the status, else the cause", () => {
-  assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: "the callback returned 503" }), "the callback returned 503");
+  assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: "the callback answered 503: busy" }), "the callback answered 503: busy");
   assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: null }), "the callback returned 503");
   assert.equal(words.why({ cause: "timeout", http_status: null, error_message: null }), "the callback did not answer in time");
   assert.equal(words.why({}), "no reason is known");

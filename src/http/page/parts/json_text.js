@@ -3,7 +3,7 @@
 const MAX_DEPTH = 128; // as the server's parser
 
 // One token per match; the last alternative is whatever is no token.
-const TOKEN = /[\t\n\r ]+|[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.+-])|(?:true|false|null)\b|[^]/y;
+const TOKEN = /[\t\n\r ]+|[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:true|false|null)\b|[^]/y;
 
 class Fault extends Error {
   constructor(at, message) {
