@@ -17,6 +17,8 @@
 --   file is on hold: nothing is fired, delivered or handed to a worker. `cued promote` deletes it.
 -- * `trusted_at`: the present by the clock by which rows age, and `doubted_for`: the running time in milliseconds for which
 --   the clock has disagreed with it (contract §1.7).
+-- * `instance`: a random number of 32 bits, a part of the name of the session cookie. `cued restore` draws another one:
+--   a browser sends the cookies of one host to all of its ports.
 -- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
 -- * `claim_limit_changed:` and the key of a cue whose `claim_within_minutes` has changed: the key before which its
 --   executions have not been looked at since. The row goes when all have been.
@@ -24,6 +26,8 @@ CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+INSERT INTO meta (name, value) VALUES ('instance', abs(random() % 4294967296));
 
 CREATE TABLE users (
     key                                INTEGER PRIMARY KEY,
@@ -71,6 +75,41 @@ CREATE TABLE api_keys (
 ) STRICT;
 
 CREATE INDEX api_keys_by_user ON api_keys (user_key, key);
+
+-- Sessions of browsers (contract §3.11). The token in the cookie is stored as SHA-256 only.
+CREATE TABLE sessions (
+    key         INTEGER PRIMARY KEY,
+    id          TEXT    NOT NULL UNIQUE,
+    user_key    INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    -- The API key that began the session, or made the link that did: the session ends with it. Null without one.
+    api_key_key INTEGER REFERENCES api_keys (key) ON DELETE CASCADE,
+    token_hash  BLOB    NOT NULL UNIQUE,
+    via         TEXT    NOT NULL CHECK (via IN ('key', 'mail', 'link', 'dev')),
+    -- The beginning of the `User-Agent`, and the address of the client, at the sign-in.
+    device      TEXT    NOT NULL,
+    address     TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    -- Updated at most once a day, together with `expires_at`: a page that is open all day writes nothing.
+    seen_at     INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX sessions_by_user ON sessions (user_key, key);
+CREATE INDEX sessions_by_api_key ON sessions (api_key_key) WHERE api_key_key IS NOT NULL;
+CREATE INDEX sessions_by_age ON sessions (expires_at);
+
+-- Links that begin one session each, within five minutes. A row is deleted when its link is used.
+CREATE TABLE session_links (
+    key         INTEGER PRIMARY KEY,
+    user_key    INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    api_key_key INTEGER REFERENCES api_keys (key) ON DELETE CASCADE,
+    token_hash  BLOB    NOT NULL UNIQUE,
+    expires_at  INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX session_links_by_user ON session_links (user_key, key);
+CREATE INDEX session_links_by_api_key ON session_links (api_key_key) WHERE api_key_key IS NOT NULL;
+CREATE INDEX session_links_by_age ON session_links (expires_at);
 
 -- Usage per user and calendar month in UTC. `month` is year * 12 + month - 1. Deleting a cue does not change its
 -- counts.
@@ -464,8 +503,8 @@ BEGIN
      WHERE key = old.user_key;
 END;
 
--- Device logins, kept for an hour. The device code of an approved login can be exchanged for an API key; the token in
--- the mailed link approves the login. Both are stored as SHA-256 only.
+-- Device logins, kept for an hour. The device code of an approved login can be exchanged for an API key or a session; the
+-- token in the mailed link approves the login. Both are stored as SHA-256 only.
 CREATE TABLE device_logins (
     code_hash      BLOB    PRIMARY KEY,
     -- The client that requested the code: its IPv4 address, or the /64 of its IPv6 address.
@@ -479,6 +518,8 @@ CREATE TABLE device_logins (
     -- The code that people see, on the device, on pages and in the mail. The device does not poll with it. Null in
     -- logins from before version 3.
     user_code      TEXT,
+    -- The device gets a session in place of an API key.
+    is_for_session INTEGER NOT NULL DEFAULT 0,
     CHECK ((state IN ('approved', 'claimed')) = (user_key IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 

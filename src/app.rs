@@ -10,6 +10,8 @@ use crate::billing::stripe::Stripe;
 use crate::clock::{Clock, Notifier};
 use crate::config::Config;
 use crate::domain::account::poll_limit::PollLimiter;
+use crate::domain::account::session::UnstoredSessions;
+use crate::domain::account::sign_in_limit::SignInLimiter;
 use crate::domain::notification::event::EventSink;
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::webhook::echo::EchoStore;
@@ -21,6 +23,7 @@ use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
 use crate::random::ExecutionIdSource;
+use crate::store::db::meta;
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
 
 /// The running program, shared by every thread.
@@ -39,6 +42,12 @@ pub struct App {
     pub mail_limiter: MailLimiter,
     /// Limits how often a device polls for its login.
     pub polls: Mutex<PollLimiter>,
+    /// Limits failed sign-ins.
+    pub sign_ins: Mutex<SignInLimiter>,
+    /// Sessions that began while the file could not be written.
+    pub unstored_sessions: Mutex<UnstoredSessions>,
+    /// The random number of the file, for the name of the session cookie.
+    pub instance: u32,
     /// Payloads posted to the echo path.
     pub echoes: Mutex<EchoStore>,
     pub billing: Provider,
@@ -79,6 +88,7 @@ impl App {
             events: Some(Arc::clone(&events) as Arc<dyn EventSink>),
         };
         let store = Store::open_with(&config.db, listeners)?;
+        let instance = store.read_blocking(meta::instance).map_err(std::io::Error::other)?;
         let login_mailer = LoginMailer::start(config.mail.clone())?;
         Ok(Self {
             store,
@@ -91,6 +101,9 @@ impl App {
             login_mailer,
             mail_limiter: MailLimiter::new(config.max_mails),
             polls: Mutex::default(),
+            sign_ins: Mutex::default(),
+            unstored_sessions: Mutex::default(),
+            instance,
             echoes: Mutex::default(),
             billing: provider(&config),
             outage: Mutex::default(),

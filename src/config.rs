@@ -16,6 +16,10 @@ pub struct Config {
     pub db: PathBuf,
     /// The address at which callers reach the server, without a trailing slash.
     pub public_url: String,
+    /// `public_url` was given, not derived from the address of the listener.
+    pub has_public_url: bool,
+    /// A browser on this machine may sign in without a credential (`cued serve --dev`).
+    pub dev: bool,
     pub registration: RegistrationPolicy,
     /// The addresses that callbacks may reach.
     pub callbacks: AddressPolicy,
@@ -43,6 +47,8 @@ impl Config {
         Self {
             db,
             public_url: "http://127.0.0.1:8000".to_owned(),
+            has_public_url: false,
+            dev: false,
             registration: RegistrationPolicy::FirstUser,
             callbacks: AddressPolicy::default(),
             plans: Plans::default(),

@@ -10,8 +10,8 @@ use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::{ApiKey, Email};
 use crate::domain::account::device_login::{
-    DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginState, MAX_CODES, MAX_MAILS, MAX_MAILS_PER_CODE,
-    MAX_SHOWN_KEYS, OtherKeys, RATE_WINDOW, UserCode,
+    DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginPurpose, LoginState, MAX_CODES, MAX_MAILS,
+    MAX_MAILS_PER_CODE, MAX_SHOWN_KEYS, OtherKeys, RATE_WINDOW, UserCode,
 };
 use crate::domain::account::user::{ApiKeyInfo, KEYS_REVOKED, RegistrationPolicy, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -22,6 +22,8 @@ use crate::mail::Mail;
 use crate::random;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::device_logins;
+use crate::store::accounts::session_links;
+use crate::store::accounts::sessions;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
 use crate::store::billing::requests;
@@ -53,6 +55,7 @@ pub struct StartedLogin {
 pub fn start(
     app: &App,
     code: Option<DeviceCode>,
+    purpose: LoginPurpose,
     client: IpAddr,
     now: Timestamp,
 ) -> Result<Pending<StartedLogin>> {
@@ -67,7 +70,7 @@ pub fn start(
         if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
             return Err(too_many_codes(*oldest, now).into());
         }
-        if !device_logins::insert(tx, &device_code, &user_code, &client, now)? {
+        if !device_logins::insert(tx, &device_code, &user_code, purpose, &client, now)? {
             let message =
                 "This device code is already in use: send another one, or none to get a generated code";
             return Err(Error::refused(ErrorCode::DeviceCodeExists, message));
@@ -178,6 +181,7 @@ pub fn approve(
         let login = device_logins::find_by_text(tx, &text)?;
         let hash = login.as_ref().map_or([0; 32], |login| login.code_hash);
         let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&token_hash, now));
+        let needs_key = login.as_ref().is_some_and(|login| !login.is_for_session);
         let (LinkStatus::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else {
             return Ok(link);
         };
@@ -190,7 +194,9 @@ pub fn approve(
                 if other_keys.unwrap_or(OtherKeys::proposed(user.confirmed_at)) == OtherKeys::Revoke {
                     shut_others_out(tx, user.key, &new, now)?;
                 }
-                check_key_limit(tx, user.key, max_keys)?;
+                if needs_key {
+                    check_key_limit(tx, user.key, max_keys)?;
+                }
                 users::confirm(tx, user.key, now)?;
                 Some(user.key)
             }
@@ -202,10 +208,12 @@ pub fn approve(
     }))
 }
 
-/// Revokes all API keys of the user, takes the secrets of `fresh`, removes the URL of alerts, pauses all cues and ends
+/// Revokes all API keys of the user, ends all sessions, takes the secrets of `fresh`, removes the URL of alerts, pauses all cues and ends
 /// what is queued. Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
 fn shut_others_out(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
     api_keys::delete_all(tx, user_key)?;
+    sessions::delete_others(tx, user_key, None)?;
+    session_links::delete_all(tx, user_key)?;
     users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
     plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;

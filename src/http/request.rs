@@ -34,6 +34,8 @@ pub struct Request {
     pub id: String,
     /// The time when the request arrived: `http` reads the clock once per request.
     pub now: Timestamp,
+    /// The host that the request names.
+    pub host: String,
     /// The other end of the connection, which may be a proxy.
     pub peer: SocketAddr,
     /// The address of the client: that of the peer, or the one that a trusted proxy forwards.
@@ -56,7 +58,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns the owner of the API key.
+    /// Returns the owner of the API key or the session.
     ///
     /// # Errors
     /// [`Error::Fault`] on a route that does not require a key.

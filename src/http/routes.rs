@@ -1,7 +1,7 @@
 //! The routing table: each row is a method, a path, who may call it and its handler.
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
-use crate::http::api::account::{auth, device_login};
+use crate::http::api::account::{auth, device_login, sessions};
 use crate::http::api::cues::{bulk, upcoming};
 use crate::http::api::executions::{attempts, claims, queue_changes, verification};
 use crate::http::api::figures::{overview, stats};
@@ -39,6 +39,13 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/auth/webhook-secret/regenerate"       ApiKey    auth::rotate_secret,
     GET    "/v1/auth/alert-webhook-secret"            ApiKey    auth::alert_secret,
     POST   "/v1/auth/alert-webhook-secret/regenerate" ApiKey    auth::rotate_alert_secret,
+
+    POST   "/v1/auth/session"                         Public    sessions::begin,
+    DELETE "/v1/auth/session"                         ApiKey    sessions::end_own,
+    GET    "/v1/auth/sessions"                        ApiKey    sessions::list,
+    DELETE "/v1/auth/sessions"                        ApiKey    sessions::end_others,
+    DELETE "/v1/auth/sessions/{session_id}"           ApiKey    sessions::end,
+    POST   "/v1/auth/session-link"                    ApiKey    sessions::create_link,
 
     POST   "/v1/auth/device-code"                     Public    device_login::start,
     POST   "/v1/auth/device-code/submit-email"        Public    device_login::submit_email,

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use crate::actions::accounts as actions;
+use crate::actions::accounts::sessions;
 use crate::cli::database::database_args::DatabaseArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::print::{print_fields, print_line, print_paused, print_table};
 use crate::cli::plan_flags::{OnOff, plans_from};
+use crate::cli::server::flag_values::web_address;
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
@@ -45,6 +47,14 @@ pub enum UserAction {
         #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
         limits: OnOff,
     },
+    /// Print an address that signs a user in to the page, once, within five minutes
+    Link {
+        /// Email address of the user
+        email: String,
+        /// Base URL of the server, the same as for `cued serve`
+        #[arg(long, env = "CUED_PUBLIC_URL", value_name = "URL", value_parser = web_address, default_value = "http://127.0.0.1:8000")]
+        public_url: String,
+    },
     /// Disable a user: requests get 401 at once, cues are paused, pending executions fail
     Disable {
         /// Email address of the user
@@ -67,6 +77,7 @@ impl UserAction {
                 let plans = plans_from(plans.as_deref())?.limited(limits == OnOff::On);
                 set_plan(database, &email, plan, &plans)
             }
+            UserAction::Link { email, public_url } => link(database, &email, &public_url),
             UserAction::Disable { email } => disable(database, &email),
             UserAction::Enable { email } => enable(database, &email),
         }
@@ -139,6 +150,19 @@ fn enable(database: &DatabaseArgs, email: &str) -> Result<(), CliError> {
         "enabled {address}: its API keys work again; its cues stay paused, and failed executions stay failed; \
          the user resumes a cue with PATCH /v1/cues/ID {{\"status\": \"active\"}}"
     ))
+}
+
+fn link(database: &DatabaseArgs, email: &str, public_url: &str) -> Result<(), CliError> {
+    let email = parse_email(email)?;
+    let store = database.open()?;
+    let user = store.read(move |read| find_user(read, &email)).wait()?;
+    if user.disabled_at.is_some() {
+        return Err(CliError::Failed(format!("{} is disabled: `cued user enable` comes first", user.email)));
+    }
+    let link = sessions::create_link(&store, user.key, None, Clock::system().now())?.wait()?;
+    print_line(&sessions::link_url(public_url.trim_end_matches('/'), &link))?;
+    eprintln!("The address works once, for five minutes.");
+    Ok(())
 }
 
 pub(super) fn parse_email(email: &str) -> Result<Email, CliError> {

@@ -292,6 +292,8 @@ impl Serve {
         };
         Ok(Config {
             public_url: self.public_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
+            has_public_url: self.public_url.is_some(),
+            dev,
             registration,
             callbacks: allowed,
             plans: self.plans()?,

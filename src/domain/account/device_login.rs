@@ -183,6 +183,15 @@ impl fmt::Debug for LinkToken {
 }
 
 word_enum! {
+    /// What a device gets for a confirmed login.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum LoginPurpose {
+        Key = "key",
+        Session = "session",
+    }
+}
+
+word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LoginState {
         /// Created; no address yet.
@@ -209,6 +218,8 @@ pub struct DeviceLogin {
     pub token_hash: Option<[u8; 32]>,
     pub mail_count: i64,
     pub user_key: Option<i64>,
+    /// The device gets a session in place of an API key.
+    pub is_for_session: bool,
 }
 
 /// The state of a mailed link.
@@ -273,6 +284,7 @@ mod tests {
                 token_hash,
                 mail_count: 0,
                 user_key: None,
+                is_for_session: false,
             },
             created_at,
         )

@@ -23,14 +23,59 @@ pub const KEYS_REVOKED: &str = "keys_revoked";
 pub struct Caller {
     pub user_key: i64,
     pub user_id: String,
-    pub key: i64,
-    /// The hash of the API key, which `key/regenerate` replaces.
-    pub key_hash: [u8; 32],
+    pub credential: Credential,
     /// The name of the user's plan.
     pub plan: String,
     pub limits: PlanLimits,
     /// Executions counted in this month.
     pub executions: i64,
+}
+
+word_enum! {
+    /// The kind of a [`Credential`].
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CredentialKind {
+        Key = "key",
+        Session = "session",
+    }
+}
+
+/// What a request was authenticated with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    ApiKey {
+        /// Row key of the API key.
+        key: i64,
+        /// The hash of the API key, which `key/regenerate` replaces.
+        hash: [u8; 32],
+    },
+    Session {
+        id: String,
+        /// Row key of the API key that began the session.
+        api_key: Option<i64>,
+        /// The hash of the session's token.
+        hash: [u8; 32],
+    },
+}
+
+impl Credential {
+    /// Row key of the API key, also of one that began the session.
+    #[must_use]
+    pub fn api_key(&self) -> Option<i64> {
+        match self {
+            Self::ApiKey { key, .. } => Some(*key),
+            Self::Session { api_key, .. } => *api_key,
+        }
+    }
+
+    /// The id of the session.
+    #[must_use]
+    pub fn session_id(&self) -> Option<&str> {
+        match self {
+            Self::ApiKey { .. } => None,
+            Self::Session { id, .. } => Some(id),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

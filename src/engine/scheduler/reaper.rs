@@ -1,4 +1,5 @@
-//! Clean-up that falls due as time passes: expired claims, unclaimed executions, stored idempotent responses, device logins, silent workers.
+//! Clean-up that falls due as time passes: expired claims, unclaimed executions, stored idempotent responses, device logins,
+//! sessions, silent workers.
 //!
 //! Every function here handles one batch, and returns without a write if there is nothing to do: the scheduler fires
 //! due cues between two batches.
@@ -21,6 +22,8 @@ use crate::lifecycle::unclaimed::look_at_due;
 use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
 use crate::store::accounts::idempotency::RETENTION_TIME;
+use crate::store::accounts::session_links;
+use crate::store::accounts::sessions;
 use crate::store::executions::claims;
 use crate::store::executions::claims::EndedLease;
 use crate::store::executions::unclaimed;
@@ -52,7 +55,8 @@ pub fn run_once(app: &App, now: Timestamp, trusted: Timestamp) -> Result<bool> {
     let unclaimed = look_for_unclaimed(app, now)?;
     let responses = delete_expired_responses(&app.store, trusted)?;
     let logins = delete_expired_logins(&app.store, trusted)?;
-    Ok(claims.has_more || unclaimed || responses || logins)
+    let sessions = delete_expired_sessions(&app.store, trusted)?;
+    Ok(claims.has_more || unclaimed || responses || logins || sessions)
 }
 
 /// Releases claims that have expired at `now`: their executions become ready for another worker or fail. A claim whose
@@ -101,6 +105,24 @@ pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<bool> {
     Ok(is_due)
 }
 
+/// Deletes sessions and one-time links that have expired at `now`. Returns whether there may be more.
+pub fn delete_expired_sessions(store: &Store, now: Timestamp) -> Result<bool> {
+    let is_due = next_session_end(store)?.is_some_and(|end| end <= now);
+    if is_due {
+        let delete = move |tx: &WriteTx<'_>| {
+            sessions::delete_expired(tx, now, FORGET_BATCH)?;
+            session_links::delete_expired(tx, now, FORGET_BATCH)
+        };
+        store.write_with_priority(delete).wait()?;
+    }
+    Ok(is_due)
+}
+
+fn next_session_end(store: &Store) -> Result<Option<Timestamp>> {
+    let ends = store.read_blocking(|read| Ok([sessions::oldest(read)?, session_links::oldest(read)?]))?;
+    Ok(ends.into_iter().flatten().min())
+}
+
 /// Forgets workers that are silent for 30 days and hold no claim. A worker that holds one stays in the way of a check by
 /// the oldest heartbeat alone, so that this looks once an hour.
 #[derive(Debug, Default)]
@@ -140,7 +162,8 @@ pub fn next_expiry(store: &Store, now: Timestamp) -> Result<Option<Timestamp>> {
         store.read_blocking(|read| Ok((idempotency::oldest(read)?, device_logins::oldest(read)?)))?;
     let answer = answer.and_then(|oldest| oldest.checked_add(RETENTION_TIME).ok());
     let login = login.and_then(|oldest| oldest.checked_add(RATE_WINDOW).ok());
-    Ok([answer, login].into_iter().flatten().filter(|at| *at > now).min())
+    let session = next_session_end(store)?;
+    Ok([answer, login, session].into_iter().flatten().filter(|at| *at > now).min())
 }
 
 fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {

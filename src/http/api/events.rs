@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::actions::cues::not_found;
 use crate::app::App;
+use crate::domain::account::user::Credential;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::notification::event::{Event, EventFilter, EventType, ServerChange, burst_data};
 use crate::error::{Error, Result};
@@ -17,11 +18,11 @@ use crate::events::{
     EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, RingEvent, RingEventBody, StreamStart,
     TooManyStreams,
 };
+use crate::http::middleware::authentication::is_valid;
 use crate::http::pages::assets;
 use crate::http::request::Request;
 use crate::http::response::{BodyStream, Response, instant};
 use crate::http::timeout::until;
-use crate::store::accounts::api_keys;
 use crate::store::cues;
 use crate::store::db::hold;
 
@@ -61,7 +62,7 @@ pub async fn stream(request: Request) -> Result<Response> {
         sent: events.id(),
         events,
         filter,
-        key_hash: caller.key_hash,
+        credential: caller.credential,
         stopping: request.stopping,
         next_beat: Instant::now(),
         greeting: Some(greeting),
@@ -166,8 +167,8 @@ struct LiveStream {
     app: Arc<App>,
     events: EventStream,
     filter: EventFilter,
-    /// Of the key of its request, which may be revoked meanwhile.
-    key_hash: [u8; 32],
+    /// The key or session of its request, which may be revoked meanwhile.
+    credential: Credential,
     stopping: watch::Receiver<bool>,
     next_beat: Instant,
     greeting: Option<String>,
@@ -245,14 +246,14 @@ impl LiveStream {
         }
     }
 
-    /// A sign of life; `None` if the key is no longer valid. If events of others or filtered ones have passed, the client
+    /// A sign of life; `None` if the key or session is no longer valid. If events of others or filtered ones have passed, the client
     /// gets the new position, so that it can resume after it.
     async fn beat(&mut self) -> Option<String> {
-        let (hash, now) = (self.key_hash, self.app.clock.now());
-        match self.app.store.read_inline_single(move |read| api_keys::find_owner(read, &hash, now)).await {
-            Ok(owner) => drop(owner?),
+        match is_valid(&self.app, &self.credential, self.app.clock.now()).await {
+            Ok(true) => {}
+            Ok(false) => return None,
             // The next beat checks again.
-            Err(error) => tracing::warn!(%error, "the key of an event stream cannot be checked"),
+            Err(error) => tracing::warn!(%error, "the key or session of an event stream cannot be checked"),
         }
         self.next_beat = Instant::now() + self.app.config.http.beat_interval;
         let id = self.events.id();

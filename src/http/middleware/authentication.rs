@@ -1,34 +1,56 @@
-//! The API key of a request: who sent it, which rate limit it counts against, how near the quota is.
+//! The API key or the session of a request: who sent it, which rate limit it counts against, how near the quota is.
+
+use std::net::{IpAddr, SocketAddr};
 
 use hyper::header::{self, HeaderMap};
 use jiff::Timestamp;
 
+use crate::actions::accounts::sessions;
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::quota::is_nearly_used_up;
-use crate::domain::account::user::Caller;
+use crate::domain::account::session::is_to_record;
+use crate::domain::account::user::{Caller, Credential};
 use crate::error::Result;
 use crate::http::limits::buffer_budget::BufferOwner;
 use crate::http::middleware::context::RequestContext;
 use crate::http::middleware::rate_limiter::RateLimitKey;
+use crate::http::middleware::session_cookie::SessionCookie;
 use crate::http::middleware::state::ServerState;
+use crate::http::router::Access;
+use crate::store::ReadTx;
 use crate::store::accounts::api_keys::{self, Owner};
+use crate::store::accounts::sessions as stored;
 use crate::store::accounts::usage;
 
-/// Finds the owner of the API key and counts the request against a rate limit.
+/// Finds the owner of the API key or the session, and counts the request against a rate limit.
 ///
-/// A request with a valid key counts for its user. Every other request counts for the client address, also one with an
-/// invalid key: otherwise a client could guess keys without a limit.
+/// A request with a valid key counts for its user, one of a session in a window of its own, so that an open page takes
+/// nothing from the user's programs. Every other request counts for the client address, also one with an invalid key:
+/// otherwise a client could guess keys without a limit.
 pub async fn authenticate(
     server: &ServerState,
     context: &mut RequestContext,
     headers: &HeaderMap,
+    peer: SocketAddr,
+    access: Option<Access>,
 ) -> Result<Option<Caller>> {
-    let found = match bearer_token(headers) {
-        Some(token) => find_caller(&server.app, token, context.now).await,
-        None => Ok(None),
+    // The header wins, valid or not, so that nothing changes for programs. Routes without a key need no session: a page
+    // of another site then cannot use one there.
+    let found = if headers.contains_key(header::AUTHORIZATION) {
+        match bearer_token(headers) {
+            Some(token) => find_key_owner(&server.app, token, context.now).await,
+            None => Ok(None),
+        }
+    } else if access == Some(Access::ApiKey) {
+        find_session_owner(server, context, headers, peer.ip()).await
+    } else {
+        Ok(None)
     };
     let key = match &found {
+        Ok(Some(caller)) if caller.credential.session_id().is_some() => {
+            RateLimitKey::Sessions(caller.user_key)
+        }
         Ok(Some(caller)) => RateLimitKey::User(caller.user_key, caller.limits.requests_per_minute),
         _ => RateLimitKey::Address(context.client_ip),
     };
@@ -41,6 +63,14 @@ pub async fn authenticate(
     context.near_quota =
         caller.as_ref().is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));
     Ok(caller)
+}
+
+/// Returns whether a key or a session is still valid, for a request that lasts.
+pub async fn is_valid(app: &App, credential: &Credential, now: Timestamp) -> Result<bool> {
+    match credential {
+        Credential::ApiKey { hash, .. } => Ok(read_key_owner(app, *hash, now).await?.is_some()),
+        Credential::Session { hash, .. } => Ok(read_session(app, *hash, now).await?.is_some()),
+    }
 }
 
 /// Returns whether this request itself created the execution that brought the user near the quota.
@@ -61,13 +91,102 @@ pub async fn reached_near_quota(server: &ServerState, caller: &Caller, context: 
     }
 }
 
-async fn find_caller(app: &App, token: &str, now: Timestamp) -> Result<Option<Caller>> {
+async fn find_key_owner(app: &App, token: &str, now: Timestamp) -> Result<Option<Caller>> {
     let Some(key) = ApiKey::parse(token) else { return Ok(None) };
-    let key_hash = key.hash();
-    let found = app.store.read_inline_single(move |read| api_keys::find_owner(read, &key_hash, now)).await?;
-    Ok(found.map(|Owner { key, user_key, user_id, plan, executions }| {
-        let limits = app.config.plans.limits(&plan);
-        Caller { user_key, user_id, key, key_hash, plan, limits, executions }
+    let hash = key.hash();
+    let found = read_key_owner(app, hash, now).await?;
+    Ok(found.map(|owner| {
+        let credential = Credential::ApiKey { key: owner.key, hash };
+        caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)
+    }))
+}
+
+/// Finds the owner of the session whose token the cookie has. Once a day the session gets a later end, and the response
+/// the cookie.
+async fn find_session_owner(
+    server: &ServerState,
+    context: &mut RequestContext,
+    headers: &HeaderMap,
+    peer: IpAddr,
+) -> Result<Option<Caller>> {
+    if !headers.contains_key(header::COOKIE) {
+        return Ok(None);
+    }
+    let (app, now) = (&server.app, context.now);
+    let cookie = SessionCookie::of_request(app, peer, headers);
+    let Some(token) = cookie.read(headers) else { return Ok(None) };
+    let hash = token.hash();
+    let Some(owner) = read_session(app, hash, now).await? else { return Ok(None) };
+    // While the file cannot be written, each request would try.
+    if owner.is_stored && is_to_record(owner.seen_at, now) && app.store.is_writable() {
+        let (write, expires_at) = sessions::record_seen(app, owner.user_key, hash, owner.created_at, now);
+        match write.await {
+            Ok(()) => context.set_cookie = Some(cookie.set(&token, now, expires_at)?),
+            // The session stays valid until its present end.
+            Err(error) => tracing::warn!(%error, "cannot record that a session was seen"),
+        }
+    }
+    let credential = Credential::Session { id: owner.id, api_key: owner.api_key_key, hash };
+    Ok(Some(caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)))
+}
+
+fn caller(
+    app: &App,
+    credential: Credential,
+    user_key: i64,
+    user_id: String,
+    plan: String,
+    executions: i64,
+) -> Caller {
+    let limits = app.config.plans.limits(&plan);
+    Caller { user_key, user_id, credential, plan, limits, executions }
+}
+
+async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<Owner>> {
+    app.store.read_inline_single(move |read| api_keys::find_owner(read, &hash, now)).await
+}
+
+/// A session that is valid, in memory or in the file.
+struct FoundSession {
+    id: String,
+    api_key_key: Option<i64>,
+    created_at: Timestamp,
+    seen_at: Timestamp,
+    is_stored: bool,
+    user_key: i64,
+    user_id: String,
+    plan: String,
+    executions: i64,
+}
+
+async fn read_session(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<FoundSession>> {
+    let unstored = app.unstored_sessions.lock().find(&hash, now).cloned();
+    if let Some(unstored) = unstored {
+        let owner = read_key_owner(app, unstored.key_hash, now).await?;
+        return Ok(owner.map(|owner| FoundSession {
+            id: unstored.session.id,
+            api_key_key: Some(owner.key),
+            created_at: unstored.session.created_at,
+            seen_at: unstored.session.seen_at,
+            is_stored: false,
+            user_key: owner.user_key,
+            user_id: owner.user_id,
+            plan: owner.plan,
+            executions: owner.executions,
+        }));
+    }
+    let find = move |read: &ReadTx<'_>| stored::find_owner(read, &hash, now);
+    let found = app.store.read_inline_single(find).await?;
+    Ok(found.map(|owner| FoundSession {
+        id: owner.id,
+        api_key_key: owner.api_key_key,
+        created_at: owner.created_at,
+        seen_at: owner.seen_at,
+        is_stored: true,
+        user_key: owner.user_key,
+        user_id: owner.user_id,
+        plan: owner.plan,
+        executions: owner.executions,
     }))
 }
 

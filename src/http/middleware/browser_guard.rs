@@ -5,11 +5,13 @@
 
 use hyper::Method;
 use hyper::Version;
-use hyper::header::{self, HeaderMap};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::http::router::{Access, Route};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The hosts that a request may name, and the origin of the server's own pages.
 #[derive(Debug)]
@@ -49,23 +51,80 @@ impl BrowserGuard {
     ///
     /// # Errors
     /// 403 `cross_site_request`.
-    pub fn check_origin(&self, route: &Route, host: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub fn check_origin(&self, route: &Route, source: &RequestSource<'_>) -> Result<(), Refusal> {
         if route.access == Access::ApiKey || route.method == Method::GET {
             return Ok(());
         }
         // A second `Origin` header cannot come from a browser; each must pass. `null` may come from any site, by a
         // sandboxed frame; the forms of our own pages have an origin (`Referrer-Policy: same-origin`).
-        let is_own = |origin: &str| is_origin_of(origin, host) || is_origin_of_url(origin, &self.public_url);
-        let mut origins = headers.get_all(header::ORIGIN).iter();
-        if origins.all(|origin| origin.to_str().is_ok_and(is_own)) {
+        let mut origins = source.headers.get_all(header::ORIGIN).iter();
+        if origins.all(|origin| self.is_own_origin(origin, source)) {
             return Ok(());
         }
-        Err(Refusal::new(
-            ErrorCode::CrossSiteRequest,
-            "A page of another site sent this request; send it from a page of this server or without an `Origin` header, \
-             or start cued with the address of its pages as --public-url",
-        ))
+        Err(cross_site())
     }
+
+    /// Checks the page that sent a request by session: the browser adds the cookie, whoever asks it to.
+    ///
+    /// # Errors
+    /// 403 `cross_site_request`.
+    pub fn check_session_request(&self, method: &Method, source: &RequestSource<'_>) -> Result<(), Refusal> {
+        let is_read = *method == Method::GET;
+        let mut sites = source.headers.get_all(SEC_FETCH_SITE).iter().peekable();
+        let is_own = if sites.peek().is_some() {
+            // `none` is what a person typed or opened from a bookmark.
+            sites.all(|site| site == "same-origin" || (is_read && site == "none"))
+        } else {
+            // Of a browser that sends `Sec-Fetch-Site` to trustworthy addresses only, or of none.
+            let mut origins = source.headers.get_all(header::ORIGIN).iter().peekable();
+            is_read || origins.peek().is_some() && origins.all(|origin| self.is_own_origin(origin, source))
+        };
+        if is_own { Ok(()) } else { Err(cross_site()) }
+    }
+
+    fn is_own_origin(&self, origin: &HeaderValue, source: &RequestSource<'_>) -> bool {
+        origin.to_str().is_ok_and(|origin| {
+            is_origin_of(origin, source.host)
+                || source.forwarded_host.is_some_and(|host| is_origin_of(origin, host))
+                || is_origin_of_url(origin, &self.public_url)
+        })
+    }
+}
+
+/// What tells where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestSource<'a> {
+    /// The host that the request names.
+    pub host: &'a str,
+    /// The host that a trusted proxy was asked for.
+    pub forwarded_host: Option<&'a str>,
+    pub headers: &'a HeaderMap,
+}
+
+/// Checks that a sign-in comes from a page of this server or from no browser: a page of another site could sign its
+/// visitor in to an account of its own. A cross-site page can send no JSON without asking first, which gets no answer.
+///
+/// # Errors
+/// 403 `cross_site_request`, 400 `invalid_request`.
+pub fn check_sign_in(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.get_all(SEC_FETCH_SITE).iter().any(|site| site != "same-origin") {
+        return Err(cross_site());
+    }
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let message = "A sign-in needs the header `Content-Type: application/json`";
+    Err(Refusal::new(ErrorCode::InvalidRequest, message))
+}
+
+fn cross_site() -> Refusal {
+    Refusal::new(
+        ErrorCode::CrossSiteRequest,
+        "A page of another site sent this request; send it from a page of this server or without an `Origin` header, \
+         or start cued with the address of its pages as --public-url",
+    )
 }
 
 /// Returns the host that a request names: that of its target if it has one, otherwise the `Host` header. Requests of
@@ -93,7 +152,7 @@ pub fn host_of(head: &Parts) -> Result<&str, Refusal> {
 }
 
 /// The host without its port; an IPv6 address keeps its brackets.
-fn host_name(host: &str) -> &str {
+pub fn host_name(host: &str) -> &str {
     let end = if host.starts_with('[') { host.find(']').map(|at| at + 1) } else { host.find(':') };
     &host[..end.unwrap_or(host.len())]
 }
@@ -184,7 +243,10 @@ mod tests {
             let headers = headers.iter().map(|(name, value)| {
                 (header::HeaderName::from_static(name), header::HeaderValue::from_str(value).unwrap())
             });
-            guard.check_origin(&TABLE[route], host, &headers.collect()).is_ok()
+            let headers = headers.collect();
+            guard
+                .check_origin(&TABLE[route], &RequestSource { host, forwarded_host: None, headers: &headers })
+                .is_ok()
         };
         let (public, page, key, read) = (0, 1, 2, 3);
         for (host, origin) in [

@@ -42,6 +42,9 @@ pub fn with_common_headers(
     if response.status != 204 && response.status != 304 && response.stream.is_none() {
         headers.insert(header::CONTENT_LENGTH, response.body.len().into());
     }
+    if let Some(cookie) = &context.set_cookie {
+        headers.insert(header::SET_COOKIE, cookie.clone());
+    }
     headers.extend(response.headers);
     let mut complete = hyper::Response::new(response.body);
     *complete.status_mut() = response.status;

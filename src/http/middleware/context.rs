@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hyper::header::{HeaderMap, HeaderName};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -40,7 +40,7 @@ pub struct RequestContext {
     pub rate_limit: RateLimitStatus,
     /// `None` until a route matches.
     pub route: Option<&'static Route>,
-    /// `None` without a valid API key.
+    /// `None` without a valid API key or session.
     pub user_id: Option<String>,
     /// The user has used 80 % of the monthly executions.
     pub near_quota: bool,
@@ -52,6 +52,8 @@ pub struct RequestContext {
     pub handled_for: Option<Caller>,
     /// The owner of the memory for the body and the response.
     pub owner: BufferOwner,
+    /// The session cookie with a later end.
+    pub set_cookie: Option<HeaderValue>,
     /// The share of a request whose handler has run.
     pub share: Option<RequestShare>,
 }
@@ -72,6 +74,7 @@ impl RequestContext {
             must_close: false,
             handled_for: None,
             owner: BufferOwner::from_client(client_ip),
+            set_cookie: None,
             share: None,
         }
     }
@@ -175,8 +178,6 @@ pub fn new_request_id() -> String {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
     #[test]

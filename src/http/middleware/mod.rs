@@ -1,15 +1,17 @@
-//! The steps that every request passes, in the order of contract §2.9: host, route, API key, rate limit, body, handler.
+//! The steps that every request passes, in the order of contract §2.9: host, route, API key or session, rate limit, body,
+//! handler.
 //!
 //! A request's future may be dropped at any point, for example when the client disconnects. This is safe: a handler
 //! changes data only through a job on a thread of the store, and a submitted job always runs to its end.
 
 mod access_log;
 pub(in crate::http) mod admission;
-mod authentication;
+pub(in crate::http) mod authentication;
 pub(in crate::http) mod browser_guard;
 mod common_headers;
 mod context;
 pub(in crate::http) mod rate_limiter;
+pub(in crate::http) mod session_cookie;
 pub(in crate::http) mod state;
 
 use std::net::SocketAddr;
@@ -20,11 +22,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
 use tokio::time::Instant;
 
+use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
@@ -34,9 +37,10 @@ use crate::http::limits::body_wait::BodyWaits;
 use crate::http::limits::buffer_budget::BufferReservation;
 use crate::http::limits::request_share::RequestShare;
 use crate::http::middleware::authentication::{authenticate, reached_near_quota};
-use crate::http::middleware::browser_guard::host_of;
+use crate::http::middleware::browser_guard::{RequestSource, host_of};
 use crate::http::middleware::common_headers::with_common_headers;
 use crate::http::middleware::context::{RequestContext, client_ip, new_request_id, request_id};
+use crate::http::middleware::session_cookie::forwarded_host;
 use crate::http::middleware::state::ServerState;
 use crate::http::request::Request;
 use crate::http::response::{BodyStream, Response};
@@ -122,17 +126,7 @@ async fn dispatch(
     let exists = |access| server.has_routes_of(access);
     let matched = match_route(server.table, &head.method, head.uri.path(), exists);
     context.route = if let RouteMatch::Found(route, _) = &matched { Some(route) } else { None };
-    let access = context.route.map(|route| route.access);
-    // A request to an unknown path counts against the rate limit too.
-    let caller = match access {
-        Some(access) if access.is_unmetered() => None,
-        // Counts until it turns out to be exempt: bodies that never come must count.
-        Some(Access::DevicePoll) => {
-            context.count_for_address(server);
-            None
-        }
-        _ => authenticate(server, context, &head.headers).await?,
-    };
+    let caller = find_caller(server, context, &head.headers, peer).await?;
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
@@ -142,7 +136,7 @@ async fn dispatch(
     if !is_poll {
         context.check_rate_limit()?;
     }
-    server.browser_guard.check_origin(route, host, &head.headers)?;
+    check_origin(server, route, host, &head.headers, peer, caller.as_ref())?;
     if route.access == Access::ApiKey && caller.is_none() {
         return Err(invalid_api_key());
     }
@@ -157,6 +151,7 @@ async fn dispatch(
         app: Arc::clone(&server.app),
         id: context.id.clone(),
         now: context.now,
+        host: host.to_owned(),
         peer,
         client_ip: context.client_ip,
         query: head.uri.query().unwrap_or_default().to_owned(),
@@ -179,6 +174,44 @@ async fn dispatch(
         context.check_rate_limit()?;
     }
     response
+}
+
+/// Returns the caller of a request that needs or may have one, and counts the request. One to an unknown path counts too.
+async fn find_caller(
+    server: &ServerState,
+    context: &mut RequestContext,
+    headers: &HeaderMap,
+    peer: SocketAddr,
+) -> Result<Option<Caller>> {
+    match context.route.map(|route| route.access) {
+        Some(access) if access.is_unmetered() => Ok(None),
+        // Counts until it turns out to be exempt: bodies that never come must count.
+        Some(Access::DevicePoll) => {
+            context.count_for_address(server);
+            Ok(None)
+        }
+        access => authenticate(server, context, headers, peer, access).await,
+    }
+}
+
+/// Checks that no page of another site sent the request, unless an API key shows that no browser did.
+fn check_origin(
+    server: &ServerState,
+    route: &Route,
+    host: &str,
+    headers: &HeaderMap,
+    peer: SocketAddr,
+    caller: Option<&Caller>,
+) -> Result<()> {
+    let forwarded_host = forwarded_host(&server.app, peer.ip(), headers);
+    let source = RequestSource { host, forwarded_host, headers };
+    let is_by_session = caller.is_some_and(|caller| caller.credential.session_id().is_some());
+    if is_by_session {
+        server.browser_guard.check_session_request(&route.method, &source)?;
+    } else {
+        server.browser_guard.check_origin(route, &source)?;
+    }
+    Ok(())
 }
 
 /// Returns the host that the request names. A request that names none or a forbidden one counts for the client address.

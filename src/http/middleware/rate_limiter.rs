@@ -1,4 +1,5 @@
-//! Sliding rate-limit windows in memory: one per user, and one per address for requests without a valid key.
+//! Sliding rate-limit windows in memory: one per user, one for the sessions of a
+//! user, and one per address for requests without a valid key.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
@@ -8,6 +9,7 @@ use std::sync::MutexGuard;
 use jiff::Timestamp;
 
 use crate::domain::account::client_ip::{rate_limit_address, rate_limit_site};
+use crate::domain::account::session::REQUESTS_PER_MINUTE;
 use crate::domain::account::sliding_window::{RateLimitStatus, SlidingWindow};
 use crate::locks::Mutex;
 
@@ -37,6 +39,8 @@ const SWEEP_INTERVAL_MS: i64 = 60_000;
 pub enum RateLimitKey {
     /// The key of a user and the limit of its plan. `None` means no limit; such a user needs no window.
     User(i64, Option<u32>),
+    /// The key of a user whose sessions share a window, with the limit [`REQUESTS_PER_MINUTE`].
+    Sessions(i64),
     /// An address, with the limit [`RATE_WITHOUT_KEY`], and for IPv6 its site, with the limit [`RATE_OF_SITE`].
     Address(IpAddr),
 }
@@ -44,6 +48,7 @@ pub enum RateLimitKey {
 #[derive(Debug)]
 pub struct RateLimiter {
     users: ShardedWindows<i64>,
+    sessions: ShardedWindows<i64>,
     addresses: ShardedWindows<IpAddr>,
     sites: ShardedWindows<IpAddr>,
 }
@@ -53,6 +58,7 @@ impl Default for RateLimiter {
         // The database bounds the number of users.
         Self {
             users: ShardedWindows::new(usize::MAX),
+            sessions: ShardedWindows::new(usize::MAX),
             addresses: ShardedWindows::new(MAX_ADDRESSES / SHARDS),
             sites: ShardedWindows::new(MAX_SITES / SHARDS),
         }
@@ -65,6 +71,7 @@ impl RateLimiter {
         match key {
             RateLimitKey::User(_, None) => RateLimitStatus::unused(None, now),
             RateLimitKey::User(user, Some(limit)) => self.users.shard(&user).admit(user, limit, now),
+            RateLimitKey::Sessions(user) => self.sessions.shard(&user).admit(user, REQUESTS_PER_MINUTE, now),
             RateLimitKey::Address(address) => self.admit_address(address, now),
         }
     }

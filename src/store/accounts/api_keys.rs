@@ -82,11 +82,11 @@ pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool
     Ok(read.prepare_cached(NTH_KEY)?.exists([user_key, count - 1])?)
 }
 
-/// The prefix of the API key in row `key`.
-pub fn prefix(read: &ReadTx<'_>, key: i64) -> Result<Option<String>> {
+/// The id and the prefix of the user's API key in row `key`.
+pub fn id_and_prefix(read: &ReadTx<'_>, user_key: i64, key: i64) -> Result<Option<(String, String)>> {
     Ok(read
-        .prepare_cached("SELECT prefix FROM api_keys WHERE key = ?1")?
-        .query_row([key], |row| row.get(0))
+        .prepare_cached("SELECT id, prefix FROM api_keys WHERE key = ?2 AND user_key = ?1")?
+        .query_row([user_key, key], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?)
 }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginState, UserCode};
+use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginPurpose, LoginState, UserCode};
 use crate::error::Result;
 use crate::store::db::columns::{instant, millis, parse_word, read_instant};
 use crate::store::{ReadTx, WriteTx};
@@ -25,7 +25,7 @@ const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
 macro_rules! login_where {
     ($condition:literal) => {
         concat!(
-            "SELECT code_hash, user_code, state, email, token_hash, mail_count, user_key, created_at
+            "SELECT code_hash, user_code, state, email, token_hash, mail_count, user_key, created_at, is_for_session
                FROM device_logins WHERE ",
             $condition
         )
@@ -40,16 +40,24 @@ pub fn insert(
     tx: &WriteTx<'_>,
     code: &DeviceCode,
     user_code: &UserCode,
+    purpose: LoginPurpose,
     client: &str,
     now: Timestamp,
 ) -> Result<bool> {
     let inserted = tx
         .prepare_cached(
-            "INSERT INTO device_logins (code_hash, user_code, client_network, state, mail_count, created_at)
-             VALUES (?1, ?2, ?3, 'pending', 0, ?4)
+            "INSERT INTO device_logins (code_hash, user_code, client_network, state, mail_count, created_at,
+                                        is_for_session)
+             VALUES (?1, ?2, ?3, 'pending', 0, ?4, ?5)
              ON CONFLICT DO NOTHING",
         )?
-        .execute(params![code.hash(), user_code.as_str(), client, millis(now)])?;
+        .execute(params![
+            code.hash(),
+            user_code.as_str(),
+            client,
+            millis(now),
+            purpose == LoginPurpose::Session
+        ])?;
     Ok(inserted > 0)
 }
 
@@ -165,6 +173,7 @@ fn read_login(row: &Row<'_>) -> rusqlite::Result<DeviceLogin> {
         token_hash: row.get("token_hash")?,
         mail_count: row.get("mail_count")?,
         user_key: row.get("user_key")?,
+        is_for_session: row.get("is_for_session")?,
     })
 }
 

@@ -1,7 +1,9 @@
-//! Users with their API keys, device logins, monthly usage and idempotency keys.
+//! Users with their API keys, sessions, device logins, monthly usage and idempotency keys.
 
 pub mod api_keys;
 pub mod device_logins;
 pub mod idempotency;
+pub mod session_links;
+pub mod sessions;
 pub mod usage;
 pub mod users;

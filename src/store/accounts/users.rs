@@ -69,6 +69,12 @@ pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
     Ok(read.prepare_cached(&sql)?.query_map([], read_user)?.collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
+/// The first user that is not disabled.
+pub fn first_enabled(read: &ReadTx<'_>) -> Result<Option<User>> {
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE disabled_at IS NULL ORDER BY key LIMIT 1");
+    Ok(read.prepare_cached(&sql)?.query_row([], read_user).optional()?)
+}
+
 /// Returns whether any user exists.
 pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
     Ok(read.prepare_cached("SELECT EXISTS (SELECT 1 FROM users)")?.query_row([], |row| row.get(0))?)

@@ -23,6 +23,15 @@ pub fn last_seen(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     Ok(newest.map(read_instant).transpose()?)
 }
 
+/// The random number of this file; 0 if its row was removed.
+pub fn instance(read: &ReadTx<'_>) -> Result<u32> {
+    let number: Option<i64> = read
+        .prepare_cached("SELECT value FROM meta WHERE name = 'instance'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default())
+}
+
 /// Records that the scheduler fired at `now`.
 pub fn record_last_seen(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     tx.prepare_cached(

@@ -82,6 +82,8 @@ pub fn restore(
     }
     let source = open_for_reading(backup)?;
     let partial = PartialCopy::create(&source, to, now, progress)?;
+    end_sessions(&partial.path).map_err(|error| partial.failed(error, 0))?;
+    partial.file.sync_all().map_err(|error| failed(to, error))?;
     let renamed = move_aside(to).map_err(|error| failed(to, error))?;
     partial.publish()?;
     Ok(renamed)
@@ -207,6 +209,22 @@ fn mark_on_hold(path: &Path, since: Timestamp) -> rusqlite::Result<()> {
         "INSERT INTO meta (name, value) VALUES ('held_since', ?1) ON CONFLICT DO NOTHING",
         [millis(since)],
     )?;
+    copy.close().map_err(|(_, error)| error)
+}
+
+/// Ends the sessions of a restored copy, and gives it a cookie of its own: a session that was ended since the backup must
+/// not be valid again, and the copy may run beside the original. A file of an earlier version has none of them.
+fn end_sessions(path: &Path) -> rusqlite::Result<()> {
+    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let copy = Connection::open_with_flags(path, access)?;
+    copy.pragma_update(None, "journal_mode", "OFF")?;
+    copy.pragma_update(None, "synchronous", "OFF")?;
+    for table in ["sessions", "session_links"] {
+        if copy.table_exists(None, table)? {
+            copy.execute(&format!("DELETE FROM {table}"), [])?;
+        }
+    }
+    copy.execute("UPDATE meta SET value = abs(random() % 4294967296) WHERE name = 'instance'", [])?;
     copy.close().map_err(|(_, error)| error)
 }
 

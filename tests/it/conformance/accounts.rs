@@ -299,4 +299,55 @@ pub const ROWS: &[Row] = &[
             "the_first_user_an_added_user_and_one_who_signed_in_are_confirmed",
         ],
     ),
+    (
+        "§3.11",
+        "a session stands in for a key",
+        &[
+            "a_session_stands_in_for_its_key",
+            "exactly_one_credential_is_given",
+            "a_value_that_a_client_has_chosen_never_becomes_a_session",
+            "the_first_account_is_made_and_signed_in_over_http",
+        ],
+    ),
+    (
+        "§3.11",
+        "a one-time link, a mail or development mode begins a session",
+        &[
+            "a_one_time_link_works_once_within_five_minutes",
+            "a_link_leads_to_the_public_url_if_there_is_one",
+            "an_operator_makes_a_link_with_the_file_alone",
+            "a_mailed_link_begins_a_session_and_makes_no_key",
+            "in_development_mode_the_machine_of_the_server_signs_in_without_a_credential",
+            "no_other_name_and_no_proxy_reaches_the_sign_in_of_development_mode",
+        ],
+    ),
+    (
+        "§3.11",
+        "the cookie has a name of its own and attributes that fit the address",
+        &[
+            "the_attributes_of_the_cookie_follow_from_the_address_of_the_server",
+            "a_header_of_a_proxy_that_is_not_trusted_changes_no_cookie",
+            "two_servers_on_one_host_do_not_sign_each_other_out",
+            "a_restored_copy_has_no_sessions_and_a_cookie_of_its_own",
+        ],
+    ),
+    (
+        "§3.11",
+        "a session ends",
+        &[
+            "a_cookie_is_of_no_use_after_the_sign_out",
+            "a_user_ends_single_sessions_and_all_others",
+            "a_session_ends_with_its_key",
+            "a_stream_ends_within_a_beat_of_the_end_of_its_session",
+            "a_session_is_moved_on_once_a_day_and_ends_after_30_days_or_90",
+            "the_21st_session_ends_the_oldest",
+            "a_disabled_user_has_no_sessions_until_enabled_again",
+        ],
+    ),
+    (
+        "§3.11",
+        "an idle page writes nothing, and a full disk keeps nobody out",
+        &["an_idle_page_writes_nothing", "while_the_file_cannot_be_written_a_key_begins_a_session_in_memory"],
+    ),
+    ("§3.11", "failed sign-ins are limited", &["ten_failed_sign_ins_of_an_address_close_it_for_15_minutes"]),
 ];

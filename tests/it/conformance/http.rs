@@ -269,4 +269,19 @@ pub const ROWS: &[Row] = &[
         "a request names exactly one host",
         &["a_request_without_exactly_one_host_is_refused_and_closed", "a_request_names_exactly_one_host"],
     ),
+    ("§2.7", "sessions have a window of their own", &["sessions_have_a_window_of_240_requests_of_their_own"]),
+    (
+        "§2.10",
+        "a key wins over a session",
+        &["an_authorization_header_wins_over_the_cookie", "routes_without_a_key_do_not_look_at_the_cookie"],
+    ),
+    (
+        "§2.13",
+        "no page of another site makes a request by session, or signs in",
+        &[
+            "a_page_of_another_site_makes_no_request_by_session",
+            "behind_a_trusted_proxy_the_forwarded_host_is_an_origin",
+            "a_sign_in_needs_json_and_no_other_site",
+        ],
+    ),
 ];

@@ -5,7 +5,7 @@ use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::account::plan::PlanLimits;
-use cued::domain::account::user::Caller;
+use cued::domain::account::user::{Caller, Credential};
 use cued::domain::cue::CueStatus;
 use cued::domain::cue::patch::{CuePatch, RequestedStatus, SchedulePatch};
 use cued::domain::schedule::{CatchUp, Schedule};
@@ -273,8 +273,7 @@ fn a_due_run_fires_before_a_patch_applies() {
         let caller = Caller {
             user_key: user,
             user_id: "u".to_owned(),
-            key: 1,
-            key_hash: [0; 32],
+            credential: Credential::ApiKey { key: 1, hash: [0; 32] },
             plan: "free".to_owned(),
             limits: PlanLimits::NONE,
             executions: 0,

@@ -94,6 +94,7 @@ fn me_returns_the_account_its_limits_and_its_usage() {
                         "callback": {"url": receiver.url()}}));
     let me = user.get("/v1/auth/me").expect(200);
     let id = me["id"].as_str().unwrap().to_owned();
+    let key_id = keys(&user)[0]["id"].clone();
     assert_eq!(
         me,
         json!({
@@ -101,7 +102,7 @@ fn me_returns_the_account_its_limits_and_its_usage() {
             "active_cues": 1, "active_cue_limit": 10,
             "monthly_executions": 0, "executions_this_month": 0, "monthly_execution_limit": 300,
             "rate_limit_per_minute": 60, "api_key_prefix": &user.key()[..12],
-            "created_at": "2026-01-31T23:30:00Z",
+            "created_at": "2026-01-31T23:30:00Z", "auth": {"via": "key", "id": key_id},
         })
     );
     assert_eq!(id.len(), 36, "{id} is a UUID");

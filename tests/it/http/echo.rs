@@ -250,11 +250,14 @@ fn the_echo_exemption_includes_the_path_of_the_public_url() {
 fn info_returns_the_settings_without_secrets() {
     let version = env!("CARGO_PKG_VERSION");
     let plain = Server::start(&[]);
+    let mut info = plain.client().get("/v1/info").expect(200);
+    assert!(info["time"].take().is_string());
     assert_eq!(
-        plain.client().get("/v1/info").expect(200),
+        info,
         json!({
-            "name": "cued", "version": version, "build": BUILD, "registration": "first-user", "limits": true,
-            "billing": "manual", "mail": "log", "callbacks": ["public"], "test_clock": false,
+            "name": "cued", "version": version, "build": BUILD, "registration": "first-user", "limits": true, "billing": "manual",
+            "mail": "log", "callbacks": ["public"], "test_clock": false, "dev": false, "users": false,
+            "sign_in": ["key", "mail", "link"], "public_url": plain.url(), "time": null,
         })
     );
     let secret = "sesame-open";
@@ -272,13 +275,15 @@ fn info_returns_the_settings_without_secrets() {
         "--mail-from",
         "cued@example.com",
     ];
-    let open = Server::start(&flags).client().get("/v1/info");
+    let server = Server::start(&flags);
+    let open = server.client().get("/v1/info");
     assert!(!open.text().contains(secret) && !open.text().contains("10.9.8.0"), "{}", open.text());
     assert_eq!(
         open.expect(200),
         json!({
-            "name": "cued", "version": version, "build": BUILD, "registration": "closed", "limits": false,
-            "billing": "manual", "mail": "smtp", "callbacks": ["private", "loopback"], "test_clock": true,
+            "name": "cued", "version": version, "build": BUILD, "registration": "closed", "limits": false, "billing": "manual",
+            "mail": "smtp", "callbacks": ["private", "loopback"], "test_clock": true,
+            "dev": false, "users": false, "sign_in": ["key", "mail", "link"], "public_url": server.url(), "time": START,
         })
     );
 }

@@ -22,6 +22,7 @@ mod memory;
 mod page;
 mod reports;
 mod response_outcomes;
+pub mod sessions;
 mod unclaimed;
 mod verification;
 mod wire;

@@ -74,7 +74,7 @@ impl Operation {
     }
 
     pub fn has_key(&self) -> bool {
-        self.json["security"] == json!([{"bearer": []}])
+        self.json["security"] == json!([{"bearer": []}, {"session": []}])
     }
 }
 

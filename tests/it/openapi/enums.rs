@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use cued::actions::bulk::cues::CueAction;
-use cued::domain::account::device_login::LoginState;
+use cued::domain::account::device_login::{LoginPurpose, LoginState};
 use cued::domain::account::figures::Step;
-use cued::domain::account::user::RegistrationPolicy;
+use cued::domain::account::session::SignInWay;
+use cued::domain::account::user::{CredentialKind, RegistrationPolicy};
 use cued::domain::api_error::SchedulePart;
 use cued::domain::billing::offer::{Interval, PaidPlan};
 use cued::domain::cue::list_order::CueSort;
@@ -104,7 +105,10 @@ fn of_fields() -> Vec<(&'static str, Words)> {
         ("schemas Run status", pending()),
         ("schemas Run triggered_by", vec![Trigger::ManualFire.as_str()]),
         ("schemas ServerEvent state", ServerChange::WORDS.to_vec()),
+        ("schemas SignInWay", SignInWay::WORDS.to_vec()),
         ("schemas Status status", ServerStatus::WORDS.to_vec()),
+        ("schemas User auth via", CredentialKind::WORDS.to_vec()),
+        ("/v1/auth/device-code post request for", LoginPurpose::WORDS.to_vec()),
         ("/v1/auth/device-code/submit-email post 200 status", vec![LoginState::EmailSent.as_str()]),
         ("/v1/cues get sort", CueSort::WORDS.to_vec()),
         ("/v1/cues/bulk post request oneOf 0 action", CueAction::WORDS.to_vec()),

@@ -5,7 +5,7 @@ use std::thread;
 use cued::actions::accounts::{self as actions, NewAccount};
 use cued::domain::account::credentials::{ApiKey, Email};
 use cued::domain::account::plan::Plans;
-use cued::domain::account::user::{Caller, RegistrationPolicy};
+use cued::domain::account::user::{Caller, Credential, RegistrationPolicy};
 use cued::domain::api_error::ErrorCode;
 use cued::error::{Error, Result};
 use cued::store::accounts::api_keys;
@@ -26,7 +26,8 @@ fn caller(fixture: &Fixture, key: &ApiKey) -> Option<Caller> {
         fixture.app.store.read(move |read| api_keys::find_owner(read, &key_hash, now)).wait().unwrap();
     found.map(|Owner { key, user_key, user_id, plan, executions }| {
         let limits = Plans::default().limits(&plan);
-        Caller { user_key, user_id, key, key_hash, plan, limits, executions }
+        let credential = Credential::ApiKey { key, hash: key_hash };
+        Caller { user_key, user_id, credential, plan, limits, executions }
     })
 }
 
@@ -116,7 +117,8 @@ fn regenerating_with_a_just_revoked_key_replaces_no_other_key() {
     let calling = caller(&fixture, &lost.api_key).unwrap();
     actions::revoke_key(&fixture.app.store, ann.user_key, lost.id).wait().unwrap();
     let bobs = make(bob.user_key, "server");
-    assert_eq!(caller(&fixture, &bobs.api_key).unwrap().key, calling.key, "the row is used again");
+    let row = caller(&fixture, &bobs.api_key).unwrap().credential.api_key();
+    assert_eq!(row, calling.credential.api_key(), "the row is used again");
     refused(actions::regenerate_key(&fixture.app, &calling).unwrap().wait(), ErrorCode::InvalidApiKey);
     assert!(caller(&fixture, &bobs.api_key).is_some());
 }

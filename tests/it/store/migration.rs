@@ -1,4 +1,4 @@
-//! The upgrade of a file of schema version 1 to 3 (`tests/data/version-N.db`, with rows in every table) to the present one.
+//! The upgrade of a file of schema version 1 to 4 (`tests/data/version-N.db`, with rows in every table) to the present one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -148,6 +148,11 @@ fn a_file_of_version_3_keeps_every_row() {
 }
 
 #[test]
+fn a_file_of_version_4_keeps_every_row() {
+    assert_keeps_every_row(4, "9939b32428810e1fb0e6ac5db41258682672e38daa76ec9d6984973a3088b423");
+}
+
+#[test]
 fn stored_responses_lose_their_payload_and_long_words_are_no_filters() {
     let folder = TempDir::new().unwrap();
     let db = folder.path().join("cued.db");
@@ -286,9 +291,9 @@ fn a_server_migrates_the_file_once_and_keeps_a_copy() {
     assert_eq!(server.stop(), Some(0));
     let log = server.log();
     let line = |text: &str| log.lines().find(|line| line.contains(text)).expect(&log).to_owned();
-    assert!(line("schema migration started").contains("from_version=1 to_version=4"), "{log}");
+    assert!(line("schema migration started").contains("from_version=1 to_version=5"), "{log}");
     let finished = line("schema migration finished");
-    assert!(finished.contains("from_version=1 to_version=4 duration_ms="), "{log}");
+    assert!(finished.contains("from_version=1 to_version=5 duration_ms="), "{log}");
     assert!(finished.contains(&format!("copy={}.v1", db.display())), "{log}");
     assert_eq!(names(&folder), ["cued.db", "cued.db.v1"]);
 
@@ -311,7 +316,7 @@ fn a_server_migrates_the_file_once_and_keeps_a_copy() {
     assert_eq!((different, after["executions"].len()), (1, expected["executions"].len()));
     let checked = run(&["check", db.to_str().unwrap()]);
     let printed = String::from_utf8(checked.stdout).unwrap();
-    assert!(printed.contains("schema      version 4") && printed.contains("result      ok"), "{printed}");
+    assert!(printed.contains("schema      version 5") && printed.contains("result      ok"), "{printed}");
 
     server.restart();
     assert_eq!(server.stop(), Some(0));

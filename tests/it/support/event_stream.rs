@@ -34,13 +34,19 @@ impl EventReader {
 
     /// As [`EventReader::open`], with a `Last-Event-ID`.
     pub fn resume(addr: SocketAddr, client: &Client, query: &str, id: Option<&str>) -> Self {
+        let id = id.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+        Self::with_headers(addr, query, &format!("Authorization: Bearer {}\r\n{id}", client.key()))
+    }
+
+    /// Opens a stream of the user whose session has this cookie.
+    pub fn with_cookie(addr: SocketAddr, cookie: &str) -> Self {
+        Self::with_headers(addr, "", &format!("Cookie: {cookie}\r\n"))
+    }
+
+    fn with_headers(addr: SocketAddr, query: &str, headers: &str) -> Self {
         let mut stream = TcpStream::connect(addr).unwrap();
         stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
-        let id = id.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
-        let key = client.key();
-        let request = format!(
-            "GET /v1/events{query} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {key}\r\n{id}\r\n"
-        );
+        let request = format!("GET /v1/events{query} HTTP/1.1\r\nHost: {addr}\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
         let (first, headers) = read_head(&mut reader).unwrap().expect("a response");

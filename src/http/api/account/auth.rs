@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::actions::accounts as actions;
 use crate::domain::account::plan::limit_or_max;
-use crate::domain::account::user::ApiKeyInfo;
+use crate::domain::account::user::{ApiKeyInfo, Credential, CredentialKind};
 use crate::error::{Error, Result};
 use crate::http::api::account::required_email;
 use crate::http::api::cues::cue_request::check_url_of;
@@ -32,16 +32,24 @@ pub async fn register(request: Request) -> Result<Response> {
 /// `GET /v1/auth/me`
 pub async fn me(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
-    let (user, executions, prefix) = request
+    let user_key = caller.user_key;
+    let api_key = caller.credential.api_key();
+    let (user, executions, key) = request
         .app
         .store
         .read(move |read| {
-            let user = users::find(read, caller.user_key)?;
-            let executions = usage::find(read, caller.user_key, now)?.executions;
-            Ok((user, executions, api_keys::prefix(read, caller.key)?))
+            let user = users::find(read, user_key)?;
+            let executions = usage::find(read, user_key, now)?.executions;
+            let key = api_key.map(|key| api_keys::id_and_prefix(read, user_key, key)).transpose()?;
+            Ok((user, executions, key.flatten()))
         })
         .await?;
     let user = user.ok_or_else(|| missing("user"))?;
+    let (key_id, prefix) = key.unzip();
+    let auth = match &caller.credential {
+        Credential::ApiKey { .. } => json!({"via": CredentialKind::Key.as_str(), "id": key_id}),
+        Credential::Session { id, .. } => json!({"via": CredentialKind::Session.as_str(), "id": id}),
+    };
     let limits = request.app.config.plans.limits(&user.plan);
     Ok(Response::ok(&json!({
         "id": user.id,
@@ -57,6 +65,7 @@ pub async fn me(request: Request) -> Result<Response> {
         "rate_limit_per_minute": limit_or_max(limits.requests_per_minute),
         "api_key_prefix": prefix,
         "created_at": instant(user.created_at),
+        "auth": auth,
     })))
 }
 
@@ -90,9 +99,9 @@ pub async fn regenerate_key(request: Request) -> Result<Response> {
 /// `GET /v1/auth/keys`
 pub async fn list_keys(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let current = caller.key;
+    let current = if let Credential::ApiKey { key, .. } = caller.credential { Some(key) } else { None };
     let keys = request.app.store.read(move |read| api_keys::list(read, caller.user_key)).await?;
-    let list = ListBody::new("keys", keys.iter().map(|key| render_key(key, key.key == current)))?;
+    let list = ListBody::new("keys", keys.iter().map(|key| render_key(key, Some(key.key) == current)))?;
     Ok(list.with_more(false).into_response())
 }
 

@@ -9,7 +9,7 @@ use crate::actions::device_login as actions;
 use crate::actions::device_login::{StartedLogin, SubmittedEmail};
 use crate::domain::account::credentials::Email;
 use crate::domain::account::device_login::{
-    DeviceCode, DeviceLogin, LIFETIME, LinkStatus, LoginState, OtherKeys, POLL_INTERVAL_SECS,
+    DeviceCode, DeviceLogin, LIFETIME, LinkStatus, LoginPurpose, LoginState, OtherKeys, POLL_INTERVAL_SECS,
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::http::response::Response;
 use crate::store::ReadTx;
 use crate::store::accounts::device_logins;
 
-/// `POST /v1/auth/device-code {device_code?}`
+/// `POST /v1/auth/device-code {device_code?, for?}`
 pub async fn start(request: Request) -> Result<Response> {
     let mut fields = request.optional_fields()?;
     let text = fields.string("device_code", 6..=128);
@@ -30,9 +30,12 @@ pub async fn start(request: Request) -> Result<Response> {
         fields
             .reject("device_code", "device_code should contain only letters (A-Z, a-z), digits and hyphens");
     }
+    let purpose = fields.one_of("for", &LoginPurpose::WORDS).and_then(LoginPurpose::parse);
+    let purpose = purpose.unwrap_or(LoginPurpose::Key);
     fields.finish()?;
     let (app, client_ip) = (&request.app, request.client_ip);
-    let StartedLogin { device_code, user_code } = actions::start(app, code, client_ip, request.now)?.await?;
+    let StartedLogin { device_code, user_code } =
+        actions::start(app, code, purpose, client_ip, request.now)?.await?;
     let user_code = user_code.as_str();
     Ok(Response::created(&json!({
         "device_code": device_code.as_str(),
@@ -72,6 +75,10 @@ pub async fn poll(request: Request) -> Result<Response> {
         return Err(Refusal { retry_after: Some(seconds), ..refusal }.into());
     }
     match login.state_at(request.now) {
+        // The session begins with POST /v1/auth/session, which sets the cookie.
+        Some(state @ LoginState::Approved) if login.is_for_session => {
+            Ok(Response::ok(&json!({"status": state.as_str(), "email": login.email})))
+        }
         Some(LoginState::Approved) => {
             let claim = actions::claim(&request.app, code, request.now)?.await?;
             let Some((api_key, email)) = claim.handed_out else { return Ok(poll_response(claim.state)) };
@@ -200,7 +207,7 @@ async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin
 }
 
 fn poll_response(state: Option<LoginState>) -> Response {
-    // Never `approved`: that status is only returned together with the API key.
+    // Never `approved`: that status is only returned together with the API key, or for a session.
     let status: Value = state.map_or("expired", LoginState::as_str).into();
     Response::ok(&json!({"status": status}))
 }

@@ -1,7 +1,8 @@
-//! Registration, API keys, secrets and device login (contract §3.2 to §3.7).
+//! Registration, API keys, secrets, device login and sessions (contract §3.2 to §3.7, §3.11).
 
 pub mod auth;
 pub mod device_login;
+pub mod sessions;
 
 use crate::domain::account::credentials::Email;
 use crate::http::input::json_fields::JsonFields;

@@ -14,11 +14,11 @@ use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::{Error, Result};
 use crate::http::limits::fair_semaphore::FairPermit;
 use crate::http::list::ListBody;
+use crate::http::middleware::authentication::is_valid;
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response, StoredJson, enclosed, instant};
 use crate::http::timeout::{until, within};
 use crate::store::ReadTx;
-use crate::store::accounts::api_keys;
 use crate::store::cues::payloads;
 use crate::store::executions::claims;
 use crate::store::executions::claims::{ClaimFilter, ClaimableExecution, ClaimableList};
@@ -131,13 +131,14 @@ async fn await_work(
     }
 }
 
-/// The key was valid when the poll began, and may have been revoked since.
+/// The key or session was valid when the poll began, and may have been revoked since.
 async fn require_valid_key(request: &Request) -> Result<()> {
-    let (hash, now) = (request.caller()?.key_hash, request.now);
-    let owner =
-        request.app.store.read_inline_single(move |read| api_keys::find_owner(read, &hash, now)).await?;
+    let caller = request.caller()?;
+    if is_valid(&request.app, &caller.credential, request.now).await? {
+        return Ok(());
+    }
     let message = "The API key was revoked, or its account disabled, during the request; send a valid key";
-    owner.map(|_| ()).ok_or_else(|| Error::refused(ErrorCode::InvalidApiKey, message))
+    Err(Error::refused(ErrorCode::InvalidApiKey, message))
 }
 
 /// The list, and the turn in which it was read.

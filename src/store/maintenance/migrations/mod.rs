@@ -40,6 +40,7 @@ const STEPS: &[Migration] = &[
     Migration { to: 2, sql: include_str!("2.sql") },
     Migration { to: 3, sql: include_str!("3.sql") },
     Migration { to: 4, sql: include_str!("4.sql") },
+    Migration { to: 5, sql: include_str!("5.sql") },
 ];
 
 /// Upgrades a file of an earlier version, for the server that holds its lock.

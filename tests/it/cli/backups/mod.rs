@@ -107,8 +107,8 @@ pub fn contents(path: &Path) -> BTreeMap<String, Vec<Vec<Value>>> {
         let width = all.column_count();
         let row = |row: &rusqlite::Row<'_>| (0..width).map(|column| row.get(column)).collect();
         let rows: Vec<Vec<Value>> = all.query_map([], row).unwrap().map(Result::unwrap).collect();
-        let held = Value::from("held_since".to_owned());
-        rows.into_iter().filter(|row| row[0] != held).collect()
+        let of_a_copy = ["held_since", "instance"].map(|name| Value::from(name.to_owned()));
+        rows.into_iter().filter(|row| !of_a_copy.contains(&row[0])).collect()
     };
     tables.iter().map(|table| (table.clone(), read(table))).collect()
 }

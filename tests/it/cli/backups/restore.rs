@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use super::{BEGIN, backup, contents, work};
 use crate::cli::administration::{fails, mode, new_file, ok};
+use crate::http::sessions::{Browser, cookie_of, sign_in};
 use crate::support::server::Server;
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -118,4 +119,24 @@ fn a_damaged_or_missing_backup_is_not_restored() {
     fails(&nowhere, &["restore", backup], 1);
     assert!(!nowhere.exists() && !beside(&nowhere, ".partial").exists());
     fails(&nowhere, &["restore"], 2);
+}
+
+#[test]
+fn a_restored_copy_has_no_sessions_and_a_cookie_of_its_own() {
+    let mut server = Server::with_test_clock(BEGIN);
+    let user = server.user();
+    let credential = serde_json::json!({"api_key": user.key()});
+    let original = Browser::new(&server.client(), &sign_in(&server.client(), &credential));
+    user.post("/v1/auth/session-link", &serde_json::json!({})).expect(201);
+    let backup = backup(&server, "backup");
+    server.stop();
+    ok(&server.db(), &["restore", backup.to_str().unwrap(), "--replace"]);
+    let file = Connection::open(server.db()).unwrap();
+    let left = "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM session_links)";
+    assert_eq!(file.query_row(left, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    drop(file);
+    server.restart();
+    let restored = sign_in(&server.client(), &credential);
+    let name = |cookie: &str| cookie.split_once('=').unwrap().0.to_owned();
+    assert_ne!(name(&original.cookie), name(&cookie_of(&restored)));
 }

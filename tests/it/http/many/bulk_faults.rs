@@ -6,7 +6,7 @@ use cued::actions::bulk::cues::{CueAction, CuesDone, apply};
 use cued::actions::bulk::{BulkCall, BulkRequest};
 use cued::actions::idempotency::{IdempotencyRequest, StoredResponse};
 use cued::domain::account::plan::PlanLimits;
-use cued::domain::account::user::Caller;
+use cued::domain::account::user::{Caller, Credential};
 use cued::domain::api_error::ErrorCode;
 use cued::http::response::to_refusal;
 use cued::store::db::counters;
@@ -162,8 +162,7 @@ fn a_disk_that_is_full_after_the_first_write_is_told_of_what_is_left() {
         let caller = Caller {
             user_key,
             user_id: "ann".to_owned(),
-            key: 1,
-            key_hash: [0; 32],
+            credential: Credential::ApiKey { key: 1, hash: [0; 32] },
             plan: "free".to_owned(),
             limits: PlanLimits::NONE,
             executions: 0,

@@ -1,4 +1,7 @@
-//! Accounts: registration, API keys, webhook secrets, and for operators plans and disabling.
+//! Accounts: registration, API keys, webhook secrets, and for operators plans and disabling. Sessions have a file of
+//! their own.
+
+pub mod sessions;
 
 use jiff::Timestamp;
 
@@ -7,10 +10,10 @@ use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
 use crate::domain::account::device_login::LinkToken;
 use crate::domain::account::plan::PlanLimits;
 use crate::domain::account::user::{
-    ACCOUNT_DISABLED, Caller, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
+    ACCOUNT_DISABLED, Caller, Credential, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::notification::replacement::Credential;
+use crate::domain::notification::replacement::Credential as ReplacedCredential;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::lifecycle::fire::CueFirer;
@@ -19,6 +22,8 @@ use crate::mail::MailTransport;
 use crate::random;
 use crate::store::accounts::api_keys;
 use crate::store::accounts::api_keys::NewKey;
+use crate::store::accounts::session_links;
+use crate::store::accounts::sessions as stored_sessions;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
 use crate::store::executions::delivery_queue;
@@ -140,14 +145,21 @@ pub fn create_key(
 /// Replaces the API key that authenticated the call. The old key is invalid once this returns.
 ///
 /// # Errors
-/// `invalid_api_key` when the key was revoked in the meantime.
+/// `invalid_api_key` when the key was revoked in the meantime, `invalid_state` by a session.
 pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
-    let (now, old, id) = (app.clock.now(), caller.key_hash, random_id()?);
+    let Credential::ApiKey { hash: old, .. } = caller.credential else {
+        let message =
+            "A session has no API key to replace: make a key with POST /v1/auth/keys, and revoke the old one";
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    };
+    let (now, id) = (app.clock.now(), random_id()?);
     let tell = replacement_mail(app, caller.user_key, now);
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(app.store.write_for(caller.user_key, move |tx| {
+        stored_sessions::delete_of_key(tx, &old)?;
+        session_links::delete_of_key(tx, &old)?;
         if api_keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
-            tell(tx, Credential::ApiKey)?;
+            tell(tx, ReplacedCredential::ApiKey)?;
             Ok(api_key)
         } else {
             Err(Error::refused(ErrorCode::InvalidApiKey, "This API key was revoked"))
@@ -182,7 +194,7 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
     let tell = replacement_mail(app, user_key, now);
     Ok(app.store.write_for(user_key, move |tx| {
         users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
-        tell(tx, Credential::WebhookSecret)?;
+        tell(tx, ReplacedCredential::WebhookSecret)?;
         Ok((secret, expires))
     }))
 }
@@ -194,7 +206,7 @@ pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<Webhook
     let tell = replacement_mail(app, user_key, app.clock.now());
     Ok(app.store.write_for(user_key, move |tx| {
         users::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
-        tell(tx, Credential::AlertWebhookSecret)?;
+        tell(tx, ReplacedCredential::AlertWebhookSecret)?;
         Ok(secret)
     }))
 }
@@ -205,7 +217,7 @@ fn replacement_mail(
     app: &App,
     user_key: i64,
     now: Timestamp,
-) -> impl FnOnce(&WriteTx<'_>, Credential) -> Result<()> + use<> {
+) -> impl FnOnce(&WriteTx<'_>, ReplacedCredential) -> Result<()> + use<> {
     let has_server = matches!(app.config.mail, MailTransport::Smtp(_));
     move |tx, replaced| {
         if has_server { notify::mail_replacement(tx, user_key, replaced, now) } else { Ok(()) }

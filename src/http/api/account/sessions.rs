@@ -1,0 +1,222 @@
+//! `/v1/auth/session`: sessions of browsers, and one-time links that begin one (contract §3.11).
+
+use hyper::header::{self, HeaderMap};
+use serde_json::{Value, json};
+
+use crate::actions::accounts::sessions as actions;
+use crate::actions::accounts::sessions::{NewSession, SignIn};
+use crate::domain::account::credentials::ApiKey;
+use crate::domain::account::device_login::DeviceCode;
+use crate::domain::account::session::{Session, SessionToken, device_name};
+use crate::domain::account::sign_in_limit::MAX_FAILURES;
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::error::{Error, Result};
+use crate::http::input::json_fields::JsonFields;
+use crate::http::list::ListBody;
+use crate::http::middleware::browser_guard::{check_sign_in, host_name};
+use crate::http::middleware::session_cookie::{SessionCookie, base_url};
+use crate::http::request::Request;
+use crate::http::response::{Response, instant};
+
+/// Characters of a credential in a request: any text is looked up.
+const MAX_CREDENTIAL: usize = 1_000;
+
+/// Headers of proxies: a request with one comes from another machine, whatever its peer is.
+const PROXY_HEADERS: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+
+/// The names of the hosts that are this machine for every browser.
+const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// `POST /v1/auth/session {api_key | device_code | link_token | dev}`
+pub async fn begin(request: Request) -> Result<Response> {
+    check_sign_in(&request.headers)?;
+    let mut fields = request.fields()?;
+    let credential = read_credential(&mut fields);
+    fields.finish()?;
+    let credential =
+        credential.ok_or_else(|| Error::fault("a sign-in has no credential after validation"))?;
+    if matches!(credential, Credential::Dev) && !permits_dev(&request) {
+        return Err(dev_refused(&request));
+    }
+    if let Some(seconds) = request.app.sign_ins.lock().admit(request.client_ip, request.now) {
+        return Err(too_many_failures(seconds));
+    }
+    let result = sign_in(&request, credential).await;
+    if !result.as_ref().is_err_and(is_failure) {
+        request.app.sign_ins.lock().give_back(request.client_ip);
+    }
+    let NewSession { token, session, user } = result?;
+    let cookie = SessionCookie::of_request(&request.app, request.peer.ip(), &request.headers);
+    let body = json!({
+        "user": {"id": user.id, "email": user.email, "plan": user.plan},
+        "session": {"id": session.id, "expires_at": instant(session.expires_at)},
+    });
+    let cookie = cookie.set(&token, request.now, session.expires_at)?;
+    Ok(Response::created(&body).with(header::SET_COOKIE, cookie))
+}
+
+/// `DELETE /v1/auth/session`
+pub async fn end_own(request: Request) -> Result<Response> {
+    let caller = request.caller()?;
+    let Some(id) = caller.credential.session_id() else {
+        let message =
+            "The request has an API key, not a session; end a session with DELETE /v1/auth/sessions/ID";
+        return Err(Error::refused(ErrorCode::SessionNotFound, message));
+    };
+    if let Some(ended) = actions::end(&request.app, caller.user_key, id.to_owned()) {
+        ended.await?;
+    }
+    let cookie = SessionCookie::of_request(&request.app, request.peer.ip(), &request.headers);
+    Ok(Response::no_content().with(header::SET_COOKIE, cookie.clear()?))
+}
+
+/// `GET /v1/auth/sessions`
+pub async fn list(request: Request) -> Result<Response> {
+    let caller = request.caller()?;
+    let current = caller.credential.session_id();
+    let sessions = actions::list(&request.app, caller.user_key, request.now).await?;
+    let rendered = sessions.iter().map(|session| render(session, current == Some(&session.id)));
+    Ok(ListBody::new("sessions", rendered)?.with_more(false).into_response())
+}
+
+/// `DELETE /v1/auth/sessions/{session_id}`
+pub async fn end(request: Request) -> Result<Response> {
+    let caller = request.caller()?;
+    let id = request.param("session_id").to_owned();
+    if let Some(ended) = actions::end(&request.app, caller.user_key, id) {
+        ended.await?;
+    }
+    Ok(Response::no_content())
+}
+
+/// `DELETE /v1/auth/sessions`: ends all but the one that makes the request
+pub async fn end_others(request: Request) -> Result<Response> {
+    let (unstored, stored) = actions::end_others(&request.app, &request.caller()?);
+    Ok(Response::ok(&json!({"ended": unstored + stored.await?})))
+}
+
+/// `POST /v1/auth/session-link`
+pub async fn create_link(request: Request) -> Result<Response> {
+    let caller = request.caller()?;
+    let (app, now) = (&request.app, request.now);
+    let link = actions::create_link(&app.store, caller.user_key, caller.credential.api_key(), now)?.await?;
+    let base = base_url(app, request.peer.ip(), &request.headers, &request.host);
+    Ok(Response::created(&json!({
+        "url": actions::link_url(&base, &link),
+        "expires_at": instant(link.expires_at),
+    })))
+}
+
+/// Returns whether this request may sign in without a credential: on a server in development mode, from a browser on its
+/// machine that knows the server by a name that no other machine has.
+pub fn permits_dev(request: &Request) -> bool {
+    let host = host_name(&request.host).to_ascii_lowercase();
+    let is_direct = |headers: &HeaderMap| !PROXY_HEADERS.iter().any(|name| headers.contains_key(*name));
+    request.app.config.dev
+        && request.peer.ip().to_canonical().is_loopback()
+        && LOOPBACK_HOSTS.contains(&host.as_str())
+        && is_direct(&request.headers)
+}
+
+/// A field of the body.
+enum Credential {
+    ApiKey(String),
+    DeviceCode(String),
+    LinkToken(String),
+    Dev,
+}
+
+/// Reads the one credential of the body. Adds a validation error if there is not exactly one.
+fn read_credential(fields: &mut JsonFields<'_>) -> Option<Credential> {
+    let api_key = fields.string("api_key", 1..=MAX_CREDENTIAL);
+    let device_code = fields.string("device_code", 1..=MAX_CREDENTIAL);
+    let link_token = fields.string("link_token", 1..=MAX_CREDENTIAL);
+    let dev = fields.boolean("dev").unwrap_or(false);
+    let mut given = [
+        api_key.map(Credential::ApiKey),
+        device_code.map(Credential::DeviceCode),
+        link_token.map(Credential::LinkToken),
+        dev.then_some(Credential::Dev),
+    ]
+    .into_iter()
+    .flatten();
+    match (given.next(), given.next()) {
+        (Some(credential), None) => Some(credential),
+        _ => {
+            fields.reject("api_key", "give exactly one of api_key, device_code, link_token and dev");
+            None
+        }
+    }
+}
+
+async fn sign_in(request: &Request, credential: Credential) -> Result<NewSession> {
+    let (app, now) = (&request.app, request.now);
+    let device = device_name(request.header("user-agent").unwrap_or_default());
+    let address = request.client_ip.to_string();
+    let by = match credential {
+        Credential::ApiKey(text) => SignIn::ApiKey(ApiKey::parse(&text).ok_or_else(not_a_key)?),
+        Credential::DeviceCode(text) => SignIn::DeviceCode(DeviceCode::parse(&text).ok_or_else(not_a_code)?),
+        Credential::LinkToken(text) => SignIn::Link(SessionToken::parse(&text).ok_or_else(not_a_link)?),
+        Credential::Dev => SignIn::Dev,
+    };
+    let key = if let SignIn::ApiKey(key) = &by { Some(key.clone()) } else { None };
+    let stored = actions::sign_in(app, by, device.clone(), address.clone(), now)?.await;
+    match (stored, key) {
+        (Err(Error::Storage(_)), Some(key)) => {
+            let new = actions::sign_in_unstored(app, &key, device, address, now)?.await?;
+            actions::keep_unstored(app, &new, &key);
+            Ok(new)
+        }
+        (stored, _) => stored,
+    }
+}
+
+/// The credential was wrong.
+fn is_failure(error: &Error) -> bool {
+    let codes = [ErrorCode::InvalidApiKey, ErrorCode::DeviceCodeNotFound];
+    matches!(error, Error::Refused(refusal) if codes.contains(&refusal.code))
+}
+
+fn not_a_key() -> Error {
+    let message = "This is no API key: one begins with cue_sk_ and has 32 digits of 0-9 and a-f after that";
+    Error::refused(ErrorCode::InvalidApiKey, message)
+}
+
+fn not_a_code() -> Error {
+    Error::refused(ErrorCode::DeviceCodeNotFound, "This is no device code: start again")
+}
+
+fn not_a_link() -> Error {
+    let message = "This link is not complete: open it again, or get a new one with `cued open`";
+    Error::refused(ErrorCode::InvalidApiKey, message)
+}
+
+fn dev_refused(request: &Request) -> Error {
+    if !request.app.config.dev {
+        let message = "Signing in without a credential needs a server in development mode (cued serve --dev)";
+        return Error::refused(ErrorCode::InvalidState, message);
+    }
+    let message = "Signing in without a credential works on the machine of the server only, at http://localhost or \
+                   http://127.0.0.1 and without a proxy";
+    Error::refused(ErrorCode::ForbiddenHost, message)
+}
+
+fn too_many_failures(seconds: u32) -> Error {
+    let message =
+        format!("{MAX_FAILURES} sign-ins from this client address have failed; try again in {seconds} s");
+    let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
+    Error::Refused(Refusal { retry_after: Some(seconds), ..refusal })
+}
+
+fn render(session: &Session, is_current: bool) -> Value {
+    json!({
+        "id": session.id,
+        "via": session.via.as_str(),
+        "device": session.device,
+        "address": session.address,
+        "created_at": instant(session.created_at),
+        "seen_at": instant(session.seen_at),
+        "expires_at": instant(session.expires_at),
+        "current": is_current,
+    })
+}

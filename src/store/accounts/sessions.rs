@@ -1,0 +1,181 @@
+//! Sessions of browsers, stored as SHA-256 hashes of their tokens.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::domain::account::session::{Session, SignInWay};
+use crate::domain::account::user::month_of;
+use crate::error::Result;
+use crate::store::db::columns::{instant, millis, parse_word, read_instant};
+use crate::store::{ReadTx, WriteTx};
+
+/// The user that a session belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOwner {
+    pub id: String,
+    /// Row key of the API key that began the session.
+    pub api_key_key: Option<i64>,
+    pub created_at: Timestamp,
+    pub seen_at: Timestamp,
+    pub user_key: i64,
+    pub user_id: String,
+    pub plan: String,
+    /// The user's executions in the current month.
+    pub executions: i64,
+}
+
+// Runs with every request by session.
+const FIND_OWNER: &str =
+    "SELECT sessions.id, api_key_key, sessions.created_at, seen_at, users.key, users.id, plan,
+        coalesce(executions, 0)
+   FROM sessions JOIN users ON users.key = sessions.user_key
+        LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
+  WHERE token_hash = ?1 AND expires_at > ?3 AND disabled_at IS NULL";
+const LIST: &str = "SELECT id, via, device, address, created_at, seen_at, expires_at
+    FROM sessions WHERE user_key = ?1 AND expires_at > ?2 ORDER BY key";
+const SURPLUS: &str = "DELETE FROM sessions WHERE key IN (
+    SELECT key FROM sessions WHERE user_key = ?1 ORDER BY key DESC LIMIT -1 OFFSET ?2 + 0)";
+const DELETE: &str = "DELETE FROM sessions WHERE id = ?2 AND user_key = ?1";
+const DELETE_OTHERS: &str = "DELETE FROM sessions WHERE user_key = ?1 AND id IS NOT ?2";
+const DELETE_OF_KEY: &str =
+    "DELETE FROM sessions WHERE api_key_key = (SELECT key FROM api_keys WHERE key_hash = ?1)";
+const OLDEST: &str = "SELECT expires_at FROM sessions ORDER BY expires_at LIMIT 1";
+const DELETE_EXPIRED: &str = "DELETE FROM sessions WHERE key IN (
+    SELECT key FROM sessions WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2 + 0)";
+
+/// Inserts a session. Its user then has `limit` sessions at most: the oldest are deleted.
+pub fn insert(
+    tx: &WriteTx<'_>,
+    new: &Session,
+    user_key: i64,
+    api_key_key: Option<i64>,
+    token_hash: &[u8; 32],
+    limit: i64,
+) -> Result<()> {
+    tx.prepare_cached(SURPLUS)?.execute([user_key, limit - 1])?;
+    tx.prepare_cached(
+        "INSERT INTO sessions (id, user_key, api_key_key, token_hash, via, device, address, created_at, seen_at, expires_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        new.id,
+        user_key,
+        api_key_key,
+        token_hash,
+        new.via.as_str(),
+        new.device,
+        new.address,
+        millis(new.created_at),
+        millis(new.seen_at),
+        millis(new.expires_at),
+    ])?;
+    Ok(())
+}
+
+/// The owner of the session with this token; `None` if it has expired at `now`, or the user is disabled. `now` selects
+/// the month of the usage too.
+pub fn find_owner(read: &ReadTx<'_>, token_hash: &[u8; 32], now: Timestamp) -> Result<Option<SessionOwner>> {
+    let owner =
+        read.prepare_cached(FIND_OWNER)?.query_row(params![token_hash, month_of(now), millis(now)], |row| {
+            Ok(SessionOwner {
+                id: row.get(0)?,
+                api_key_key: row.get(1)?,
+                created_at: read_instant(row.get(2)?)?,
+                seen_at: read_instant(row.get(3)?)?,
+                user_key: row.get(4)?,
+                user_id: row.get(5)?,
+                plan: row.get(6)?,
+                executions: row.get(7)?,
+            })
+        });
+    Ok(owner.optional()?)
+}
+
+/// The user's sessions that have not expired at `now`, oldest first.
+pub fn list(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Vec<Session>> {
+    let mut query = read.prepare_cached(LIST)?;
+    Ok(query
+        .query_map(params![user_key, millis(now)], read_session)?
+        .collect::<rusqlite::Result<Vec<_>>>()?)
+}
+
+/// Records that a session was seen at `now`, and its later end.
+pub fn record_seen(
+    tx: &WriteTx<'_>,
+    token_hash: &[u8; 32],
+    now: Timestamp,
+    expires_at: Timestamp,
+) -> Result<()> {
+    // Of requests at once, the first one writes.
+    tx.prepare_cached(
+        "UPDATE sessions SET seen_at = ?2, expires_at = ?3 WHERE token_hash = ?1 AND seen_at < ?2",
+    )?
+    .execute(params![token_hash, millis(now), millis(expires_at)])?;
+    Ok(())
+}
+
+/// Deletes the user's session with this id. Returns `false` if there is none.
+pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    Ok(tx.prepare_cached(DELETE)?.execute(params![user_key, id])? > 0)
+}
+
+/// Deletes the user's sessions but that with the id `kept`, and returns their number.
+pub fn delete_others(tx: &WriteTx<'_>, user_key: i64, kept: Option<&str>) -> Result<usize> {
+    Ok(tx.prepare_cached(DELETE_OTHERS)?.execute(params![user_key, kept])?)
+}
+
+/// Deletes the sessions that the API key with this hash began. A deleted key needs no call: its sessions go with it.
+pub fn delete_of_key(tx: &WriteTx<'_>, key_hash: &[u8; 32]) -> Result<()> {
+    tx.prepare_cached(DELETE_OF_KEY)?.execute([key_hash])?;
+    Ok(())
+}
+
+/// The end of the session that ends first.
+pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    let oldest: Option<i64> = read.prepare_cached(OLDEST)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(oldest.map(read_instant).transpose()?)
+}
+
+/// Deletes sessions that have expired at `now`, at most `limit`.
+pub fn delete_expired(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
+    tx.prepare_cached(DELETE_EXPIRED)?.execute(params![millis(now), limit])?;
+    Ok(())
+}
+
+fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
+    Ok(Session {
+        id: row.get("id")?,
+        via: parse_word(row, "via", SignInWay::parse)?,
+        device: row.get("device")?,
+        address: row.get("address")?,
+        created_at: instant(row, "created_at")?,
+        seen_at: instant(row, "seen_at")?,
+        expires_at: instant(row, "expires_at")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn sessions_are_found_by_index_and_those_of_a_user_by_the_user() {
+        for (sql, index) in [
+            (FIND_OWNER, "sqlite_autoindex_sessions_2 (token_hash=?)"),
+            (LIST, "sessions_by_user (user_key=?)"),
+            (SURPLUS, "sessions_by_user (user_key=?)"),
+            (DELETE, "sqlite_autoindex_sessions_1 (id=?)"),
+            (DELETE_OTHERS, "sessions_by_user (user_key=?)"),
+            (DELETE_OF_KEY, "sessions_by_api_key (api_key_key=?)"),
+            (OLDEST, "sessions_by_age"),
+            (DELETE_EXPIRED, "sessions_by_age (expires_at<?)"),
+        ] {
+            let steps = plan(sql);
+            assert!(steps.iter().any(|step| step.ends_with(index)), "{steps:?}");
+            let is_bad =
+                |step: &String| step.contains("TEMP B-TREE") || step.starts_with("SCAN") && sql != OLDEST;
+            assert!(!steps.iter().any(is_bad), "{steps:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Who may make a request: access × credential × `Sec-Fetch-Site` × `Origin` × method.
+
+use serde_json::json;
+
+use crate::http::sessions::{cookie_of, send, sign_in};
+use crate::support::api::Api;
+use crate::support::client::Client;
+
+/// The credentials of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Nothing,
+    Key,
+    BadKey,
+    Session,
+    SessionAndKey,
+    SessionAndBadKey,
+}
+
+const ALL: [Sent; 6] =
+    [Sent::Nothing, Sent::Key, Sent::BadKey, Sent::Session, Sent::SessionAndKey, Sent::SessionAndBadKey];
+const SITES: [Option<&str>; 5] =
+    [None, Some("same-origin"), Some("same-site"), Some("cross-site"), Some("none")];
+const ORIGINS: [Option<&str>; 4] = [None, Some("own"), Some("http://evil.example"), Some("null")];
+
+/// The status of a request to a route that needs a key, by the rules of contract §2.13.
+fn expected(sent: Sent, site: Option<&str>, origin: Option<&str>, is_read: bool, success: u16) -> u16 {
+    match sent {
+        Sent::Nothing | Sent::BadKey | Sent::SessionAndBadKey => 401,
+        Sent::Key | Sent::SessionAndKey => success,
+        Sent::Session => {
+            let is_own = match site {
+                Some(site) => site == "same-origin" || is_read && site == "none",
+                None => is_read || origin == Some("own"),
+            };
+            if is_own { success } else { 403 }
+        }
+    }
+}
+
+#[test]
+fn a_page_of_another_site_makes_no_request_by_session() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let client = Client::new(api.addr());
+    let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
+    let (own, good) = (format!("http://{}", api.addr()), format!("Bearer {}", ada.key()));
+    let routes = [
+        ("GET", "/v1/cues", "", 200),
+        ("HEAD", "/v1/cues", "", 200),
+        ("POST", "/v1/worker/heartbeat", r#"{"worker_id": "w", "handlers": []}"#, 200),
+        ("PATCH", "/v1/auth/me", "{}", 200),
+        ("DELETE", "/v1/workers/none", "", 404),
+    ];
+    let mut tried = 0;
+    for (method, path, body, success) in routes {
+        for (sent, site, origin) in ALL
+            .iter()
+            .flat_map(|sent| SITES.iter().flat_map(move |site| ORIGINS.map(|it| (*sent, *site, it))))
+        {
+            let mut headers = Vec::new();
+            if matches!(sent, Sent::Session | Sent::SessionAndKey | Sent::SessionAndBadKey) {
+                headers.push(("Cookie", cookie.as_str()));
+            }
+            match sent {
+                Sent::Key | Sent::SessionAndKey => headers.push(("Authorization", good.as_str())),
+                Sent::BadKey | Sent::SessionAndBadKey => headers.push(("Authorization", "Bearer x")),
+                _ => {}
+            }
+            headers.extend(site.map(|site| ("Sec-Fetch-Site", site)));
+            headers.extend(origin.map(|it| ("Origin", if it == "own" { own.as_str() } else { it })));
+            let answer = send(&client, method, path, &headers, body);
+            let is_read = matches!(method, "GET" | "HEAD");
+            let status = expected(sent, site, origin, is_read, success);
+            assert_eq!(answer.status, status, "{method} {path} {sent:?} {site:?} {origin:?}");
+            if status == 403 && method != "HEAD" {
+                answer.expect_error(403, "cross_site_request");
+            }
+            tried += 1;
+            if tried % 50 == 0 {
+                api.fixture.advance(61);
+            }
+        }
+    }
+    assert_eq!(tried, 600);
+}
+
+#[test]
+fn routes_without_a_key_do_not_look_at_the_cookie() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let client = Client::new(api.addr());
+    let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
+    let headers = [("Cookie", cookie.as_str()), ("Sec-Fetch-Site", "cross-site")];
+    let info = send(&client, "GET", "/v1/info", &headers, "");
+    assert_eq!((info.status, info.header("x-ratelimit-limit")), (200, Some("60")));
+    send(&client, "GET", "/health", &headers, "").expect(200);
+    send(&client, "GET", "/v1/none", &headers, "").expect_error(404, "not_found");
+}
+
+#[test]
+fn behind_a_trusted_proxy_the_forwarded_host_is_an_origin() {
+    for (proxies, status) in [(vec!["127.0.0.1".parse().unwrap()], 200), (Vec::new(), 403)] {
+        let clock = cued::clock::Clock::test(Some(crate::support::fixture::BEGIN.parse().unwrap()));
+        let api = Api::from_fixture(crate::support::fixture::Fixture::with_config(clock, |config| {
+            config.http.trusted_proxies = proxies;
+        }));
+        let ada = api.user("ada");
+        let client = Client::new(api.addr());
+        let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
+        let headers =
+            [("Cookie", cookie.as_str()), ("Origin", "http://pi.lan"), ("X-Forwarded-Host", "pi.lan")];
+        let answer = send(&client, "PATCH", "/v1/auth/me", &headers, "{}");
+        assert_eq!(answer.status, status, "{}", answer.text());
+        let without = send(&client, "PATCH", "/v1/auth/me", &headers[..2], "{}");
+        without.expect_error(403, "cross_site_request");
+    }
+}

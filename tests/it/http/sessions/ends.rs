@@ -1,0 +1,188 @@
+//! The ends of a session: sign-out, revocation, expiry, too many of them; and what a session writes.
+
+use std::fs;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cued::clock::Clock;
+use serde_json::json;
+
+use crate::cli::administration::ok;
+use crate::http::sessions::{Browser, cookie_of, sign_in};
+use crate::support::api::{Api, User};
+use crate::support::client::Client;
+use crate::support::event_stream::EventReader;
+use crate::support::fixture::{BEGIN, Fixture};
+use crate::support::server::{DEV_UNLIMITED, Server};
+
+const DAY: i64 = 86_400;
+
+fn browser(api: &Api, user: &User) -> Browser {
+    let client = Client::new(api.addr());
+    let signed_in = sign_in(&client, &json!({"api_key": user.key()}));
+    Browser::new(&client, &signed_in)
+}
+
+#[test]
+fn a_cookie_is_of_no_use_after_the_sign_out() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let (browser, other) = (browser(&api, &ada), browser(&api, &ada));
+    let answer = browser.call("DELETE", "/v1/auth/session", "");
+    assert_eq!(answer.status, 204);
+    let cleared = answer.header("set-cookie").unwrap();
+    assert!(cleared.contains("=; Path=/; Max-Age=0; "), "{cleared}");
+    assert!(!browser.is_signed_in() && other.is_signed_in());
+    ada.delete("/v1/auth/session").expect_error(404, "session_not_found");
+}
+
+#[test]
+fn a_user_ends_single_sessions_and_all_others() {
+    let api = Api::start();
+    let (ada, bob) = (api.user("ada"), api.user("bob"));
+    let browsers = [0; 4].map(|_| browser(&api, &ada));
+    let stranger = browser(&api, &bob);
+    let listed = browsers[0].get("/v1/auth/sessions").expect(200);
+    let sessions = listed["sessions"].as_array().unwrap();
+    let current: Vec<bool> = sessions.iter().map(|session| session["current"] == true).collect();
+    assert_eq!(current, [true, false, false, false]);
+    assert_eq!((&sessions[0]["via"], &sessions[0]["address"]), (&json!("key"), &json!("127.0.0.1")));
+    let path = format!("/v1/auth/sessions/{}", sessions[3]["id"].as_str().unwrap());
+    stranger.call("DELETE", &path, "").expect_error(404, "session_not_found");
+    assert_eq!(browsers[0].call("DELETE", &path, "").status, 204);
+    browsers[0].call("DELETE", &path, "").expect_error(404, "session_not_found");
+    assert!(!browsers[3].is_signed_in());
+    let ended = browsers[1].call("DELETE", "/v1/auth/sessions", "").expect(200);
+    assert_eq!(ended, json!({"ended": 2}));
+    let signed_in = [0, 1, 2, 3].map(|index: usize| browsers[index].is_signed_in());
+    assert_eq!((signed_in, stranger.is_signed_in()), ([false, true, false, false], true));
+    assert_eq!(ada.delete("/v1/auth/sessions").expect(200), json!({"ended": 1}));
+    assert!(!browsers[1].is_signed_in());
+}
+
+#[test]
+fn a_session_ends_with_its_key() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let key = ada.post("/v1/auth/keys", &json!({"name": "second"})).expect(201);
+    let second = ada.with_key(key["api_key"].as_str().unwrap());
+    let client = Client::new(api.addr());
+    let by_second = || Browser::new(&client, &sign_in(&client, &json!({"api_key": second.key()})));
+    let (revoked, kept) = (by_second(), browser(&api, &ada));
+    assert_eq!(
+        kept.call("DELETE", &format!("/v1/auth/keys/{}", key["id"].as_str().unwrap()), "").status,
+        204
+    );
+    assert!(!revoked.is_signed_in() && kept.is_signed_in());
+    let refused = kept.call("POST", "/v1/auth/key/regenerate", "");
+    refused.expect_error(409, "invalid_state");
+    ada.post("/v1/auth/key/regenerate", &json!({})).expect(200);
+    assert!(!kept.is_signed_in(), "the key is another one");
+}
+
+#[test]
+fn a_stream_ends_within_a_beat_of_the_end_of_its_session() {
+    let clock = Clock::test(Some(BEGIN.parse().unwrap()));
+    let api = Api::from_fixture(Fixture::with_config(clock, |config| {
+        config.http.beat_interval = Duration::from_millis(20);
+    }));
+    let ada = api.user("ada");
+    let open = |browser: &Browser| EventReader::with_cookie(api.addr(), &browser.cookie);
+    let (first, second) = (browser(&api, &ada), browser(&api, &ada));
+    let mut streams = [open(&first), open(&second)];
+    for stream in &mut streams {
+        assert_eq!(stream.next().0, "hello");
+    }
+    assert_eq!(first.call("DELETE", "/v1/auth/session", "").status, 204);
+    while streams[0].next_block().unwrap().is_some() {}
+    ada.post("/v1/auth/key/regenerate", &json!({})).expect(200);
+    while streams[1].next_block().unwrap().is_some() {}
+}
+
+#[test]
+fn a_session_is_moved_on_once_a_day_and_ends_after_30_days_or_90() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let (idle, used) = (browser(&api, &ada), browser(&api, &ada));
+    let end = |api: &Api| api.fixture.now() + jiff::SignedDuration::from_hours(30 * 24);
+    assert_eq!(used.get("/v1/auth/me").header("set-cookie"), None);
+    api.fixture.advance(DAY - 1);
+    assert_eq!(used.get("/v1/auth/me").header("set-cookie"), None);
+    api.fixture.advance(1);
+    let moved = used.get("/v1/auth/me");
+    assert!(moved.header("set-cookie").unwrap().contains("Max-Age=2592000"));
+    assert_eq!(cookie_of(&moved), used.cookie, "the same token");
+    assert_eq!(used.get("/v1/auth/me").header("set-cookie"), None);
+    let listed = used.get("/v1/auth/sessions").expect(200);
+    assert_eq!(listed["sessions"][1]["expires_at"], end(&api).to_string());
+    api.fixture.advance(29 * DAY - 1);
+    assert!(used.is_signed_in());
+    api.fixture.advance(1);
+    assert!(!idle.is_signed_in(), "not seen for 30 days");
+    for _ in 0..2 {
+        api.fixture.advance(29 * DAY);
+        assert!(used.is_signed_in());
+    }
+    api.fixture.advance(2 * DAY - 1);
+    assert!(used.is_signed_in());
+    api.fixture.advance(1);
+    assert!(!used.is_signed_in(), "90 days");
+}
+
+#[test]
+fn the_21st_session_ends_the_oldest() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let browsers: Vec<Browser> = (0..21).map(|_| browser(&api, &ada)).collect();
+    let signed_in: Vec<bool> = browsers.iter().map(Browser::is_signed_in).collect();
+    assert_eq!(signed_in, [&[false][..], &[true; 20]].concat());
+}
+
+#[test]
+fn a_disabled_user_has_no_sessions_until_enabled_again() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let browser = Browser::new(&server.client(), &sign_in(&server.client(), &json!({"api_key": user.key()})));
+    let email = user.get("/v1/auth/me").expect(200)["email"].as_str().unwrap().to_owned();
+    ok(&server.db(), &["user", "disable", &email]);
+    assert!(!browser.is_signed_in());
+    sign_in(&server.client(), &json!({"api_key": user.key()})).expect_error(401, "invalid_api_key");
+    ok(&server.db(), &["user", "enable", &email]);
+    assert!(browser.is_signed_in());
+}
+
+#[test]
+fn an_idle_page_writes_nothing() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let browser = browser(&api, &ada);
+    let log = api.fixture.app.config.db.with_extension("db-wal");
+    let written = || fs::read(&log).unwrap();
+    assert!(browser.is_signed_in());
+    let before = written();
+    for _ in 0..100 {
+        assert!(browser.is_signed_in());
+        api.fixture.advance(60);
+    }
+    assert!(!before.is_empty() && written() == before);
+}
+
+#[test]
+fn while_the_file_cannot_be_written_a_key_begins_a_session_in_memory() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let before = browser(&api, &ada);
+    let is_full = api.fixture.refuse_commits();
+    is_full.store(true, Ordering::SeqCst);
+    let during = browser(&api, &ada);
+    assert!(before.is_signed_in() && during.is_signed_in());
+    during.call("POST", "/v1/auth/session-link", "").expect_error(503, "storage_unavailable");
+    assert_eq!(during.get("/v1/auth/sessions").expect(200)["sessions"].as_array().unwrap().len(), 2);
+    let another = browser(&api, &ada);
+    assert_eq!(another.call("DELETE", "/v1/auth/session", "").status, 204);
+    assert!(!another.is_signed_in());
+    is_full.store(false, Ordering::SeqCst);
+    assert!(during.is_signed_in());
+    ada.post("/v1/auth/key/regenerate", &json!({})).expect(200);
+    assert!(!during.is_signed_in(), "its key is another one");
+}
