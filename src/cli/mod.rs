@@ -29,6 +29,7 @@ use crate::cli::client::commands::server::health::Health;
 use crate::cli::client::commands::server::info::Info;
 use crate::cli::client::commands::sign_in::login::Login;
 use crate::cli::client::commands::sign_in::logout::Logout;
+use crate::cli::client::commands::sign_in::open::Open;
 use crate::cli::client::commands::sign_in::whoami::Whoami;
 use crate::cli::client::commands::sink::Sink;
 use crate::cli::client::commands::tail::Tail;
@@ -95,6 +96,11 @@ enum Command {
     Logout(Box<SingleCommand<Logout>>),
     /// Show the account of your key
     Whoami(Box<SingleCommand<Whoami>>),
+    /// Open the page of the server in a browser, signed in
+    ///
+    /// Prints an address that signs in once, within five minutes, and opens it if there is a browser and the output is a
+    /// terminal. The session in the browser ends when your key is revoked.
+    Open(Box<SingleCommand<Open>>),
     /// List, add, change and fire cues
     Cue(Box<CommandGroup<CueAction>>),
     /// List, show, replay, retry, cancel and verify runs
@@ -135,7 +141,7 @@ enum Command {
     Worker(Box<CommandGroup<WorkerAction>>),
     /// List alerts
     Alert(Box<CommandGroup<AlertAction>>),
-    /// Show usage, API keys and secrets of your account
+    /// Show usage, API keys, sessions and secrets of your account
     Account(Box<CommandGroup<AccountAction>>),
     /// Make a request to the API and print the answer
     ///
@@ -223,6 +229,7 @@ impl Command {
             Self::Login(login) => login.run(),
             Self::Logout(logout) => logout.run(),
             Self::Whoami(whoami) => whoami.run(),
+            Self::Open(open) => open.run(),
             Self::Cue(cue) => cue.run(),
             Self::Run(run) => run.run(),
             Self::Preview(preview) => preview.run(),

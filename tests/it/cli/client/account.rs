@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::http::sessions::{Browser, sign_in};
 use crate::support::client::Client;
 use crate::support::client_command::ClientHome;
 use crate::support::server::{DEV_UNLIMITED, Server};
@@ -116,4 +117,40 @@ fn a_request_above_the_rate_limit_is_a_limit() {
     // Not sent again, because it is no request that may be repeated.
     let error = home.json_error(&["account", "keys", "add", "x"], 6);
     assert_eq!(error["code"], json!("rate_limit_exceeded"));
+}
+
+#[test]
+fn sessions_are_listed_and_ended() {
+    let (server, user, home) = start();
+    let browsers = [0; 3].map(|_| {
+        let signed_in = sign_in(&server.client(), &json!({"api_key": user.key()}));
+        Browser::new(&server.client(), &signed_in)
+    });
+    let listed = home.json(&["account", "sessions"]);
+    let ids: Vec<&str> =
+        listed["sessions"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    let table = home.ok(&["account", "sessions", "list"]);
+    assert!(table.contains(ids[0]) && table.contains("127.0.0.1") && table.contains("BY"), "{table}");
+    assert_eq!(home.ok(&["account", "sessions", "rm", ids[0]]), format!("Session {} is ended.\n", ids[0]));
+    assert!(!browsers[0].is_signed_in() && browsers[1].is_signed_in());
+    home.fails(&["account", "sessions", "rm", ids[0]], 3);
+    home.fails(&["account", "sessions", "rm"], 2);
+    assert_eq!(home.ok(&["account", "sessions", "rm", "--others", "-y"]), "2 sessions are ended.\n");
+    assert!(!browsers[1].is_signed_in() && !browsers[2].is_signed_in());
+}
+
+#[test]
+fn open_prints_a_link_that_signs_in_once() {
+    let (server, _user, home) = start();
+    let printed = home.ok(&["open", "--no-browser"]);
+    let token = |url: &str| url.trim().rsplit_once("/enter/").expect(url).1.to_owned();
+    assert!(printed.starts_with(&format!("{}/#/enter/", server.url())), "{printed}");
+    sign_in(&server.client(), &json!({"link_token": token(&printed)})).expect(201);
+    sign_in(&server.client(), &json!({"link_token": token(&printed)})).expect_error(401, "invalid_api_key");
+    let screen = home.ok(&["open", "#/cues/cue_1"]);
+    assert!(screen.ends_with("/cues/cue_1\n"), "{screen}");
+    let link = home.json(&["open"]);
+    sign_in(&server.client(), &json!({"link_token": token(link["url"].as_str().unwrap())})).expect(201);
+    home.fails(&["open", "a b"], 2);
+    assert!(home.ok(&["open", "--curl"]).contains("/v1/auth/session-link"));
 }

@@ -1,4 +1,4 @@
-//! Signing in and out, and who is signed in.
+//! Signing in and out, here and in a browser, and who is signed in.
 
 mod browser;
 mod device_flow;
@@ -7,6 +7,7 @@ mod link;
 pub mod login;
 pub mod logout;
 mod new_key;
+pub mod open;
 mod own_key;
 mod terminal;
 pub mod whoami;
