@@ -80,6 +80,8 @@
 //! - **Stream**: a response without an end, `GET /v1/events`, that carries events (contract §8.13).
 //! - **Burst**: the event that counts those that were too many to be sent one by one (contract §8.13).
 //! - **Echo**: a path of the server that stores a payload posted to it, for trying out webhooks (contract §8.10).
+//! - **Session**: the credential of a browser, a cookie in place of an API key (contract §3.11).
+//! - **One-time link**: an address of the page that begins one session, within five minutes (contract §3.11).
 //! - **Test clock**: a clock that stands still and is advanced by request, for tests of schedules (contract §10).
 //! - **Group commit**: the writer thread runs all waiting writes in one transaction, each in its own savepoint.
 //! - **Generation**: the number of notifications of a `Notifier`; a waiter reads it before it looks for work, so that a

@@ -341,6 +341,7 @@ pub const ROWS: &[Row] = &[
             "a_stream_ends_within_a_beat_of_the_end_of_its_session",
             "a_session_is_moved_on_once_a_day_and_ends_after_30_days_or_90",
             "the_21st_session_ends_the_oldest",
+            "expired_sessions_and_links_are_deleted",
             "a_disabled_user_has_no_sessions_until_enabled_again",
         ],
     ),

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cued::clock::Clock;
+use cued::engine::scheduler::reaper;
 use serde_json::json;
 
 use crate::cli::administration::ok;
@@ -185,4 +186,28 @@ fn while_the_file_cannot_be_written_a_key_begins_a_session_in_memory() {
     assert!(during.is_signed_in());
     ada.post("/v1/auth/key/regenerate", &json!({})).expect(200);
     assert!(!during.is_signed_in(), "its key is another one");
+}
+
+#[test]
+fn expired_sessions_and_links_are_deleted() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    browser(&api, &ada);
+    ada.post("/v1/auth/session-link", &json!({})).expect(201);
+    let rows = || {
+        let count = "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM session_links)";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+        api.fixture.write(move |tx| tx.query_row(count, [], read).unwrap())
+    };
+    let clean_up = || reaper::delete_expired_sessions(&api.fixture.app.store, api.fixture.now()).unwrap();
+    assert!(!clean_up());
+    api.fixture.advance(299);
+    assert!(!clean_up());
+    api.fixture.advance(1);
+    assert!(clean_up() && !clean_up());
+    assert_eq!(rows(), (1, 0));
+    let next = reaper::next_expiry(&api.fixture.app.store, api.fixture.now()).unwrap().unwrap();
+    api.fixture.advance(next.duration_since(api.fixture.now()).as_secs());
+    assert!(clean_up() && !clean_up());
+    assert_eq!(rows(), (0, 0));
 }

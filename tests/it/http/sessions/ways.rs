@@ -71,21 +71,20 @@ fn an_operator_makes_a_link_with_the_file_alone() {
     sign_in(&server.client(), &token_of(&printed)).expect_error(401, "invalid_api_key");
 }
 
-#[test]
-fn a_mailed_link_begins_a_session_and_makes_no_key() {
-    let server = Server::start(&["--registration", "open"]);
+/// Starts a device login for `purpose` and returns its code, and the query of the link that is mailed to `email`.
+fn mailed_link(server: &Server, purpose: &str, email: &Value) -> (Value, String) {
     let client = server.client();
-    let user = server.user();
-    let email = user.get("/v1/auth/me").expect(200)["email"].clone();
-    let code = client.post("/v1/auth/device-code", &json!({"for": "session"})).expect(201);
+    let code = client.post("/v1/auth/device-code", &json!({ "for": purpose })).expect(201);
     let by_code = json!({"device_code": code["device_code"]});
-    sign_in(&client, &by_code).expect_error(409, "invalid_state");
-    client
-        .post(
-            "/v1/auth/device-code/submit-email",
-            &json!({"device_code": code["device_code"], "email": email}),
-        )
-        .expect(200);
+    sign_in(&client, &by_code).expect_error(
+        if purpose == "session" { 409 } else { 404 },
+        match purpose {
+            "session" => "invalid_state",
+            _ => "device_code_not_found",
+        },
+    );
+    let submitted = json!({"device_code": code["device_code"], "email": email});
+    client.post("/v1/auth/device-code/submit-email", &submitted).expect(200);
     let user_code = code["user_code"].as_str().unwrap();
     let link = until("the link is in the log", || {
         let log = server.log();
@@ -93,8 +92,17 @@ fn a_mailed_link_begins_a_session_and_makes_no_key() {
         let (_, rest) = line.split_once("verify?")?;
         Some(rest.split(|char: char| char == '"' || char.is_whitespace()).next()?.to_owned())
     });
-    let keep = format!("{link}&other_keys=keep");
-    assert_eq!(send(&client, "POST", &format!("/v1/auth/verify?{keep}"), &[], "").status, 200);
+    (by_code, link)
+}
+
+#[test]
+fn a_mailed_link_begins_a_session_and_makes_no_key() {
+    let server = Server::start(&["--registration", "open"]);
+    let (client, user) = (server.client(), server.user());
+    let email = user.get("/v1/auth/me").expect(200)["email"].clone();
+    let (by_code, link) = mailed_link(&server, "session", &email);
+    let confirm = |link: &str| send(&client, "POST", &format!("/v1/auth/verify?{link}"), &[], "").status;
+    assert_eq!(confirm(&format!("{link}&other_keys=keep")), 200);
     for _ in 0..2 {
         let poll = client.post("/v1/auth/device-code/poll", &by_code).expect(200);
         assert_eq!(poll, json!({"status": "approved", "email": email}));
@@ -105,11 +113,15 @@ fn a_mailed_link_begins_a_session_and_makes_no_key() {
     assert_eq!(browser.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().len(), 1);
     assert_eq!(browser.get("/v1/auth/me").expect(200)["api_key_prefix"], Value::Null);
     sign_in(&client, &by_code).expect_error(404, "device_code_not_found");
-    let for_key = client.post("/v1/auth/device-code", &json!({})).expect(201);
-    let for_key = json!({"device_code": for_key["device_code"]});
-    sign_in(&client, &for_key).expect_error(404, "device_code_not_found");
     let refused = client.post("/v1/auth/device-code", &json!({"for": "cookie"}));
     refused.expect_error(422, "validation_error");
+
+    let unused =
+        token_of(user.post("/v1/auth/session-link", &json!({})).expect(201)["url"].as_str().unwrap());
+    let (_, link) = mailed_link(&server, "key", &email);
+    assert_eq!(confirm(&format!("{link}&other_keys=revoke")), 200);
+    assert!(!browser.is_signed_in(), "who revokes the other keys shuts out browsers as well");
+    sign_in(&client, &unused).expect_error(401, "invalid_api_key");
 }
 
 #[test]
