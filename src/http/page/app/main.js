@@ -265,7 +265,7 @@ function start() {
     update();
   });
   addEventListener("beforeunload", (event) => shown.module?.mayLeave?.(shown.data) && event.preventDefault());
-  server.onSignedIn(() => shown.name === "sign_in" && go("#/"));
+  server.onSignedIn(() => shown.name === "sign_in" && go("#/", { replace: true }));
   events.subscribe(["execution", "cue", "missed", "alert", "worker", "quota", "server"], onEvent);
   onHash();
   if (shown.name !== "sign_in") server.begin();

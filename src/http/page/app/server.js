@@ -4,7 +4,7 @@ import * as events from "./events.js";
 import { freeze, instant } from "./time.js";
 import { state, update } from "./state.js";
 
-const FRESH_MS = 1_000; // two parts of the page that ask within this time share an answer
+const FRESH_MS = 900; // two parts of the page that ask within this time share an answer; less than the second between two fetches of a screen
 
 /** Build of this page: a part of its own address, `…/ui/BUILD/app/server.js`. */
 export const BUILD = import.meta.url.split("/").at(-3);
