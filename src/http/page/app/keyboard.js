@@ -65,12 +65,14 @@ function move(step) {
   (next.querySelector("a, button") || next).focus();
 }
 
+/** All shortcuts by group, as a template. */
+export const list = () => [...lists].filter(([, entries]) => entries.length).map(([group, entries]) => html`<div><h3>${group}</h3><dl class="keys">${entries.map(({ keys, label }) => html`<dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${label}</dd>`)}</dl></div>`);
+
 export async function help() {
   const { openDialog } = await import("../parts/dialog.js");
-  const groups = [...lists].filter(([, list]) => list.length);
   return openDialog((close) => html`<div class="body">
     <h2>Keyboard shortcuts</h2>
-    ${groups.map(([group, list]) => html`<div><h3>${group}</h3><dl class="keys">${list.map(({ keys, label }) => html`<dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${label}</dd>`)}</dl></div>`)}
+    ${list()}
     <div class="actions"><a href="#/settings" @click=${() => close()}>Switch them off</a><button class="primary" @click=${() => close()}>Close</button></div>
   </div>`);
 }

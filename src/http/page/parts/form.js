@@ -5,7 +5,7 @@ import { live } from "../lit/directives/live.js";
 /** The text of the problem that an ApiError has at a place such as "callback.url" or "name"; "" where none. */
 export function problemAt(error, path) {
   const found = error?.problems?.find(({ loc }) => loc?.slice(1).join(".") === path);
-  return found ? found.msg : "";
+  return found ? found.msg.replace(/^Value error, /, "") : "";
 }
 
 /** Problems of an ApiError at none of these places: to be shown above the form. */

@@ -50,12 +50,14 @@ export function view(data) {
   const { sign_in: ways = ["key"], users = true, registration } = state.info;
   const offers = (way) => ways.includes(way);
   const isFirst = !users && registration !== "closed";
+  const key = offers("key") ? byKey(data) : nothing;
   return html`${data.linkError ? linkProblem(data.linkError) : nothing}
     ${users || isFirst ? nothing : note(html`There is no account yet. Make one on the server: <code>cued user add EMAIL</code>`, "warn")}
-    ${offers("dev") ? html`<section class="card pad stack" id="way-dev"><p>This server is in development mode.</p>${problem(data, "dev")}<button class="primary" ?disabled=${isBusy(data)} @click=${() => send(data, "dev", () => enter({ dev: true }))}>Go in without a key</button></section>` : nothing}
+    ${offers("dev") ? html`<section class="card pad stack" id="way-dev"><p>This server is in development mode.</p>${told(problem(data, "dev"))}<button class="primary" ?disabled=${isBusy(data)} @click=${() => send(data, "dev", () => enter({ dev: true }))}>Go in without a key</button></section>` : nothing}
     ${isFirst ? newAccount(data, "Create the first account") : nothing}
+    ${bySmtp() ? nothing : key}
     ${users && offers("mail") ? byMail(data) : nothing}
-    ${offers("key") ? byKey(data) : nothing}
+    ${bySmtp() ? key : nothing}
     ${users && registration === "open" ? newAccount(data, "Create an account") : nothing}
     ${users && offers("link") ? shell() : nothing}`;
 }
@@ -66,14 +68,15 @@ const linkProblem = (error) => (isSpent(error) ? note(html`<b>This link was used
 const secondsLeft = () => Math.ceil((state.waitUntil - Date.now()) / 1000);
 const isBusy = (data) => data.busy || secondsLeft() > 0;
 
-/** The error of a form that has no field for it. */
-function problem(data, form) {
-  const { error, at } = data;
-  if (at !== form || !error || error.problems.length) return nothing;
-  const wait = error.status === 429 && secondsLeft();
-  if (error.status === 429 && wait <= 0) return nothing;
-  return html`<p class="bad wrap" role="alert">${error.message}${wait ? html` <span class="num">Try again in ${wait < 120 ? `${wait} s` : `${Math.ceil(wait / 60)} min`}.</span>` : nothing}</p>`;
+/** What went wrong with a way in, and how long to wait. */
+function problem({ error, at }, way) {
+  if (at !== way || !error || error.problems.length) return "";
+  if (error.status !== 429) return error.message;
+  const wait = secondsLeft();
+  return wait > 0 ? `${error.message} Try again in ${wait < 120 ? `${wait} s` : `${Math.ceil(wait / 60)} min`}.` : "";
 }
+
+const told = (text) => (text ? html`<p class="bad wrap" role="alert">${text}</p>` : nothing);
 
 async function send(data, at, run) {
   update(() => Object.assign(data, { busy: true, at, error: null }));
@@ -96,12 +99,12 @@ function form(data, { id, title, name, label, type, autocomplete, help, action, 
   };
   const error = data.at === id ? data.error : null;
   return html`<form class="card pad stack" id=${"way-" + id} @submit=${submit}>${title ? html`<h2>${title}</h2>` : nothing}
-    ${field({ name, prefix: id + "-", label, type, autocomplete, help, required: true, error })}${problem(data, id)}
+    ${field({ name, prefix: id + "-", label, type, autocomplete, help, required: true, error, problem: problem(data, id) })}
     <button class=${primary ? "primary" : ""} ?disabled=${isBusy(data)}>${action}</button></form>`;
 }
 
 const byKey = (data) => form(data, {
-  id: "key", title: "With an API key", name: "api_key", label: "API key", type: "password", autocomplete: "current-password", action: "Sign in", primary: !state.info.users,
+  id: "key", title: "With an API key", name: "api_key", label: "API key", type: "password", autocomplete: "current-password", action: "Sign in", primary: !bySmtp(),
   help: html`It begins with <code>cue_sk_</code>. The sign-in ends when the key is revoked.`,
   run: (key) => enter({ api_key: key }),
 });
@@ -121,7 +124,7 @@ function byMail(data) {
   const { mail } = data;
   if (mail) return mailSent(data, mail);
   return form(data, {
-    id: "mail", title: "With a link by mail", name: "email", label: "Email address", type: "email", autocomplete: "email", action: "Send me a link",
+    id: "mail", title: "With a link by mail", name: "email", label: "Email address", type: "email", autocomplete: "email", action: bySmtp() ? "Send me a link" : "Write a link", primary: bySmtp(),
     help: bySmtp() ? "" : "This server sends no mail: it writes the link into its log.",
     async run(email) {
       const { device_code: code, user_code: eyes, expires_in: life, interval } = await post("v1/auth/device-code", { for: "session" }, quiet);
@@ -135,7 +138,7 @@ function byMail(data) {
 function mailSent(data, { email, eyes, expired }) {
   return html`<section class="card pad stack" id="way-mail" aria-live="polite"><h2>${expired ? "The link is too old" : bySmtp() ? "Look into your mail" : "Look into the server's log"}</h2>
     ${expired ? nothing : html`<p>If <b class="wrap">${email}</b> may sign in, a link is ${bySmtp() ? "on its way" : "in the log"}. Open it on any device and confirm there that this code is shown:</p>
-    <p class="eyes mono">${eyes}</p><p class="muted small">This page goes on by itself then.</p>`}${problem(data, "poll")}
+    <p class="eyes mono">${eyes}</p><p class="muted small">This page goes on by itself then.</p>`}${told(problem(data, "poll"))}
     <button @click=${() => update(() => (data.mail = null))}>${expired ? "Send another" : "Use another address"}</button></section>`;
 }
 
