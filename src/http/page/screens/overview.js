@@ -9,8 +9,8 @@ import { bytes, isLimited, missReason, number, plural, streakText, why } from ".
 import { bars, meter, sparkline } from "../parts/chart.js";
 import { copyButton } from "../parts/copy.js";
 import { act, note, toast } from "../parts/feedback.js";
-import { asCurl } from "../parts/snippets.js";
-import { when } from "../parts/values.js";
+import { asCurl, baseUrl } from "../parts/snippets.js";
+import { badge, when } from "../parts/values.js";
 
 const HEALTH_MS = 30_000; // sizes of database and disk change slowly
 const COUNTED = 10_000; // the API counts what waits up to here
@@ -19,45 +19,52 @@ const HOUR_MS = 3_600_000;
 
 export const live = ["execution", "cue", "missed", "worker", "quota", "server"];
 
+const all = ({ cues }) => cues.active + cues.paused + cues.completed + cues.failed;
+
 export async function load(data) {
   const old = Date.now() - data.healthAt < HEALTH_MS;
   const [overview, health] = await Promise.all([loadOverview(), old ? data.health : get("health").catch(() => null)]);
-  return { overview, health, healthAt: old ? data.healthAt : Date.now() };
+  const { active, failing } = overview.cues;
+  // The overview does not tell which of the failing cues are paused or over.
+  const states = failing && all(overview) > active ? await get("v1/cues", { failing: true, sort: "-last_run", limit: 30 }) : { cues: [] };
+  return { overview, health, healthAt: old ? data.healthAt : Date.now(), stateOf: new Map(states.cues.map(({ id, status }) => [id, status])) };
 }
 
 export function head({ overview }) {
   const failing = overview?.cues.failing;
-  return { title: "Overview", tab: failing ? `${number(failing)} failing` : "Overview", actions: html`<a class="button primary" href="#/cues/new">New cue</a>` };
+  return { title: "Overview", tab: failing ? `${number(failing)} failing` : "Overview", actions: overview && all(overview) ? html`<a class="button primary" href="#/cues/new">New cue</a>` : nothing };
 }
 
-export const shortcuts = ({ overview }) => {
+export const shortcuts = ({ overview, stateOf }) => {
   const row = () => overview.failing.find(({ cue_id: id }) => id === currentRow()?.dataset.row);
   const on = (run) => () => row() && run(row());
   return [
     { keys: "n", label: "New cue", run: () => go("#/cues/new") },
     { keys: "r", label: "Replay the failed run", run: on(replay) },
-    { keys: "p", label: "Pause the failing cue", run: on(pause) },
+    { keys: "p", label: "Pause or resume the failing cue", run: on((cue) => (stateOf.get(cue.cue_id) === "paused" ? resume : pause)(cue)) },
   ];
 };
 
-export function view({ overview, health }) {
+export function view(data) {
+  const { overview } = data;
   const { cues, failing, hours, missed, next } = overview;
-  const all = cues.active + cues.paused + cues.completed + cues.failed;
-  return html`
-    ${all ? (failing.length ? whatFails(failing, cues.failing) : allWell(overview)) : firstCue()}
-    ${all ? tiles(overview, health) : nothing}
-    ${all ? html`<div class="grid">${nextRuns(next, cues)}<div class="stack">${lastDay(hours)}${missed.length ? missedRuns(missed) : nothing}</div></div>` : nothing}`;
+  if (!all(overview)) return firstCue();
+  return html`${failing.length ? whatFails(data) : allWell(overview)}
+    ${tiles(overview, data.health)}
+    <div class="grid">${nextRuns(next, cues)}<div class="stack">${lastDay(hours)}${missed.length ? missedRuns(missed) : nothing}</div></div>`;
 }
 
 const cueLink = ({ cue_id: id, name }) => html`<a class="name wrap" href=${link("cues", id)}><bdi>${name}</bdi></a>`;
 
-function whatFails(failing, count) {
-  return html`<section class="card" id="failing"><header><h2>What fails</h2>${count > failing.length ? html`<a href=${link("cues", { failing: "true" })}>All ${number(count)}</a>` : nothing}</header>
+function whatFails({ overview: { failing, cues }, stateOf }) {
+  const button = (text, cue, run) => html`<button @click=${() => run(cue)}>${text}<span class="sr"> ${cue.name}</span></button>`;
+  return html`<section class="card" id="failing"><header><h2>What fails</h2>${cues.failing > failing.length ? html`<a href=${link("cues", { failing: "true" })}>All ${number(cues.failing)}</a>` : nothing}</header>
     <ul class="lines">${failing.map((cue) => {
+      const status = stateOf.get(cue.cue_id) || "active";
       const text = html`${streakText(cue.streak)}${cue.at ? html`${cue.streak > 1 ? ", last" : ""} ${when(cue.at, { only: "relative" })}: ${why(cue)}` : nothing}`;
       return html`<li data-row=${cue.cue_id}><span class="bad sign" aria-hidden="true">✕</span>
-        <p>${cueLink(cue)} ${cue.execution_id ? html`<a class="wrap" data-run href=${link("runs", cue.execution_id)}>${text}</a>` : text}</p>
-        <span class="actions">${cue.execution_id ? html`<button @click=${() => replay(cue)}>Replay<span class="sr"> ${cue.name}</span></button>` : nothing}<button @click=${() => pause(cue)}>Pause<span class="sr"> ${cue.name}</span></button></span></li>`;
+        <p>${cueLink(cue)} ${cue.execution_id ? html`<a class="wrap" data-run href=${link("runs", cue.execution_id)}>${text}</a>` : text} ${status === "paused" ? badge(status) : nothing}</p>
+        <span class="actions">${cue.execution_id ? button("Replay", cue, replay) : nothing}${status === "active" ? button("Pause", cue, pause) : status === "paused" ? button("Resume", cue, resume) : nothing}</span></li>`;
     })}</ul></section>`;
 }
 
@@ -67,9 +74,11 @@ async function replay({ execution_id: id, name }) {
   if (run) toast(`Replaying ${name}`, { label: "See the run", href: link("runs", run.id) });
 }
 
-async function pause({ cue_id: id, name }) {
-  const become = (status) => patch("v1/cues/" + id, { status });
-  if (await act(() => become("paused"))) toast(`Paused ${name}`, { label: "Undo", run: () => act(() => become("active"), `Resumed ${name}`) });
+const become = ({ cue_id: id }, status) => patch("v1/cues/" + id, { status });
+const resume = (cue) => act(() => become(cue, "active"), `Resumed ${cue.name}`);
+
+async function pause(cue) {
+  if (await act(() => become(cue, "paused"))) toast(`Paused ${cue.name}`, { label: "Undo", run: () => resume(cue) });
 }
 
 const sum = (hours, field) => hours.reduce((total, hour) => total + hour[field], 0);
@@ -126,12 +135,9 @@ const missedRuns = (missed) => html`<section class="card" id="missed"><header><h
 function firstCue() {
   // An address to replace, in the scheme of this page.
   const url = new URL("//example.com/hook", location.href).href;
-  const curl = asCurl({ method: "POST", path: "v1/cues", body: { name: "hello", schedule: { type: "recurring", cron: "0 * * * *" }, callback: { url } } });
-  const cued = `cued cue add --name hello --cron "0 * * * *" --url ${url}`;
-  const block = (text) => html`<div class="code"><pre>${text}</pre>${copyButton(text)}</div>`;
-  return html`<section class="card" id="first-cue"><header><h2>Your first cue</h2></header><div class="pad stack">
-    <p>A cue calls an address on a schedule. There are three ways to make one:</p>
-    <h3>Here</h3><a class="button primary" href="#/cues/new">New cue</a>
-    <h3>With curl</h3>${block(curl)}<p class="small muted">The key comes from <a href="#/account/keys">Keys and secrets</a>: <code>export CUED_API_KEY=…</code></p>
-    <h3>With the command line</h3>${block(cued)}<p class="small muted">Run <code>cued login</code> once before.</p></div></section>`;
+  const way = (title, text, ...notes) => html`<div class="stack"><h3>${title}</h3><div class="code"><pre>${text}</pre>${copyButton(text)}</div><p class="row small muted">${notes}</p></div>`;
+  return html`<section class="card" id="first-cue"><header><h2>Your first cue</h2></header><div class="pad grid">
+    <div class="stack"><div class="stack"><h3>Here</h3><p>A cue calls an address on a schedule, tries again when that fails, and keeps what was answered.</p><a class="button primary" href="#/cues/new">New cue</a></div>
+    ${way("With the command line", `cued cue add --name hello --cron "0 * * * *" --url ${url}`, "Once before:", html`<code>cued login ${baseUrl()}</code>`)}</div>
+    ${way("With curl", asCurl({ method: "POST", path: "v1/cues", body: { name: "hello", schedule: { type: "recurring", cron: "0 * * * *" }, callback: { url } } }), html`<a href="#/account/keys">Make a key</a>`, html`<code>export CUED_API_KEY=…</code>`)}</div></section>`;
 }
