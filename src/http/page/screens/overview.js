@@ -83,10 +83,11 @@ async function pause(cue) {
 
 const sum = (hours, field) => hours.reduce((total, hour) => total + hour[field], 0);
 
-function allWell({ cues, hours }) {
+function allWell({ cues, hours, server }) {
   const done = sum(hours, "succeeded");
-  const text = html`<b>All is well.</b> No cue fails. ${cues.active ? `${plural(cues.active, "cue")} active` : "No cue is active"}${done ? `, ${plural(done, "run")} succeeded in the last 24 hours` : ""}.`;
-  return html`<div id="all-well">${note(text, "good")}</div>`;
+  const well = server.status === "healthy" && server.writable;
+  const text = html`<b>${well ? "All is well." : "No cue fails."}</b> ${well ? "No cue fails. " : ""}${cues.active ? `${plural(cues.active, "cue")} active` : "No cue is active"}${done ? `, ${plural(done, "run")} succeeded in the last 24 hours` : ""}.`;
+  return html`<div id="all-well">${note(text, well ? "good" : "idle")}</div>`;
 }
 
 function tiles({ waiting, workers, usage }, health) {

@@ -1,11 +1,10 @@
 // Settings of this browser, and what this server is.
-import { html, nothing } from "../lit/lit-html.js";
+import { html } from "../lit/lit-html.js";
 import { list as shortcutList } from "../app/keyboard.js";
 import { BUILD, loadInfo, signOut } from "../app/server.js";
 import { set, settings } from "../app/settings.js";
 import { state, update } from "../app/state.js";
 import { absolute, browserZone, knowsZone, serverNow, yourZone } from "../app/time.js";
-import { viaText } from "../app/words.js";
 import { copyButton } from "../parts/copy.js";
 import { act } from "../parts/feedback.js";
 import { check, field, segments } from "../parts/form.js";
@@ -41,7 +40,7 @@ export function view(data) {
       <details><summary>List of all shortcuts</summary><div class="stack">${shortcutList()}</div></details></div></section></div>
     <div class="stack">
     <section class="card" id="account"><header><h2>Account</h2></header><div class="pad stack">
-      ${user ? html`<p class="wrap">${user.email}${user.auth ? html`<span class="muted">, signed in by ${viaText(user.auth.via)}</span>` : nothing}</p>` : nothing}
+      <p class="wrap">${user?.email}</p>
       <p class="row"><a class="button" href="#/account/keys">Keys and sessions</a><button @click=${() => act(signOut)}>Sign out</button></p></div></section>
     <section class="card" id="lines"><header><h2>Command line</h2></header><div class="pad stack">${LINES.map(([line, about]) => html`<div><p class="small muted">${about}</p><div class="code"><code>${line}</code>${copyButton(line)}</div></div>`)}</div></section>
     <section class="card" id="about"><header><h2>About</h2></header><dl class="facts pad">

@@ -73,7 +73,7 @@ function problem({ error, at }, way) {
   if (at !== way || !error || error.problems.length) return "";
   if (error.status !== 429) return error.message;
   const wait = secondsLeft();
-  return wait > 0 ? `${error.message} Try again in ${wait < 120 ? `${wait} s` : `${Math.ceil(wait / 60)} min`}.` : "";
+  return wait > 0 ? `Too many tries: wait ${wait < 120 ? `${wait} s` : `${Math.ceil(wait / 60)} min`}.` : "";
 }
 
 const told = (text) => (text ? html`<p class="bad wrap" role="alert">${text}</p>` : nothing);
