@@ -7,9 +7,7 @@ import { loadOverview } from "../app/server.js";
 import { absolute, duration, instant, shownZone } from "../app/time.js";
 import { bytes, isLimited, missReason, number, plural, streakText, why } from "../app/words.js";
 import { bars, meter, sparkline } from "../parts/chart.js";
-import { copyButton } from "../parts/copy.js";
 import { act, note, toast } from "../parts/feedback.js";
-import { asCurl, baseUrl } from "../parts/snippets.js";
 import { badge, when } from "../parts/values.js";
 
 const HEALTH_MS = 30_000; // sizes of database and disk change slowly
@@ -24,10 +22,12 @@ const all = ({ cues }) => cues.active + cues.paused + cues.completed + cues.fail
 export async function load(data) {
   const old = Date.now() - data.healthAt < HEALTH_MS;
   const [overview, health] = await Promise.all([loadOverview(), old ? data.health : get("health").catch(() => null)]);
+  // Only an empty account needs this module and those that it uses.
+  const first = all(overview) ? null : (await import("./overview/first_cue.js")).firstCue;
   const { active, failing } = overview.cues;
   // The overview does not tell which of the failing cues are paused or over.
   const states = failing && all(overview) > active ? await get("v1/cues", { failing: true, sort: "-last_run", limit: 30 }) : { cues: [] };
-  return { overview, health, healthAt: old ? data.healthAt : Date.now(), stateOf: new Map(states.cues.map(({ id, status }) => [id, status])) };
+  return { first, overview, health, healthAt: old ? data.healthAt : Date.now(), stateOf: new Map(states.cues.map(({ id, status }) => [id, status])) };
 }
 
 export function head({ overview }) {
@@ -48,7 +48,7 @@ export const shortcuts = ({ overview, stateOf }) => {
 export function view(data) {
   const { overview } = data;
   const { cues, failing, hours, missed, next } = overview;
-  if (!all(overview)) return firstCue();
+  if (data.first) return data.first();
   return html`${failing.length ? whatFails(data) : allWell(overview)}
     ${tiles(overview, data.health)}
     <div class="grid">${nextRuns(next, cues)}<div class="stack">${lastDay(hours)}${missed.length ? missedRuns(missed) : nothing}</div></div>`;
@@ -132,13 +132,3 @@ function lastDay(hours) {
 }
 
 const missedRuns = (missed) => html`<section class="card" id="missed"><header><h2>Missed</h2></header><ul class="lines">${missed.map((gap) => html`<li><span class="warn sign" aria-hidden="true">┄</span><p>${cueLink(gap)} missed ${gap.count === 1 ? html`a run, ${when(gap.first)}` : html`${plural(gap.count, "run")}, ${when(gap.first, { only: "absolute" })} to ${when(gap.last, { only: "absolute" })}`}: ${missReason(gap.reason)}</p></li>`)}</ul></section>`;
-
-function firstCue() {
-  // An address to replace, in the scheme of this page.
-  const url = new URL("//example.com/hook", location.href).href;
-  const way = (title, text, ...notes) => html`<div class="stack"><h3>${title}</h3><div class="code"><pre>${text}</pre>${copyButton(text)}</div><p class="row small muted">${notes}</p></div>`;
-  return html`<section class="card" id="first-cue"><header><h2>Your first cue</h2></header><div class="pad grid">
-    <div class="stack"><div class="stack"><h3>Here</h3><p>A cue calls an address on a schedule, tries again when that fails, and keeps what was answered.</p><a class="button primary" href="#/cues/new">New cue</a></div>
-    ${way("With the command line", `cued cue add --name hello --cron "0 * * * *" --url ${url}`, "Once before:", html`<code>cued login ${baseUrl()}</code>`)}</div>
-    ${way("With curl", asCurl({ method: "POST", path: "v1/cues", body: { name: "hello", schedule: { type: "recurring", cron: "0 * * * *" }, callback: { url } } }), html`<a href="#/account/keys">Make a key</a>`, html`<code>export CUED_API_KEY=…</code>`)}</div></section>`;
-}

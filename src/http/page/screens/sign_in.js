@@ -124,8 +124,7 @@ function byMail(data) {
   const { mail } = data;
   if (mail) return mailSent(data, mail);
   return form(data, {
-    id: "mail", title: "With a link by mail", name: "email", label: "Email address", type: "email", autocomplete: "email", action: bySmtp() ? "Send me a link" : "Write a link", primary: bySmtp(),
-    help: bySmtp() ? "" : "This server sends no mail: it writes the link into its log.",
+    id: "mail", title: bySmtp() ? "With a link by mail" : "With a link from the server's log", name: "email", label: "Email address", type: "email", autocomplete: "email", action: bySmtp() ? "Send me a link" : "Write a link", primary: bySmtp(),
     async run(email) {
       const { device_code: code, user_code: eyes, expires_in: life, interval } = await post("v1/auth/device-code", { for: "session" }, quiet);
       await post("v1/auth/device-code/submit-email", { device_code: code, email }, quiet);
