@@ -60,6 +60,6 @@ function zone(data) {
     update(() => Object.assign(data, { zone: value, problem: known ? "" : "This browser does not know that zone. An example is Europe/Berlin." }));
     if (known) change("zone")(name);
   };
-  return html`${field({ name: "zone", label: "Your time zone", value: typed, placeholder: own, list: "zones", problem: data.problem, oninput: put, help: settings.zone ? html`<button class="link" @click=${() => put("")}>As this device (${own})</button>` : `As this device: ${own}` })}
+  return html`${field({ name: "zone", label: "Your time zone", value: typed, placeholder: own, list: "zones", problem: data.problem, oninput: put, help: settings.zone ? html`<button class="link" @click=${() => (put(""), document.getElementById("f-zone").focus())}>As this device (${own})</button>` : `As this device: ${own}` })}
     <datalist id="zones">${(data.zones ??= Intl.supportedValuesOf?.("timeZone") || []).map((name) => html`<option value=${name}></option>`)}</datalist>`;
 }
