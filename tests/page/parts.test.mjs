@@ -107,6 +107,10 @@ test("banners: the strongest first, none where all is well", () => {
   assert.equal(all[3].text, "This server's clock is 3 h behind this device's.");
   assert.equal(bannerList({ overview: { server: { ...server, status: "degraded", reason: "the database file is damaged: stop" } } })[0].id, "damaged");
   assert.equal(bannerList({ overview: { server: { ...server, status: "degraded" } } })[0].id, "scheduler");
+  const quota = (used) => bannerList({ overview: { server, usage: { executions: { used, limit: 100 } } } })[0];
+  assert.equal(quota(79), undefined);
+  assert.equal(quota(80).kind, "warn");
+  assert.match(quota(100).more, /100 of 100.*24 hours.*twice/);
   assert.deepEqual(bannerList({ overview: { server, usage: { executions: { used: 9e9, limit: 1e9 }, cues: { active: 1e9, limit: 1e9 } } } }), [], "limits that are off");
 });
 

@@ -49,6 +49,7 @@ async function enter(credential) {
 export function view(data) {
   const { sign_in: ways = ["key"], users = true, registration } = state.info;
   const offers = (way) => ways.includes(way);
+  if (data.mail) return mailSent(data, data.mail);
   const isFirst = !users && registration !== "closed";
   const key = offers("key") ? byKey(data) : nothing;
   return html`${data.linkError ? linkProblem(data.linkError) : nothing}
@@ -120,25 +121,21 @@ const newAccount = (data, title) => form(data, {
 
 const bySmtp = () => state.info.mail === "smtp";
 
-function byMail(data) {
-  const { mail } = data;
-  if (mail) return mailSent(data, mail);
-  return form(data, {
-    id: "mail", title: bySmtp() ? "With a link by mail" : "With a link from the server's log", name: "email", label: "Email address", type: "email", autocomplete: "email", action: bySmtp() ? "Send me a link" : "Write a link", primary: bySmtp(),
-    async run(email) {
-      const { device_code: code, user_code: eyes, expires_in: life, interval } = await post("v1/auth/device-code", { for: "session" }, quiet);
-      await post("v1/auth/device-code/submit-email", { device_code: code, email }, quiet);
-      data.mail = { code, eyes, email, interval, until: Date.now() + life * 1000 };
-      poll(data, data.mail);
-    },
-  });
-}
+const byMail = (data) => form(data, {
+  id: "mail", title: bySmtp() ? "With a link by mail" : "With a link from the server's log", name: "email", label: "Email address", type: "email", autocomplete: "email", action: bySmtp() ? "Send me a link" : "Write a link", primary: bySmtp(),
+  async run(email) {
+    const { device_code: code, user_code: eyes, expires_in: life, interval } = await post("v1/auth/device-code", { for: "session" }, quiet);
+    await post("v1/auth/device-code/submit-email", { device_code: code, email }, quiet);
+    data.mail = { code, eyes, email, interval, until: Date.now() + life * 1000 };
+    poll(data, data.mail);
+  },
+});
 
 function mailSent(data, { email, eyes, expired }) {
   return html`<section class="card pad stack" id="way-mail" aria-live="polite"><h2>${expired ? "The link is too old" : bySmtp() ? "Look into your mail" : "Look into the server's log"}</h2>
     ${expired ? nothing : html`<p>If <b class="wrap">${email}</b> may sign in, a link is ${bySmtp() ? "on its way" : "in the log"}. Open it on any device and confirm there that this code is shown:</p>
     <p class="eyes mono">${eyes}</p><p class="muted small">This page goes on by itself then.</p>`}${told(problem(data, "poll"))}
-    <button @click=${() => update(() => (data.mail = null))}>${expired ? "Send another" : "Use another address"}</button></section>`;
+    <button @click=${() => update(() => (data.mail = null))}>${expired ? "Send another" : "Another address or way"}</button></section>`;
 }
 
 async function poll(data, mail) {
