@@ -28,13 +28,19 @@ export function when(text, { zone = null, seconds = false, only = "", local = nu
   if (zone && settings.zone_view === "yours") {
     const theirs = offsetMinutes(ms, zone);
     if (theirs === null) date = `${local ? local.replace("T", " ") : absolute(ms, "UTC", options)} ${local ? zone : "UTC"}`;
-    else if (theirs !== offsetMinutes(ms, yourZone())) date = `${absolute(ms, zone, options)} ${place(zone)} · ${date} yours`;
+    else if (theirs !== offsetMinutes(ms, yourZone())) date = twoZones(absolute(ms, zone, options), place(zone), date);
   }
   const apart = relative(ms);
   if (only !== "absolute") nearest = Math.min(nearest, Math.abs(ms - serverNow()));
   const title = only === "relative" ? `${date}\n${exact(ms)}` : exact(ms);
   const body = only === "absolute" ? date : only === "relative" ? apart : html`${apart} <span class="muted">${date}</span>`;
   return html`<time datetime=${new Date(ms).toISOString()} title=${title}>${body}</time>`;
+}
+
+/** "Thu 26 Nov, 02:00 Berlin · 01:00 yours": a date that both share stands once. Pure. */
+export function twoZones(theirs, name, yours) {
+  const day = theirs.slice(0, theirs.lastIndexOf(", ") + 2);
+  return `${theirs} ${name} · ${day.length > 1 && yours.startsWith(day) ? yours.slice(day.length) : yours} yours`;
 }
 
 /** "Berlin" of "Europe/Berlin" */

@@ -113,6 +113,7 @@ function line(name, values) {
 function runsCard({ cue, runs, total, missed }) {
   const zone = cue.schedule.timezone;
   const past = [...runs].reverse();
+  const letters = lettersOf(runs, missed.missed, RUNS);
   const bad = ({ status }) => status === "failed" || status === "retrying";
   const columns = [
     { label: "Due", cell: (run) => html`<a href=${link("runs", run.id)}>${when(run.scheduled_for, { zone })}</a>` },
@@ -122,19 +123,19 @@ function runsCard({ cue, runs, total, missed }) {
     { label: "Trigger", cell: (run) => html`<span class="muted">${capital(triggerText(run.triggered_by))}</span>` },
   ];
   return html`<section class="card" id="cue-runs"><header><h2>Runs</h2>${total ? html`<a href=${link("runs", { cue: cue.id })}>All ${plural(total, "run")}</a>` : nothing}</header>
-    ${total ? html`<div class="pad row spread">${strip(lettersOf(runs, missed.missed, RUNS), RUNS)}${line("Took", past.map((run) => run.duration_ms))}${line("Late", past.map((run) => run.late_ms))}</div>
+    ${total ? html`<div class="pad row spread">${strip(letters, letters.length)}${line("Took", past.map((run) => run.duration_ms))}${line("Late", past.map((run) => run.late_ms))}</div>
       ${table({ label: "Newest runs", columns, rows: runs.slice(0, ROWS), key: (run) => run.id })}` : html`<p class="pad muted">No run yet.</p>`}</section>`;
 }
 
 function scheduleCard({ cue: { schedule }, next }) {
   const { type, cron, timezone: zone, catch_up: catchUp } = schedule;
   const { description, occurrences, transitions, per_month: month } = next;
-  return html`<section class="card"><header><h2>${description || "Schedule"}</h2></header><dl class="facts pad">
+  return html`<section class="card"><header><h2>${description || "Schedule"}</h2></header><div class="pad stack"><dl class="facts">
     ${type === "once" ? html`<dt>Once</dt><dd>${when(schedule.at, { zone })}</dd>` : html`<dt>Cron</dt><dd><code>${cron}</code></dd>`}
     <dt>Time zone</dt><dd>${zone}</dd><dt>Catch-up</dt><dd>${capital(catchUpText(catchUp))}</dd>
     ${month > 1 ? html`<dt>In a month</dt><dd>${plural(month, "run")}</dd>` : nothing}
-    ${occurrences.length ? html`<dt>Next runs</dt><dd><ol id="next-runs">${occurrences.map(({ at, local, note: text }) => html`<li>${when(at, { zone, local })}${text ? html`<div class="small warn">${capital(text.replace(/^\w+: /, ""))}</div>` : nothing}</li>`)}</ol></dd>` : nothing}
-    ${transitions.length ? html`<dt>Clock changes</dt><dd>${transitions.map(({ at, from, to }) => html`<div>${when(at, { zone, only: "absolute" })}: ${from} to ${to}</div>`)}</dd>` : nothing}</dl></section>`;
+    ${transitions.map(({ at, from, to }) => html`<dt>Clock change</dt><dd>${when(at, { zone, only: "absolute" })}: ${from} to ${to}</dd>`)}</dl>
+    ${occurrences.length ? html`<div><h3>Next runs</h3><ol id="next-runs">${occurrences.map(({ at, local, note: text }) => html`<li>${when(at, { zone, local })}${text ? html`<div class="small warn">${capital(text.replace(/^\w+: /, ""))}</div>` : nothing}</li>`)}</ol></div>` : nothing}</div></section>`;
 }
 
 function missedCard({ missed: { missed, total }, cue }) {

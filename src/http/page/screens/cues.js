@@ -134,7 +134,7 @@ function lastCell({ recent: { last }, failing }) {
 
 function list(data, route) {
   const columns = [
-    { label: "Cue", sort: "name", cell: (cue) => html`<a class="name wrap" dir="auto" href=${link("cues", cue.id)}>${cue.name}</a> ${cue.status === "active" ? nothing : badge(cue.status)}${cue.transport === "worker" ? html` <span class="tag">worker</span>` : nothing}${schedule(cue)}` },
+    { label: "Cue", sort: "name", cell: (cue) => html`<a class="name" href=${link("cues", cue.id)}><bdi>${cue.name}</bdi></a> ${cue.status === "active" ? nothing : badge(cue.status)}${cue.transport === "worker" ? html` <span class="tag">worker</span>` : nothing}${schedule(cue)}` },
     { label: "Next run", sort: "next_run", short: true, cell: ({ next_run: at, schedule: { timezone: zone } }) => html`${when(at, { only: "relative" })}${at ? html` <small>${when(at, { zone, only: "absolute" })}</small>` : nothing}` },
     { label: "Last runs", kind: "wide", cell: ({ recent: { statuses } }) => (statuses ? strip(statuses, RUNS) : nothing) },
     { label: "Last result", sort: "last_run", cell: lastCell },
@@ -219,12 +219,12 @@ async function copySelected({ selection, rows, total }, form) {
   });
 }
 
-const EXAMPLE = { name: "hello", schedule: { type: "recurring", cron: "*/5 * * * *" }, callback: { url: location.protocol + "//example.com/hook" } };
-
 function first() {
-  const { name, schedule, callback } = EXAMPLE;
-  const command = `cued cue add --name ${name} --cron '${schedule.cron}' --url ${callback.url}`;
-  const curl = asCurl({ method: "POST", path: "v1/cues", body: EXAMPLE });
+  const name = "hello";
+  const cron = "*/5 * * * *";
+  const url = location.protocol + "//example.com/hook";
+  const command = `cued cue add --name ${name} --cron '${cron}' --url ${url}`;
+  const curl = asCurl({ method: "POST", path: "v1/cues", body: { name, schedule: { type: "recurring", cron }, callback: { url } } });
   return empty("No cue yet", "A cue calls an address of yours, or a worker, at the times that you choose.", html`<p><a class="button primary" href="#/cues/new">New cue</a></p><p>Or in a terminal:</p>
     ${[command, curl].map((text) => html`<div class="code"><code>${text}</code>${copyButton(text)}</div>`)}`);
 }

@@ -1,7 +1,7 @@
 // What a cue is: where it goes, with what, and what happens when it fails.
-import { html, nothing, svg } from "../../lit/lit-html.js";
+import { html, nothing } from "../../lit/lit-html.js";
 import { update } from "../../app/state.js";
-import { bytes, plural } from "../../app/words.js";
+import { bytes } from "../../app/words.js";
 import { copyButton } from "../../parts/copy.js";
 import { byteLength, jsonParts, prettyJson } from "../../parts/json_text.js";
 import { when } from "../../parts/values.js";
@@ -9,19 +9,9 @@ import { waitText, waitsOf } from "./words.js";
 
 const LONG = 3_000; // characters of a payload that is folded
 const COLOURED = 50_000; // above, a payload is plain text: a span for each token would be slow
-const WIDE = 320;
-const EDGE = 6;
 
-/** Attempts as dots with the waits between them; longer waits are longer, by their logarithm. */
-function waitLine(retry) {
-  const waits = waitsOf(retry);
-  const weights = waits.map((minutes) => 1 + Math.log1p(minutes));
-  const unit = (WIDE - 2 * EDGE) / Math.max(1, weights.reduce((sum, weight) => sum + weight, 0));
-  const dots = [EDGE];
-  for (const weight of weights) dots.push(dots.at(-1) + weight * unit);
-  const text = `${plural(retry.max_attempts, "attempt")}${waits.length ? `, with waits of ${waits.map(waitText).join(", ")}` : ""}`;
-  return html`<svg viewBox="0 0 ${WIDE} 28" width=${WIDE} role="img" class="waits" aria-label=${text}><path class="line" d="M${EDGE} 6H${dots.at(-1)}"></path>${dots.map((x) => svg`<circle class="s-d" cx=${x} cy="6" r="4"></circle>`)}${waits.map((minutes, i) => svg`<text x=${(dots[i] + dots[i + 1]) / 2} y="24">${waitText(minutes)}</text>`)}</svg>`;
-}
+/** Attempts as dots on a line, with the waits between them. */
+const waitLine = (retry) => html`<ol class="waits" aria-label="Waits between attempts">${waitsOf(retry).map((minutes) => html`<li>${waitText(minutes)}</li>`)}<li></li></ol>`;
 
 function headers(data) {
   const entries = Object.entries(data.cue.callback.headers);

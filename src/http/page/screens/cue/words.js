@@ -53,9 +53,9 @@ export function streakOf(runs) {
 
 const LETTERS = { success: "s", failed: "f", retrying: "r", delivering: "d", missed: "m" };
 
-/** The newest `slots` runs and missed runs as letters, the newest last. */
+/** The newest `slots` of runs (the newest first) and missed runs as letters, the newest last. */
 export function lettersOf(runs, missed, slots) {
-  const marks = runs.map((run) => [run.scheduled_for, LETTERS[run.status] || "p"]);
+  const marks = runs.map((run) => [run.scheduled_for, LETTERS[run.status] || "p"]).reverse();
   for (const { last, count } of missed) for (let i = 0; i < Math.min(count, slots); i++) marks.push([last, "m"]);
   return marks.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)).slice(-slots).map(([, letter]) => letter).join("");
 }

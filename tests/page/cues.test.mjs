@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+// lit-html looks for a document when it is loaded; these tests render nothing.
+globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
+const page = "../../src/http/page/";
+const { creation, creationLine, cronWords, lettersOf, streakOf, waitText, waitsOf } = await import(page + "screens/cue/words.js");
+const { inPlace } = await import(page + "screens/cues.js");
+const { localInstant } = await import(page + "screens/cue/acts.js");
+
+// As `POST /v1/schedule/preview` describes them, without the zone.
+const WORDED = {
+  "* * * * *": "Every minute",
+  "*/5 * * * *": "Every 5 minutes",
+  "5 * * * *": "Every hour at :05",
+  "@hourly": "Every hour at :00",
+  "30 2 * * *": "At 02:30, every day",
+  "@daily": "At 00:00, every day",
+  "0 9,17 * * *": "At 09:00 and 17:00, every day",
+  "0 9 * * 1-5": "At 09:00, Monday to Friday",
+  "0 9 * * mon": "At 09:00, on Mondays",
+  "0 9 * * 7": "At 09:00, on Sundays",
+  "0 9 * * 1,3": "At 09:00, on Mondays and Wednesdays",
+  "0 9 1 * *": "At 09:00, on day 1 of the month",
+};
+
+test("usual schedules of a list are worded as the server words them", () => {
+  for (const [cron, words] of Object.entries(WORDED)) assert.equal(cronWords(cron), words, cron);
+});
+
+test("a schedule that is not usual has no words of its own", () => {
+  for (const cron of ["0 9 1 * 1", "0 9 * 3 *", "7,37 8-18 * * mon-fri", "*/7 * * * *", "0 */5 * * *", "0 0 */2 * *", "0 9 * * 1-3,5", "1 2 3", "", "0 9 * * x"]) assert.equal(cronWords(cron), "", cron);
+});
+
+const run = (status, scheduled_for = "") => ({ status, scheduled_for });
+
+test("a streak counts failed runs since the last success, and no unfinished ones", () => {
+  assert.equal(streakOf([run("pending"), run("failed"), run("retrying"), run("failed"), run("success"), run("failed")]), 2);
+  assert.equal(streakOf([run("success"), run("failed")]), 0);
+  assert.equal(streakOf([]), 0);
+});
+
+test("missed runs stand between runs of their time, the newest mark last", () => {
+  const runs = [run("failed", "2026-01-05T00:00:00Z"), run("success", "2026-01-01T00:00:00Z")];
+  assert.equal(lettersOf(runs, [{ last: "2026-01-04T00:00:00Z", count: 3 }], 60), "smmmf");
+  assert.equal(lettersOf(runs, [{ last: "2026-01-04T00:00:00Z", count: 1_000_000 }], 3), "mmf");
+});
+
+test("runs of one instant keep the order in which they were made", () => {
+  assert.equal(lettersOf([run("failed"), run("success"), run("success")], [], 60), "ssf");
+});
+
+const CUE = {
+  name: "a",
+  description: null,
+  schedule: { type: "recurring", cron: "@daily", at: null, timezone: "UTC", catch_up: "latest" },
+  transport: "webhook",
+  callback: { url: "http://example.com/", method: "POST", headers: {}, outcome_from_response: false },
+  retry: { max_attempts: 1, backoff_minutes: [1] },
+  on_failure: { email: true, webhook: null, pause: false },
+  verification: { mode: "none" },
+  claim_within_minutes: null,
+  payload_text: '{"n":12345678901234567890123}',
+};
+
+test("a copied cue keeps its payload digit for digit and has no empty fields", () => {
+  const text = creation(CUE);
+  assert.match(text, /"payload":\{"n":12345678901234567890123\}\}$/);
+  assert.deepEqual(Object.keys(JSON.parse(text)), ["name", "schedule", "callback", "retry", "on_failure", "payload"]);
+  assert.match(creationLine(CUE), /^cued api POST \/v1\/cues -d '/);
+});
+
+test("a copied worker cue has no callback", () => {
+  const body = JSON.parse(creation({ ...CUE, transport: "worker", payload_text: null, claim_within_minutes: 5 }));
+  assert.equal(body.callback, undefined);
+  assert.equal(body.claim_within_minutes, 5);
+});
+
+test("waits are worded, and the last one repeats", () => {
+  assert.deepEqual(waitsOf({ max_attempts: 4, backoff_minutes: [0.5, 90] }).map(waitText), ["30 s", "1.5 h", "1.5 h"]);
+  assert.deepEqual([0, 1, 1440].map(waitText), ["0 s", "1 min", "1 d"]);
+});
+
+test("rows below the pointer keep their places and show what is new", () => {
+  const rows = inPlace([{ id: "b", n: 1 }, { id: "a", n: 1 }, { id: "gone", n: 1 }], [{ id: "a", n: 2 }, { id: "b", n: 2 }, { id: "new", n: 2 }]);
+  assert.deepEqual(rows.map(({ id, n }) => id + n), ["b2", "a2", "gone1"]);
+});
+
+test("a local time is that of the zone, also beside a change of the clock", () => {
+  const at = (text, zone) => new Date(localInstant(text, zone)).toISOString();
+  assert.equal(at("2026-03-29T01:30", "Europe/Berlin"), "2026-03-29T00:30:00.000Z");
+  assert.equal(at("2026-03-29T03:30", "Europe/Berlin"), "2026-03-29T01:30:00.000Z");
+  assert.equal(at("2026-07-01T12:00", "America/New_York"), "2026-07-01T16:00:00.000Z");
+  assert.equal(at("2026-07-01T12:00", "UTC"), "2026-07-01T12:00:00.000Z");
+});
