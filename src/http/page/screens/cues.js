@@ -65,7 +65,13 @@ async function reload(data) {
   }
 }
 
-export function head(data, route) {
+/** Pauses or resumes a cue; its row stays where it is and shows the new state. */
+async function pause(data, cue) {
+  const answer = await setPaused(cue);
+  if (answer) update(() => (data.rows = data.rows.map((row) => (row.id === cue.id ? { ...row, ...answer } : row))));
+}
+
+export function head(data) {
   const { active, failing } = state.overview?.cues || {};
   return {
     title: "Cues",
@@ -147,7 +153,7 @@ function list(data, route) {
 
 const rowMenu = (data, cue) => menu("⋯", [
   ["Fire now", () => fire(cue)],
-  [cue.status === "paused" ? "Resume" : "Pause", async () => (await setPaused(cue)) && reload(data)],
+  [cue.status === "paused" ? "Resume" : "Pause", () => pause(data, cue)],
   ["Edit", () => go(link("cues", cue.id, "edit"))],
   ["Delete", async () => (await remove(cue)) && reload(data), "danger"],
 ], "menu-" + cue.id, `Acts on ${cue.name}`);
@@ -159,7 +165,7 @@ export function shortcuts(data) {
   };
   return [
     { keys: "n", label: "New cue", run: () => go("#/cues/new") },
-    { keys: "p", label: "Pause or resume", run: on(async (cue) => (await setPaused(cue)) && reload(data)) },
+    { keys: "p", label: "Pause or resume", run: on((cue) => pause(data, cue)) },
     { keys: "f", label: "Fire", run: on(fire) },
     { keys: "e", label: "Edit", run: on((cue) => go(link("cues", cue.id, "edit"))) },
   ];
