@@ -5,7 +5,8 @@ import { test } from "node:test";
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/";
 const { creation, creationLine, cronWords, lettersOf, streakOf, waitText, waitsOf } = await import(page + "screens/cue/words.js");
-const { inPlace } = await import(page + "screens/cues.js");
+const { event, inPlace } = await import(page + "screens/cues.js");
+const { twoZones } = await import(page + "parts/values.js");
 const { localInstant } = await import(page + "screens/cue/acts.js");
 
 // As `POST /v1/schedule/preview` describes them, without the zone.
@@ -92,4 +93,16 @@ test("a local time is that of the zone, also beside a change of the clock", () =
   assert.equal(at("2026-03-29T03:30", "Europe/Berlin"), "2026-03-29T01:30:00.000Z");
   assert.equal(at("2026-07-01T12:00", "America/New_York"), "2026-07-01T16:00:00.000Z");
   assert.equal(at("2026-07-01T12:00", "UTC"), "2026-07-01T12:00:00.000Z");
+});
+
+test("runs of cues on other pages cause no new request, unless they decide what is shown", () => {
+  const asks = (type, id, query = {}) => event({ rows: [{ id: "here" }] }, type, { cue_id: id }, { query });
+  assert.deepEqual([asks("execution.failed", "here"), asks("execution.failed", "there")], [true, false]);
+  assert.ok(asks("execution.failed", "there", { failing: "true" }) && asks("execution.created", "there", { sort: "-last_run" }) && asks("cue.created", "new"));
+});
+
+test("a date that two zones share stands once", () => {
+  assert.equal(twoZones("Thu 26 Nov, 02:00", "Berlin", "Thu 26 Nov, 01:00"), "Thu 26 Nov, 02:00 Berlin · 01:00 yours");
+  assert.equal(twoZones("09:00", "Tokyo", "Thu 26 Nov, 00:00"), "09:00 Tokyo · Thu 26 Nov, 00:00 yours");
+  assert.equal(twoZones("12:00", "Tokyo", "03:00"), "12:00 Tokyo · 03:00 yours");
 });

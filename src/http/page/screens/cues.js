@@ -29,6 +29,9 @@ const FILTERS = ["q", "status", "transport", "failing"];
 
 export const live = ["execution", "cue", "missed"];
 
+/** Runs of cues on other pages change nothing here, unless they decide which cues are shown. Pure. */
+export const event = (data, type, { cue_id: id }, { query }) => !type.startsWith("execution") || !!query.failing || !!query.sort || !!data.rows?.some((cue) => cue.id === id);
+
 const filterOf = ({ query }) => Object.fromEntries(FILTERS.filter((name) => query[name]).map((name) => [name, query[name]]));
 const listOf = () => document.querySelector("#cue-list:is(:hover, :focus-within)");
 
@@ -71,7 +74,8 @@ async function pause(data, cue) {
   if (answer) update(() => (data.rows = data.rows.map((row) => (row.id === cue.id ? { ...row, ...answer } : row))));
 }
 
-export function head(data) {
+export function head({ total, chosen }) {
+  if (!total && chosen === "{}") return { title: "Cues" };
   const { active, failing } = state.overview?.cues || {};
   return {
     title: "Cues",
@@ -110,7 +114,7 @@ function tabs(route, { total, chosen }) {
   })}</nav>`;
 }
 
-const SORTS = [["", "Newest first"], ["created", "Oldest first"], ["name", "Name"], ["-name", "Name, descending"], ["next_run", "Next run"], ["-next_run", "Next run, latest first"], ["-last_run", "Last run"], ["last_run", "Last run, oldest first"]];
+const SORTS = [["", "Newest first"], ["created", "Oldest first"], ["name", "Name"], ["-name", "Name, Z to A"], ["next_run", "Next run"], ["-next_run", "Latest next run"], ["-last_run", "Last run"], ["last_run", "Oldest last run"]];
 
 function filters(data, route) {
   const { query } = route;
@@ -135,7 +139,9 @@ const schedule = ({ schedule: { type, cron, timezone } }) => html`<div class="sm
 
 function lastCell({ recent: { last }, failing }) {
   if (!last) return html`<span class="muted">no runs yet</span>`;
-  return html`<a href=${link("runs", last.execution_id)}>${sign(last.status)} ${last.status === "failed" || last.status === "retrying" ? causeShort(last) || "failed" : html`<span class="sr">ended</span>`} ${when(last.at, { only: "relative" })}</a>${failing > 1 ? html`<div class="small bad">${streakText(failing)}</div>` : nothing}`;
+  const bad = last.status === "failed" || last.status === "retrying";
+  const at = when(last.at, { only: "relative" });
+  return html`<a href=${link("runs", last.execution_id)}>${sign(last.status)} ${(bad && causeShort(last)) || at}</a><div class="small">${bad ? at : nothing}${failing > 1 ? html` <span class="bad">${streakText(failing)}</span>` : nothing}</div>`;
 }
 
 function list(data, route) {
@@ -232,5 +238,5 @@ function first() {
   const command = `cued cue add --name ${name} --cron '${cron}' --url ${url}`;
   const curl = asCurl({ method: "POST", path: "v1/cues", body: { name, schedule: { type: "recurring", cron }, callback: { url } } });
   return empty("No cue yet", "A cue calls an address of yours, or a worker, at the times that you choose.", html`<p><a class="button primary" href="#/cues/new">New cue</a></p><p>Or in a terminal:</p>
-    ${[command, curl].map((text) => html`<div class="code"><code>${text}</code>${copyButton(text)}</div>`)}`);
+    ${[command, curl].map((text) => html`<div class="code"><pre>${text}</pre>${copyButton(text)}</div>`)}`);
 }
