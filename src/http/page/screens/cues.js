@@ -71,7 +71,8 @@ async function reload(data) {
 /** Pauses or resumes a cue; its row stays where it is and shows the new state. */
 async function pause(data, cue) {
   const answer = await setPaused(cue);
-  if (answer) update(() => (data.rows = data.rows.map((row) => (row.id === cue.id ? { ...row, ...answer } : row))));
+  const changed = (rows) => rows.map((row) => (row.id === cue.id ? { ...row, ...answer } : row));
+  if (answer) update(() => Object.assign(data, { rows: changed(data.rows), fresh: changed(data.fresh) }));
 }
 
 export function head({ total, chosen }) {
