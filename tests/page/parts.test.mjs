@@ -78,7 +78,7 @@ test("snippets keep the body letter for letter and never hold a key", () => {
   const curl = asCurl(FIRE, "//host/cued");
   assert.ok(curl.includes("$CUED_API_KEY") && curl.includes("12345678901234567890"));
   assert.ok(curl.includes("//host/cued/v1/cues/cue_1/fire"));
-  assert.equal(asCued({ method: "GET", path: "v1/cues?limit=5&q=a b" }), "cued api GET '/v1/cues?limit=5&q=a b'");
+  assert.equal(asCued({ method: "GET", path: "v1/cues?limit=5&q=a b" }), "cued api GET '/v1/cues?limit=5&q=a%20b'");
   const python = asPython(FIRE, "//host");
   const data = execFileSync("python3", ["-c", `print(${/data=(".*")\.encode/.exec(python)[1]}, end="")`]).toString();
   assert.equal(data, FIRE.body);

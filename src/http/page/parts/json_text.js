@@ -25,7 +25,7 @@ function* tokens(text) {
 const isValue = (token) => /^(?:".*"|-?\d.*|true|false|null)$/s.test(token);
 const isText = (token) => /^".*"$/s.test(token);
 
-/** Calls `emit(token, depth, kind)` for each token; throws a Fault at the first that does not fit. */
+/** Calls `emit(token, depth, kind, at)` for each token; throws a Fault at the first that does not fit. */
 function walk(text, emit) {
   const stack = []; // "{" or "["
   let want = "value"; // "value", "first" (value or "]"), "key" , "first key" (key or "}"), ":", "next" ("," or the end)
@@ -34,30 +34,30 @@ function walk(text, emit) {
     if (token === "{" || token === "[") {
       if (want !== "value" && want !== "first") throw new Fault(at, unexpected(token, want, inside));
       if (stack.length >= MAX_DEPTH) throw new Fault(at, `deeper than ${MAX_DEPTH} levels`);
-      emit(token, stack.length, "open");
+      emit(token, stack.length, "open", at);
       stack.push(token);
       want = token === "{" ? "first key" : "first";
     } else if (token === "}" || token === "]") {
       const fits = inside === (token === "}" ? "{" : "[") && (want === "next" || want === "first key" || want === "first");
       if (!fits) throw new Fault(at, unexpected(token, want, inside));
       stack.pop();
-      emit(token, stack.length, want === "next" ? "close" : "close empty");
+      emit(token, stack.length, want === "next" ? "close" : "close empty", at);
       want = "next";
     } else if (token === ",") {
       if (want !== "next" || !inside) throw new Fault(at, unexpected(token, want, inside));
-      emit(token, stack.length, "comma");
+      emit(token, stack.length, "comma", at);
       want = inside === "{" ? "key" : "value";
     } else if (token === ":") {
       if (want !== ":") throw new Fault(at, unexpected(token, want, inside));
-      emit(token, stack.length, "colon");
+      emit(token, stack.length, "colon", at);
       want = "value";
     } else if (want === "key" || want === "first key") {
       if (!isText(token)) throw new Fault(at, unexpected(token, want, inside));
-      emit(token, stack.length, "key");
+      emit(token, stack.length, "key", at);
       want = ":";
     } else {
       if (!isValue(token) || (want !== "value" && want !== "first")) throw new Fault(at, unexpected(token, want, inside));
-      emit(token, stack.length, "value");
+      emit(token, stack.length, "value", at);
       want = "next";
     }
   }
@@ -75,7 +75,7 @@ function unexpected(token, want, inside) {
   return `${expected(want, inside)}, not ${token.length > 20 ? token.slice(0, 20) + "…" : token}`;
 }
 
-/** `null` if the text is JSON, else `{line, column, message}` (from 1, in characters). */
+/** `null` if the text is JSON, else `{line, column, message, at}`: from 1 in characters; `at` is the place in the string. */
 export function checkJson(text) {
   try {
     walk(text, () => {});
@@ -83,7 +83,7 @@ export function checkJson(text) {
   } catch (fault) {
     if (!(fault instanceof Fault)) throw fault;
     const lines = text.slice(0, fault.at).split("\n");
-    return { line: lines.length, column: [...lines.at(-1)].length + 1, message: fault.message };
+    return { line: lines.length, column: [...lines.at(-1)].length + 1, message: fault.message, at: fault.at };
   }
 }
 
@@ -120,14 +120,37 @@ export function jsonParts(text) {
   const pretty = prettyJson(text);
   const parts = [];
   if (checkJson(text)) return null;
-  let at = 0;
-  walk(pretty, (token, _, kind) => {
-    const start = pretty.indexOf(token, at);
-    if (start > at) parts.push(["", pretty.slice(at, start)]);
-    at = start + token.length;
+  let end = 0;
+  walk(pretty, (token, _, kind, at) => {
+    if (at > end) parts.push(["", pretty.slice(end, at)]);
+    end = at + token.length;
     parts.push([kind === "key" ? "key" : kind !== "value" ? "" : isText(token) ? "text" : /^[tfn]/.test(token) ? "word" : "number", token]);
   });
   return parts;
+}
+
+/** Where the value of a name of the outermost object stands: `[from, to]`, of the last one that counts; else `null`. */
+export function placeOf(text, name) {
+  let key = null;
+  let from = 0;
+  let found = null;
+  walk(text, (token, depth, kind, at) => {
+    if (depth !== 1 || kind === "colon" || kind === "comma") return;
+    if (kind === "key") key = JSON.parse(token);
+    else if (kind === "open") from = at;
+    else if (key === name) found = [kind === "value" ? at : from, at + token.length];
+  });
+  return found;
+}
+
+/** An object's text with another value (JSON text) at a name; all else stays letter for letter. */
+export function withMember(text, name, value) {
+  if (!text.trim()) return `{\n  ${JSON.stringify(name)}: ${value}\n}`;
+  const place = placeOf(text, name);
+  if (place) return text.slice(0, place[0]) + value + text.slice(place[1]);
+  const [, head, rest] = /^(\s*\{)([^]*)$/.exec(text);
+  const isEmpty = /^\s*\}/.test(rest);
+  return `${head}${/^\s*\n/.test(rest) ? "\n  " : ""}${JSON.stringify(name)}: ${value}${isEmpty ? "" : /^\s/.test(rest) ? "," : ", "}${rest}`;
 }
 
 /** Bytes of a text in UTF-8. */

@@ -1,26 +1,37 @@
 // An API call as a text to run elsewhere. Pure. A call is `{method, path, body}`: `path` with its query and without a
 // leading "/", `body` JSON text or an object. The key is never part of the text: it comes from CUED_API_KEY.
 
+const LONGEST_WORD = 100_000; // Linux takes at most 131,072 bytes in one argument; a letter has at most 4
+
 /** Address of the server as the browser sees it, without "/" at the end. */
 export const baseUrl = () => location.href.split("#")[0].split("?")[0].replace(/\/+$/, "");
 
 const bodyText = (body) => (body === undefined || body === null ? "" : typeof body === "string" ? body : JSON.stringify(body));
 
+// What may not stand in an address is written as %XX. Braces and brackets would be patterns for curl.
+const safePath = (path) => path.replace(/[^\w%~!$&'()*+,;=:@/?.-]+/g, (part) => encodeURIComponent(part.toWellFormed?.() ?? part));
+
 /** A word for a POSIX shell. */
 export const shellWord = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+
+// A long body goes through standard input. JSON has no line that is the bare word END.
+const isLong = (text) => text.length * 4 > LONGEST_WORD;
+const hereText = (text) => `<<'END'\n${text}\nEND`;
 
 export function asCurl({ method, path, body }, base = baseUrl()) {
   const text = bodyText(body);
   const parts = ["curl -sS"];
   if (method !== "GET") parts.push(`-X ${method}`);
-  parts.push(shellWord(`${base}/${path}`), `-H "Authorization: Bearer $CUED_API_KEY"`);
-  if (text) parts.push(`-H 'Content-Type: application/json'`, `--data-binary ${shellWord(text)}`);
+  parts.push(shellWord(`${base}/${safePath(path)}`), `-H "Authorization: Bearer $CUED_API_KEY"`);
+  // `--data-raw` sends a text that begins with "@" as it is; `--data-binary` would read a file.
+  if (text) parts.push(`-H 'Content-Type: application/json'`, isLong(text) ? `--data-binary @- ${hereText(text)}` : `--data-raw ${shellWord(text)}`);
   return parts.join(" \\\n  ");
 }
 
 export function asCued({ method, path, body }) {
   const text = bodyText(body);
-  return `cued api ${method} ${shellWord("/" + path)}${text ? " -d " + shellWord(text) : ""}`;
+  const data = !text ? "" : isLong(text) ? ` -d - ${hereText(text)}` : ` -d ${shellWord(text)}`;
+  return `cued api ${method} ${shellWord("/" + safePath(path))}${data}`;
 }
 
 export function asPython({ method, path, body }, base = baseUrl()) {
@@ -29,7 +40,7 @@ export function asPython({ method, path, body }, base = baseUrl()) {
     "import os, urllib.request",
     "",
     "request = urllib.request.Request(",
-    `    ${pythonText(`${base}/${path}`)},`,
+    `    ${pythonText(`${base}/${safePath(path)}`)},`,
     ...(text ? [`    data=${pythonText(text)}.encode(),`] : []),
     `    method="${method}",`,
     `    headers={"Authorization": "Bearer " + os.environ["CUED_API_KEY"]${text ? ', "Content-Type": "application/json"' : ""}},`,
@@ -39,5 +50,5 @@ export function asPython({ method, path, body }, base = baseUrl()) {
   return lines.join("\n");
 }
 
-// The escapes of a JSON string mean the same in Python.
-const pythonText = (text) => JSON.stringify(text);
+// The escapes of a JSON string mean the same in Python. A lone half of a pair could not be encoded there.
+const pythonText = (text) => JSON.stringify(text.toWellFormed?.() ?? text);

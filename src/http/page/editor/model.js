@@ -1,0 +1,197 @@
+// What the editor holds: a flat form of texts, its way to and from the API's cue, and what differs. Pure.
+import { compactJson } from "../parts/json_text.js";
+
+export const PRESETS = [
+  ["Every 5 min", "*/5 * * * *"],
+  ["Hourly", "0 * * * *"],
+  ["Nightly", "0 3 * * *"],
+  ["Weekdays 9:00", "0 9 * * 1-5"],
+  ["Weekly", "0 9 * * 1"],
+  ["Monthly", "0 9 1 * *"],
+];
+
+// Field of the form -> [its name for people, its place in the API's body]
+const FIELDS = {
+  name: ["name", "name"],
+  description: ["description", "description"],
+  kind: ["schedule", "schedule.type"],
+  cron: ["schedule", "schedule.cron"],
+  at: ["time", "schedule.at"],
+  zone: ["time zone", "schedule.timezone"],
+  catchUp: ["catch-up", "schedule.catch_up"],
+  transport: ["transport", "transport"],
+  url: ["address", "callback.url"],
+  method: ["method", "callback.method"],
+  headers: ["headers", "callback.headers"],
+  fromResponse: ["outcome from the answer", "callback.outcome_from_response"],
+  payload: ["payload", "payload"],
+  attempts: ["attempts", "retry.max_attempts"],
+  waits: ["waits", "retry.backoff_minutes"],
+  verification: ["verification", "verification.mode"],
+  email: ["mail on failure", "on_failure.email"],
+  pause: ["pause on failure", "on_failure.pause"],
+  failureUrl: ["address on failure", "on_failure.webhook"],
+  claimWithin: ["claim time", "claim_within_minutes"],
+};
+
+/** A form with the API's defaults. */
+export const blank = (zone = "UTC") => ({
+  name: "", description: "", kind: "recurring", cron: "0 3 * * *", at: "", zone, catchUp: "latest", transport: "webhook", url: "", method: "POST",
+  headers: [], fromResponse: false, payload: "", attempts: "4", waits: "1, 5, 15", verification: "none", email: true, pause: false, failureUrl: "", claimWithin: "",
+});
+
+/** The form of a cue; `at` is its local time as `YYYY-MM-DDTHH:MM`, `payload` the text to edit. */
+export function formOf(cue, { at = "", payload = "" } = {}) {
+  const { schedule, callback, retry, on_failure: failure } = cue;
+  return {
+    name: cue.name, description: cue.description ?? "", kind: schedule.type, cron: schedule.cron ?? "", at, zone: schedule.timezone, catchUp: schedule.catch_up,
+    transport: cue.transport, url: callback.url ?? "", method: callback.method, headers: Object.entries(callback.headers), fromResponse: callback.outcome_from_response,
+    payload, attempts: String(retry.max_attempts), waits: retry.backoff_minutes.join(", "), verification: cue.verification.mode,
+    email: failure.email, pause: failure.pause, failureUrl: failure.webhook ?? "", claimWithin: String(cue.claim_within_minutes ?? ""),
+  };
+}
+
+// A text that is no number goes to the server as it is, which says so at its field.
+const numberOf = (text) => (text.trim() === "" ? null : Number.isNaN(Number(text)) ? text : Number(text));
+const numbersOf = (text) => (text.trim() ? text.split(/[\s,;]+/).filter(Boolean).map(numberOf) : null);
+
+/** The form as the API's body, without the payload. */
+function bodyOf(form) {
+  const isOnce = form.kind === "once";
+  const isWorker = form.transport === "worker";
+  return {
+    name: form.name.trim() || defaultName(form),
+    description: form.description || null,
+    schedule: { type: form.kind, cron: isOnce ? undefined : form.cron, at: isOnce ? form.at : undefined, timezone: form.zone, catch_up: form.catchUp },
+    transport: form.transport,
+    callback: isWorker ? undefined : { url: form.url.trim(), method: form.method, headers: Object.fromEntries(form.headers.filter(([name]) => name)), outcome_from_response: form.fromResponse },
+    retry: { max_attempts: numberOf(form.attempts), backoff_minutes: numbersOf(form.waits) },
+    on_failure: { email: form.email, webhook: form.failureUrl.trim() || null, pause: form.pause },
+    verification: { mode: form.verification },
+    claim_within_minutes: isWorker ? numberOf(form.claimWithin) : undefined,
+  };
+}
+
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+/** The parts of a body that differ from another one; of objects the fields that do, but headers as a whole. */
+function changes(body, was) {
+  const found = {};
+  for (const [name, value] of Object.entries(body)) {
+    if (value === undefined || same(value, was[name])) continue;
+    found[name] = isObject(value) && isObject(was[name]) && name !== "headers" ? changes(value, was[name]) : value;
+  }
+  return found;
+}
+
+/** `{body, raw}` of `POST /v1/cues`: what the API asks for, and what is not its default. */
+export function createBody(form) {
+  const defaults = { ...bodyOf({ ...blank(), transport: form.transport }), name: undefined };
+  Object.assign(defaults.schedule, { type: undefined, cron: undefined });
+  defaults.transport = "webhook";
+  if (defaults.callback) delete defaults.callback.url;
+  return { body: changes(bodyOf(form), defaults), raw: { payload: form.payload } };
+}
+
+/** `{body, raw}` of `PATCH /v1/cues/ID`: only what was changed. */
+export function patchBody(form, was) {
+  const body = changes(bodyOf(form), bodyOf(was));
+  // A local time means another instant in another zone.
+  if (form.kind === "once" && body.schedule?.timezone) body.schedule.at = form.at;
+  const isSame = compactJson(form.payload).trim() === compactJson(was.payload).trim();
+  if (!isSame && !form.payload.trim()) body.payload = null;
+  return { body, raw: isSame ? {} : { payload: form.payload } };
+}
+
+/** Fields of the form that differ from another one. */
+export function differing(form, was) {
+  return Object.keys(FIELDS).filter((name) => (name === "payload" ? form.payload !== was.payload && compactJson(form.payload).trim() !== compactJson(was.payload).trim() : !same(form[name], was[name])));
+}
+
+/** "schedule, payload": fields in words. */
+export const inWords = (fields) => [...new Set(fields.map((name) => FIELDS[name][0]))].join(", ");
+
+/** `theirs` with the fields that `form` changed since `was`. */
+export const merged = (form, was, theirs) => ({ ...theirs, ...Object.fromEntries(differing(form, was).map((name) => [name, form[name]])) });
+
+/** The schedule for a preview; an instant that was not touched keeps its seconds and its side of a change of the clock. */
+export function scheduleOf(form, was, cue) {
+  if (form.kind === "recurring") return { type: "recurring", cron: form.cron, timezone: form.zone };
+  const isKept = cue?.schedule.at && form.at === was.at && form.zone === was.zone;
+  return { type: "once", at: isKept ? cue.schedule.at : form.at, timezone: form.zone };
+}
+
+/** A name for a cue without one: "example.com/backup", or its task. */
+export function defaultName(form, task = "") {
+  if (form.transport === "worker") return task || "Worker task";
+  try {
+    const { host, pathname } = new URL(form.url.trim());
+    return (host + pathname).replace(/\/$/, "").slice(0, 255);
+  } catch {
+    return "";
+  }
+}
+
+/** "loopback", "private" or "": what kind of network an address visibly points to. */
+export function networkOf(url) {
+  let host;
+  try {
+    host = new URL(url.trim()).hostname;
+  } catch {
+    return "";
+  }
+  if (/^(localhost|.*\.localhost|127\.[\d.]+|\[::1\])$/.test(host)) return "loopback";
+  return /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)[\d.]+$|^\[f[cd]|\.(local|lan|internal)$|\.home\.arpa$/.test(host) ? "private" : "";
+}
+
+/** Why headers cannot be sent as they stand, or "". */
+export function headersProblem(headers) {
+  const names = headers.map(([name]) => name.toLowerCase());
+  const twice = names.find((name, at) => name && names.indexOf(name) !== at);
+  if (twice) return `${twice} is there twice. Write both values in one header, with a comma between.`;
+  return headers.some(([name, value]) => !name && value) ? "A header has no name." : "";
+}
+
+const shorten = (text) => text.replace(/^Value error, /, "").replace(/^(body\.)?(callback|on_failure)\.(url|webhook|headers|method):? /, "").replace(/^(expression|at): /, "");
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** `{problems: {field: text}, rest: [text]}` of an ApiError: each problem at its field, the others for the top of the form. */
+export function problemsOf(error, allowed = []) {
+  const problems = {};
+  const rest = [];
+  const put = (field, text) => (field ? (problems[field] ??= sentence(shorten(text))) : rest.push(text));
+  if (error.problems?.length) for (const { loc, msg } of error.problems) put(fieldAt(loc.slice(1).join(".")), msg);
+  else put(fieldOf(error), error.message + flagFor(error, allowed));
+  return { problems, rest };
+}
+
+function fieldAt(path) {
+  if (path === "schedule") return "cron";
+  if (path === "callback") return "url";
+  return Object.keys(FIELDS).find((name) => path === FIELDS[name][1] || path.startsWith(FIELDS[name][1] + "."));
+}
+
+function fieldOf({ code, field, message }) {
+  if (code === "invalid_schedule") return field === "at" ? "at" : "cron";
+  if (code === "invalid_timezone") return "zone";
+  if (code === "invalid_payload_size") return "payload";
+  if (code !== "invalid_callback_url" && code !== "invalid_callback") return null;
+  return message.startsWith("on_failure") ? "failureUrl" : /^callback\.(headers|method)/.exec(message)?.[1] || "url";
+}
+
+/** What follows `--allow-callbacks-to` of a message about a blocked address. */
+function flagFor({ code, message }, allowed) {
+  const kind = code === "invalid_callback_url" && /, a (private|loopback) address.*--allow-callbacks-to$/.exec(message)?.[1];
+  return kind ? " " + [...allowed, kind].join(",") : "";
+}
+
+/** The attempts of a retry as instants in minutes, `[0, 1, 6, 21]`, or `null` where the numbers are wrong. */
+export function attemptTimes(attempts, waits) {
+  const count = numberOf(attempts) ?? 4;
+  const list = numbersOf(waits) ?? [1, 5, 15];
+  if (!(Number.isInteger(count) && count > 0 && count <= 10 && list.every((wait) => typeof wait === "number" && wait >= 0))) return null;
+  const times = [0];
+  for (let attempt = 1; attempt < count; attempt++) times.push(times.at(-1) + list[Math.min(attempt, list.length) - 1]);
+  return times;
+}

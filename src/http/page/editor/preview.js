@@ -1,0 +1,83 @@
+// "What will happen": the server's preview of the schedule, and what follows from the rest of the form.
+import { html, nothing } from "../lit/lit-html.js";
+import { post } from "../app/api.js";
+import { state, update } from "../app/state.js";
+import { duration } from "../app/time.js";
+import { bytes, capital, catchUpText, isLimited, number, plural } from "../app/words.js";
+import { meter } from "../parts/chart.js";
+import { when } from "../parts/values.js";
+import { attemptTimes, problemsOf, scheduleOf } from "./model.js";
+
+const RUNS = 10;
+
+/** Asks for the preview in `wait` ms; answers of older questions are dropped. */
+export function ask(data, wait = 0) {
+  clearTimeout(data.timer);
+  const turn = (data.turn = (data.turn || 0) + 1);
+  data.asking = true;
+  data.timer = setTimeout(() => fetchPreview(data, turn), wait);
+}
+
+async function fetchPreview(data, turn) {
+  let found;
+  try {
+    found = { answer: await post("v1/schedule/preview", { schedule: scheduleOf(data.form, data.was, data.cue), limit: RUNS }) };
+  } catch (error) {
+    found = { error, ...problemsOf(error) };
+  }
+  if (turn === data.turn) update(() => Object.assign(data, { asking: false, preview: found }));
+}
+
+/** The kept instant of a cue that ran once lies in the past: no fault of the form. */
+export const isOver = ({ form, was, cue, preview }) => form.kind === "once" && !!preview?.problems?.at && cue?.schedule.type === "once" && form.at === was.at && form.zone === was.zone;
+
+/** Problem of a field of the schedule that the preview found. */
+export const previewProblem = (data, name) => (isOver(data) ? "" : data.preview?.problems?.[name]);
+
+export function preview(data) {
+  const { answer } = data.preview || {};
+  return html`<aside class="card" aria-labelledby="happens" aria-busy=${data.asking ? "true" : "false"}>
+    <header><h2 id="happens">What will happen</h2></header>
+    <div class="pad stack" id="preview">${answer ? runs(data, answer) : html`<p class="muted" role="status">${missing(data)}</p>`}</div>
+  </aside>`;
+}
+
+function missing(data) {
+  if (!data.preview) return "Asking the server…";
+  if (isOver(data)) return "This time is past. The cue does not run again unless you give a later time.";
+  const { rest = [], problems = {} } = data.preview;
+  return rest[0] || ("zone" in problems ? "Correct the time zone to see the runs." : data.form.kind === "once" ? "Give a time to come to see the run." : "Correct the schedule to see the runs.");
+}
+
+function runs({ form, json }, { description, occurrences, transitions, per_month: perMonth }) {
+  return html`<p role="status"><b>${description}</b></p>
+    <p class="small">${deed(form, json)}</p>
+    ${occurrences.length ? html`<ol class="runs" aria-label="Next runs">${occurrences.map(({ at, local, note }) => html`<li>${when(at, { zone: form.zone, local })}${note ? html`<p class="small warn">${capital(note.replace(/^(gap|fold): /, ""))}</p>` : nothing}</li>`)}</ol>` : html`<p class="warn">It never runs.</p>`}
+    ${transitions.length && form.kind === "recurring" ? html`<p class="small muted">The clock changes from UTC${transitions[0].from} to UTC${transitions[0].to}: ${when(transitions[0].at, { zone: form.zone })}</p>` : nothing}
+    ${form.kind === "recurring" ? html`${quota(perMonth)}<p class="small muted">${capital(catchUpText(form.catchUp))}.</p>` : nothing}`;
+}
+
+/** "Sends POST to example.com. Up to 4 attempts within 21 min, then a mail to you." */
+function deed(form, json) {
+  const times = attemptTimes(form.attempts, form.waits);
+  const target = form.transport === "worker" ? `Waits for a worker${json.task ? ` with the task ${json.task}` : ""}.` : `Sends ${form.method}${host(form.url)}${json.size ? ` with ${bytes(json.size)}` : ""}.`;
+  const tries = times && (times.length > 1 ? ` Up to ${times.length} attempts within ${duration(times.at(-1) * 60_000)}.` : " One attempt.");
+  const ends = [form.email && "a mail to you", form.failureUrl && "a call to the address on failure", form.pause && form.kind === "recurring" && "a pause of the cue"].filter(Boolean);
+  return html`<span class="wrap">${target}${tries || ""}${ends.length ? ` If all fail: ${ends.join(", ")}.` : ""}</span>`;
+}
+
+function host(url) {
+  try {
+    return ` to ${new URL(url.trim()).host}`;
+  } catch {
+    return "";
+  }
+}
+
+function quota(perMonth) {
+  const { used, limit } = state.overview?.usage?.executions || {};
+  const text = `${plural(perMonth, "run")} in the next 31 days`;
+  if (!isLimited(limit)) return html`<p class="small">${text}.</p>`;
+  const over = perMonth > limit;
+  return html`<div class="small"><p class=${over ? "warn" : ""}>${text}, of ${number(limit)} a month of your plan${over ? ": more than it has" : ""}. Used this month: ${number(used)}.</p>${meter(perMonth, limit, `${perMonth} of ${limit} runs`)}</div>`;
+}

@@ -1,0 +1,108 @@
+// What the cue does: an address or a task for workers, its payload and headers, and what follows a failure.
+import { html, nothing, svg } from "../lit/lit-html.js";
+import { link } from "../app/router.js";
+import { state, update } from "../app/state.js";
+import { duration } from "../app/time.js";
+import { bytes, plural } from "../app/words.js";
+import { prettyJson, withMember } from "../parts/json_text.js";
+import { field, segments } from "../parts/form.js";
+import { bound, boundCheck, change, folded, readPayload } from "./fields.js";
+import { attemptTimes, defaultName, headersProblem, networkOf } from "./model.js";
+
+const MOST_PAYLOAD = 1_048_576; // bytes that the server takes
+const METHODS = ["POST", "PUT", "PATCH", "GET", "DELETE"].map((word) => [word, word]);
+
+export function targetCard(data) {
+  const { form, json, cue } = data;
+  const isWorker = form.transport === "worker";
+  const kinds = [["webhook", "Call an address"], ["worker", "Task for a worker"]];
+  const kind = data.isEdit ? html`<span class="small muted">${kinds.find(([word]) => word === form.transport)[1]}; <a href=${link("cues", "new", { from: cue.id })}>duplicate</a> to change it</span>` : segments({ label: "Transport", value: form.transport, options: kinds, onchange: (value) => change(data, "transport", value) });
+  return html`<section class="card"><header><h2>What</h2>${kind}</header><div class="pad stack">
+    ${isWorker ? task(data) : html`<div class="pair">${bound(data, "url", { label: "Address", type: "url", help: urlHelp(form.url) })}${bound(data, "method", { label: "Method", options: METHODS })}</div>`}
+    ${bound(data, "name", { label: "Name", placeholder: defaultName(form, json.task), help: form.name ? "" : "Left empty, it is made from the above." })}
+  </div></section>`;
+}
+
+function urlHelp(url) {
+  const network = networkOf(url);
+  const allowed = state.info?.callbacks;
+  if (!network || !allowed || allowed.includes(network)) return "";
+  return html`<span class="warn">This server does not call ${network} addresses. Its operator can allow them: --allow-callbacks-to ${[...allowed, network].join(",")}</span>`;
+}
+
+function task(data) {
+  const set = (value) => {
+    data.form.payload = withMember(data.form.payload, "task", JSON.stringify(value));
+    readPayload(data);
+    update();
+  };
+  const { problem } = data.json;
+  return field({ name: "task", label: "Task", value: data.json.task, oninput: problem ? () => update() : set, help: problem ? "Correct the payload first: the task is a part of it." : "Workers fetch runs by this word. It is the task of the payload." });
+}
+
+export function payloadCard(data) {
+  const { form, json } = data;
+  const problem = data.problems.payload || json.problem || (json.size > MOST_PAYLOAD ? `${bytes(json.size)} are more than 1 MiB.` : "");
+  const lines = form.payload.split("\n").length;
+  const scroll = (event) => (event.target.previousElementSibling.scrollTop = event.target.scrollTop);
+  const summary = json.problem ? "not correct" : json.size ? bytes(json.size) : "none";
+  const input = html`<div class="lines"><pre aria-hidden="true">${Array.from({ length: lines }, (_, at) => at + 1).join("\n")}${"\n\n"}</pre><textarea id="f-payload" name="payload" rows=${Math.min(20, Math.max(5, lines + 1))} wrap="off" spellcheck="false" autocapitalize="off" aria-describedby=${problem ? "f-payload-problem" : "f-payload-help"} aria-invalid=${problem ? "true" : nothing} .value=${form.payload} @input=${(event) => change(data, "payload", event.target.value)} @scroll=${scroll}></textarea></div>`;
+  const jump = () => {
+    const area = document.getElementById("f-payload");
+    area.focus();
+    area.setSelectionRange(json.at, json.at + 1);
+  };
+  return folded(data, "Payload", summary, ["payload"], html`
+    ${field({ name: "payload", label: "JSON", input, problem, help: json.size ? `${bytes(json.size)} of 1 MiB` : "An object that is sent with each run." })}
+    <div class="row"><button type="button" ?disabled=${!json.size} @click=${() => change(data, "payload", prettyJson(form.payload))}>Format</button>${json.problem ? html`<button type="button" @click=${jump}>Go to the fault</button>` : nothing}</div>`);
+}
+
+export function headersCard(data) {
+  const { headers, fromResponse } = data.form;
+  const problem = data.problems.headers || headersProblem(headers);
+  const put = (list) => change(data, "headers", list);
+  const edit = (row, at, value) => put(headers.map((pair, i) => (i === row ? pair.with(at, value) : pair)));
+  const input = (row, at, label) => html`<input aria-label=${label} id=${`h-${row}-${at}`} placeholder=${at ? "Value" : "Name"} autocomplete="off" spellcheck="false" aria-describedby=${problem ? "headers-problem" : nothing} aria-invalid=${problem && !at ? "true" : nothing} .value=${headers[row][at]} @input=${(event) => edit(row, at, event.target.value)}>`;
+  const add = () => {
+    put([...headers, ["", ""]]);
+    setTimeout(() => document.getElementById(`h-${headers.length}-0`)?.focus(), 50);
+  };
+  return folded(data, "Headers and answer", [headers.length && plural(headers.length, "header"), fromResponse && "the answer is the outcome"].filter(Boolean).join(", ") || "defaults", ["headers"], html`
+    ${headers.map(([name], row) => html`<div class="three">${input(row, 0, `Name of header ${row + 1}`)}${input(row, 1, `Value of ${name || `header ${row + 1}`}`)}<button type="button" aria-label=${`Remove ${name || `header ${row + 1}`}`} @click=${() => put(headers.toSpliced(row, 1))}>✕</button></div>`)}
+    ${problem ? html`<p class="bad small" id="headers-problem">${problem}</p>` : nothing}
+    <button type="button" @click=${add}>Add a header</button>
+    ${boundCheck(data, "fromResponse", "The answer tells the outcome", "A 2xx answer with a JSON object such as {\"success\": true} is taken as the report of the run.")}`);
+}
+
+const VERIFICATION = [["none", "Not at all"], ["manual", "By hand"], ["require_external_id", "Needs an id of another system"], ["require_result_url", "Needs the address of a result"], ["require_artifacts", "Needs artifacts"]];
+const CATCH_UP = [["latest", "Run the latest one"], ["all", "Run all, up to 100"], ["none", "Skip them"]];
+
+export function moreCards(data) {
+  const { form } = data;
+  const times = attemptTimes(form.attempts, form.waits);
+  const total = times ? (times.length > 1 ? `${times.length} attempts within ${duration(times.at(-1) * 60_000)}` : "one attempt") : "not correct";
+  const after = [form.email && "mail", form.pause && "pause", form.failureUrl && "call"].filter(Boolean).join(", ") || "nothing";
+  return html`${folded(data, "Retries", total, ["attempts", "waits"], html`<div class="pair">
+      ${bound(data, "waits", { label: "Minutes between attempts", help: "Such as 1, 5, 15. The last one repeats." })}
+      ${bound(data, "attempts", { label: "Attempts", type: "number", help: "1 to 10" })}</div>${times ? waitsLine(times) : nothing}`)}
+    ${folded(data, "If a run fails", after, ["failureUrl"], html`${boundCheck(data, "email", "Send me a mail")}${form.kind === "recurring" ? boundCheck(data, "pause", "Pause the cue") : nothing}${bound(data, "failureUrl", { label: "Call this address", type: "url", help: "A signed POST with what happened. Empty: none." })}`)}
+    ${folded(data, "More", form.description, ["description", "verification", "catchUp", "claimWithin"], html`${bound(data, "description", { label: "Description", lines: 3 })}
+      ${form.kind === "recurring" ? bound(data, "catchUp", { label: "Times missed in an outage", options: CATCH_UP }) : nothing}
+      ${bound(data, "verification", { label: "Check a reported success", options: VERIFICATION })}
+      ${form.transport === "worker" ? bound(data, "claimWithin", { label: "Fails if no worker takes it within (minutes)", type: "number", help: "Empty: it waits." }) : nothing}`)}`;
+}
+
+/** Attempts as dots on a line; longer waits are longer, within reason. */
+function waitsLine(times) {
+  const weights = times.slice(1).map((time, at) => 1 + Math.log1p(time - times[at]));
+  const sum = weights.reduce((a, b) => a + b, 0);
+  let at = 4;
+  const dots = times.map((time, i) => ({ x: i ? (at += (92 * weights[i - 1]) / sum) : at, middle: i ? at - (46 * weights[i - 1]) / sum : 0, wait: i ? time - times[i - 1] : 0 }));
+  const text = times.map((time, i) => `${i + 1} at ${time ? "+" + duration(time * 60_000) : "the time"}`).join(", ");
+  return html`<svg class="waits" width="100%" height="44" role="img" aria-label=${`Attempts: ${text}`}>
+    <line x1="4%" x2=${`${at}%`} y1="28" y2="28"></line>${dots.map(({ x, middle, wait }, i) => svgDot(x, middle, wait, i))}</svg>`;
+}
+
+const short = (minutes) => (minutes < 60 ? `${+minutes.toFixed(1)}m` : minutes < 2_880 ? `${+(minutes / 60).toFixed(1)}h` : `${+(minutes / 1_440).toFixed(1)}d`);
+
+const svgDot = (x, middle, wait, i) => svg`<circle cx=${`${x}%`} cy="28" r="4"></circle>${i ? svg`<text x=${`${middle}%`} y="18">${short(wait)}</text>` : nothing}`;
