@@ -2,7 +2,7 @@
 import { html, nothing } from "../lit/lit-html.js";
 import { update } from "../app/state.js";
 import { byteLength, checkJson, compactJson, placeOf } from "../parts/json_text.js";
-import { check, field } from "../parts/form.js";
+import { check, field, focusProblem } from "../parts/form.js";
 import { ask } from "./preview.js";
 
 const TYPING_MS = 250;
@@ -41,6 +41,15 @@ export const bound = (data, name, more) => field({ name, value: data.form[name],
 
 export const boundCheck = (data, name, label, help) => check({ name, label, help, checked: data.form[name], onchange: (value) => change(data, name, value) });
 
-/** A part that is folded until it is wanted, or has a problem. */
-export const folded = (data, title, summary, names, content) =>
-  html`<details class="card" ?open=${names.some((name) => data.problems[name])}><summary><h2>${title}</h2>${summary ? html` <span class="muted small wrap">${summary}</span>` : nothing}</summary><div class="pad stack">${content}</div></details>`;
+/** A part that is folded until it is wanted; `showProblems` opens those with a problem. */
+export const folded = (title, summary, content, isOpen = false) =>
+  html`<details class="card" ?open=${isOpen}><summary><h2>${title}</h2>${summary ? html` <span class="muted small wrap">${summary}</span>` : nothing}</summary><div class="pad stack">${content}</div></details>`;
+
+/** Shows the parts that have a problem, and moves the focus to the first one, once they are drawn. */
+export function showProblems() {
+  update();
+  requestAnimationFrame(() => {
+    for (const part of document.querySelectorAll("details:has([aria-invalid=true])")) part.open = true;
+    focusProblem();
+  });
+}

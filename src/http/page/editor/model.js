@@ -153,7 +153,7 @@ export function headersProblem(headers) {
   return headers.some(([name, value]) => !name && value) ? "A header has no name." : "";
 }
 
-const shorten = (text) => text.replace(/^Value error, /, "").replace(/^(body\.)?(callback|on_failure)\.(url|webhook|headers|method):? /, "").replace(/^(expression|at): /, "");
+const shorten = (text) => text.replace(/^Value error, /, "").replace(/^(body\.)?(callback|on_failure)\.(url|webhook|headers|method):? /, "").replace(/^(expression|at): /, "").replace(/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1");
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** `{problems: {field: text}, rest: [text]}` of an ApiError: each problem at its field, the others for the top of the form. */
@@ -175,7 +175,8 @@ function fieldAt(path) {
 function fieldOf({ code, field, message }) {
   if (code === "invalid_schedule") return field === "at" ? "at" : "cron";
   if (code === "invalid_timezone") return "zone";
-  if (code === "invalid_payload_size") return "payload";
+  // Only the payload is text that a person wrote; the position would be that in the whole body.
+  if (code === "invalid_payload_size" || code === "invalid_json") return "payload";
   if (code !== "invalid_callback_url" && code !== "invalid_callback") return null;
   return message.startsWith("on_failure") ? "failureUrl" : /^callback\.(headers|method)/.exec(message)?.[1] || "url";
 }

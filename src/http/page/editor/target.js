@@ -18,7 +18,7 @@ export function targetCard(data) {
   const kinds = [["webhook", "Call an address"], ["worker", "Task for a worker"]];
   const kind = data.isEdit ? html`<span class="small muted">${kinds.find(([word]) => word === form.transport)[1]}; <a href=${link("cues", "new", { from: cue.id })}>duplicate</a> to change it</span>` : segments({ label: "Transport", value: form.transport, options: kinds, onchange: (value) => change(data, "transport", value) });
   return html`<section class="card"><header><h2>What</h2>${kind}</header><div class="pad stack">
-    ${isWorker ? task(data) : html`<div class="pair">${bound(data, "url", { label: "Address", type: "url", help: urlHelp(form.url) })}${bound(data, "method", { label: "Method", options: METHODS })}</div>`}
+    ${isWorker ? task(data) : html`<div class="pair">${bound(data, "url", { label: "Address", type: "url", help: data.problems.url ? "" : urlHelp(form.url) })}${bound(data, "method", { label: "Method", options: METHODS })}</div>`}
     ${bound(data, "name", { label: "Name", placeholder: defaultName(form, json.task), help: form.name ? "" : "Left empty, it is made from the above." })}
   </div></section>`;
 }
@@ -52,9 +52,9 @@ export function payloadCard(data) {
     area.focus();
     area.setSelectionRange(json.at, json.at + 1);
   };
-  return folded(data, "Payload", summary, ["payload"], html`
+  return folded("Payload", summary, html`
     ${field({ name: "payload", label: "JSON", input, problem, help: json.size ? `${bytes(json.size)} of 1 MiB` : "An object that is sent with each run." })}
-    <div class="row"><button type="button" ?disabled=${!json.size} @click=${() => change(data, "payload", prettyJson(form.payload))}>Format</button>${json.problem ? html`<button type="button" @click=${jump}>Go to the fault</button>` : nothing}</div>`);
+    <div class="row"><button type="button" ?disabled=${!json.size} @click=${() => change(data, "payload", prettyJson(form.payload))}>Format</button>${json.problem ? html`<button type="button" @click=${jump}>Go to the fault</button>` : nothing}</div>`, !!data.was.payload);
 }
 
 export function headersCard(data) {
@@ -67,7 +67,7 @@ export function headersCard(data) {
     put([...headers, ["", ""]]);
     setTimeout(() => document.getElementById(`h-${headers.length}-0`)?.focus(), 50);
   };
-  return folded(data, "Headers and answer", [headers.length && plural(headers.length, "header"), fromResponse && "the answer is the outcome"].filter(Boolean).join(", ") || "defaults", ["headers"], html`
+  return folded("Headers and answer", [headers.length && plural(headers.length, "header"), fromResponse && "the answer is the outcome"].filter(Boolean).join(", ") || "defaults", html`
     ${headers.map(([name], row) => html`<div class="three">${input(row, 0, `Name of header ${row + 1}`)}${input(row, 1, `Value of ${name || `header ${row + 1}`}`)}<button type="button" aria-label=${`Remove ${name || `header ${row + 1}`}`} @click=${() => put(headers.toSpliced(row, 1))}>✕</button></div>`)}
     ${problem ? html`<p class="bad small" id="headers-problem">${problem}</p>` : nothing}
     <button type="button" @click=${add}>Add a header</button>
@@ -82,11 +82,11 @@ export function moreCards(data) {
   const times = attemptTimes(form.attempts, form.waits);
   const total = times ? (times.length > 1 ? `${times.length} attempts within ${duration(times.at(-1) * 60_000)}` : "one attempt") : "not correct";
   const after = [form.email && "mail", form.pause && "pause", form.failureUrl && "call"].filter(Boolean).join(", ") || "nothing";
-  return html`${folded(data, "Retries", total, ["attempts", "waits"], html`<div class="pair">
+  return html`${folded("Retries", total, html`<div class="pair">
       ${bound(data, "waits", { label: "Minutes between attempts", help: "Such as 1, 5, 15. The last one repeats." })}
       ${bound(data, "attempts", { label: "Attempts", type: "number", help: "1 to 10" })}</div>${times ? waitsLine(times) : nothing}`)}
-    ${folded(data, "If a run fails", after, ["failureUrl"], html`${boundCheck(data, "email", "Send me a mail")}${form.kind === "recurring" ? boundCheck(data, "pause", "Pause the cue") : nothing}${bound(data, "failureUrl", { label: "Call this address", type: "url", help: "A signed POST with what happened. Empty: none." })}`)}
-    ${folded(data, "More", form.description, ["description", "verification", "catchUp", "claimWithin"], html`${bound(data, "description", { label: "Description", lines: 3 })}
+    ${folded("If a run fails", after, html`${boundCheck(data, "email", "Send me a mail")}${form.kind === "recurring" ? boundCheck(data, "pause", "Pause the cue") : nothing}${bound(data, "failureUrl", { label: "Call this address", type: "url", help: "A signed POST with what happened. Empty: none." })}`)}
+    ${folded("More", form.description, html`${bound(data, "description", { label: "Description", lines: 3 })}
       ${form.kind === "recurring" ? bound(data, "catchUp", { label: "Times missed in an outage", options: CATCH_UP }) : nothing}
       ${bound(data, "verification", { label: "Check a reported success", options: VERIFICATION })}
       ${form.transport === "worker" ? bound(data, "claimWithin", { label: "Fails if no worker takes it within (minutes)", type: "number", help: "Empty: it waits." }) : nothing}`)}`;

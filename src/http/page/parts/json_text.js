@@ -2,8 +2,8 @@
 
 const MAX_DEPTH = 128; // as the server's parser
 
-// One token per match; the last alternative is whatever is no token.
-const TOKEN = /[\t\n\r ]+|[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:true|false|null)\b|[^]/y;
+// One token per match; the group is whatever is no token.
+const TOKEN = /[\t\n\r ]+|[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.+-])|(?:true|false|null)(?![\w.+-])|([\w.+-]+|[^])/y;
 
 class Fault extends Error {
   constructor(at, message) {
@@ -16,21 +16,21 @@ function* tokens(text) {
   TOKEN.lastIndex = 0;
   while (TOKEN.lastIndex < text.length) {
     const at = TOKEN.lastIndex;
-    const [token] = TOKEN.exec(text);
-    if (!/^[\t\n\r ]/.test(token)) yield [token, at];
+    const [token, wrong] = TOKEN.exec(text);
+    if (!/^[\t\n\r ]/.test(token)) yield [token, at, wrong !== undefined];
     TOKEN.lastIndex = at + token.length;
   }
 }
 
-const isValue = (token) => /^(?:".*"|-?\d.*|true|false|null)$/s.test(token);
-const isText = (token) => /^".*"$/s.test(token);
+const isText = (token) => token.startsWith('"');
 
 /** Calls `emit(token, depth, kind, at)` for each token; throws a Fault at the first that does not fit. */
 function walk(text, emit) {
   const stack = []; // "{" or "["
   let want = "value"; // "value", "first" (value or "]"), "key" , "first key" (key or "}"), ":", "next" ("," or the end)
-  for (const [token, at] of tokens(text)) {
+  for (const [token, at, wrong] of tokens(text)) {
     const inside = stack.at(-1);
+    if (wrong) throw new Fault(at, unexpected(token, want, inside));
     if (token === "{" || token === "[") {
       if (want !== "value" && want !== "first") throw new Fault(at, unexpected(token, want, inside));
       if (stack.length >= MAX_DEPTH) throw new Fault(at, `deeper than ${MAX_DEPTH} levels`);
@@ -56,7 +56,7 @@ function walk(text, emit) {
       emit(token, stack.length, "key", at);
       want = ":";
     } else {
-      if (!isValue(token) || (want !== "value" && want !== "first")) throw new Fault(at, unexpected(token, want, inside));
+      if (want !== "value" && want !== "first") throw new Fault(at, unexpected(token, want, inside));
       emit(token, stack.length, "value", at);
       want = "next";
     }
@@ -71,9 +71,11 @@ function expected(want, inside) {
 
 function unexpected(token, want, inside) {
   if (token === '"') return "a text that does not end, or has a line break or a wrong escape in it";
-  if (/^[-.\d]/.test(token) && want !== "next") return "no JSON number";
-  return `${expected(want, inside)}, not ${token.length > 20 ? token.slice(0, 20) + "…" : token}`;
+  if (/^[-+.\d]/.test(token) && want !== "next" && !want.includes("key")) return `${short(token)} is no JSON number`;
+  return `${expected(want, inside)}, not ${short(token)}`;
 }
+
+const short = (token) => (token.length > 20 ? token.slice(0, 20) + "…" : token);
 
 /** `null` if the text is JSON, else `{line, column, message, at}`: from 1 in characters; `at` is the place in the string. */
 export function checkJson(text) {

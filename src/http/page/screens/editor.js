@@ -7,11 +7,10 @@ import { state, update } from "../app/state.js";
 import { instant, yourZone } from "../app/time.js";
 import { copy } from "../parts/copy.js";
 import { act, note, toast } from "../parts/feedback.js";
-import { focusProblem } from "../parts/form.js";
 import { prettyJson } from "../parts/json_text.js";
 import { menu } from "../parts/menu.js";
 import { asCued, asCurl, asPython } from "../parts/snippets.js";
-import { readPayload } from "../editor/fields.js";
+import { readPayload, showProblems } from "../editor/fields.js";
 import { blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged, patchBody, problemsOf } from "../editor/model.js";
 import { ask, preview } from "../editor/preview.js";
 import { forgetZones, localTime, scheduleCard } from "../editor/schedule.js";
@@ -52,9 +51,8 @@ function take(data, form, cue) {
   ask(data);
 }
 
-/** Notes what somebody else changed since the form was filled. */
+/** Notes what somebody else changed since the form was filled: other fields, whatever `updated_at` says. */
 function compare(data, cue) {
-  if (cue.updated_at === data.cue.updated_at && !data.remote) return;
   const theirs = formOfAnswer(cue);
   data.remote = differing(theirs, data.was).length ? { cue, theirs } : null;
   if (!data.remote) data.cue = cue;
@@ -98,19 +96,13 @@ function elsewhere(data) {
     ${mine.length ? html`<button type="button" @click=${keep}>Take it, with my changes</button>` : nothing}<button type="button" @click=${() => update(() => take(data, theirs, cue))}>${mine.length ? "Take it, drop mine" : "Show it"}</button></div>`;
 }
 
-/** The form with its name filled in; `null` after telling what cannot be sent. */
+/** The form with its name filled in; nothing after telling what cannot be sent. */
 function ready(data) {
   readPayload(data);
   const found = { payload: data.json.problem, headers: data.form.transport === "worker" ? "" : headersProblem(data.form.headers) };
   data.problems = Object.fromEntries(Object.entries(found).filter(([, text]) => text));
-  if (Object.keys(data.problems).length) return refused(data);
+  if (Object.keys(data.problems).length) return showProblems();
   return { ...data.form, name: data.form.name.trim() || defaultName(data.form, data.json.task) };
-}
-
-function refused(data) {
-  update();
-  focusProblem();
-  return null;
 }
 
 const request = (data, form) =>
@@ -132,7 +124,7 @@ async function save(data, route, fire) {
     cue = await send(data, form);
   } catch (error) {
     Object.assign(data, { error, ...problemsOf(error, state.info?.callbacks) });
-    refused(data);
+    showProblems();
     if (data.rest.length) setTimeout(() => document.getElementById("refused")?.scrollIntoView({ block: "center" }), 50);
   }
   update(() => (data.busy = false));
