@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byteLength, checkJson, compactJson, jsonParts, prettyJson } from "../../src/http/page/parts/json_text.js";
+import { byteLength, checkJson, compactJson, jsonParts, placeOf, prettyJson, withMember } from "../../src/http/page/parts/json_text.js";
 
 const GOOD = ["0", "-0", "-1.5e+10", '""', '"\\u00e9 \\" \\\\ \\n"', "true", "null", "[]", "{}", " { } ", "[1, 2]", '{"a": {"b": [{}, [], ""]}}', '"größe 😀"', "12345678901234567890", "1E400", '{"a":1,"a":2}'];
 const BAD = ["", " ", "{", "[", "]", "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', "{a:1}", "{'a':1}", "01", "1.", ".5", "+1", "--1", "1e", "tru", "True", "nullx", '"a', '"a\nb"', '"\\x"', '"\\u12"', "[1 2]", '{"a" 1}', "1 2", "NaN", "[1}", '{"a":1]', "\u00a01", "//x"];
@@ -64,3 +64,31 @@ test("parts for colours are the whole text", () => {
 });
 
 test("size is that in UTF-8", () => assert.equal(byteLength("é😀"), 6));
+
+test("faults name the whole word", () => {
+  assert.match(checkJson('{"a": True}').message, /not True$/);
+  assert.match(checkJson('{"a": 01}').message, /^01 is no JSON number/);
+  assert.match(checkJson("{a: 1}").message, /name in double quotes.*not a$/);
+  assert.match(checkJson('{"a": 1 2}').message, /"," or "}" expected, not 2$/);
+});
+
+test("a member's value is found where it counts", () => {
+  const at = (text, name = "task") => placeOf(text, name) && text.slice(...placeOf(text, name));
+  assert.equal(at('{"x": {"task": 1}, "task": "a"}'), '"a"');
+  assert.equal(at('{"task": 1, "task": [2, {"task": 3}]}'), '[2, {"task": 3}]');
+  assert.equal(at('{"t\\u0061sk": 12345678901234567890}'), "12345678901234567890");
+  assert.equal(at('{"task": {}}'), "{}");
+  assert.equal(at('["task", 1]'), null);
+  assert.equal(at('{"a": "task"}'), null);
+  assert.equal(at('{"__proto__": 1}', "__proto__"), "1");
+});
+
+test("a member is set and all else stays letter for letter", () => {
+  assert.equal(withMember("", "task", '"a"'), '{\n  "task": "a"\n}');
+  assert.equal(withMember('{"n": 12345678901234567890, "task" :"a" }', "task", '"b"'), '{"n": 12345678901234567890, "task" :"b" }');
+  assert.equal(withMember('{"n": 1.10}', "task", '"b"'), '{"task": "b", "n": 1.10}');
+  for (const text of ["{}", " { } ", "{\n}", '{\n  "a": 1\n}', '{ "a": 1 }']) {
+    const made = withMember(text, "task", '"b"');
+    assert.deepEqual(JSON.parse(made), { ...JSON.parse(text), task: "b" }, made);
+  }
+});

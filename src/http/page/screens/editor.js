@@ -10,11 +10,9 @@ import { act, note, toast } from "../parts/feedback.js";
 import { prettyJson } from "../parts/json_text.js";
 import { menu } from "../parts/menu.js";
 import { asCued, asCurl, asPython } from "../parts/snippets.js";
-import { readPayload, showProblems } from "../editor/fields.js";
-import { blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged, patchBody, problemsOf } from "../editor/model.js";
-import { ask, preview } from "../editor/preview.js";
-import { forgetZones, localTime, scheduleCard } from "../editor/schedule.js";
-import { headersCard, moreCards, payloadCard, targetCard } from "../editor/target.js";
+import { blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged, patchBody, problemsOf } from "./editor/model.js";
+import { ask, preview, testDialog } from "./editor/preview.js";
+import { forgetZones, headersCard, localTime, moreCards, payloadCard, readPayload, scheduleCard, showProblems, targetCard } from "./editor/form.js";
 
 const RECENT_ZONES = 5; // zones that come first in the list
 
@@ -157,11 +155,9 @@ async function send(data, form) {
   return Object.keys(body).length || raw.payload ? patch(path, body, { raw }) : cue;
 }
 
-async function test(data) {
+function test(data) {
   const form = ready(data);
-  if (!form) return;
-  const { testDialog } = await import("../editor/echo.js");
-  testDialog(form);
+  if (form) testDialog(form);
 }
 
 export const mayLeave = ({ form, was, saved }) => (form && !saved && differing(form, was).length ? `Not saved: ${inWords(differing(form, was))}.` : "");

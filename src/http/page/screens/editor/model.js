@@ -1,5 +1,5 @@
 // What the editor holds: a flat form of texts, its way to and from the API's cue, and what differs. Pure.
-import { compactJson } from "../parts/json_text.js";
+import { compactJson } from "../../parts/json_text.js";
 
 export const PRESETS = [
   ["Every 5 min", "*/5 * * * *"],
@@ -10,66 +10,65 @@ export const PRESETS = [
   ["Monthly", "0 9 1 * *"],
 ];
 
-// Field of the form -> [its name for people, its place in the API's body]
+// Field of the form -> [its name for people, its place in the API's body, the API's default as the form has it]
 const FIELDS = {
-  name: ["name", "name"],
-  description: ["description", "description"],
-  kind: ["schedule", "schedule.type"],
-  cron: ["schedule", "schedule.cron"],
-  at: ["time", "schedule.at"],
-  zone: ["time zone", "schedule.timezone"],
-  catchUp: ["catch-up", "schedule.catch_up"],
-  transport: ["transport", "transport"],
-  url: ["address", "callback.url"],
-  method: ["method", "callback.method"],
-  headers: ["headers", "callback.headers"],
-  fromResponse: ["outcome from the answer", "callback.outcome_from_response"],
-  payload: ["payload", "payload"],
-  attempts: ["attempts", "retry.max_attempts"],
-  waits: ["waits", "retry.backoff_minutes"],
-  verification: ["verification", "verification.mode"],
-  email: ["mail on failure", "on_failure.email"],
-  pause: ["pause on failure", "on_failure.pause"],
-  failureUrl: ["address on failure", "on_failure.webhook"],
-  claimWithin: ["claim time", "claim_within_minutes"],
+  name: ["name", "name", ""],
+  description: ["description", "description", ""],
+  kind: ["schedule", "schedule.type", "recurring"],
+  cron: ["schedule", "schedule.cron", "0 3 * * *"],
+  at: ["time", "schedule.at", ""],
+  zone: ["time zone", "schedule.timezone", "UTC"],
+  catchUp: ["catch-up", "schedule.catch_up", "latest"],
+  transport: ["transport", "transport", "webhook"],
+  url: ["address", "callback.url", ""],
+  method: ["method", "callback.method", "POST"],
+  headers: ["headers", "callback.headers", []],
+  fromResponse: ["outcome from the answer", "callback.outcome_from_response", false],
+  payload: ["payload", "payload", ""],
+  attempts: ["attempts", "retry.max_attempts", "4"],
+  waits: ["waits", "retry.backoff_minutes", "1, 5, 15"],
+  verification: ["verification", "verification.mode", "none"],
+  email: ["mail on failure", "on_failure.email", true],
+  pause: ["pause on failure", "on_failure.pause", false],
+  failureUrl: ["address on failure", "on_failure.webhook", ""],
+  claimWithin: ["claim time", "claim_within_minutes", ""],
 };
+const NAMES = Object.keys(FIELDS);
+const formWith = (value) => Object.fromEntries(NAMES.map((name) => [name, value(name, ...FIELDS[name])]));
 
 /** A form with the API's defaults. */
-export const blank = (zone = "UTC") => ({
-  name: "", description: "", kind: "recurring", cron: "0 3 * * *", at: "", zone, catchUp: "latest", transport: "webhook", url: "", method: "POST",
-  headers: [], fromResponse: false, payload: "", attempts: "4", waits: "1, 5, 15", verification: "none", email: true, pause: false, failureUrl: "", claimWithin: "",
-});
+export const blank = (zone = "UTC") => ({ ...formWith((name, words, path, initial) => initial), zone });
 
 /** The form of a cue; `at` is its local time as `YYYY-MM-DDTHH:MM`, `payload` the text to edit. */
 export function formOf(cue, { at = "", payload = "" } = {}) {
-  const { schedule, callback, retry, on_failure: failure } = cue;
-  return {
-    name: cue.name, description: cue.description ?? "", kind: schedule.type, cron: schedule.cron ?? "", at, zone: schedule.timezone, catchUp: schedule.catch_up,
-    transport: cue.transport, url: callback.url ?? "", method: callback.method, headers: Object.entries(callback.headers), fromResponse: callback.outcome_from_response,
-    payload, attempts: String(retry.max_attempts), waits: retry.backoff_minutes.join(", "), verification: cue.verification.mode,
-    email: failure.email, pause: failure.pause, failureUrl: failure.webhook ?? "", claimWithin: String(cue.claim_within_minutes ?? ""),
+  const read = (name, words, path, initial) => {
+    const value = path.split(".").reduce((part, key) => part[key], { payload: "", ...cue });
+    if (Array.isArray(initial)) return Object.entries(value);
+    return typeof initial === "boolean" ? value : Array.isArray(value) ? value.join(", ") : String(value ?? "");
   };
+  return { ...formWith(read), at, payload };
 }
 
 // A text that is no number goes to the server as it is, which says so at its field.
 const numberOf = (text) => (text.trim() === "" ? null : Number.isNaN(Number(text)) ? text : Number(text));
 const numbersOf = (text) => (text.trim() ? text.split(/[\s,;]+/).filter(Boolean).map(numberOf) : null);
 
-/** The form as the API's body, without the payload. */
+const trimmed = (text) => text?.trim();
+const orNull = (text) => text.trim() || null;
+const SENT = { name: trimmed, url: trimmed, description: orNull, failureUrl: orNull, attempts: numberOf, claimWithin: numberOf, waits: numbersOf, headers: (list) => Object.fromEntries(list.filter(([name]) => name)) };
+
+/** The form as the API's body, without the payload and what does not belong to its kind. */
 function bodyOf(form) {
-  const isOnce = form.kind === "once";
+  const body = {};
   const isWorker = form.transport === "worker";
-  return {
-    name: form.name.trim() || defaultName(form),
-    description: form.description || null,
-    schedule: { type: form.kind, cron: isOnce ? undefined : form.cron, at: isOnce ? form.at : undefined, timezone: form.zone, catch_up: form.catchUp },
-    transport: form.transport,
-    callback: isWorker ? undefined : { url: form.url.trim(), method: form.method, headers: Object.fromEntries(form.headers.filter(([name]) => name)), outcome_from_response: form.fromResponse },
-    retry: { max_attempts: numberOf(form.attempts), backoff_minutes: numbersOf(form.waits) },
-    on_failure: { email: form.email, webhook: form.failureUrl.trim() || null, pause: form.pause },
-    verification: { mode: form.verification },
-    claim_within_minutes: isWorker ? numberOf(form.claimWithin) : undefined,
-  };
+  for (const name of NAMES) {
+    const path = FIELDS[name][1].split(".");
+    if (name === (form.kind === "once" ? "cron" : "at") || name === "payload" || (isWorker ? path[0] === "callback" : name === "claimWithin")) continue;
+    const last = path.pop();
+    const part = path.length ? (body[path[0]] ??= {}) : body;
+    part[last] = SENT[name] ? SENT[name](form[name]) : form[name];
+  }
+  return body;
 }
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -79,7 +78,7 @@ const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 function changes(body, was) {
   const found = {};
   for (const [name, value] of Object.entries(body)) {
-    if (value === undefined || same(value, was[name])) continue;
+    if (same(value ?? null, was[name] ?? null)) continue;
     found[name] = isObject(value) && isObject(was[name]) && name !== "headers" ? changes(value, was[name]) : value;
   }
   return found;
@@ -87,10 +86,7 @@ function changes(body, was) {
 
 /** `{body, raw}` of `POST /v1/cues`: what the API asks for, and what is not its default. */
 export function createBody(form) {
-  const defaults = { ...bodyOf({ ...blank(), transport: form.transport }), name: undefined };
-  Object.assign(defaults.schedule, { type: undefined, cron: undefined });
-  defaults.transport = "webhook";
-  if (defaults.callback) delete defaults.callback.url;
+  const defaults = bodyOf({ ...blank(), name: null, kind: null, cron: null, url: null });
   return { body: changes(bodyOf(form), defaults), raw: { payload: form.payload } };
 }
 
@@ -99,14 +95,16 @@ export function patchBody(form, was) {
   const body = changes(bodyOf(form), bodyOf(was));
   // A local time means another instant in another zone.
   if (form.kind === "once" && body.schedule?.timezone) body.schedule.at = form.at;
-  const isSame = compactJson(form.payload).trim() === compactJson(was.payload).trim();
-  if (!isSame && !form.payload.trim()) body.payload = null;
-  return { body, raw: isSame ? {} : { payload: form.payload } };
+  const isSame = samePayload(form, was);
+  if (isSame) return { body, raw: {} };
+  return form.payload.trim() ? { body, raw: { payload: form.payload } } : { body: { ...body, payload: null }, raw: {} };
 }
+
+const samePayload = (form, was) => compactJson(form.payload).trim() === compactJson(was.payload).trim();
 
 /** Fields of the form that differ from another one. */
 export function differing(form, was) {
-  return Object.keys(FIELDS).filter((name) => (name === "payload" ? form.payload !== was.payload && compactJson(form.payload).trim() !== compactJson(was.payload).trim() : !same(form[name], was[name])));
+  return NAMES.filter((name) => !same(form[name], was[name]) && (name !== "payload" || !samePayload(form, was)));
 }
 
 /** "schedule, payload": fields in words. */
@@ -169,7 +167,7 @@ export function problemsOf(error, allowed = []) {
 function fieldAt(path) {
   if (path === "schedule") return "cron";
   if (path === "callback") return "url";
-  return Object.keys(FIELDS).find((name) => path === FIELDS[name][1] || path.startsWith(FIELDS[name][1] + "."));
+  return NAMES.find((name) => path === FIELDS[name][1] || path.startsWith(FIELDS[name][1] + "."));
 }
 
 function fieldOf({ code, field, message }) {

@@ -1,13 +1,129 @@
-// What the cue does: an address or a task for workers, its payload and headers, and what follows a failure.
-import { html, nothing, svg } from "../lit/lit-html.js";
-import { link } from "../app/router.js";
-import { state, update } from "../app/state.js";
-import { duration } from "../app/time.js";
-import { bytes, plural } from "../app/words.js";
-import { prettyJson, withMember } from "../parts/json_text.js";
-import { field, segments } from "../parts/form.js";
-import { bound, boundCheck, change, folded, readPayload } from "./fields.js";
-import { attemptTimes, defaultName, headersProblem, networkOf } from "./model.js";
+// The form of the editor: what the cue does, when, its payload and headers, and what follows a failure.
+import { html, nothing, svg } from "../../lit/lit-html.js";
+import { link } from "../../app/router.js";
+import { settings } from "../../app/settings.js";
+import { state, update } from "../../app/state.js";
+import { browserZone, duration, knowsZone, offsetMinutes, serverNow, yourZone } from "../../app/time.js";
+import { bytes, plural } from "../../app/words.js";
+import { note } from "../../parts/feedback.js";
+import { check, field, focusProblem, segments } from "../../parts/form.js";
+import { byteLength, checkJson, compactJson, placeOf, prettyJson, withMember } from "../../parts/json_text.js";
+import { PRESETS, attemptTimes, defaultName, headersProblem, networkOf } from "./model.js";
+import { ask, previewProblem } from "./preview.js";
+
+const TYPING_MS = 250;
+const OF_SCHEDULE = ["kind", "cron", "at", "zone"];
+
+export function change(data, name, value) {
+  data.form[name] = value;
+  delete data.problems[name];
+  if (OF_SCHEDULE.includes(name)) ask(data, TYPING_MS);
+  if (name === "payload") {
+    clearTimeout(data.reading);
+    data.reading = setTimeout(() => update(() => readPayload(data)), TYPING_MS);
+  }
+  update();
+}
+
+/** What is known of the payload's text: `{problem, size, task}`. */
+export function readPayload(data) {
+  clearTimeout(data.reading);
+  const text = data.form.payload;
+  const found = { problem: "", size: 0, task: "" };
+  data.json = found;
+  if (!text.trim()) return;
+  const fault = checkJson(text);
+  if (fault) Object.assign(found, { at: fault.at, problem: `Line ${fault.line}, column ${fault.column}: ${fault.message}.` });
+  else if (!text.trim().startsWith("{")) Object.assign(found, { at: 0, problem: "A payload is an object: { … }." });
+  else {
+    const place = placeOf(text, "task");
+    const task = place ? text.slice(...place) : "";
+    Object.assign(found, { size: byteLength(compactJson(text)), task: task.startsWith('"') ? JSON.parse(task) : "" });
+  }
+}
+
+/** A text field of the form; `more` as `field` of form.js takes it. */
+export const bound = (data, name, more) => field({ name, value: data.form[name], problem: data.problems[name], oninput: (value) => change(data, name, value), ...more });
+
+export const boundCheck = (data, name, label, help) => check({ name, label, help, checked: data.form[name], onchange: (value) => change(data, name, value) });
+
+/** A part that is folded until it is wanted; `showProblems` opens those with a problem. */
+export const folded = (title, summary, content, isOpen = false) =>
+  html`<details class="card" ?open=${isOpen}><summary><h2>${title}</h2>${summary ? html` <span class="muted small wrap">${summary}</span>` : nothing}</summary><div class="pad stack">${content}</div></details>`;
+
+/** Shows the parts that have a problem, and moves the focus to the first one, once they are drawn. */
+export function showProblems() {
+  update();
+  requestAnimationFrame(() => {
+    for (const part of document.querySelectorAll("details:has([aria-invalid=true])")) part.open = true;
+    focusProblem();
+  });
+}
+
+const HOUR_MS = 3_600_000;
+
+/** "2026-11-22T14:05" of an instant in a zone; seconds where it has some. */
+export function localTime(ms, zone) {
+  const local = new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000).toISOString();
+  return local.slice(0, ms % 60_000 ? 19 : 16);
+}
+
+let zones = null;
+
+/** The list of zones, yours and recent ones first; one node, made once. */
+function zoneList() {
+  if (zones) return zones;
+  zones = document.createElement("datalist");
+  zones.id = "zones";
+  const all = [yourZone(), browserZone(), ...settings.recent_zones, "UTC", ...(Intl.supportedValuesOf?.("timeZone") || [])];
+  zones.append(...[...new Set(all)].map((zone) => Object.assign(document.createElement("option"), { value: zone })));
+  return zones;
+}
+
+/** After a zone was used: it comes first next time. */
+export function forgetZones() {
+  zones = null;
+}
+
+function kind(data, value) {
+  if (value === "once" && !data.form.at) data.form.at = localTime(Math.ceil(serverNow() / HOUR_MS + 0.5) * HOUR_MS, data.form.zone);
+  if (value === "recurring" && !data.form.cron) data.form.cron = "0 3 * * *";
+  change(data, "kind", value);
+}
+
+export function scheduleCard(data) {
+  const { form } = data;
+  return html`<section class="card"><header><h2>When</h2>${segments({ label: "Kind of schedule", value: form.kind, options: [["recurring", "Repeats"], ["once", "Once"]], onchange: (value) => kind(data, value) })}</header>
+    <div class="pad stack">${form.kind === "once" ? once(data) : recurring(data)}
+    ${bound(data, "zone", { label: "Time zone", list: "zones", problem: data.problems.zone || previewProblem(data, "zone"), help: form.zone && !knowsZone(form.zone) ? "This browser does not know the zone; the server decides." : "" })}${zoneList()}</div></section>`;
+}
+
+const once = (data) =>
+  bound(data, "at", { label: "Day and time there", type: "datetime-local", step: /:\d\d:/.test(data.form.at), problem: data.problems.at || previewProblem(data, "at"), help: noteOf(data) });
+
+/** What a change of the clock does to the chosen time. */
+const noteOf = ({ preview }) => preview?.answer?.occurrences[0]?.note?.replace(/^gap: (.*?),/, "The clock is set forward: $1,").replace(/^fold: (.*?),/, "The clock is set back: $1,");
+
+function recurring(data) {
+  const { cron } = data.form;
+  const use = (value) => () => change(data, "cron", value);
+  const monthEnd = data.monthEnd || /\bL\b|\bLW\b/i.test(cron);
+  const chip = ([label, value]) => html`<button type="button" aria-pressed=${cron.trim() === value ? "true" : "false"} @click=${use(value)}>${label}</button>`;
+  return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(chip)}<button type="button" aria-expanded=${monthEnd ? "true" : "false"} @click=${() => ((data.monthEnd = !data.monthEnd), change(data, "kind", "recurring"))}>Month's end…</button></div>
+    ${monthEnd ? note(html`<b>Cron has no last day of a month</b>, as months differ in length. Run at the start of the next month instead, or on the days 28 to 31 and let the receiver look whether tomorrow is the 1st.`, "warn", html`<span class="row"><button type="button" @click=${use("0 0 1 * *")}>1st, 00:00</button><button type="button" @click=${use("0 23 28-31 * *")}>28–31, 23:00</button></span>`) : nothing}
+    ${bound(data, "cron", { label: "Cron", problem: cronProblem(data), help: "minute, hour, day of month, month, day of week" })}`;
+}
+
+function cronProblem(data) {
+  const text = data.problems.cron || previewProblem(data, "cron");
+  if (!text) return "";
+  const error = data.problems.cron ? data.error : data.preview.error;
+  const letters = [...data.form.cron];
+  const [from, to] = error?.span || [0, 0];
+  if (from >= to || data.asking) return text;
+  const wrong = letters.slice(from, to).join("");
+  return html`${text}<span class="sr">. The wrong part is ${wrong}</span><code class="wrong" aria-hidden="true">${letters.slice(0, from).join("")}<mark>${wrong}</mark>${letters.slice(to).join("")}</code>`;
+}
 
 const MOST_PAYLOAD = 1_048_576; // bytes that the server takes
 const METHODS = ["POST", "PUT", "PATCH", "GET", "DELETE"].map((word) => [word, word]);
