@@ -23,8 +23,7 @@ const fetchCue = (id) => get("v1/cues/" + encodeURIComponent(id), { payload: "te
 
 function formOfAnswer(cue) {
   const { at, timezone: zone } = cue.schedule;
-  // The server's local time also holds where the browser does not know the zone.
-  return formOf(cue, { at: at ? (cue.next_run?.slice(0, 16) ?? localTime(instant(at), zone)) : "", payload: prettyJson(cue.payload_text || "") });
+  return formOf(cue, { at: at ? localTime(instant(at), zone) : "", payload: prettyJson(cue.payload_text || "") });
 }
 
 export async function load(data, { id, query }) {

@@ -62,11 +62,8 @@ export function showProblems() {
 
 const HOUR_MS = 3_600_000;
 
-/** "2026-11-22T14:05" of an instant in a zone; seconds where it has some. */
-export function localTime(ms, zone) {
-  const local = new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000).toISOString();
-  return local.slice(0, ms % 60_000 ? 19 : 16);
-}
+/** "2026-11-22T14:05" of an instant in a zone; seconds where it has some. In UTC if the browser does not know the zone. */
+export const localTime = (ms, zone) => new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000).toISOString().slice(0, 19).replace(/:00$/, "");
 
 let zones = null;
 
@@ -99,7 +96,7 @@ export function scheduleCard(data) {
 }
 
 const once = (data) =>
-  bound(data, "at", { label: "Day and time there", type: "datetime-local", step: /:\d\d:/.test(data.form.at), problem: data.problems.at || previewProblem(data, "at"), help: noteOf(data) });
+  bound(data, "at", { label: "Day and time there", type: "datetime-local", problem: data.problems.at || previewProblem(data, "at"), help: noteOf(data) });
 
 /** What a change of the clock does to the chosen time. */
 const noteOf = ({ preview }) => preview?.answer?.occurrences[0]?.note?.replace(/^gap: (.*?),/, "The clock is set forward: $1,").replace(/^fold: (.*?),/, "The clock is set back: $1,");

@@ -95,16 +95,13 @@ export function patchBody(form, was) {
   const body = changes(bodyOf(form), bodyOf(was));
   // A local time means another instant in another zone.
   if (form.kind === "once" && body.schedule?.timezone) body.schedule.at = form.at;
-  const isSame = samePayload(form, was);
-  if (isSame) return { body, raw: {} };
+  if (form.payload === was.payload || compactJson(form.payload).trim() === compactJson(was.payload).trim()) return { body, raw: {} };
   return form.payload.trim() ? { body, raw: { payload: form.payload } } : { body: { ...body, payload: null }, raw: {} };
 }
 
-const samePayload = (form, was) => compactJson(form.payload).trim() === compactJson(was.payload).trim();
-
 /** Fields of the form that differ from another one. */
 export function differing(form, was) {
-  return NAMES.filter((name) => !same(form[name], was[name]) && (name !== "payload" || !samePayload(form, was)));
+  return NAMES.filter((name) => form[name] !== was[name] && !same(form[name], was[name]));
 }
 
 /** "schedule, payload": fields in words. */
