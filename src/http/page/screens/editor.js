@@ -67,17 +67,16 @@ export function view(data, route) {
     save(data, route, false);
   };
   const keys = (event) => (event.ctrlKey || event.metaKey) && event.key === "Enter" && save(data, route, false);
-  return html`<form class="editor" novalidate @submit=${submit} @keydown=${keys} aria-busy=${data.busy ? "true" : "false"}><div>
+  return html`<form class="editor" novalidate @submit=${submit} @keydown=${keys} aria-busy=${data.busy ? "true" : "false"}><div class="stack">
     ${data.remote ? elsewhere(data) : nothing}
     ${data.rest.length ? html`<div class="note is-bad" role="alert" id="refused"><div>${data.rest.map((text) => html`<p><b>${text}</b></p>`)}${data.error?.requestId ? html`<p class="small muted">Request <code>${data.error.requestId}</code></p>` : nothing}</div></div>` : nothing}
     ${targetCard(data)}${scheduleCard(data)}${payloadCard(data)}${data.form.transport === "worker" ? nothing : headersCard(data)}${moreCards(data)}
-    <footer class="actions">
+    <div class="actions" id="more-acts">${data.form.transport === "worker" ? nothing : html`<button type="button" id="test" @click=${() => test(data)}>Test</button>`}
+      ${menu("Copy as", [["curl", asCurl], ["Python", asPython], ["cued command", asCued]].map(([label, text]) => [label, () => copyAs(data, text, label)]), "copy-as")}<a class="button plain" href=${data.isEdit ? link("cues", route.id) : "#/cues"}>Cancel</a></div>
+    <div class="bulk">
       <button class="primary" id="save" ?disabled=${data.busy}>${data.isEdit ? "Save" : "Create"}</button>
       <button type="button" id="save-fire" ?disabled=${data.busy} @click=${() => save(data, route, true)}>${data.isEdit ? "Save and fire" : "Create and fire"}</button>
-      ${data.form.transport === "worker" ? nothing : html`<button type="button" id="test" @click=${() => test(data)}>Test</button>`}
-      ${menu("Copy as", [["curl", asCurl], ["Python", asPython], ["cued command", asCued]].map(([label, text]) => [label, () => copyAs(data, text, label)]), "copy-as")}
-      <a class="button plain" href=${data.isEdit ? link("cues", route.id) : "#/cues"}>Cancel</a>
-    </footer></div>${preview(data)}</form>`;
+    </div></div>${preview(data)}</form>`;
 }
 
 function elsewhere(data) {
@@ -99,7 +98,7 @@ function ready(data) {
   const found = { payload: data.json.problem, headers: data.form.transport === "worker" ? "" : headersProblem(data.form.headers) };
   data.problems = Object.fromEntries(Object.entries(found).filter(([, text]) => text));
   if (Object.keys(data.problems).length) return showProblems();
-  return { ...data.form, name: data.form.name.trim() || defaultName(data.form, data.json.task) };
+  return { ...data.form, name: data.form.name.trim() || defaultName(data.form, data.json.task) || "Cue" };
 }
 
 const request = (data, form) =>

@@ -6,7 +6,7 @@ import { state, update } from "../../app/state.js";
 import { browserZone, duration, knowsZone, offsetMinutes, serverNow, yourZone } from "../../app/time.js";
 import { bytes, plural } from "../../app/words.js";
 import { note } from "../../parts/feedback.js";
-import { check, field, focusProblem, segments } from "../../parts/form.js";
+import { check, field, segments } from "../../parts/form.js";
 import { byteLength, checkJson, compactJson, placeOf, prettyJson, withMember } from "../../parts/json_text.js";
 import { PRESETS, attemptTimes, defaultName, headersProblem, networkOf } from "./model.js";
 import { ask, previewProblem } from "./preview.js";
@@ -56,7 +56,9 @@ export function showProblems() {
   update();
   requestAnimationFrame(() => {
     for (const part of document.querySelectorAll("details:has([aria-invalid=true])")) part.open = true;
-    focusProblem();
+    const first = document.querySelector("[aria-invalid=true]");
+    first?.focus();
+    first?.scrollIntoView({ block: "center" }); // its problem stands below it
   });
 }
 
@@ -128,8 +130,8 @@ const METHODS = ["POST", "PUT", "PATCH", "GET", "DELETE"].map((word) => [word, w
 export function targetCard(data) {
   const { form, json, cue } = data;
   const isWorker = form.transport === "worker";
-  const kinds = [["webhook", "Call an address"], ["worker", "Task for a worker"]];
-  const kind = data.isEdit ? html`<span class="small muted">${kinds.find(([word]) => word === form.transport)[1]}; <a href=${link("cues", "new", { from: cue.id })}>duplicate</a> to change it</span>` : segments({ label: "Transport", value: form.transport, options: kinds, onchange: (value) => change(data, "transport", value) });
+  const kinds = [["webhook", "Call an address"], ["worker", "For a worker"]];
+  const kind = data.isEdit ? html`<span class="muted">${kinds.find(([word]) => word === form.transport)[1]}</span><a class="button" href=${link("cues", "new", { from: cue.id })}>Duplicate to change it</a>` : segments({ label: "Transport", value: form.transport, options: kinds, onchange: (value) => change(data, "transport", value) });
   return html`<section class="card"><header><h2>What</h2>${kind}</header><div class="pad stack">
     ${isWorker ? task(data) : html`<div class="pair">${bound(data, "url", { label: "Address", type: "url", help: data.problems.url ? "" : urlHelp(form.url) })}${bound(data, "method", { label: "Method", options: METHODS })}</div>`}
     ${bound(data, "name", { label: "Name", placeholder: defaultName(form, json.task), help: form.name ? "" : "Left empty, it is made from the above." })}

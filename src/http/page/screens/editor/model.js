@@ -119,7 +119,7 @@ export function scheduleOf(form, was, cue) {
 
 /** A name for a cue without one: "example.com/backup", or its task. */
 export function defaultName(form, task = "") {
-  if (form.transport === "worker") return task || "Worker task";
+  if (form.transport === "worker") return task;
   try {
     const { host, pathname } = new URL(form.url.trim());
     return (host + pathname).replace(/\/$/, "").slice(0, 255);

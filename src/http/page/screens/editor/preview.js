@@ -28,7 +28,10 @@ async function fetchPreview(data, turn) {
   } catch (error) {
     found = { error, ...problemsOf(error) };
   }
-  if (turn === data.turn) update(() => Object.assign(data, { asking: false, preview: found }));
+  if (turn !== data.turn) return;
+  const { retryAfter } = found.error || {};
+  if (retryAfter) data.timer = setTimeout(() => fetchPreview(data, turn), retryAfter * 1000);
+  update(() => Object.assign(data, { asking: false, preview: found }));
 }
 
 /** The kept instant of a cue that ran once lies in the past: no fault of the form. */
@@ -106,9 +109,9 @@ export function testDialog(form) {
 }
 
 const received = ({ headers, payload }) => html`<p>As this server sends it, signed with your webhook secret:</p>
-  <dl class="facts">${Object.entries(headers).map(([name, value]) => html`<dt><code>${name}</code></dt><dd>${/signature/.test(name) ? html`<b class="mono">${value}</b>` : html`<code>${value}</code>`}</dd>`)}</dl>
+  <ul class="mono small">${Object.entries(headers).map(([name, value]) => html`<li class="wrap"><span class="muted">${name}:</span> ${/signature/.test(name) ? html`<b>${value}</b>` : value}</li>`)}</ul>
   ${payload ? html`<pre class="code">${prettyJson(payload)}</pre>` : nothing}
-  <p class="small muted">x-cueapi-signature is v1= and the HMAC-SHA256, in hex, of the timestamp, a full stop and the body as received. The test counts as one run.</p>`;
+  <p class="small muted">x-cueapi-signature is v1= and the HMAC-SHA256, in hex, of the timestamp, a full stop and the body as received. The test is a POST and counts as one run.</p>`;
 
 /** A cue of its own that exists only for the test: fired, looked at, deleted. */
 async function run(form) {
