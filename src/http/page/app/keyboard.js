@@ -38,7 +38,8 @@ function onKey(event) {
   if (!settings.shortcuts || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
   const before = Date.now() - firstAt < SEQUENCE_MS ? first : "";
-  const all = [...lists.values()].flat();
+  // The newest group first: a screen's own keys win over those of every list.
+  const all = [...lists.values()].reverse().flat();
   const found = find(all, before, event.key) || find(all, "", event.key);
   first = found === "part" ? event.key : "";
   firstAt = Date.now();
