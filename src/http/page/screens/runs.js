@@ -1,0 +1,133 @@
+// Runs: every run with its result and its reason; filters are in the address.
+import { html, nothing } from "../lit/lit-html.js";
+import { get } from "../app/api.js";
+import { link, withQuery } from "../app/router.js";
+import { update } from "../app/state.js";
+import { duration, instant, serverNow } from "../app/time.js";
+import { capital, number, plural, stateOf, triggerText } from "../app/words.js";
+import { announce, empty } from "../parts/feedback.js";
+import { newSelection, pager, selectionBar, table } from "../parts/table.js";
+import { badge, when } from "../parts/values.js";
+import { cancelSelected, exportRuns, replaySelected } from "./runs/acts.js";
+import { activeFilters, apiQuery, askFilter, chips } from "./runs/filter.js";
+import { createdMs, isCancelled, reasonOf, stateOfRun } from "./runs/story.js";
+
+const PER_PAGE = 30;
+const TABS = [["", "All"], ["failed", "Failed"], ["retrying", "Retrying"], ["delivering", "Running"], ["pending", "Pending"], ["success", "Succeeded"]];
+const COPIED = ["status", "attempts", "cause", "http_status", "error_message", "duration_ms", "late_ms", "next_retry", "outcome_state"]; // of an event
+
+export const live = ["execution"];
+
+/** Rows change in place. New ones are only counted: nothing moves under the pointer. */
+export function event(data, type, payload) {
+  const row = data.runs?.find((run) => run.id === payload.execution_id);
+  if (!row) return true;
+  for (const field of COPIED) if (payload[field] !== undefined) row[field] = payload[field];
+  row.isTold = true;
+  return false;
+}
+
+export async function load(data, route) {
+  const { page, ...filters } = route.query;
+  const filterKey = JSON.stringify(filters);
+  const sameFilter = data.filterKey === filterKey && !data.wantsNew;
+  const asked = apiQuery(filters);
+  // Runs above the newest one that was shown are not part of the list until they are asked for.
+  const top = sameFilter ? data.top : null;
+  const isBelow = top && !(instant(asked.until ?? "") <= instant(top));
+  if (isBelow) asked.until = top;
+  const offset = (Math.max(1, Number(page) || 1) - 1) * PER_PAGE;
+  const [{ executions, total }, above, cue] = await Promise.all([
+    get("v1/executions", { ...asked, limit: PER_PAGE, offset }),
+    isBelow ? get("v1/executions", { ...apiQuery(filters), since: top, limit: 1 }) : { total: 0 },
+    !filters.cue || data.cue?.id === filters.cue ? data.cue : get("v1/cues/" + encodeURIComponent(filters.cue), { payload: "text" }).catch(() => null),
+  ]);
+  const refreshed = sameFilter && data.page === page ? keepRows(data.runs, executions) : { runs: executions, inserted: 0 };
+  const fresh = page ? 0 : above.total + refreshed.inserted;
+  if (fresh > (data.fresh || 0)) announce(plural(fresh, "new run"));
+  return {
+    filterKey, page, asked, total, fresh,
+    runs: refreshed.runs,
+    cue: filters.cue ? cue : null,
+    top: top ?? new Date((executions.length && !offset ? createdMs(executions[0].id) : serverNow()) + 1).toISOString(),
+    wantsNew: false,
+    selection: sameFilter ? data.selection : newSelection(),
+  };
+}
+
+/** The rows shown in their order with their present fields; `inserted` counts rows that would come between them. */
+export function keepRows(rows, fetched) {
+  const known = new Set(rows.map((run) => run.id));
+  const last = fetched.findLastIndex((run) => known.has(run.id));
+  const inserted = fetched.filter((run, i) => !known.has(run.id) && (i < last || rows.length < PER_PAGE)).length;
+  const present = new Map(fetched.map((run) => [run.id, run]));
+  // A row that left the filter while it was shown stays with what its event told.
+  return { inserted, runs: rows.filter((run) => run.isTold || present.has(run.id)).map((run) => present.get(run.id) ?? run) };
+}
+
+export function head(data, route, ready) {
+  const { status } = route.query;
+  const word = status && stateOf(status.split(",")[0]).word;
+  return {
+    title: "Runs",
+    tab: word ? `${word} runs` : "Runs",
+    note: ready ? `${plural(data.total, "run")}${data.cue ? " of " + data.cue.name : ""}${status || activeFilters(route.query).length ? (data.total === 1 ? " matches" : " match") : ""}` : nothing,
+    actions: html`<button id="filter" @click=${() => askFilter(route, data.cue?.name)}>Filter</button>
+      <button id="export" ?disabled=${!data.total || data.busy} @click=${() => exportRuns(data)}>Export</button>`,
+  };
+}
+
+export const shortcuts = (data, route) => [
+  { keys: "v", label: "Filter", run: () => askFilter(route, data.cue?.name) },
+  { keys: "n", label: "Show new runs", run: () => showNew(data, route) },
+];
+
+function showNew(data, route) {
+  data.wantsNew = true;
+  if (route.query.page) location.hash = withQuery(route, {});
+  else dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+export function view(data, route) {
+  const { runs, total, selection, fresh, busy } = data;
+  const { status = "" } = route.query;
+  return html`
+    <nav class="tabs" aria-label="State">${TABS.map(([word, text]) => html`<a href=${withQuery(route, { status: word })} aria-current=${word === status ? "page" : nothing}>${text}${word === status ? html` <small>${number(total)}</small>` : nothing}</a>`)}</nav>
+    ${chips(route, data.cue?.name)}
+    ${fresh ? html`<button id="new-runs" class="primary" @click=${() => showNew(data, route)}>Show ${number(fresh)} new</button>` : nothing}
+    ${runs.length ? html`<section class="card">${list(data, route)}${pager(route, { total, perPage: PER_PAGE, noun: total === 1 ? "run" : "runs" })}</section>` : none(route)}
+    ${selectionBar({ selection, total, onPage: runs.length, noun: "run", actions: html`<button id="cancel-selected" class="danger" ?disabled=${busy} @click=${() => cancelSelected(data)}>Cancel runs</button><button id="replay-selected" class="primary" ?disabled=${busy} @click=${() => replaySelected(data)}>Replay</button>` })}`;
+}
+
+function none(route) {
+  const { page, ...filters } = route.query;
+  if (page) return empty("No runs on this page", "", html`<a class="button" href=${withQuery(route, {})}>First page</a>`);
+  if (Object.keys(filters).length) return empty("No run matches", "Runs are kept for some time; older ones are deleted.", html`<a class="button" href=${link("runs")}>Show all runs</a>`);
+  return empty("No runs yet", "A run appears here when a cue is due, or when you fire one.", html`<a class="button" href=${link("cues")}>Cues</a>`);
+}
+
+function list({ runs, selection }, route) {
+  const columns = [
+    { label: "Cue", cell: (run) => html`<a class="name" href=${link("runs", run.id)}><bdi>${run.cue_name}</bdi></a>` },
+    { label: "Result", kind: "wide", cell: result },
+    { label: "Time", cell: (run) => when(run.scheduled_for) },
+    { label: "Attempts", kind: "num right", short: true, cell: (run) => `${run.attempts}/${run.max_attempts}` },
+    { label: "Took", kind: "num right", short: true, cell: (run) => duration(run.duration_ms) },
+    { label: "Late", kind: "num right", short: true, cell: (run) => duration(run.late_ms) },
+    { label: "Started by", cell: (run) => html`<span class="muted">${capital(triggerText(run.triggered_by))}</span>` },
+  ];
+  return table({ label: "Runs", columns, rows: runs, key: (run) => run.id, selection, name: (run) => `${run.cue_name}, ${run.scheduled_for}`, route });
+}
+
+/** State of a run with its reason, or with what comes next. */
+function result(run) {
+  return html`<div class="result">${badge(stateOfRun(run))}${run.outcome_state && run.outcome_state !== "reported_success" ? badge(run.outcome_state) : nothing}<span class="reason wrap">${reason(run)}</span></div>`;
+}
+
+function reason(run) {
+  if (run.status === "retrying") return html`${capital(reasonOf(run))}, next ${when(run.next_retry, { only: "relative" })}`;
+  if (run.status === "failed") return isCancelled(run) ? nothing : capital(reasonOf(run));
+  if (run.status === "delivering" && run.claimed_by_worker) return html`by <bdi>${run.claimed_by_worker}</bdi>, lease ends ${when(run.lease_expires_at, { only: "relative" })}`;
+  if (run.status === "pending" && instant(run.scheduled_for) > serverNow()) return html`due ${when(run.scheduled_for, { only: "relative" })}`;
+  return run.outcome?.error ?? nothing;
+}

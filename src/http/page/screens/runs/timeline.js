@@ -1,0 +1,91 @@
+// The timeline of a run: due, attempts with their answers, the waits between them, the end, the outcome.
+import { html, nothing, svg } from "../../lit/lit-html.js";
+import { link } from "../../app/router.js";
+import { duration } from "../../app/time.js";
+import { bytes, capital, causeShort, lateText, stateOf, triggerText } from "../../app/words.js";
+import { copyButton } from "../../parts/copy.js";
+import { byteLength, jsonParts, prettyJson } from "../../parts/json_text.js";
+import { badge, shortId, when } from "../../parts/values.js";
+import { attemptStory, isFinal, reasonOf, stateOfRun, waitAfter, wholeTime } from "./story.js";
+
+const KEPT_BYTES = 2_000; // of an answer, by the server
+const COLORS = { key: "act", text: "good", number: "warn", word: "warn" };
+
+/** One step: its sign and title, the time at the right, what belongs to it below. */
+const step = (state, title, time, ...more) => {
+  const { sign, color } = stateOf(state);
+  return html`<li class=${color} data-step=${state}><span class="dot" aria-hidden="true">${sign}</span><div class="spread row"><h3>${title}</h3><span class="small muted">${time}</span></div>${more}</li>`;
+};
+const stamp = (time, zone) => when(time, { zone, seconds: true });
+
+export function timeline({ run, attempts, cue }) {
+  const zone = cue?.schedule?.timezone;
+  const waits = attempts.map((_, i) => waitAfter(attempts, i));
+  const longest = Math.max(...waits, 1);
+  return html`<ol class="timeline">
+    ${step("pending", html`Due <span class="muted">${started(run)}</span>`, stamp(run.scheduled_for, zone))}
+    ${attempts.map((attempt, i) => [
+      attemptStep(run, attempt, zone, i === 0 ? lateText(run.late_ms) : "", i === attempts.length - 1),
+      waits[i] === null || (isFinal(run) && i === attempts.length - 1) ? nothing : waitStep(waits[i], longest),
+    ])}
+    ${run.status === "retrying" ? step("retrying", "Next attempt", stamp(run.next_retry, zone)) : nothing}
+    ${run.status === "pending" ? step("pending", attempts.length ? "Waits for another worker" : cue?.transport === "worker" ? "Waits for a worker" : "Not sent yet", nothing) : nothing}
+    ${isFinal(run) ? endStep(run, attempts, zone) : nothing}
+    ${run.outcome ? outcomeStep(run, zone) : nothing}
+    ${run.verdict ? verdictStep(run.verdict, zone) : nothing}
+  </ol>`;
+}
+
+const started = (run) => (run.replayed_from ? html`as a replay of <a href=${link("runs", run.replayed_from)}>${shortId(run.replayed_from)}</a>` : run.triggered_by === "schedule" ? "by its schedule" : triggerText(run.triggered_by));
+
+function attemptStep(run, attempt, zone, late, isLast) {
+  const [state, sentence] = attemptStory(attempt);
+  const facts = [attempt.duration_ms === null ? "" : duration(attempt.duration_ms), late, attempt.worker_id && `worker ${attempt.worker_id}`].filter(Boolean).join(", ");
+  const lease = !attempt.result && run.lease_expires_at;
+  return step(state, html`Attempt ${attempt.attempt} <span class="muted">of ${run.max_attempts}</span> ${badge(state, attempt.cause || attempt.http_status ? causeShort(attempt) : "")}`, stamp(attempt.started_at, zone), html`
+    <p class="small muted">${facts}${lease ? html`, its lease ends ${when(lease, { only: "relative" })}` : nothing}</p>
+    ${sentence ? html`<p class="wrap">${sentence}</p>` : nothing}
+    ${attempt.response_body || attempt.response_headers ? answer(attempt, isLast) : nothing}`);
+}
+
+function answer({ attempt, http_status: status, response_body: body, response_headers: headers, response_truncated: isCut }, open) {
+  return html`<details data-answer=${attempt} ?open=${open}>
+    <summary>What the receiver answered${status ? html` <span class="num">(${status}${body ? `, ${isCut ? "more than " : ""}${bytes(byteLength(body))}` : ""})</span>` : nothing}</summary>
+    ${headers?.length ? headerList(headers) : nothing}
+    ${body ? html`${isCut ? html`<p class="small muted">The first ${KEPT_BYTES.toLocaleString("en-GB")} bytes.</p>` : nothing}${textBlock(body)}` : html`<p class="muted">The answer was empty.</p>`}
+  </details>`;
+}
+
+export const headerList = (headers) => html`<dl class="facts small mono">${headers.map(([name, value]) => html`<dt class="wrap">${name}</dt><dd>${value}</dd>`)}</dl>`;
+
+/** A text of a stranger: JSON laid out and in colours, all else as it is; with a button that copies it unchanged. */
+export function textBlock(text, label = "Copy") {
+  const parts = jsonParts(text);
+  return html`<div class="code block"><pre tabindex="0" aria-label="Text">${parts ? parts.map(([kind, part]) => (COLORS[kind] ? html`<span class=${COLORS[kind]}>${part}</span>` : part)) : text}</pre>${copyButton(text, label)}</div>`;
+}
+
+/** A wait as a bar, in proportion to the longest one. */
+const waitStep = (ms, longest) => html`<li class="waited"><svg class="wait" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">${svg`<path d=${`M0 2h${Math.max(2, (ms / longest) * 100)}`}/>`}</svg><span class="small muted">waited ${duration(ms)}</span></li>`;
+
+function endStep(run, attempts, zone) {
+  const took = wholeTime(run, attempts);
+  const state = stateOfRun(run);
+  const more = state === "failed" ? capital(reasonOf(run)) : "";
+  return step(state, stateOf(state).word, stamp(run.delivered_at ?? attempts.at(-1)?.ended_at ?? run.updated_at, zone), html`<p class="wrap">${more}${took === null ? nothing : html` <span class="small muted">${duration(took)} after it was due</span>`}</p>`);
+}
+
+function outcomeStep({ outcome, evidence, outcome_state: state, metadata, artifacts }, zone) {
+  const shown = [["Result", outcome.result], ["Error", outcome.error], ["External id", evidence?.external_id], ["Address", evidence?.result_url], ["Reference", evidence?.result_ref], ["Type", evidence?.result_type], ["Summary", evidence?.summary]];
+  return step(outcome.success ? "reported_success" : "reported_failure", html`Outcome ${badge(state)}`, stamp(outcome.recorded_at, zone), html`
+    <dl class="facts">${shown.map(([label, text]) => (text ? html`<dt>${label}</dt><dd><bdi>${text}</bdi></dd>` : nothing))}</dl>
+    ${metadata ? html`<h4>Details</h4>${textBlock(metadata)}` : nothing}
+    ${artifacts ? html`<h4>Artifacts</h4>${textBlock(artifacts)}` : nothing}`);
+}
+
+const verdictStep = ({ valid, reason, verified_at: at }, zone) => step(valid ? "verified_success" : "verification_failed", valid ? "Accepted" : "Rejected", stamp(at, zone), reason ? html`<p class="wrap">${reason}</p>` : nothing);
+
+/** The JSON of a field of a run, letter for letter: `text` is the answer, laid out by `prettyJson`. Pure. */
+export function rawField(text, name) {
+  const found = new RegExp(`^ {4}"${name}": ([^]*?)(?:,\\n {4}"|\\n {2}\\})`, "m").exec(prettyJson(text))?.[1];
+  return found && found !== "null" ? found : null;
+}
