@@ -3,17 +3,17 @@ import { html, nothing } from "../lit/lit-html.js";
 import { get } from "../app/api.js";
 import { link } from "../app/router.js";
 import { update } from "../app/state.js";
-import { duration } from "../app/time.js";
-import { capital, stateOf, triggerText } from "../app/words.js";
+import { capital, stateOf } from "../app/words.js";
 import { copyButton } from "../parts/copy.js";
 import { act, empty, note } from "../parts/feedback.js";
 import { menu } from "../parts/menu.js";
-import { badge, shortId, when, zoneText } from "../parts/values.js";
+import { badge, shortId, when } from "../parts/values.js";
 import { headline, stateOfRun } from "./runs/story.js";
 import { actsOf, copyId, copyOf, neighbour, replay, requestAsCurl } from "./runs/run_acts.js";
 import { headerList, rawField, textBlock, timeline } from "./runs/timeline.js";
 
 const REPLAYS_SHOWN = 10;
+const QUOTED = 160; // characters of the answer beside the reason
 const BUTTONS = 2; // acts with a button of their own; the rest are in a menu
 
 export const live = ["execution", "cue.deleted", "cue.updated"];
@@ -28,17 +28,17 @@ export async function load(data, route) {
   const text = await orNull(get(path, {}, { text: true }), 404);
   if (text === null) return { run: null };
   const run = { ...JSON.parse(text), metadata: rawField(text, "metadata"), artifacts: rawField(text, "artifacts") };
-  const [attempts, request, cue, replays] = await Promise.all([
+  const cue = await orNull(get("v1/cues/" + encodeURIComponent(run.cue_id), { payload: "text" }), 404);
+  const [attempts, request, replays] = await Promise.all([
     orNull(get(path + "/attempts"), 404),
-    orNull(get(path + "/request", { attempt: data.attempt }), 404, 409, 422),
-    orNull(get("v1/cues/" + encodeURIComponent(run.cue_id), { payload: "text" }), 404),
+    cue?.transport === "worker" ? null : orNull(get(path + "/request", { attempt: data.attempt }), 404, 409, 422),
     get("v1/executions", { replayed_from: run.id, limit: REPLAYS_SHOWN }),
   ]);
   return { run, attempts: attempts?.attempts ?? [], request, cue, replays };
 }
 
 export function head(data, route, ready) {
-  const { run, cue } = data;
+  const { run } = data;
   if (!run) return { title: "Run", note: ready ? nothing : html`<code class="wrap">${route.id}</code>` };
   const acts = actsOf(data);
   const state = stateOfRun(run);
@@ -47,8 +47,8 @@ export function head(data, route, ready) {
     title: run.cue_name,
     tab: `${stateOf(state).word}: ${run.cue_name}`,
     titleMore: badge(state),
-    note: html`Run of <a id="run-cue" href=${link("cues", run.cue_id)}>this cue</a>, ${when(run.scheduled_for, { zone: cue?.schedule?.timezone })}`,
-    actions: html`${acts.slice(0, BUTTONS).map(([id, label, go, kind = ""], i) => html`<button id=${"act-" + id} class=${kind || (i ? "" : "primary")} @click=${go}>${label}</button>`)}
+    note: html`<span class="row"><a id="run-cue" href=${link("cues", run.cue_id)}>Cue</a><code class="wrap">${run.id}</code>${when(run.scheduled_for, { only: "relative" })}</span>`,
+    actions: html`${acts.slice(0, BUTTONS).map(([id, label, go, kind = ""], i) => html`<button id=${"act-" + id} class=${kind || (i || id === "edited" ? "" : "primary")} @click=${go}>${label}</button>`)}
       ${rest.length ? menu("More", rest, "run-more") : nothing}${copyOf(data)}
       <button id="newer" class="plain" title="Newer run of this cue" @click=${() => neighbour(run, -1)}>↑<span class="sr">Newer run</span></button>
       <button id="older" class="plain" title="Older run of this cue" @click=${() => neighbour(run, 1)}>↓<span class="sr">Older run</span></button>`,
@@ -73,28 +73,14 @@ export function view(data) {
   if (!run) return empty("This run is gone", "It was deleted with its cue, or it is older than the runs that are kept.", html`<a class="button" href=${link("runs")}>All runs</a>`);
   const [kind, sentence] = headline(run);
   const next = run.status === "retrying" ? html`Next attempt ${when(run.next_retry, { only: "relative" })}.` : run.status === "pending" ? html`Due ${when(run.scheduled_for, { only: "relative" })}.` : nothing;
+  const answer = (kind === "bad" || kind === "warn") && data.attempts.at(-1)?.response_body?.trim();
+  const quote = answer ? html`<div class="small mono wrap" dir="auto">${answer.slice(0, QUOTED)}${answer.length > QUOTED ? "…" : ""}</div>` : nothing;
   return html`
-    <div id="why">${note(html`<b class="wrap">${sentence}</b> ${next}`, kind)}</div>
+    <div id="why">${note(html`<b class="wrap">${sentence}</b> ${next}${quote}`, kind)}</div>
     <div class="grid run">
       <section class="card"><header><h2>What happened</h2></header><div class="pad">${timeline(data)}</div></section>
-      <div class="stack">${facts(data)}${replaysCard(data)}${requestCard(data)}</div>
+      ${data.request || data.replays.total || run.replayed_from ? html`<div class="stack">${requestCard(data)}${replaysCard(data)}</div>` : nothing}
     </div>`;
-}
-
-function facts({ run, cue }) {
-  const rows = [
-    ["Run", html`<code class="wrap">${run.id}</code>`],
-    ["Cue", html`<a href=${link("cues", run.cue_id)}><bdi>${run.cue_name}</bdi></a>`],
-    ["Started by", capital(triggerText(run.triggered_by))],
-    ["Due", when(run.scheduled_for, { zone: cue?.schedule?.timezone, seconds: true, only: "absolute" })],
-    run.late_ms !== null && ["Late", duration(run.late_ms)],
-    ["Attempts", `${run.attempts} of at most ${run.max_attempts}`],
-    run.duration_ms !== null && ["Last took", duration(run.duration_ms)],
-    run.claimed_by_worker && ["Worker", html`<bdi>${run.claimed_by_worker}</bdi>`],
-    run.status === "delivering" && run.lease_expires_at && ["Lease ends", when(run.lease_expires_at)],
-    cue?.schedule?.timezone && ["Time zone", zoneText(cue.schedule.timezone)],
-  ];
-  return html`<section class="card"><header><h2>Facts</h2></header><dl class="facts pad">${rows.filter(Boolean).map(([label, value]) => html`<dt>${label}</dt><dd>${value}</dd>`)}</dl></section>`;
 }
 
 function replaysCard({ run, replays }) {

@@ -108,13 +108,13 @@ function none(route) {
 
 function list({ runs, selection }, route) {
   const columns = [
-    { label: "Cue", cell: (run) => html`<a class="name" href=${link("runs", run.id)}><bdi>${run.cue_name}</bdi></a>` },
-    { label: "Result", kind: "wide", cell: result },
+    { label: "Cue", kind: "name-cell", cell: (run) => html`<a class="name" href=${link("runs", run.id)}><bdi>${run.cue_name}</bdi></a>` },
+    { label: "Result", kind: "wide result-cell", cell: result },
     { label: "Time", cell: (run) => when(run.scheduled_for) },
-    { label: "Attempts", kind: "num right", short: true, cell: (run) => `${run.attempts}/${run.max_attempts}` },
-    { label: "Took", kind: "num right", short: true, cell: (run) => duration(run.duration_ms) },
-    { label: "Late", kind: "num right", short: true, cell: (run) => duration(run.late_ms) },
-    { label: "Started by", cell: (run) => html`<span class="muted">${capital(triggerText(run.triggered_by))}</span>` },
+    { label: "Attempts", kind: "num right tight", short: true, cell: (run) => `${run.attempts}/${run.max_attempts}` },
+    { label: "Took", kind: "num right tight", short: true, cell: (run) => duration(run.duration_ms) },
+    { label: "Late", kind: "num right tight", short: true, cell: (run) => duration(run.late_ms) },
+    { label: "Started by", kind: "tight", cell: (run) => html`<span class="muted">${capital(triggerText(run.triggered_by))}</span>` },
   ];
   return table({ label: "Runs", columns, rows: runs, key: (run) => run.id, selection, name: (run) => `${run.cue_name}, ${run.scheduled_for}`, route });
 }

@@ -6,26 +6,30 @@ import { copy, copyMenu } from "../../parts/copy.js";
 import { confirm, prompt } from "../../parts/dialog.js";
 import { act, toast } from "../../parts/feedback.js";
 import { checkJson, prettyJson } from "../../parts/json_text.js";
+import { shellWord } from "../../parts/snippets.js";
 import { createdMs, isFinal } from "./story.js";
 
 const NEIGHBOURS = 100; // runs of the cue that are looked at to find the next one
 
 const path = (run, verb) => `v1/executions/${run.id}/${verb}`;
-const open = (id) => id && go(link("runs", id));
+const show = (id) => id && go(link("runs", id));
 
 const waits = (run) => run.status === "pending" || run.status === "retrying";
+
 /** `[id, label, act]` of what can be done with a run now, the likeliest first. */
 export function actsOf(data) {
   const { run, cue } = data;
   const isDueLater = run.status === "retrying" || (run.status === "pending" && instant(run.scheduled_for) > serverNow());
-  const toVerify = ["reported_success", "reported_failure", "verification_pending"].includes(run.outcome_state);
+  const state = run.outcome_state;
+  const toVerify = ["reported_success", "reported_failure", "verification_pending"].includes(state);
+  const verify = toVerify ? [["accept", "Accept", () => verdict(run, true)], ["reject", "Reject", () => verdict(run, false), "danger"]] : [];
   return [
     isDueLater && ["retry", "Retry now", () => act(() => post(path(run, "retry")), "It is sent now")],
+    ...(state === "verification_pending" ? verify.splice(0) : []),
     isFinal(run) && ["replay", "Replay", () => replay(run)],
-    toVerify && ["accept", "Accept", () => verdict(run, true)],
-    toVerify && ["reject", "Reject", () => verdict(run, false), "danger"],
     waits(run) && ["cancel", "Cancel", () => cancel(run), "danger"],
     cue && ["edited", "Fire with another payload", () => fireEdited(data)],
+    ...verify,
     run.outcome && ["evidence", "Add evidence", () => evidence(run)],
     run.outcome && !toVerify && ["reopen", "Verify again", () => act(() => post(path(run, "verification-pending")), "It is to be verified again")],
   ].filter(Boolean);
@@ -33,7 +37,7 @@ export function actsOf(data) {
 
 export async function replay(run) {
   const made = await act(() => post(path(run, "replay")), "Replayed. This is the new run.");
-  open(made?.id);
+  show(made?.id);
 }
 
 async function cancel(run) {
@@ -59,7 +63,7 @@ async function fireEdited({ run, cue, request }) {
     },
   });
   if (made) toast("Fired. This is the new run.");
-  open(made?.id);
+  show(made?.id);
 }
 
 async function verdict(run, valid) {
@@ -103,7 +107,7 @@ export async function neighbour(run, step) {
   });
   const runs = found?.executions ?? [];
   const next = runs[runs.findIndex(({ id }) => id === run.id) + step];
-  if (next) open(next.id);
+  if (next) show(next.id);
   else if (found) toast(step > 0 ? "There is no older run of this cue." : "There is no newer run of this cue.");
 }
 
@@ -116,7 +120,5 @@ export function copyOf({ run, attempts, request }) {
 export const copyId = (run) => copy(run.id, "Copied the id");
 
 /** The callback's request as a line for a shell. Pure. */
-export function requestAsCurl({ method, url, headers, body }) {
-  const word = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
-  return ["curl -sS -X " + method + " " + word(url), ...headers.map(([name, value]) => "-H " + word(`${name}: ${value}`)), ...(body ? ["--data-binary " + word(body)] : [])].join(" \\\n  ");
-}
+export const requestAsCurl = ({ method, url, headers, body }) =>
+  [`curl -sS -X ${method} ${shellWord(url)}`, ...headers.map((header) => "-H " + shellWord(header.join(": "))), ...(body ? ["--data-binary " + shellWord(body)] : [])].join(" \\\n  ");

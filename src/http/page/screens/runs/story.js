@@ -22,25 +22,27 @@ export function headline(run) {
   if (isCancelled(run)) return ["idle", attempts ? `Cancelled after ${plural(attempts, "attempt")}.` : "Cancelled before its first attempt."];
   if (status === "failed") return ["bad", end(attempts ? `Failed after ${plural(attempts, "attempt")}: ${reasonOf(run)}` : `Not done: ${reasonOf(run)}`)];
   if (status === "retrying") return ["warn", end(`Attempt ${attempts} of ${most} failed: ${reasonOf(run)}`)];
-  if (status === "delivering") return ["", run.claimed_by_worker ? `The worker ${run.claimed_by_worker} has it.` : "It is being sent."];
+  if (status === "delivering") return ["", run.claimed_by_worker ? `The worker ${isolated(run.claimed_by_worker)} has it.` : "It is being sent."];
   if (status === "pending") return attempts ? ["warn", "A worker took it and was lost. It waits for another one."] : ["", "It waits for its turn."];
   if (outcome && !outcome.success) return ["bad", end(`It was delivered, but the work failed: ${outcome.error || outcome.result || "no reason was reported"}`)];
   if (state === "verification_failed") return ["bad", end(`It was done, but not accepted: ${verdict?.reason || "no reason was given"}`)];
   const took = run.duration_ms === null ? "" : ` in ${duration(run.duration_ms)}`;
   const late = lateText(run.late_ms);
-  const done = `Succeeded at ${attempts > 1 ? `attempt ${attempts} of ${most}` : "the first attempt"}${took}${late && ", " + late}.`;
+  const done = attempts ? `Succeeded at ${attempts > 1 ? `attempt ${attempts} of ${most}` : "the first attempt"}${took}${late && ", " + late}.` : "A success was reported.";
   return ["good", state === "verification_pending" ? done + " It is to be verified." : done];
 }
 
+// A name with right-to-left text turns nothing around it.
+const isolated = (name) => `\u2068${name}\u2069`;
 const end = (text) => (/[.!?]$/.test(text) ? text : text + ".");
 
 /** Result of an attempt for a badge, and its sentence. */
 export function attemptStory(attempt) {
   const { result } = attempt;
-  if (!result) return ["running", attempt.worker_id ? `The worker ${attempt.worker_id} has it.` : "The request is under way."];
+  if (!result) return ["running", attempt.worker_id ? `The worker ${isolated(attempt.worker_id)} has it.` : "The request is under way."];
   if (result === "success") return ["success", ""];
   if (result === "cut") return ["cut", "The server was stopped during this attempt. It does not count, and was repeated."];
-  if (result === "claim_lost") return ["claim_lost", `The worker ${attempt.worker_id ?? ""} sent no sign of life until its lease ended.`.replace("  ", " ")];
+  if (result === "claim_lost") return ["claim_lost", `The worker${attempt.worker_id ? " " + isolated(attempt.worker_id) : ""} sent no sign of life until its lease ended.`];
   // A failure that another attempt followed is a failure: the run is what was retried.
   return ["failed", end(capital(reasonOf(attempt)))];
 }

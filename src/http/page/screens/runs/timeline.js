@@ -11,12 +11,12 @@ import { attemptStory, isFinal, reasonOf, stateOfRun, waitAfter, wholeTime } fro
 const KEPT_BYTES = 2_000; // of an answer, by the server
 const COLORS = { key: "act", text: "good", number: "warn", word: "warn" };
 
-/** One step: its sign and title, the time at the right, what belongs to it below. */
-const step = (state, title, time, ...more) => {
+/** One step: its sign and title, its time and measures, what belongs to it below. */
+const step = (state, title, meta, ...more) => {
   const { sign, color } = stateOf(state);
-  return html`<li class=${color} data-step=${state}><span class="dot" aria-hidden="true">${sign}</span><div class="spread row"><h3>${title}</h3><span class="small muted">${time}</span></div>${more}</li>`;
+  return html`<li class=${color} data-step=${state}><span class="dot" aria-hidden="true">${sign}</span><h3>${title}</h3>${meta === nothing ? nothing : html`<p class="small muted">${meta}</p>`}${more}</li>`;
 };
-const stamp = (time, zone) => when(time, { zone, seconds: true });
+const stamp = (time, zone) => when(time, { zone, seconds: true, only: "absolute" });
 
 export function timeline({ run, attempts, cue }) {
   const zone = cue?.schedule?.timezone;
@@ -40,10 +40,9 @@ const started = (run) => (run.replayed_from ? html`as a replay of <a href=${link
 
 function attemptStep(run, attempt, zone, late, isLast) {
   const [state, sentence] = attemptStory(attempt);
-  const facts = [attempt.duration_ms === null ? "" : duration(attempt.duration_ms), late, attempt.worker_id && `worker ${attempt.worker_id}`].filter(Boolean).join(", ");
+  const facts = [late, attempt.duration_ms === null ? "" : "took " + duration(attempt.duration_ms)].filter(Boolean).map((text) => ", " + text);
   const lease = !attempt.result && run.lease_expires_at;
-  return step(state, html`Attempt ${attempt.attempt} <span class="muted">of ${run.max_attempts}</span> ${badge(state, attempt.cause || attempt.http_status ? causeShort(attempt) : "")}`, stamp(attempt.started_at, zone), html`
-    <p class="small muted">${facts}${lease ? html`, its lease ends ${when(lease, { only: "relative" })}` : nothing}</p>
+  return step(state, html`Attempt ${attempt.attempt} <span class="muted">of ${run.max_attempts}</span> ${badge(state, attempt.cause || attempt.http_status ? causeShort(attempt) : "")}`, html`${stamp(attempt.started_at, zone)}${facts}${attempt.worker_id ? html`, by the worker <bdi>${attempt.worker_id}</bdi>` : nothing}${lease ? html`, its lease ends ${when(lease, { only: "relative" })}` : nothing}`, html`
     ${sentence ? html`<p class="wrap">${sentence}</p>` : nothing}
     ${attempt.response_body || attempt.response_headers ? answer(attempt, isLast) : nothing}`);
 }
@@ -71,7 +70,7 @@ function endStep(run, attempts, zone) {
   const took = wholeTime(run, attempts);
   const state = stateOfRun(run);
   const more = state === "failed" ? capital(reasonOf(run)) : "";
-  return step(state, stateOf(state).word, stamp(run.delivered_at ?? attempts.at(-1)?.ended_at ?? run.updated_at, zone), html`<p class="wrap">${more}${took === null ? nothing : html` <span class="small muted">${duration(took)} after it was due</span>`}</p>`);
+  return step(state, stateOf(state).word, html`${stamp(run.delivered_at ?? attempts.at(-1)?.ended_at ?? run.updated_at, zone)}${took === null ? nothing : `, ${duration(took)} after it was due`}`, more ? html`<p class="wrap">${more}</p>` : nothing);
 }
 
 function outcomeStep({ outcome, evidence, outcome_state: state, metadata, artifacts }, zone) {

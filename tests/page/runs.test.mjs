@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+// lit-html looks for a document when it is loaded; these tests render nothing.
+globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
+const page = "../../src/http/page/screens/";
+const { attemptStory, createdMs, headline, isCancelled, stateOfRun, waitAfter, wholeTime } = await import(page + "runs/story.js");
+const { activeFilters, apiQuery, fromLocal, replayFilter, toLocal } = await import(page + "runs/filter.js");
+const { jsonLines } = await import(page + "runs/acts.js");
+const { rawField } = await import(page + "runs/timeline.js");
+const { requestAsCurl } = await import(page + "runs/run_acts.js");
+const { keepRows } = await import(page + "runs.js");
+
+const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx", http_status: 503, error_message: null, duration_ms: 87, late_ms: 2, claimed_by_worker: null, outcome_state: null, ...more });
+
+test("a sentence says what became of a run and why", () => {
+  const told = (more) => headline(run(more));
+  assert.deepEqual(told({}), ["bad", "Failed after 4 attempts: the callback returned 503."]);
+  assert.deepEqual(told({ attempts: 0, error_message: "execution_limit_exceeded", cause: null, http_status: null }), ["bad", "Not done: the quota of the month was used up, so it was not sent."]);
+  assert.deepEqual(told({ attempts: 1, error_message: "cancelled" }), ["idle", "Cancelled after 1 attempt."]);
+  assert.deepEqual(told({ attempts: 0, error_message: "cancelled" }), ["idle", "Cancelled before its first attempt."]);
+  assert.deepEqual(told({ status: "retrying", attempts: 2, error_message: "no response within 30 s" }), ["warn", "Attempt 2 of 4 failed: no response within 30 s."]);
+  assert.deepEqual(told({ status: "success", attempts: 1 }), ["good", "Succeeded at the first attempt in 87 ms, late 2 ms."]);
+  assert.deepEqual(told({ status: "success", attempts: 3 }), ["good", "Succeeded at attempt 3 of 4 in 87 ms, late 2 ms."]);
+  assert.deepEqual(told({ status: "success", outcome: { success: false, error: "disk full" } }), ["bad", "It was delivered, but the work failed: disk full."]);
+  assert.deepEqual(told({ status: "success", outcome: { success: true }, outcome_state: "verification_failed", verdict: { reason: "empty file" } }), ["bad", "It was done, but not accepted: empty file."]);
+  assert.equal(told({ status: "delivering", claimed_by_worker: "pi-1" })[1], "The worker \u2068pi-1\u2069 has it.");
+  assert.equal(told({ status: "pending", attempts: 1 })[0], "warn");
+});
+
+test("a cancelled run is not shown as a failed one", () => {
+  assert.equal(stateOfRun(run({ error_message: "cancelled" })), "cancelled");
+  assert.equal(stateOfRun(run({})), "failed");
+  assert.ok(!isCancelled(run({ status: "success", error_message: "cancelled" })));
+});
+
+test("each end of an attempt has a sentence", () => {
+  assert.deepEqual(attemptStory({ result: "retrying", error_message: "the callback returned 503" }), ["failed", "The callback returned 503."]);
+  assert.equal(attemptStory({ result: null, worker_id: null })[0], "running");
+  assert.equal(attemptStory({ result: "claim_lost", worker_id: null })[1], "The worker sent no sign of life until its lease ended.");
+  assert.match(attemptStory({ result: "cut" })[1], /does not count/);
+});
+
+test("waits lie between attempts, the last one until the next is due", () => {
+  const attempts = [
+    { ended_at: "2030-01-01T00:00:01Z", next_retry: "2030-01-01T00:01:01Z" },
+    { started_at: "2030-01-01T00:01:31Z", ended_at: "2030-01-01T00:01:32Z", next_retry: "2030-01-01T00:02:32Z" },
+    { started_at: null, ended_at: null, next_retry: null },
+  ];
+  assert.equal(waitAfter(attempts, 0), 90_000);
+  assert.equal(waitAfter(attempts, 1), null);
+  assert.equal(waitAfter(attempts.slice(0, 2), 1), 60_000);
+  assert.equal(waitAfter(attempts, 2), null);
+  assert.equal(wholeTime({ status: "failed", scheduled_for: "2030-01-01T00:00:00Z" }, attempts.slice(0, 2)), 92_000);
+  assert.equal(wholeTime({ status: "retrying", scheduled_for: "2030-01-01T00:00:00Z" }, attempts.slice(0, 2)), null);
+});
+
+test("the address becomes a query of the API, and only known filters pass", () => {
+  assert.deepEqual(apiQuery({ status: "failed", cue: "cue_1", worker: "pi", outcome: "reported_failure", page: "3", color: "red" }), { status: "failed", cue_id: "cue_1", worker_id: "pi", outcome_state: "reported_failure" });
+  assert.deepEqual(apiQuery({ status: "pending,retrying" }), { status__in: "pending,retrying" });
+  assert.deepEqual(activeFilters({ cue: "cue_1", cause: "status_5xx", status: "failed" }, "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Status 5xx"]);
+});
+
+test("a replay by filter is asked for only where the filter says the same as the list", () => {
+  assert.deepEqual(replayFilter({ status: "failed", cue_id: "c", until: "2030-01-01T00:00:00Z" }), { status: "failed", cue_id: "c", cause: undefined, since: undefined, until: "2030-01-01T00:00:00Z" });
+  assert.equal(replayFilter({ status: "failed", triggered_by: "replay" }), null);
+  assert.equal(replayFilter({ status: "success" }), null);
+  assert.equal(replayFilter({}), null);
+});
+
+test("local times of a zone become instants, over changes of its clock too", () => {
+  assert.equal(fromLocal("2026-07-01T09:00", "Europe/Berlin"), "2026-07-01T07:00:00.000Z");
+  assert.equal(fromLocal("2026-10-25T00:30", "Europe/Berlin"), "2026-10-24T22:30:00.000Z");
+  assert.equal(fromLocal("2026-10-25T04:30", "Europe/Berlin"), "2026-10-25T03:30:00.000Z");
+  assert.equal(toLocal("2026-07-01T07:00:00Z", "Europe/Berlin"), "2026-07-01T09:00");
+  assert.equal(fromLocal("", "UTC"), "");
+  assert.equal(toLocal("nonsense", "UTC"), "");
+});
+
+test("rows stay where they are: new ones are counted, changed ones keep what was told", () => {
+  const old = [{ id: "c" }, { id: "b" }, { id: "a", isTold: true }];
+  const { runs, inserted } = keepRows(old, [{ id: "x" }, { id: "c", status: "failed" }, { id: "y" }, { id: "b" }]);
+  assert.deepEqual(runs, [{ id: "c", status: "failed" }, { id: "b" }, { id: "a", isTold: true }]);
+  assert.equal(inserted, 2);
+  assert.deepEqual(keepRows(old.slice(0, 2), []).runs, []);
+});
+
+test("exported runs keep every digit and letter", () => {
+  const text = '{"executions":[{"id":"1","evidence":{"n":9007199254740993,"t":"a },{\\n"},"l":[{"a":[]}]},{"id":"2"}],"total":2}';
+  assert.deepEqual(jsonLines(text), ['{"id":"1","evidence":{"n":9007199254740993,"t":"a },{\\n"},"l":[{"a":[]}]}', '{"id":"2"}']);
+  assert.deepEqual(jsonLines('{"executions":[],"total":0}'), []);
+});
+
+test("metadata is cut out of the text of a run as it stands", () => {
+  const text = '{"id":"1","outcome":{"success":true,"metadata":{"n":12345678901234567890,"deep":{"metadata":1}},"recorded_at":"t"},"evidence":{"artifacts":[{"url":"u"}]}}';
+  assert.match(rawField(text, "metadata"), /12345678901234567890/);
+  assert.ok(!rawField(text, "metadata").includes("recorded_at"));
+  assert.match(rawField(text, "artifacts"), /^\[\s+\{\s+"url": "u"\s+\}\s+\]$/);
+  assert.equal(rawField('{"outcome":{"metadata":null,"x":1}}', "metadata"), null);
+  assert.equal(rawField('{"id":"1"}', "metadata"), null);
+});
+
+test("an id tells when its run was created", () => {
+  assert.equal(new Date(createdMs("01a20598-58c0-7799-8965-49abeff8c8cb")).toISOString(), "2026-11-22T23:30:00.000Z");
+});
+
+test("the request as a line for a shell holds quotes and line breaks", () => {
+  const text = requestAsCurl({ method: "POST", url: "u?a=1&b=2", headers: [["X-A", "it's"]], body: '{"a": 1}' });
+  assert.equal(text, "curl -sS -X POST 'u?a=1&b=2' \\\n  -H 'X-A: it'\\''s' \\\n  --data-binary '{\"a\": 1}'");
+});
