@@ -4,12 +4,9 @@ import { test } from "node:test";
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/screens/";
-const { attemptStory, createdMs, headline, isCancelled, stateOfRun, waitAfter, wholeTime } = await import(page + "runs/story.js");
-const { activeFilters, apiQuery, fromLocal, replayFilter, toLocal } = await import(page + "runs/filter.js");
-const { jsonLines } = await import(page + "runs/acts.js");
-const { rawField } = await import(page + "runs/timeline.js");
-const { requestAsCurl } = await import(page + "runs/run_acts.js");
-const { keepRows } = await import(page + "runs.js");
+const { attemptStory, createdMs, headline, isCancelled, rawField, stateOfRun, waitAfter, wholeTime } = await import(page + "runs/timeline.js");
+const { jsonLines, replayFilter, requestAsCurl } = await import(page + "runs/acts.js");
+const { activeFilters, apiQuery, fromLocal, keepRows, toLocal } = await import(page + "runs.js");
 
 const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx", http_status: 503, error_message: null, duration_ms: 87, late_ms: 2, claimed_by_worker: null, outcome_state: null, ...more });
 

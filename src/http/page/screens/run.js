@@ -2,15 +2,13 @@
 import { html, nothing } from "../lit/lit-html.js";
 import { get } from "../app/api.js";
 import { link } from "../app/router.js";
-import { update } from "../app/state.js";
 import { capital, stateOf } from "../app/words.js";
-import { copyButton } from "../parts/copy.js";
-import { act, empty, note } from "../parts/feedback.js";
+import { copy, copyButton } from "../parts/copy.js";
+import { empty, note } from "../parts/feedback.js";
 import { menu } from "../parts/menu.js";
 import { badge, shortId, when } from "../parts/values.js";
-import { headline, stateOfRun } from "./runs/story.js";
-import { actsOf, copyId, copyOf, neighbour, replay, requestAsCurl } from "./runs/run_acts.js";
-import { headerList, rawField, textBlock, timeline } from "./runs/timeline.js";
+import { actsOf, copyOf, neighbour, requestAsCurl } from "./runs/acts.js";
+import { headerList, headline, rawField, stateOfRun, textBlock, timeline } from "./runs/timeline.js";
 
 const REPLAYS_SHOWN = 10;
 const QUOTED = 160; // characters of the answer beside the reason
@@ -31,7 +29,7 @@ export async function load(data, route) {
   const cue = await orNull(get("v1/cues/" + encodeURIComponent(run.cue_id), { payload: "text" }), 404);
   const [attempts, request, replays] = await Promise.all([
     orNull(get(path + "/attempts"), 404),
-    cue?.transport === "worker" ? null : orNull(get(path + "/request", { attempt: data.attempt }), 404, 409, 422),
+    cue?.transport === "worker" ? null : orNull(get(path + "/request"), 404, 409, 422),
     get("v1/executions", { replayed_from: run.id, limit: REPLAYS_SHOWN }),
   ]);
   return { run, attempts: attempts?.attempts ?? [], request, cue, replays };
@@ -47,7 +45,7 @@ export function head(data, route, ready) {
     title: run.cue_name,
     tab: `${stateOf(state).word}: ${run.cue_name}`,
     titleMore: badge(state),
-    note: html`<span class="row"><a id="run-cue" href=${link("cues", run.cue_id)}>Cue</a><code class="wrap">${run.id}</code>${when(run.scheduled_for, { only: "relative" })}</span>`,
+    note: html`<span class="row"><a id="run-cue" href=${link("cues", run.cue_id)}>Its cue</a><a href=${link("runs", { cue: run.cue_id })}>Its runs</a><code class="wrap">${run.id}</code>${when(run.scheduled_for, { only: "relative" })}</span>`,
     actions: html`${acts.slice(0, BUTTONS).map(([id, label, go, kind = ""], i) => html`<button id=${"act-" + id} class=${kind || (i || id === "edited" ? "" : "primary")} @click=${go}>${label}</button>`)}
       ${rest.length ? menu("More", rest, "run-more") : nothing}${copyOf(data)}
       <button id="newer" class="plain" title="Newer run of this cue" @click=${() => neighbour(run, -1)}>↑<span class="sr">Newer run</span></button>
@@ -64,7 +62,7 @@ export function shortcuts(data) {
     { keys: "k", label: "Newer run of the cue", run: () => neighbour(run, -1) },
     { keys: "r", label: "Replay, or retry now", run: () => (first("retry") ?? first("replay"))?.() },
     { keys: "f", label: "Fire with another payload", run: () => first("edited")?.() },
-    { keys: "y", label: "Copy the id", run: () => copyId(run) },
+    { keys: "c", label: "Copy the request as curl", run: () => data.request && copy(requestAsCurl(data.request)) },
   ];
 }
 
@@ -93,19 +91,9 @@ function replaysCard({ run, replays }) {
   </ul></section>`;
 }
 
-function requestCard(data) {
-  const { run, request } = data;
+function requestCard({ run, request }) {
   if (!request) return nothing;
-  const choose = (event) => {
-    data.attempt = event.target.value;
-    act(async () => {
-      const chosen = await get(`v1/executions/${run.id}/request`, { attempt: data.attempt });
-      update(() => (data.request = chosen));
-    });
-  };
-  const numbers = [...new Set(data.attempts.map(({ attempt }) => attempt))];
   return html`<section class="card" id="request"><header><h2>${run.attempts ? "Request as sent" : "Request"}</h2>
-    ${numbers.length > 1 ? html`<label><span class="sr">Attempt</span><select class="small" @change=${choose}>${numbers.map((number) => html`<option value=${number} .selected=${number === Number(data.attempt || numbers.at(-1))}>Attempt ${number}</option>`)}</select></label>` : nothing}
     ${copyButton(() => requestAsCurl(request), "Copy as curl")}</header>
     <div class="pad stack"><p class="wrap"><b>${request.method}</b> <code>${request.url}</code></p>
     <p class="small muted">${request.exact ? "Byte for byte as it was sent." : capital(request.why) + "."}</p>
