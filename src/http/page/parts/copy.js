@@ -49,6 +49,9 @@ export function copyMenu(call, more = [], id = "copy-as") {
   return menu("Copy as", entries.map(([label, text]) => [label, () => copy(text, `Copied as ${label}`)]), id);
 }
 
+/** The shortcut that copies an API call. */
+export const copyKey = (call) => ({ keys: "c", label: "Copy as curl", run: () => copy(asCurl(call), "Copied as curl") });
+
 /** Shows a secret once; closes only by "I stored it". */
 export function showSecret({ title, text, value }) {
   return openDialog((close) => html`<div class="body">

@@ -6,11 +6,10 @@ import { loadUser } from "../app/server.js";
 import { state } from "../app/state.js";
 import { serverNow } from "../app/time.js";
 import { plural } from "../app/words.js";
-import { copy, copyMenu } from "../parts/copy.js";
+import { copyKey, copyMenu } from "../parts/copy.js";
 import { confirm, prompt } from "../parts/dialog.js";
 import { act, empty, toast } from "../parts/feedback.js";
 import { segments } from "../parts/form.js";
-import { asCurl } from "../parts/snippets.js";
 import { pager, table } from "../parts/table.js";
 import { when } from "../parts/values.js";
 
@@ -51,7 +50,7 @@ export async function load(data, { query }) {
 // A cue that was deleted still has alerts.
 const nameOf = (id) => id && get("v1/cues/" + encodeURIComponent(id), { execution_limit: 1 }).then((cue) => cue.name, () => id);
 
-export const shortcuts = (data, route) => [{ keys: "c", label: "Copy as curl", run: () => copy(asCurl(listCall(route)), "Copied as curl") }];
+export const shortcuts = (data, route) => [copyKey(listCall(route))];
 
 export function view(data, route) {
   const { type = "", cue, days = "" } = route.query;
@@ -71,7 +70,7 @@ function list({ alerts, total }, route) {
     { label: "Alert", cell: (alert) => sentence(alert) },
     { label: "Type", cell: ({ alert_type: type }) => html`<span class="tag">${TYPES[type] || type}</span>` },
     { label: "Raised", cell: (alert) => when(alert.created_at, { only: "relative" }) },
-    { label: "", kind: "tight right", cell: (alert) => html`<span class="row">${alert.cue_id ? [html`<a href=${link("cues", alert.cue_id)}>Cue</a>`, route.query.cue ? nothing : html`<a href=${withQuery(route, { cue: alert.cue_id })} aria-label="Only alerts of this cue">Only it</a>`] : nothing}</span>` },
+    { label: "", kind: "tight right", cell: (alert) => alert.cue_id ? html`<a href=${link("cues", alert.cue_id)}>Cue</a>${route.query.cue ? nothing : html` · <a href=${withQuery(route, { cue: alert.cue_id })}>Its alerts</a>`}` : nothing },
   ];
   return [table({ label: "Alerts", columns, rows: alerts, key: (alert) => alert.id }), pager(route, { total, perPage: PER_PAGE, noun: "alerts" })];
 }

@@ -1,13 +1,13 @@
 // Keys and secrets: API keys, the secrets that sign deliveries and alerts, and the browsers that are signed in.
 import { html, nothing } from "../lit/lit-html.js";
 import { del, get, post } from "../app/api.js";
+import { go } from "../app/router.js";
 import { state, update } from "../app/state.js";
 import { viaText } from "../app/words.js";
-import { copy, copyButton, copyMenu, showSecret } from "../parts/copy.js";
+import { copy, copyButton, copyKey, copyMenu, showSecret } from "../parts/copy.js";
 import { confirm, prompt } from "../parts/dialog.js";
-import { act, note } from "../parts/feedback.js";
+import { act, note, toast } from "../parts/feedback.js";
 import { segments } from "../parts/form.js";
-import { asCurl } from "../parts/snippets.js";
 import { table } from "../parts/table.js";
 import { when } from "../parts/values.js";
 import { SNIPPETS } from "../parts/verify.js";
@@ -32,39 +32,32 @@ const SECRETS = {
 
 export const head = () => ({ actions: copyMenu(CALL) });
 
-export async function load(data) {
+export async function load({ secrets = {}, language = "Python" }) {
   const [{ keys }, { sessions }] = await Promise.all([get("v1/auth/keys"), get("v1/auth/sessions")]);
-  return { keys, sessions, secrets: data.secrets || {}, language: data.language || "Python" };
+  return { keys, sessions, secrets, language };
 }
 
-export const shortcuts = (data) => [
-  { keys: "n", label: "New key", run: () => makeKey(data) },
-  { keys: "c", label: "Copy as curl", run: () => copy(asCurl(CALL), "Copied as curl") },
-];
+export const shortcuts = () => [{ keys: "n", label: "New key", run: makeKey }, copyKey(CALL)];
 
-const reload = async (data) => {
-  const fresh = await load(data);
-  update(() => Object.assign(data, fresh));
-};
+const reload = () => go(location.hash, { replace: true });
 
-export const view = (data) => [keysCard(data), secretCard(data, "webhook", verify(data)), secretCard(data, "alert"), sessionsCard(data)];
+export const view = (data) => [keysCard(data.keys), secretCard(data, "webhook", verify(data)), secretCard(data, "alert"), sessionsCard(data.sessions)];
 
 // The key of the request; in a session, the key that began it, without which the session ends.
 const isOwn = (key) => key.current || key.prefix === state.user?.api_key_prefix;
 
-function keysCard(data) {
-  const { keys } = data;
+function keysCard(keys) {
   const columns = [
     { label: "Name", cell: (key) => html`<span class="name">${key.name}</span> ${isOwn(key) ? html`<span class="tag">this one</span>` : nothing}` },
-    { label: "Begins with", cell: (key) => html`<code>${key.prefix}…</code>` },
+    { label: "Begins with", cell: (key) => html`<code class="id">${key.prefix}…</code>` },
     { label: "Made", short: true, cell: (key) => when(key.created_at) },
-    { label: "", kind: "tight right", cell: (key) => (keys.length === 1 ? html`<span class="muted small">the only one stays</span>` : html`<button class="plain danger" aria-label=${`Revoke ${key.name}`} @click=${() => revoke(data, key)}>Revoke</button>`) },
+    { label: "", kind: "tight right", cell: (key) => (keys.length === 1 ? html`<span class="muted small">the only one stays</span>` : html`<button class="plain danger" aria-label=${`Revoke ${key.name}`} @click=${() => revoke(key)}>Revoke</button>`) },
   ];
-  return html`<section class="card" id="keys"><header><h2>API keys</h2><button class="primary" id="new-key" @click=${() => makeKey(data)}>New key</button></header>
+  return html`<section class="card" id="keys"><header><h2>API keys</h2><button class="primary" id="new-key" @click=${makeKey}>New key</button></header>
     ${table({ label: "API keys", columns, rows: keys, key: (key) => key.id })}</section>`;
 }
 
-async function makeKey(data) {
+async function makeKey() {
   const made = await prompt({
     title: "New API key",
     fields: [{ name: "name", label: "Name", help: "What it is for, such as the machine or the program.", required: true }],
@@ -73,13 +66,14 @@ async function makeKey(data) {
   });
   if (!made) return;
   await showSecret({ title: "Your new key", text: "It is shown only now. Programs send it as “Authorization: Bearer KEY”; cued reads it from CUED_API_KEY.", value: made.api_key });
-  await act(() => reload(data), `Made ${made.name}`);
+  toast(`Made ${made.name}`);
+  reload();
 }
 
-async function revoke(data, key) {
+async function revoke(key) {
   const text = isOwn(key) ? "You are signed in with this key: you are signed out at once, here and wherever else it was used to sign in." : "Programs and browsers that use it are refused at once. This cannot be undone.";
   const sure = await confirm({ title: `Revoke ${key.name}?`, text, action: "Revoke", danger: true });
-  if (sure && (await act(() => del("v1/auth/keys/" + encodeURIComponent(key.id)), `Revoked ${key.name}`))) await act(() => reload(data));
+  if (sure && (await act(() => del("v1/auth/keys/" + encodeURIComponent(key.id)), `Revoked ${key.name}`))) reload();
 }
 
 function secretCard(data, kind, more = nothing) {
@@ -115,27 +109,26 @@ function verify(data) {
     <div class="code"><pre id="verify" tabindex="0">${code}</pre></div><div class="actions">${copyButton(() => SNIPPETS[data.language].join("\n"), "Copy the code")}</div></div></details>`;
 }
 
-function sessionsCard(data) {
-  const { sessions } = data;
+function sessionsCard(sessions) {
   const others = sessions.filter((session) => !session.current);
   const columns = [
     { label: "Browser", cell: (session) => html`<span class="name">${session.device || "Unknown"}</span> ${session.current ? html`<span class="tag">this one</span>` : nothing}` },
-    { label: "Address", cell: (session) => html`<code>${session.address}</code>` },
+    { label: "Address", cell: (session) => html`<code class="id">${session.address}</code>` },
     { label: "Signed in by", cell: (session) => viaText(session.via) },
     { label: "Since", short: true, cell: (session) => when(session.created_at, { only: "relative" }) },
     { label: "Last seen", short: true, cell: (session) => (session.current ? "now" : when(session.seen_at, { only: "relative" })) },
-    { label: "", kind: "tight right", cell: (session) => (session.current ? nothing : html`<button class="plain danger" aria-label=${`End the session of ${session.device}`} @click=${() => end(data, session)}>End</button>`) },
+    { label: "", kind: "tight right", cell: (session) => (session.current ? nothing : html`<button class="plain danger" aria-label=${`End the session of ${session.device}`} @click=${() => end(session)}>End</button>`) },
   ];
-  return html`<section class="card" id="sessions"><header><h2>Signed-in browsers</h2>${others.length ? html`<button id="end-others" class="danger" @click=${() => endOthers(data, others.length)}>End ${others.length === sessions.length ? "all" : "all others"}</button>` : nothing}</header>
+  return html`<section class="card" id="sessions"><header><h2>Signed-in browsers</h2>${others.length ? html`<button id="end-others" class="danger" @click=${() => endOthers(others.length)}>End ${others.length === sessions.length ? "all" : "all others"}</button>` : nothing}</header>
     ${sessions.length ? table({ label: "Signed-in browsers", columns, rows: sessions, key: (session) => session.id }) : html`<p class="pad muted">No browser is signed in.</p>`}
     <footer class="muted small">“Last seen” is noted once a day.</footer></section>`;
 }
 
-async function end(data, { id, device }) {
-  if (await act(() => del("v1/auth/sessions/" + encodeURIComponent(id)), `Ended the session of ${device}`)) await act(() => reload(data));
+async function end({ id, device }) {
+  if (await act(() => del("v1/auth/sessions/" + encodeURIComponent(id)), `Ended the session of ${device}`)) reload();
 }
 
-async function endOthers(data, count) {
+async function endOthers(count) {
   const sure = await confirm({ title: "End the other sessions?", text: `${count === 1 ? "One browser is" : `${count} browsers are`} signed out at once, and unused sign-in links stop working.`, action: "End them", danger: true });
-  if (sure && (await act(() => del("v1/auth/sessions"), ({ ended }) => `Ended ${ended}`))) await act(() => reload(data));
+  if (sure && (await act(() => del("v1/auth/sessions"), ({ ended }) => `Ended ${ended}`))) reload();
 }

@@ -5,10 +5,9 @@ import { state, update } from "../app/state.js";
 import { absolute, instant, serverNow } from "../app/time.js";
 import { bytes, capital, isLimited, number, plural } from "../app/words.js";
 import { bars, meter } from "../parts/chart.js";
-import { copy, copyMenu } from "../parts/copy.js";
+import { copyKey, copyMenu } from "../parts/copy.js";
 import { errorBox } from "../parts/feedback.js";
 import { segments } from "../parts/form.js";
-import { asCurl } from "../parts/snippets.js";
 import { table } from "../parts/table.js";
 
 const MONTHS = 12;
@@ -18,7 +17,7 @@ const CALL = { method: "GET", path: "v1/usage" };
 
 export const live = ["quota", "cue.created", "cue.deleted", "cue.paused", "cue.resumed", "server"];
 
-export const shortcuts = () => [{ keys: "c", label: "Copy as curl", run: () => copy(asCurl(CALL), "Copied as curl") }];
+export const shortcuts = () => [copyKey(CALL)];
 
 export function head({ usage }) {
   const { name, interval } = usage?.plan || {};
@@ -59,14 +58,16 @@ export function view(data) {
 }
 
 function used({ cues, executions, storage, rate_limit: rate, billing_period: period }, limited) {
-  const bar = (id, name, value, most, text, more) => html`<div class="card pad stack" data-meter=${id}><p class="spread row"><b>${name}</b><span class="num">${text(value)}${isLimited(most) || text === bytes ? html` <span class="muted">of ${text(most)}</span>` : nothing}</span></p>
-    ${isLimited(most) || text === bytes ? meter(value, most, `${name}: ${text(value)} of ${text(most)}`) : nothing}<p class="muted small">${more}</p></div>`;
+  const bar = (id, name, value, most, text, more) => {
+    const of = text === bytes || isLimited(most) ? ` of ${text(most)}` : "";
+    return html`<div data-meter=${id}><p class="row spread"><b>${name}</b><span class="num">${text(value)}${of}</span></p>${of ? meter(value, most, `${name}: ${text(value)}${of}`) : nothing}<p class="muted small">${more}</p></div>`;
+  };
   return html`${limited ? nothing : html`<p id="no-limits">The limits are switched off on this server: runs, cues and requests are not counted against a plan.</p>`}
-    <div class="grid">
+    <section class="card pad stack" id="used">
       ${bar("runs", "Runs this month", executions.used, executions.limit, number, `Counted in UTC; begins anew on ${day(period.end)}.`)}
       ${bar("cues", "Active cues", cues.active, cues.limit, number, `${number(cues.total)} of ${number(cues.total_limit)} in all states.`)}
       ${bar("storage", "Storage", storage.used_bytes, storage.limit_bytes, bytes, isLimited(rate.limit) ? `Requests in the last minute: ${number(rate.current_usage)} of ${number(rate.limit)}.` : "Payloads, headers, results and kept answers.")}
-    </div>`;
+    </section>`;
 }
 
 const day = (text) => absolute(instant(text), "UTC", { full: true }).split(",")[0];
