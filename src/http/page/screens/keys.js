@@ -7,7 +7,7 @@ import { viaText } from "../app/words.js";
 import { copy, copyButton, copyKey, copyMenu, showSecret } from "../parts/copy.js";
 import { confirm, prompt } from "../parts/dialog.js";
 import { act, note, toast } from "../parts/feedback.js";
-import { segments } from "../parts/form.js";
+import { field } from "../parts/form.js";
 import { table } from "../parts/table.js";
 import { when } from "../parts/values.js";
 import { SNIPPETS } from "../parts/verify.js";
@@ -101,12 +101,12 @@ async function rotate(data, kind) {
 }
 
 function verify(data) {
-  const code = SNIPPETS[data.language].join("\n");
+  const code = () => SNIPPETS[data.language].join("\n");
   const options = Object.keys(SNIPPETS).map((name) => [name, name]);
   return html`<details><summary>Check it in your receiver</summary><div class="stack">
     <p class="muted">The signature covers the id, the time and the bytes of the body as they came: check it before you parse the body. Refuse what is older than five minutes, and an id that you have handled.</p>
-    <div class="scroll">${segments({ label: "Language", value: data.language, options, onchange: (name) => update(() => (data.language = name)) })}</div>
-    <div class="code"><pre id="verify" tabindex="0">${code}</pre></div><div class="actions">${copyButton(() => SNIPPETS[data.language].join("\n"), "Copy the code")}</div></div></details>`;
+    ${field({ name: "language", label: "Language", value: data.language, options, oninput: (name) => update(() => (data.language = name)) })}
+    <div class="code"><pre id="verify" tabindex="0">${code()}</pre></div><div class="actions">${copyButton(code, "Copy the code")}</div></div></details>`;
 }
 
 function sessionsCard(sessions) {

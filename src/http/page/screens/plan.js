@@ -66,7 +66,8 @@ function used({ cues, executions, storage, rate_limit: rate, billing_period: per
     <section class="card pad stack" id="used">
       ${bar("runs", "Runs this month", executions.used, executions.limit, number, `Counted in UTC; begins anew on ${day(period.end)}.`)}
       ${bar("cues", "Active cues", cues.active, cues.limit, number, `${number(cues.total)} of ${number(cues.total_limit)} in all states.`)}
-      ${bar("storage", "Storage", storage.used_bytes, storage.limit_bytes, bytes, isLimited(rate.limit) ? `Requests in the last minute: ${number(rate.current_usage)} of ${number(rate.limit)}.` : "Payloads, headers, results and kept answers.")}
+      ${bar("storage", "Storage", storage.used_bytes, storage.limit_bytes, bytes, "Payloads, headers, results and kept answers.")}
+      ${isLimited(rate.limit) ? bar("requests", "Requests in the last minute", rate.current_usage, rate.limit, number, "Of all API keys; signed-in browsers have a limit of their own.") : nothing}
     </section>`;
 }
 
@@ -83,9 +84,9 @@ function history(months) {
     { label: "Failed", kind: "num right", short: true, cell: (month) => number(month.failed) },
   ];
   return html`<section class="card" id="months"><header><h2>Twelve months</h2><span class="muted">${plural(all, "run")} ended</span></header>
-    <div class="pad">${bars(months, { label: `Runs of each month, ${plural(all, "run")} in all; the table below has the figures`, titles: months.map((month) => `${long(month)}: ${plural(total(month), "run")}, ${number(month.failed)} failed`) })}
+    <div class="pad stack"><div>${bars(months, { label: `Runs of each month, ${plural(all, "run")} in all; the table below has the figures`, titles: months.map((month) => `${long(month)}: ${plural(total(month), "run")}, ${number(month.failed)} failed`) })}
       <div class="months muted" aria-hidden="true">${months.map(({ at }) => html`<span>${name(at, { month: "narrow" })}</span>`)}</div></div>
-    <details class="pad"><summary>As a table</summary>${table({ label: "Runs by month", columns, rows: months.toReversed(), key: (month) => String(month.at) })}</details></section>`;
+    <details><summary>As a table</summary>${table({ label: "Runs by month", columns, rows: months.toReversed(), key: (month) => String(month.at) })}</details></div></section>`;
 }
 
 function atLimit({ cues, executions, storage, rate_limit: rate, billing_period: period }, limited) {
