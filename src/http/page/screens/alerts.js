@@ -8,14 +8,13 @@ import { serverNow } from "../app/time.js";
 import { plural } from "../app/words.js";
 import { copyKey, copyMenu } from "../parts/copy.js";
 import { confirm, prompt } from "../parts/dialog.js";
-import { act, empty, toast } from "../parts/feedback.js";
-import { segments } from "../parts/form.js";
+import { act, toast } from "../parts/feedback.js";
 import { pager, table } from "../parts/table.js";
 import { when } from "../parts/values.js";
 
 const PER_PAGE = 50;
 const DAY_MS = 86_400_000;
-const SPANS = [["", "All"], ["1", "24 hours"], ["7", "7 days"], ["30", "30 days"]];
+const SPANS = [["", "At any time"], ["1", "Last 24 hours"], ["7", "Last 7 days"], ["30", "Last 30 days"]];
 const TYPES = {
   consecutive_failures: "Failing",
   verification_failed: "Rejected",
@@ -58,7 +57,7 @@ export function view(data, route) {
   return html`
     <section class="card">
       <nav class="tabs" aria-label="Type">${[["", "All"], ...Object.entries(TYPES)].map(tab)}</nav>
-      <header>${segments({ label: "Raised in the last", value: days, options: SPANS, onchange: (value) => go(withQuery(route, { days: value })) })}
+      <header><label><span class="sr">Raised</span><select class="small" @change=${(event) => go(withQuery(route, { days: event.target.value }))}>${SPANS.map(([key, text]) => html`<option value=${key} .selected=${key === days}>${text}</option>`)}</select></label>
         ${cue ? html`<a class="button" href=${withQuery(route, { cue: null })}>All cues</a>` : nothing}</header>
       ${data.alerts.length ? list(data, route) : none(type || cue || days || route.query.page, route)}
     </section>
@@ -80,20 +79,20 @@ function sentence({ severity, message, execution_id: run }) {
   return html`<span class=${color}><span class="sign" aria-hidden="true">${sign}</span><span class="sr">${severity}: </span></span> ${run ? html`<a class="name" href=${link("runs", run)}>${message}</a>` : html`<span class="name">${message}</span>`}`;
 }
 
-const none = (filtered, route) =>
-  filtered
-    ? empty("No alert matches", "", html`<a class="button" href=${withQuery(route, { type: null, cue: null, days: null })}>Show all alerts</a>`)
-    : empty("No alert", "An alert is raised when a cue fails 3 times in a row, a result is rejected, a worker is lost, no worker takes a run, or runs are caught up after an outage.");
+const none = (filtered, route) => html`<div class="empty"><h2>${filtered ? "No alert matches" : "No alert"}</h2>
+  <p>${filtered
+    ? html`<a class="button" href=${withQuery(route, { type: null, cue: null, days: null })}>Show all alerts</a>`
+    : "An alert is raised when a cue fails 3 times in a row, a result is rejected, a worker is lost, no worker takes a run, or runs are caught up after an outage."}</p></div>`;
 
 function destinations() {
   const url = state.user?.alert_webhook_url;
   const mails = state.info?.mail === "smtp";
   return html`<section class="card" id="destinations"><header><h2>Where alerts go</h2></header>
-    <dl class="facts pad">
+    <dl class="facts long pad">
       <dt>This list</dt><dd>Always. The newest 1,000 are kept.</dd>
       <dt>Webhook</dt><dd class="stack"><p>${url ? html`<code>${url}</code>` : "Not set. An address of yours can get each alert as a signed POST."}</p>
         <div class="row"><button id="set-webhook" @click=${() => setWebhook(url)}>${url ? "Change" : "Set a webhook"}</button>${url ? [html`<button class="danger" id="remove-webhook" @click=${() => removeWebhook(url)}>Remove</button>`, html`<a href=${link("account", "keys")}>Secret that signs it</a>`] : nothing}</div></dd>
-      <dt>Mail</dt><dd>${mails ? "Alerts are not mailed. A failed run is: each cue says so under “When it fails”." : "This server sends no mail: it writes what it would send to its log."}</dd>
+      <dt>Mail</dt><dd>Alerts are not mailed. Runs that fail are, if their cue says so${mails ? "." : "; this server sends no mail, it writes it to its log."}</dd>
     </dl></section>`;
 }
 

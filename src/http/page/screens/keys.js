@@ -3,7 +3,7 @@ import { html, nothing } from "../lit/lit-html.js";
 import { del, get, post } from "../app/api.js";
 import { go } from "../app/router.js";
 import { state, update } from "../app/state.js";
-import { viaText } from "../app/words.js";
+import { plural, viaText } from "../app/words.js";
 import { copy, copyButton, copyKey, copyMenu, showSecret } from "../parts/copy.js";
 import { confirm, prompt } from "../parts/dialog.js";
 import { act, note, toast } from "../parts/feedback.js";
@@ -79,8 +79,8 @@ async function revoke(key) {
 function secretCard(data, kind, more = nothing) {
   const { title, text, field, path } = SECRETS[kind];
   const { value, until } = data.secrets[kind] || {};
-  const shown = value || "whsec_" + "•".repeat(16);
-  const eye = html`<svg viewBox="0 0 24 24" width="18" height="18" fill="none" stroke="currentColor" stroke-width="1.75" aria-hidden="true"><path d="M2.5 12S6 5.5 12 5.5 21.5 12 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12z"></path><circle cx="12" cy="12" r="3"></circle></svg>`;
+  const shown = value || "whsec_" + "•".repeat(8);
+  const eye = html`<svg viewBox="0 0 24 24" width="18" height="18" fill="none" stroke="currentColor" stroke-width="1.75" aria-hidden="true"><path d=${"M2.5 12S6 5.5 12 5.5 21.5 12 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12z" + (value ? "M4 4l16 16" : "")}></path><circle cx="12" cy="12" r="3"></circle></svg>`;
   const read = async () => (await get(path))[field];
   return html`<section class="card" data-secret=${kind}><header><h2>${title}</h2><button class="danger" @click=${() => rotate(data, kind)}>Replace</button></header>
     <div class="pad stack"><p>${text}</p>
@@ -129,6 +129,6 @@ async function end({ id, device }) {
 }
 
 async function endOthers(count) {
-  const sure = await confirm({ title: "End the other sessions?", text: `${count === 1 ? "One browser is" : `${count} browsers are`} signed out at once, and unused sign-in links stop working.`, action: "End them", danger: true });
-  if (sure && (await act(() => del("v1/auth/sessions"), ({ ended }) => `Ended ${ended}`))) reload();
+  const sure = await confirm({ title: "End the other sessions?", text: `${plural(count, "browser")} will be signed out at once, and unused sign-in links stop working.`, action: "End them", danger: true });
+  if (sure && (await act(() => del("v1/auth/sessions"), ({ ended }) => `Ended ${plural(ended, "session")}`))) reload();
 }

@@ -91,7 +91,7 @@ function history(months) {
 
 function atLimit({ cues, executions, storage, rate_limit: rate, billing_period: period }, limited) {
   const most = executions.limit;
-  return html`<section class="card" id="at-limit"><header><h2>What happens at the limit</h2></header><dl class="facts pad">
+  return html`<section class="card" id="at-limit"><header><h2>What happens at the limit</h2></header><dl class="facts long pad">
     ${isLimited(most) ? html`<dt>Runs</dt><dd>Above ${number(most)} a month all goes on for 24 hours, up to ${number(most * GRACE)} runs. After that scheduled runs fail with <code>execution_limit_exceeded</code> and are not sent, and runs by hand are refused, until ${day(period.end)}.</dd>` : nothing}
     ${isLimited(cues.limit) ? html`<dt>Cues</dt><dd>A new or resumed cue above ${number(cues.limit)} is refused. Those that are active go on.</dd>` : nothing}
     <dt>Storage</dt><dd>What would store more than ${bytes(storage.limit_bytes)} is refused, such as a cue with a large payload. A worker's report is always taken, without its result.</dd>
