@@ -5,6 +5,8 @@ import { test } from "node:test";
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/";
 const { byMonth, monthStart } = await import(page + "screens/plan.js");
+const { question } = await import(page + "screens/alerts.js");
+const { freeze } = await import(page + "app/time.js");
 const { byTask, takers } = await import(page + "screens/workers.js");
 
 const NOW = Date.parse("2026-03-31T23:59:59Z");
@@ -36,4 +38,13 @@ test("a worker takes its tasks, one without tasks takes all, and none takes any 
   assert.deepEqual(names("report"), ["a", "b"]);
   assert.deepEqual(names("import"), ["b"]);
   assert.deepEqual(names(null), ["b"]);
+});
+
+test("filters of the address become a query of the API, and unknown spans are left out", () => {
+  freeze(NOW);
+  const asked = question({ type: "unclaimed", cue: "cue_1", days: "7", page: "3" });
+  assert.deepEqual(asked, { alert_type: "unclaimed", cue_id: "cue_1", since: "2026-03-24T23:59:59.000Z", limit: 50, offset: 100 });
+  for (const days of ["", "x", "99999999999", undefined]) assert.equal(question({ days }).since, null);
+  for (const page of ["0", "-1", "x", undefined]) assert.equal(question({ page }).offset, null);
+  freeze(null);
 });

@@ -26,10 +26,11 @@ const SEVERITIES = { critical: ["✕", "bad"], warning: ["!", "warn"] };
 
 export const live = ["alert"];
 
-const question = ({ type, cue, days, page }) => ({
+/** Query of the API for the filters of the address. Pure but for the present. */
+export const question = ({ type, cue, days, page }) => ({
   alert_type: type,
   cue_id: cue,
-  since: days && new Date(serverNow() - days * DAY_MS).toISOString(),
+  since: SPANS.some(([key]) => key && key === days) ? new Date(serverNow() - days * DAY_MS).toISOString() : null,
   limit: PER_PAGE,
   offset: (Math.max(1, Number(page) || 1) - 1) * PER_PAGE || null,
 });
