@@ -39,18 +39,19 @@ const wrong = (name, msg) => Object.assign(new Error(msg), { problems: [{ loc: [
 /** Asks for a payload and a time, fires, and shows the new run. */
 export async function fireWith(cue) {
   const zone = knowsZone(cue.schedule.timezone) ? cue.schedule.timezone : "UTC";
+  const shown = prettyJson(cue.payload_text || "{}");
   const run = await prompt({
     title: `Fire ${cue.name}`,
     action: "Fire",
     fields: [
-      { name: "payload", label: "Payload of this run", value: prettyJson(cue.payload_text || "{}"), lines: 10, help: "A JSON object. The cue keeps its own." },
+      { name: "payload", label: "Payload of this run", value: shown, lines: 10, help: "A JSON object. The cue keeps its own." },
       { name: "at", label: `At (${zone})`, type: "datetime-local", help: "Empty: now." },
     ],
     send({ payload, at }) {
       const fault = checkJson(payload);
       if (fault) throw wrong("payload", `Line ${fault.line}, column ${fault.column}: ${fault.message}`);
       const send_at = at ? new Date(localInstant(at, zone)).toISOString() : undefined;
-      return post(pathOf(cue) + "/fire", { merge_strategy: "replace", send_at }, { raw: { payload_override: payload } });
+      return payload === shown ? post(pathOf(cue) + "/fire", { send_at }) : post(pathOf(cue) + "/fire", { merge_strategy: "replace", send_at }, { raw: { payload_override: payload } });
     },
   });
   if (run) go(link("runs", run.id));
