@@ -46,7 +46,7 @@ export async function load(data, route) {
   // Rows stay where they are below the pointer and the focus.
   const held = data.key === key && !data.own && listOf();
   data.own = false;
-  return { key, chosen, total: answer.total, fresh: answer.cues, rows: held ? inPlace(data.rows, answer.cues) : answer.cues };
+  return { key, chosen, filter, total: answer.total, fresh: answer.cues, rows: held ? inPlace(data.rows, answer.cues) : answer.cues };
 }
 
 /** The rows of a list with what is new of them, in their old order. Pure. */
@@ -93,7 +93,7 @@ export function view(data, route) {
   if (!total && !filtered) return first();
   return html`${tabs(route, data)}${filters(data, route)}${data.refused ? refusals(data) : nothing}
     ${rows.length ? list(data, route) : empty(total ? "This page is empty" : "No cue matches", "", html`<a class="button" href=${total ? withQuery(route, {}) : "#/cues"}>${total ? "First page" : "Clear the filters"}</a>`)}
-    ${selectionBar({ selection, total, onPage: rows.length, noun: "cue", actions: bulkActs(data, route) })}`;
+    ${selectionBar({ selection, total, onPage: rows.length, noun: "cue", actions: bulkActs(data) })}`;
 }
 
 function focusSearch({ query }) {
@@ -102,7 +102,7 @@ function focusSearch({ query }) {
 
 const TABS = [["All", {}], ["Failing", { failing: "true" }], ["Active", { status: "active" }], ["Paused", { status: "paused" }], ["Completed", { status: "completed" }], ["Failed", { status: "failed" }]];
 
-function tabs(route, { total, chosen }) {
+function tabs(route, { total }) {
   const { query } = route;
   const cues = state.overview?.cues || {};
   const all = cues.active + cues.paused + cues.completed + cues.failed;
@@ -180,8 +180,8 @@ export function shortcuts(data) {
 
 const ACTS = { pause: ["Pause", "paused"], resume: ["Resume", "resumed"], fire: ["Fire", "fired"], delete: ["Delete", "deleted"] };
 
-function bulkActs(data, route) {
-  const press = (action) => html`<button class=${action === "delete" ? "danger" : ""} data-bulk=${action} ?disabled=${data.busy} @click=${() => bulk(data, route, action)}>${ACTS[action][0]}</button>`;
+function bulkActs(data) {
+  const press = (action) => html`<button class=${action === "delete" ? "danger" : ""} data-bulk=${action} ?disabled=${data.busy} @click=${() => bulk(data, action)}>${ACTS[action][0]}</button>`;
   return html`${Object.keys(ACTS).map(press)}${menu("Copy as", [["JSON", () => copySelected(data, "JSON")], ["cued commands", () => copySelected(data, "cued commands")], ["ids", () => copySelected(data, "ids")]], "copy-selected")}`;
 }
 
@@ -193,14 +193,14 @@ async function asked(action, count) {
 }
 
 /** Sends one act for the selection; what it refused is listed above the cues. */
-async function bulk(data, route, action) {
+async function bulk(data, action) {
   const { selection, total } = data;
   const ids = [...selection.ids];
   if (!(await asked(action, countSelected(selection, total)))) return;
   update(() => (data.busy = true));
   const sum = { done: 0, failed: [] };
   await act(async () => {
-    const { failing, ...filter } = filterOf(route);
+    const { failing, ...filter } = data.filter; // of the rows that are shown: the address may be ahead of them
     const parts = selection.all ? [{ filter: { ...filter, ...(failing && { failing: failing === "true" }) }, expected: total }] : [];
     for (let i = 0; !selection.all && i < ids.length; i += MOST_IDS) parts.push({ ids: ids.slice(i, i + MOST_IDS) });
     for (const part of parts) {
@@ -222,10 +222,10 @@ function refusals(data) {
   return note(html`<b>${plural(list.length, "cue")} could not be ${word}:</b><ul id="refused">${list.slice(0, MOST_FAILED).map(({ id, name, message }) => html`<li class="wrap"><a href=${link("cues", id)}>${name}</a>: ${message}</li>`)}${list.length > MOST_FAILED ? html`<li>and ${number(list.length - MOST_FAILED)} more</li>` : nothing}</ul>`, "bad", html`<button @click=${() => update(() => (data.refused = null))}>Close</button>`);
 }
 
-async function copySelected({ selection, rows, total }, form) {
+async function copySelected({ selection, rows, total, filter }, form) {
   if (countSelected(selection, total) > MOST_COPIED) return toast(`Copying takes at most ${MOST_COPIED} cues.`);
   await act(async () => {
-    const ids = selection.all && total > rows.length ? (await get("v1/cues", { ...filterOf(state.route), limit: MOST_COPIED })).cues.map(({ id }) => id) : selection.all ? rows.map(({ id }) => id) : [...selection.ids];
+    const ids = selection.all && total > rows.length ? (await get("v1/cues", { ...filter, limit: MOST_COPIED })).cues.map(({ id }) => id) : selection.all ? rows.map(({ id }) => id) : [...selection.ids];
     if (form === "ids") return copy(ids.join("\n"));
     const cues = await Promise.all(ids.map((id) => get(pathOf({ id }), { payload: "text", execution_limit: 1 })));
     await copy(form === "JSON" ? `[${cues.map(creation).join(",\n")}]` : cues.map(creationLine).join("\n"), `${plural(cues.length, "cue")} copied`);
