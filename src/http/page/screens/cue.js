@@ -149,7 +149,7 @@ function missedCard({ missed: { missed, total }, cue }) {
 }
 
 /** Attempts as dots on a line, with the waits between them. */
-const waitLine = (retry) => html`<ol class="waits" aria-label="Waits between attempts">${waitsOf(retry).map((minutes) => html`<li>${waitText(minutes)}</li>`)}<li></li></ol>`;
+const waitLine = (retry) => html`<ol class="attempts" aria-label="Waits between attempts">${waitsOf(retry).map((minutes) => html`<li>${waitText(minutes)}</li>`)}<li></li></ol>`;
 
 function headers(data) {
   const entries = Object.entries(data.cue.callback.headers);
