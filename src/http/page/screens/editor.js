@@ -27,19 +27,17 @@ function formOfAnswer(cue) {
 }
 
 export async function load(data, { id, query }) {
-  const from = query.from || "";
-  const source = id || from;
-  const cue = source && (!data.form || id || data.from !== from) ? await fetchCue(source) : null;
+  const from = id ? "" : query.from || "";
+  if (data.form && !id && data.from === from) return {};
+  const cue = id || from ? await fetchCue(id || from) : null;
   if (data.form && id) {
     compare(data, cue);
-    if (differing(data.form, data.was).length || data.remote) return {};
-  } else if (data.form && data.from === from) return {};
+    return {};
+  }
   const form = cue ? formOfAnswer(cue) : blank(yourZone());
-  if (!id && cue) form.name = `${form.name} (copy)`.slice(0, 255);
+  if (from) form.name = `${form.name} (copy)`.slice(0, 255);
   take(data, form, cue);
-  data.from = from;
-  data.isEdit = !!id;
-  return {};
+  return { from, isEdit: !!id };
 }
 
 function take(data, form, cue) {
@@ -55,10 +53,10 @@ function compare(data, cue) {
   if (!data.remote) data.cue = cue;
 }
 
-export function head({ form, was, isEdit, cue, from }) {
-  const title = isEdit ? `Edit ${cue.name}` : from ? "Duplicate a cue" : "New cue";
-  const fields = form && isEdit ? differing(form, was) : [];
-  return { title, note: isEdit ? (fields.length ? `Changed: ${inWords(fields)}` : "Nothing changed yet") : "An address and a time are enough." };
+export function head({ form, was, cue }, { id, query }) {
+  if (!id) return { title: query.from ? "Duplicate a cue" : "New cue", note: "An address and a time are enough." };
+  const fields = form ? differing(form, was) : [];
+  return { title: cue ? `Edit ${cue.name}` : "Edit a cue", note: fields.length ? `Changed: ${inWords(fields)}` : "Nothing changed yet" };
 }
 
 export function view(data, route) {
@@ -123,9 +121,8 @@ async function save(data, route, fire) {
     showProblems();
     if (data.rest.length) setTimeout(() => document.getElementById("refused")?.scrollIntoView({ block: "center" }), 50);
   }
-  update(() => (data.busy = false));
-  if (!cue) return;
-  data.saved = true;
+  if (!cue) return update(() => (data.busy = false));
+  data.saved = true; // and still busy: nothing is sent twice
   set("recent_zones", [...new Set([form.zone, ...settings.recent_zones])].slice(0, RECENT_ZONES));
   forgetZones();
   if (cue.warning) toast(cue.warning);
