@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byteLength, checkJson, compactJson, jsonParts, placeOf, prettyJson, withMember } from "../../src/http/page/parts/json_text.js";
+import { byteLength, checkJson, compactJson, jsonParts, placeOf, prettyJson, readableJson, withMember } from "../../src/http/page/parts/json_text.js";
 
 const GOOD = ["0", "-0", "-1.5e+10", '""', '"\\u00e9 \\" \\\\ \\n"', "true", "null", "[]", "{}", " { } ", "[1, 2]", '{"a": {"b": [{}, [], ""]}}', '"größe 😀"', "12345678901234567890", "1E400", '{"a":1,"a":2}'];
 const BAD = ["", " ", "{", "[", "]", "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', "{a:1}", "{'a':1}", "01", "1.", ".5", "+1", "--1", "1e", "tru", "True", "nullx", '"a', '"a\nb"', '"\\x"', '"\\u12"', "[1 2]", '{"a" 1}', "1 2", "NaN", "[1}", '{"a":1]', "\u00a01", "//x"];
@@ -91,4 +91,11 @@ test("a member is set and all else stays letter for letter", () => {
     const made = withMember(text, "task", '"b"');
     assert.deepEqual(JSON.parse(made), { ...JSON.parse(text), task: "b" }, made);
   }
+});
+
+test("escapes of letters are read as letters, and the value stays the same", () => {
+  const text = String.raw`{"gr\u00f6\u00dfe": "\ud83d\ude00 \u05e9\u4E2D", "kept": "\\u00e9 \u0022 \u005c \n \u202e \u200b \ufeff \u00a0 \u2028 \ud83d \ude00 \u007f"}`;
+  const read = readableJson(text);
+  assert.equal(read, String.raw`{"größe": "😀 ש中", "kept": "\\u00e9 \u0022 \u005c \n \u202e \u200b \ufeff \u00a0 \u2028 \ud83d \ude00 \u007f"}`);
+  assert.deepEqual(JSON.parse(read), JSON.parse(text));
 });

@@ -100,6 +100,16 @@ export function prettyJson(text, indent = "  ") {
   });
 }
 
+/**
+ * JSON with the letters in place of their escapes: the server keeps "é" as "\u00e9". Escapes of what cannot be seen, or
+ * turns the direction of the text, stay. The value is the same.
+ */
+export const readableJson = (text) =>
+  text.replace(/\\u(d[89ab][\da-f]{2})\\u(d[c-f][\da-f]{2})|\\u([\da-f]{4})|\\[^u]/gi, (escape, ...codes) => {
+    const letter = String.fromCharCode(...codes.slice(0, 3).filter(Boolean).map((code) => parseInt(code, 16)));
+    return letter > "\u007f" && /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(letter) ? letter : escape;
+  });
+
 /** The text without white space between tokens. */
 export const compactJson = (text) => rewrite(text, (token) => token);
 

@@ -7,7 +7,7 @@ import { state, update } from "../app/state.js";
 import { instant, yourZone } from "../app/time.js";
 import { copy } from "../parts/copy.js";
 import { act, note, toast } from "../parts/feedback.js";
-import { prettyJson } from "../parts/json_text.js";
+import { prettyJson, readableJson } from "../parts/json_text.js";
 import { menu } from "../parts/menu.js";
 import { asCued, asCurl, asPython } from "../parts/snippets.js";
 import { blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged, patchBody, problemsOf } from "./editor/model.js";
@@ -23,7 +23,7 @@ const fetchCue = (id) => get("v1/cues/" + encodeURIComponent(id), { payload: "te
 
 function formOfAnswer(cue) {
   const { at, timezone: zone } = cue.schedule;
-  return formOf(cue, { at: at ? localTime(instant(at), zone) : "", payload: prettyJson(cue.payload_text || "") });
+  return formOf(cue, { at: at ? localTime(instant(at), zone) : "", payload: prettyJson(readableJson(cue.payload_text || "")) });
 }
 
 export async function load(data, { id, query }) {

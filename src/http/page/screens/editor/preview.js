@@ -6,7 +6,7 @@ import { duration, serverNow } from "../../app/time.js";
 import { bytes, capital, catchUpText, isLimited, number, plural, why } from "../../app/words.js";
 import { meter } from "../../parts/chart.js";
 import { openDialog } from "../../parts/dialog.js";
-import { placeOf, prettyJson } from "../../parts/json_text.js";
+import { placeOf, prettyJson, readableJson } from "../../parts/json_text.js";
 import { baseUrl } from "../../parts/snippets.js";
 import { when } from "../../parts/values.js";
 import { attemptTimes, createBody, problemsOf, scheduleOf } from "./model.js";
@@ -110,7 +110,7 @@ export function testDialog(form) {
 
 const received = ({ headers, payload }) => html`<p>As this server sends it, signed with your webhook secret:</p>
   <ul class="mono small">${Object.entries(headers).map(([name, value]) => html`<li class="wrap"><span class="muted">${name}:</span> ${/signature/.test(name) ? html`<b>${value}</b>` : value}</li>`)}</ul>
-  ${payload ? html`<pre class="code">${prettyJson(payload)}</pre>` : nothing}
+  ${payload ? html`<pre class="code">${prettyJson(readableJson(payload))}</pre>` : nothing}
   <p class="small muted">x-cueapi-signature is v1= and the HMAC-SHA256, in hex, of the timestamp, a full stop and the body as received. The test is a POST and counts as one run.</p>`;
 
 /** A cue of its own that exists only for the test: fired, looked at, deleted. */
