@@ -4,7 +4,7 @@ import { test } from "node:test";
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/screens/";
-const { attemptStory, createdMs, headline, isCancelled, rawField, stateOfRun, waitAfter, wholeTime } = await import(page + "runs/timeline.js");
+const { attemptStory, createdMs, endOf, headline, isCancelled, rawField, stateOfRun, waitAfter } = await import(page + "runs/timeline.js");
 const { jsonLines, replayFilter, requestAsCurl } = await import(page + "runs/acts.js");
 const { activeFilters, apiQuery, fromLocal, keepRows, toLocal } = await import(page + "runs.js");
 
@@ -48,8 +48,14 @@ test("waits lie between attempts, the last one until the next is due", () => {
   assert.equal(waitAfter(attempts, 1), null);
   assert.equal(waitAfter(attempts.slice(0, 2), 1), 60_000);
   assert.equal(waitAfter(attempts, 2), null);
-  assert.equal(wholeTime({ status: "failed", scheduled_for: "2030-01-01T00:00:00Z" }, attempts.slice(0, 2)), 92_000);
-  assert.equal(wholeTime({ status: "retrying", scheduled_for: "2030-01-01T00:00:00Z" }, attempts.slice(0, 2)), null);
+});
+
+test("a run ends with its last attempt, a cancelled one when it was cancelled", () => {
+  const attempts = [{ ended_at: "2030-01-01T00:00:01Z" }];
+  const updated_at = "2030-01-01T00:09:00Z";
+  assert.equal(endOf({ status: "failed", delivered_at: null, updated_at }, attempts), "2030-01-01T00:00:01Z");
+  assert.equal(endOf({ status: "failed", error_message: "cancelled", delivered_at: null, updated_at }, attempts), updated_at);
+  assert.equal(endOf({ status: "failed", delivered_at: null, updated_at }, []), updated_at);
 });
 
 test("the address becomes a query of the API, and only known filters pass", () => {

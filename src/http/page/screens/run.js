@@ -6,7 +6,7 @@ import { capital, stateOf } from "../app/words.js";
 import { copy, copyButton } from "../parts/copy.js";
 import { empty, note } from "../parts/feedback.js";
 import { menu } from "../parts/menu.js";
-import { badge, shortId, when } from "../parts/values.js";
+import { badge, when } from "../parts/values.js";
 import { actsOf, copyOf, neighbour, requestAsCurl } from "./runs/acts.js";
 import { headerList, headline, rawField, stateOfRun, textBlock, timeline } from "./runs/timeline.js";
 
@@ -18,6 +18,7 @@ export const live = ["execution", "cue.deleted", "cue.updated"];
 
 export const event = (data, type, payload, route) => payload.execution_id === route.id || payload.cue_id === data.run?.cue_id;
 
+const idEnd = (id) => "…" + id.slice(-8);
 const orNull = (promise, ...statuses) => promise.catch((error) => (statuses.includes(error.status) ? null : Promise.reject(error)));
 
 export async function load(data, route) {
@@ -85,8 +86,8 @@ function replaysCard({ run, replays }) {
   const { executions, total } = replays;
   if (!total && !run.replayed_from) return nothing;
   return html`<section class="card" id="replays"><header><h2>Replays</h2></header><ul class="pad stack">
-    ${run.replayed_from ? html`<li>This run repeats <a href=${link("runs", run.replayed_from)}>${shortId(run.replayed_from)}</a></li>` : nothing}
-    ${executions.map((other) => html`<li class="row">${badge(stateOfRun(other))}<a href=${link("runs", other.id)}>${shortId(other.id)}</a>${when(other.created_at, { only: "relative" })}</li>`)}
+    ${run.replayed_from ? html`<li class="row">This run repeats<a href=${link("runs", run.replayed_from)}>${idEnd(run.replayed_from)}</a></li>` : nothing}
+    ${executions.map((other) => html`<li class="row">${badge(stateOfRun(other))}<a href=${link("runs", other.id)}>${idEnd(other.id)}</a>${when(other.created_at, { only: "relative" })}</li>`)}
     ${total > executions.length ? html`<li><a href=${link("runs", { replayed_from: run.id })}>All ${total}</a></li>` : nothing}
   </ul></section>`;
 }

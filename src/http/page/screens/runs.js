@@ -2,7 +2,6 @@
 import { html, nothing } from "../lit/lit-html.js";
 import { ApiError, get } from "../app/api.js";
 import { go, link, withQuery } from "../app/router.js";
-import { update } from "../app/state.js";
 import { absolute, duration, instant, offsetMinutes, serverNow, yourZone } from "../app/time.js";
 import { CAUSE_NAMES, capital, causeShort, number, plural, stateOf, triggerText } from "../app/words.js";
 import { prompt } from "../parts/dialog.js";
@@ -108,13 +107,12 @@ function none(route) {
 
 function list({ runs, selection }, route) {
   const columns = [
-    { label: "Cue", kind: "name-cell", cell: (run) => html`<a class="name" href=${link("runs", run.id)}><bdi>${run.cue_name}</bdi></a>` },
+    { label: "Cue", kind: "name-cell", cell: (run) => html`<a class="name" href=${link("runs", run.id)}><bdi>${run.cue_name}</bdi></a>${run.triggered_by === "schedule" ? nothing : html`<small>${capital(triggerText(run.triggered_by))}</small>`}` },
     { label: "Result", kind: "wide result-cell", cell: result },
     { label: "Time", cell: (run) => when(run.scheduled_for) },
     { label: "Attempts", kind: "num right tight", short: true, cell: (run) => `${run.attempts}/${run.max_attempts}` },
     { label: "Took", kind: "num right tight", short: true, cell: (run) => duration(run.duration_ms) },
     { label: "Late", kind: "num right tight", short: true, cell: (run) => duration(run.late_ms) },
-    { label: "Started by", kind: "tight", cell: (run) => html`<span class="muted">${capital(triggerText(run.triggered_by))}</span>` },
   ];
   return table({ label: "Runs", columns, rows: runs, key: (run) => run.id, selection, name: (run) => `${run.cue_name}, ${run.scheduled_for}`, route });
 }

@@ -152,11 +152,11 @@ export function actsOf(data) {
   const toVerify = ["reported_success", "reported_failure", "verification_pending"].includes(state);
   const verify = toVerify ? [["accept", "Accept", () => verdict(run, true)], ["reject", "Reject", () => verdict(run, false), "danger"]] : [];
   return [
-    isDueLater && ["retry", "Retry now", () => act(() => post(path(run, "retry")), "It is sent now")],
+    isDueLater && ["retry", run.attempts ? "Retry now" : "Send now", () => act(() => post(path(run, "retry")), "It is sent now")],
     ...(state === "verification_pending" ? verify.splice(0) : []),
     isFinal(run) && ["replay", "Replay", () => replay(run)],
     waits(run) && ["cancel", "Cancel", () => cancel(run), "danger"],
-    cue && ["edited", "Fire with another payload", () => fireEdited(data)],
+    cue && ["edited", "Edit and fire", () => fireEdited(data)],
     ...verify,
     run.outcome && ["evidence", "Add evidence", () => evidence(run)],
     run.outcome && !toVerify && ["reopen", "Verify again", () => act(() => post(path(run, "verification-pending")), "It is to be verified again")],

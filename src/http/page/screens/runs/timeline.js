@@ -1,11 +1,10 @@
 // What became of a run: in words, and as a timeline.
 import { html, nothing, svg } from "../../lit/lit-html.js";
-import { link } from "../../app/router.js";
 import { duration, instant } from "../../app/time.js";
 import { bytes, capital, causeShort, lateText, plural, stateOf, triggerText, why } from "../../app/words.js";
 import { copyButton } from "../../parts/copy.js";
 import { byteLength, jsonParts, prettyJson } from "../../parts/json_text.js";
-import { badge, shortId, when } from "../../parts/values.js";
+import { badge, when } from "../../parts/values.js";
 
 export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
 export const isFinal = (run) => run.status === "failed" || run.status === "success";
@@ -59,11 +58,8 @@ export function waitAfter(attempts, i) {
   return from && to ? Math.max(0, instant(to) - instant(from)) : null;
 }
 
-/** Time from the due instant to the end of the run in ms; `null` while it is under way. */
-export function wholeTime(run, attempts) {
-  const last = attempts.at(-1)?.ended_at;
-  return isFinal(run) && last ? Math.max(0, instant(last) - instant(run.scheduled_for)) : null;
-}
+/** When a run ended. */
+export const endOf = (run, attempts) => run.delivered_at ?? ((!isCancelled(run) && attempts.at(-1)?.ended_at) || run.updated_at);
 
 /** Creation of a run in ms: the first 48 bits of its id, a UUID of version 7. */
 export const createdMs = (id) => parseInt(id.replaceAll("-", "").slice(0, 12), 16);
@@ -83,7 +79,7 @@ export function timeline({ run, attempts, cue }) {
   const waits = attempts.map((_, i) => waitAfter(attempts, i));
   const longest = Math.max(...waits, 1);
   return html`<ol class="timeline">
-    ${step("pending", html`Due <span class="muted">${started(run)}</span>`, stamp(run.scheduled_for, zone))}
+    ${step("pending", "Due", html`${stamp(run.scheduled_for, zone)}, ${STARTED[run.triggered_by] ?? triggerText(run.triggered_by)}`)}
     ${attempts.map((attempt, i) => [
       attemptStep(run, attempt, zone, i === 0 ? lateText(run.late_ms) : "", i === attempts.length - 1),
       waits[i] === null || (isFinal(run) && i === attempts.length - 1) ? nothing : waitStep(waits[i], longest),
@@ -96,7 +92,7 @@ export function timeline({ run, attempts, cue }) {
   </ol>`;
 }
 
-const started = (run) => (run.replayed_from ? html`as a replay of <a href=${link("runs", run.replayed_from)}>${shortId(run.replayed_from)}</a>` : run.triggered_by === "schedule" ? "by its schedule" : triggerText(run.triggered_by));
+const STARTED = { schedule: "by its schedule", replay: "as a replay" };
 
 function attemptStep(run, attempt, zone, late, isLast) {
   const [state, sentence] = attemptStory(attempt);
@@ -124,13 +120,14 @@ export function textBlock(text, label = "Copy") {
 }
 
 /** A wait as a bar, in proportion to the longest one. */
-const waitStep = (ms, longest) => html`<li class="waited"><svg class="wait" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">${svg`<path d=${`M0 2h${Math.max(2, (ms / longest) * 100)}`}/>`}</svg><span class="small muted">waited ${duration(ms)}</span></li>`;
+const waitStep = (ms, longest) => html`<li class="waited"><svg class="wait" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">${svg`<path d=${`M0 2h${Math.max(2, (ms / longest) * 100)}`}/>`}</svg><span class="small muted">${duration(ms)} wait</span></li>`;
 
 function endStep(run, attempts, zone) {
-  const took = wholeTime(run, attempts);
+  const end = endOf(run, attempts);
+  const took = instant(end) - instant(run.scheduled_for);
   const state = stateOfRun(run);
   const more = state === "failed" ? capital(reasonOf(run)) : "";
-  return step(state, stateOf(state).word, html`${stamp(run.delivered_at ?? attempts.at(-1)?.ended_at ?? run.updated_at, zone)}${took === null ? nothing : `, ${duration(took)} after it was due`}`, more ? html`<p class="wrap">${more}</p>` : nothing);
+  return step(state, stateOf(state).word, html`${stamp(end, zone)}${took > 0 ? `, ${duration(took)} after it was due` : nothing}`, more ? html`<p class="wrap">${more}</p>` : nothing);
 }
 
 function outcomeStep({ outcome, evidence, outcome_state: state, metadata, artifacts }, zone) {
