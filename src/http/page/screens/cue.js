@@ -6,7 +6,7 @@ import { update } from "../app/state.js";
 import { duration } from "../app/time.js";
 import { bytes, capital, catchUpText, missReason, number, plural, triggerText, why } from "../app/words.js";
 import { copy, copyButton } from "../parts/copy.js";
-import { note, toast } from "../parts/feedback.js";
+import { act, note, toast } from "../parts/feedback.js";
 import { sparkline } from "../parts/chart.js";
 import { byteLength, jsonParts, prettyJson } from "../parts/json_text.js";
 import { menu } from "../parts/menu.js";
@@ -79,18 +79,29 @@ async function removeIt(data) {
   else data.removed = false;
 }
 
+/** Pauses or resumes, and shows the cue as it is then, also where no events come. */
+async function pause(data) {
+  if (!(await setPaused(data.cue))) return;
+  data.stale = "all";
+  await act(async () => {
+    const patch = await load(data, data.cue);
+    update(() => Object.assign(data, patch));
+  });
+}
+
 const pauses = ({ status }) => status === "active" || status === "paused";
 
 const actions = (data, cue, paused) => html`<button class="primary" id="fire" @click=${() => fire(cue)}>Fire now</button>
-  ${pauses(cue) ? html`<button id="pause" @click=${() => setPaused(cue)}>${paused ? "Resume" : "Pause"}</button>` : nothing}
+  ${pauses(cue) ? html`<button id="pause" @click=${() => pause(data)}>${paused ? "Resume" : "Pause"}</button>` : nothing}
   <a class="button" href=${link("cues", cue.id, "edit")}>Edit</a>
   ${menu("Copy as", copies(cue), "copy-as")}
   ${menu("More", [["Fire with payload or time…", () => fireWith(cue)], ["Replay failed runs…", () => replayFailed(cue)], ["Duplicate", () => go(link("cues", "new", { from: cue.id }))], ["Delete…", () => removeIt(data), "danger"]], "more-acts")}`;
 
-export function shortcuts({ cue }) {
+export function shortcuts(data) {
+  const { cue } = data;
   return [
     { keys: "f", label: "Fire now", run: () => fire(cue) },
-    { keys: "p", label: "Pause or resume", run: () => pauses(cue) && setPaused(cue) },
+    { keys: "p", label: "Pause or resume", run: () => pauses(cue) && pause(data) },
     { keys: "e", label: "Edit", run: () => go(link("cues", cue.id, "edit")) },
     { keys: "r", label: "Replay failed runs", run: () => replayFailed(cue) },
     { keys: "c", label: "Copy as curl", run: copies(cue)[0][1] },
