@@ -92,9 +92,10 @@ function kind(data, value) {
 
 export function scheduleCard(data) {
   const { form } = data;
+  const zoneProblem = data.problems.zone || previewProblem(data, "zone");
   return html`<section class="card"><header><h2>When</h2>${segments({ label: "Kind of schedule", value: form.kind, options: [["recurring", "Repeats"], ["once", "Once"]], onchange: (value) => kind(data, value) })}</header>
     <div class="pad stack">${form.kind === "once" ? once(data) : recurring(data)}
-    ${bound(data, "zone", { label: "Time zone", list: "zones", problem: data.problems.zone || previewProblem(data, "zone"), help: form.zone && !knowsZone(form.zone) ? "This browser does not know the zone; the server decides." : "" })}${zoneList()}</div></section>`;
+    ${bound(data, "zone", { label: "Time zone", list: "zones", problem: zoneProblem, help: form.zone && !zoneProblem && !knowsZone(form.zone) ? "This browser does not know the zone; the server decides." : "" })}${zoneList()}</div></section>`;
 }
 
 const once = (data) =>
@@ -108,7 +109,7 @@ function recurring(data) {
   const use = (value) => () => change(data, "cron", value);
   const monthEnd = data.monthEnd || /\bL\b|\bLW\b/i.test(cron);
   const chip = ([label, value]) => html`<button type="button" aria-pressed=${cron.trim() === value ? "true" : "false"} @click=${use(value)}>${label}</button>`;
-  return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(chip)}<button type="button" aria-expanded=${monthEnd ? "true" : "false"} @click=${() => ((data.monthEnd = !data.monthEnd), change(data, "kind", "recurring"))}>Month's end…</button></div>
+  return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(chip)}<button type="button" aria-expanded=${monthEnd ? "true" : "false"} @click=${() => update(() => (data.monthEnd = !data.monthEnd))}>Month's end…</button></div>
     ${monthEnd ? note(html`<b>Cron has no last day of a month</b>, as months differ in length. Run at the start of the next month instead, or on the days 28 to 31 and let the receiver look whether tomorrow is the 1st.`, "warn", html`<span class="row"><button type="button" @click=${use("0 0 1 * *")}>1st, 00:00</button><button type="button" @click=${use("0 23 28-31 * *")}>28–31, 23:00</button></span>`) : nothing}
     ${bound(data, "cron", { label: "Cron", problem: cronProblem(data), help: "minute, hour, day of month, month, day of week" })}`;
 }
