@@ -6,7 +6,7 @@ globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}
 const page = "../../src/http/page/screens/";
 const { attemptStory, createdMs, endOf, headline, isCancelled, rawField, stateOfRun, waitAfter } = await import(page + "runs/timeline.js");
 const { jsonLines, replayFilter, requestAsCurl } = await import(page + "runs/acts.js");
-const { activeFilters, apiQuery, fromLocal, keepRows, toLocal } = await import(page + "runs.js");
+const { activeFilters, apiQuery, event, fromLocal, keepRows, toLocal } = await import(page + "runs.js");
 
 const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx", http_status: 503, error_message: null, duration_ms: 87, late_ms: 2, claimed_by_worker: null, outcome_state: null, ...more });
 
@@ -86,6 +86,22 @@ test("rows stay where they are: new ones are counted, changed ones keep what was
   assert.deepEqual(runs, [{ id: "c", status: "failed" }, { id: "b" }, { id: "a", isTold: true }]);
   assert.equal(inserted, 2);
   assert.deepEqual(keepRows(old.slice(0, 2), []).runs, []);
+});
+
+test("an event changes its row, or is counted, or asks for the list", () => {
+  globalThis.document.getElementById ??= () => ({});
+  const data = { runs: [{ id: "a", status: "pending", attempts: 0 }], fresh: 0 };
+  const told = (type, payload, query = {}) => event(data, type, payload, { query });
+  assert.equal(told("execution.failed", { execution_id: "a", status: "failed", cause: "timeout", secret: 1 }), false);
+  assert.deepEqual(data.runs, [{ id: "a", status: "failed", attempts: 0, cause: "timeout", isTold: true }]);
+  assert.equal(told("execution.created", { execution_id: "b", cue_id: "c1", triggered_by: "schedule" }), false);
+  assert.equal(told("execution.created", { execution_id: "b", cue_id: "c1" }, { cue: "c2" }), false);
+  assert.equal(told("execution.created", { execution_id: "b", cue_id: "c1" }, { page: "2" }), false);
+  assert.equal(told("execution.created", { execution_id: "b", cue_id: "c1" }, { status: "failed" }), false);
+  assert.equal(data.fresh, 1);
+  assert.equal(told("execution.created", { execution_id: "b" }, { until: "2030-01-01T00:00:00Z" }), true);
+  assert.equal(told("execution.failed", { execution_id: "b" }), false);
+  assert.equal(told("execution.failed", { execution_id: "b" }, { status: "failed" }), true);
 });
 
 test("exported runs keep every digit and letter", () => {

@@ -17,12 +17,22 @@ const COPIED = ["status", "attempts", "cause", "http_status", "error_message", "
 
 export const live = ["execution"];
 
-/** Rows change in place. New ones are only counted: nothing moves under the pointer. */
-export function event(data, type, payload) {
+/**
+ * Rows change in place; new ones are only counted: nothing moves under the pointer. The list is asked for again only
+ * where an event does not tell whether its run matches.
+ */
+export function event(data, type, payload, { query }) {
   const row = data.runs?.find((run) => run.id === payload.execution_id);
-  if (!row) return true;
-  for (const field of COPIED) if (payload[field] !== undefined) row[field] = payload[field];
-  row.isTold = true;
+  if (row) {
+    for (const field of COPIED) if (payload[field] !== undefined) row[field] = payload[field];
+    row.isTold = true;
+    return false;
+  }
+  const { status, cue, triggered_by: trigger, page, ...others } = query;
+  const isVague = Object.keys(others).length > 0;
+  if (!data.runs || isVague || type !== "execution.created") return !data.runs || isVague || Boolean(status);
+  const fits = !page && (!status || status === "pending") && (!cue || cue === payload.cue_id) && (!trigger || trigger === payload.triggered_by);
+  if (fits) announce(plural(++data.fresh, "new run"));
   return false;
 }
 

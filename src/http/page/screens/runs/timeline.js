@@ -77,11 +77,12 @@ const stamp = (time, zone) => when(time, { zone, seconds: true, only: "absolute"
 export function timeline({ run, attempts, cue }) {
   const zone = cue?.schedule?.timezone;
   const waits = attempts.map((_, i) => waitAfter(attempts, i));
+  const first = attempts.findIndex((attempt) => attempt.result !== "cut");
   const longest = Math.max(...waits, 1);
   return html`<ol class="timeline">
     ${step("pending", "Due", html`${stamp(run.scheduled_for, zone)}, ${STARTED[run.triggered_by] ?? triggerText(run.triggered_by)}`)}
     ${attempts.map((attempt, i) => [
-      attemptStep(run, attempt, zone, i === 0 ? lateText(run.late_ms) : "", i === attempts.length - 1),
+      attemptStep(run, attempt, zone, i === first ? lateText(run.late_ms) : "", i === attempts.length - 1),
       waits[i] === null || (isFinal(run) && i === attempts.length - 1) ? nothing : waitStep(waits[i], longest),
     ])}
     ${run.status === "retrying" ? step("retrying", "Next attempt", stamp(run.next_retry, zone)) : nothing}
