@@ -86,6 +86,10 @@ test("rows stay where they are: new ones are counted, changed ones keep what was
   assert.deepEqual(runs, [{ id: "c", status: "failed" }, { id: "b" }, { id: "a", isTold: true }]);
   assert.equal(inserted, 2);
   assert.deepEqual(keepRows(old.slice(0, 2), []).runs, []);
+  // On a full page rows come up from below when others leave: those are not new.
+  const full = Array.from({ length: 30 }, (_, i) => ({ id: String(i) }));
+  assert.equal(keepRows(full, [...full.slice(1), { id: "below" }]).inserted, 0);
+  assert.equal(keepRows(full, [{ id: "above" }, ...full.slice(0, 29)]).inserted, 1);
 });
 
 test("an event changes its row, or is counted, or asks for the list", () => {
