@@ -34,15 +34,14 @@ impl SessionCookie {
         Self { name: format!("{prefix}cued_{instance:08x}"), path, is_secure }
     }
 
-    /// The token in the first cookie of this name: browsers send that with the longest path first.
+    /// The token in the first cookie of this name: browsers send that with the longest path first. Cookies of other
+    /// programs on this host may have any bytes.
     pub fn read(&self, headers: &HeaderMap) -> Option<SessionToken> {
-        let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut cookies = values.flat_map(|value| value.split(';'));
-        let value = cookies.find_map(|cookie| {
-            let (name, value) = cookie.trim().split_once('=')?;
-            (name == self.name).then_some(value)
-        })?;
-        SessionToken::parse(value)
+        let values = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
+        let mut cookies = values.flat_map(|value| value.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
+        let value =
+            cookies.find_map(|cookie| cookie.strip_prefix(self.name.as_bytes())?.strip_prefix(b"="))?;
+        SessionToken::parse(std::str::from_utf8(value).ok()?)
     }
 
     /// The header that sets the cookie until `expires_at`.
@@ -164,16 +163,22 @@ mod tests {
         let cookie = SessionCookie::new(42, "", false);
         let (token, other) = (token(), SessionToken::from_random([1; 32]));
         let read = |values: &[String]| {
-            let value = |text: &String| (header::COOKIE, HeaderValue::from_str(text).unwrap());
+            let value = |text: &String| (header::COOKIE, HeaderValue::from_bytes(text.as_bytes()).unwrap());
             cookie.read(&values.iter().map(value).collect())
         };
         let own = format!("cued_0000002a={}", token.reveal());
         let of_another = format!("cued_0000002b={}", other.reveal());
         assert_eq!(read(&[format!("a=b; {of_another};{own}; c")]), Some(token.clone()));
         assert_eq!(read(&["x=y".to_owned(), own.clone()]), Some(token.clone()));
+        assert_eq!(read(&[format!("theme=blåu; {own}")]), Some(token.clone()), "another program's text");
         assert_eq!(read(&[format!("{own}; cued_0000002a={}", other.reveal())]), Some(token));
-        for foreign in [of_another, format!("__Host-{own}"), "cued_0000002a=short".to_owned(), String::new()]
-        {
+        for foreign in [
+            of_another,
+            format!("__Host-{own}"),
+            "cued_0000002a=short".to_owned(),
+            "cued_0000002a=ä".to_owned(),
+            String::new(),
+        ] {
             assert_eq!(read(&[foreign]), None);
         }
     }

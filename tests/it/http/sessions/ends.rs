@@ -106,6 +106,22 @@ fn a_stream_ends_within_a_beat_of_the_end_of_its_session() {
 }
 
 #[test]
+fn a_stream_ends_when_its_session_expires() {
+    let clock = Clock::test(Some(BEGIN.parse().unwrap()));
+    let api = Api::from_fixture(Fixture::with_config(clock, |config| {
+        config.http.beat_interval = Duration::from_millis(20);
+    }));
+    let browser = browser(&api, &api.user("ada"));
+    let mut stream = EventReader::with_cookie(api.addr(), &browser.cookie);
+    assert_eq!(stream.next().0, "hello");
+    api.fixture.advance(30 * DAY - 1);
+    assert!(stream.next_block().unwrap().is_some());
+    api.fixture.advance(1);
+    assert!(ends(&mut stream));
+    assert!(!browser.is_signed_in());
+}
+
+#[test]
 fn a_session_is_moved_on_once_a_day_and_ends_after_30_days_or_90() {
     let api = Api::start();
     let ada = api.user("ada");

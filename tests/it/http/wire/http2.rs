@@ -8,12 +8,14 @@ use cued::http::pages::assets::{BUILD, FILES};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{Connection, SendRequest, handshake};
+use hyper::header::HeaderValue;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::test_routes::TestServer;
+use crate::http::sessions::{cookie_of, sign_in};
 use crate::openapi::checks::check_http2;
 use crate::support::api::Api;
 use crate::support::client::Client;
@@ -123,6 +125,33 @@ fn the_api_over_http2_is_as_it_is_described() {
             let (status, ..) = ask_with(&mut sender, request, body).await;
             assert_eq!(status, expected, "{method} {path}");
         }
+    });
+}
+
+/// Clients of HTTP/2 may send each cookie in a header of its own.
+#[test]
+fn a_session_is_found_among_several_cookie_headers() {
+    let api = Api::start();
+    let (addr, ada) = (api.addr(), api.user("ada"));
+    let signed_in = sign_in(&Client::new(addr), &serde_json::json!({"api_key": ada.key()}));
+    let cookie = cookie_of(&signed_in);
+    api.block_on(async {
+        let (mut sender, connection) = connect(addr).await;
+        tokio::spawn(connection);
+        for (cookies, expected) in
+            [(vec!["a=1", "b=2", &cookie, "c=ä"], 200), (vec!["a=ä; b=2", &cookie], 200), (vec!["a=1"], 401)]
+        {
+            let mut request = request(Method::GET, "/v1/auth/me", b"");
+            for value in &cookies {
+                request.headers_mut().append("cookie", HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            }
+            let (status, ..) = ask_with(&mut sender, request, b"").await;
+            assert_eq!(status, expected, "{cookies:?}");
+        }
+        let mut foreign = request(Method::DELETE, "/v1/auth/session", b"");
+        foreign.headers_mut().insert("cookie", cookie.parse().unwrap());
+        foreign.headers_mut().insert("origin", "http://evil.example".parse().unwrap());
+        assert_eq!(ask_with(&mut sender, foreign, b"").await.0, 403);
     });
 }
 
