@@ -4,10 +4,10 @@ import { test } from "node:test";
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/";
-const { creation, creationLine, cronWords, lettersOf, streakOf, waitText, waitsOf } = await import(page + "screens/cue/words.js");
+const { creation, creationLine, cronWords, lettersOf, streakOf, attemptsOf } = await import(page + "screens/cue/words.js");
 const { event, inPlace } = await import(page + "screens/cues.js");
 const { twoZones } = await import(page + "parts/values.js");
-const { localInstant } = await import(page + "screens/cue/acts.js");
+const { localInstant } = await import(page + "app/time.js");
 
 // As `POST /v1/schedule/preview` describes them, without the zone.
 const WORDED = {
@@ -77,9 +77,9 @@ test("a copied worker cue has no callback", () => {
   assert.equal(body.claim_within_minutes, 5);
 });
 
-test("waits are worded, and the last one repeats", () => {
-  assert.deepEqual(waitsOf({ max_attempts: 4, backoff_minutes: [0.5, 90] }).map(waitText), ["30 s", "1.5 h", "1.5 h"]);
-  assert.deepEqual([0, 1, 1440].map(waitText), ["0 s", "1 min", "1 d"]);
+test("attempts follow one another, and the last wait repeats", () => {
+  assert.deepEqual(attemptsOf({ max_attempts: 4, backoff_minutes: [0.5, 90] }), [0, 0.5, 90.5, 180.5]);
+  assert.deepEqual(attemptsOf({ max_attempts: 1, backoff_minutes: [] }), [0]);
 });
 
 test("rows below the pointer keep their places and show what is new", () => {

@@ -61,7 +61,7 @@ test("a run ends with its last attempt, a cancelled one when it was cancelled", 
 test("the address becomes a query of the API, and only known filters pass", () => {
   assert.deepEqual(apiQuery({ status: "failed", cue: "cue_1", worker: "pi", outcome: "reported_failure", page: "3", color: "red" }), { status: "failed", cue_id: "cue_1", worker_id: "pi", outcome_state: "reported_failure" });
   assert.deepEqual(apiQuery({ status: "pending,retrying" }), { status__in: "pending,retrying" });
-  assert.deepEqual(activeFilters({ cue: "cue_1", cause: "status_5xx", status: "failed" }, "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Status 5xx"]);
+  assert.deepEqual(activeFilters({ cue: "cue_1", cause: "status_5xx", status: "failed" }, "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Answered 5xx"]);
 });
 
 test("a replay by filter is asked for only where the filter says the same as the list", () => {

@@ -80,6 +80,16 @@ export function offsetMinutes(ms, zone) {
   return found?.[1] ? (found[1] === "-" ? -1 : 1) * (60 * found[2] + +found[3]) : 0;
 }
 
+/** Milliseconds of a local time such as "2026-03-29T02:30" in a zone; UTC where the browser does not know the zone. */
+export function localInstant(text, zone) {
+  const wall = instant(text);
+  const shift = (ms) => (offsetMinutes(ms, zone) ?? 0) * 60_000;
+  return wall - shift(wall - shift(wall));
+}
+
+/** "2026-11-22T14:05" of an instant in a zone, as fields of forms have it; seconds where it has some. */
+export const localText = (ms, zone) => new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000).toISOString().slice(0, 19).replace(/:00$/, "");
+
 const UNITS = [
   [1_000, 60, "s"],
   [60_000, 60, "min"],

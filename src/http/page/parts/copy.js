@@ -43,14 +43,16 @@ function writeByHand(text) {
 export const copyButton = (text, label = "Copy") =>
   html`<button type="button" class="plain small" @click=${() => copy(typeof text === "function" ? text() : text)}>${label}</button>`;
 
-/** A menu "Copy as …" of an API call `{method, path, body}`; more entries are `[label, text]` pairs. */
+/** A menu "Copy as …" of an API call `{method, path, body}`; more entries are `[label, text]` pairs. `body` may be a function: it is asked only then. */
 export function copyMenu(call, more = [], id = "copy-as") {
-  const entries = [["curl", asCurl(call)], ["Python", asPython(call)], ["cued command", asCued(call)], ...more];
-  return menu("Copy as", entries.map(([label, text]) => [label, () => copy(text, `Copied as ${label}`)]), id);
+  const entries = [["curl", () => asCurl(made(call))], ["Python", () => asPython(made(call))], ["cued command", () => asCued(made(call))], ...more];
+  return menu("Copy as", entries.map(([label, text]) => [label, () => copy(typeof text === "function" ? text() : text, `Copied as ${label}`)]), id);
 }
 
+const made = ({ body, ...call }) => ({ ...call, body: typeof body === "function" ? body() : body });
+
 /** The shortcut that copies an API call. */
-export const copyKey = (call) => ({ keys: "c", label: "Copy as curl", run: () => copy(asCurl(call), "Copied as curl") });
+export const copyKey = (call) => ({ keys: "c", label: "Copy as curl", run: () => copy(asCurl(made(call)), "Copied as curl") });
 
 /** Shows a secret once; closes only by "I stored it". */
 export function showSecret({ title, text, value }) {

@@ -5,24 +5,24 @@ import { go, link } from "../app/router.js";
 import { update } from "../app/state.js";
 import { duration } from "../app/time.js";
 import { bytes, capital, catchUpText, missReason, number, plural, triggerText, why } from "../app/words.js";
-import { copy, copyButton } from "../parts/copy.js";
+import { copyButton, copyKey, copyMenu } from "../parts/copy.js";
 import { act, note, toast } from "../parts/feedback.js";
 import { sparkline } from "../parts/chart.js";
-import { byteLength, jsonParts, prettyJson } from "../parts/json_text.js";
+import { byteLength } from "../parts/json_text.js";
 import { menu } from "../parts/menu.js";
-import { asCurl, asPython } from "../parts/snippets.js";
 import { strip } from "../parts/strip.js";
 import { table } from "../parts/table.js";
 import { badge, when } from "../parts/values.js";
-import { fire, fireWith, pathOf, remove, replayFailed, setPaused } from "./cue/acts.js";
-import { creation, creationCall, creationLine, lettersOf, streakOf, waitText, waitsOf } from "./cue/words.js";
+import { fire, pathOf, remove, replayFailed, setPaused } from "./cue/acts.js";
+import { attemptLine } from "./cue/attempts.js";
+import { coloured, fireWith } from "./cue/payload.js";
+import { attemptsOf, creation, lettersOf, streakOf } from "./cue/words.js";
 
 const RUNS = 60; // of the strip and the lines
 const ROWS = 15; // of the table
 const NEXT = 10;
 const GAPS = 5; // newest of the missed ledger
 const LONG = 3_000; // characters of a payload that is folded
-const COLOURED = 50_000; // above, a payload is plain text: a span for each token would be slow
 
 export const live = ["execution", "cue", "missed"];
 
@@ -66,12 +66,7 @@ export function head(data, route, ready) {
   };
 }
 
-const copies = (cue) => [
-  ["curl", () => copy(asCurl(creationCall(cue)), "Copied as curl")],
-  ["Python", () => copy(asPython(creationCall(cue)), "Copied as Python")],
-  ["cued command", () => copy(creationLine(cue), "Copied as a cued command")],
-  ["JSON", () => copy(creation(cue), "Copied as JSON")],
-];
+const callOf = (cue) => ({ method: "POST", path: "v1/cues", body: () => creation(cue) });
 
 async function removeIt(data) {
   data.removed = true;
@@ -94,7 +89,7 @@ const pauses = ({ status }) => status === "active" || status === "paused";
 const actions = (data, cue, paused) => html`<button class="primary" id="fire" @click=${() => fire(cue)}>Fire now</button>
   ${pauses(cue) ? html`<button id="pause" @click=${() => pause(data)}>${paused ? "Resume" : "Pause"}</button>` : nothing}
   <a class="button" href=${link("cues", cue.id, "edit")}>Edit</a>
-  ${menu("Copy as", copies(cue), "copy-as")}
+  ${copyMenu(callOf(cue), [["JSON", () => creation(cue)], ["id", cue.id]])}
   ${menu("More", [["Fire with payload or time…", () => fireWith(cue)], ["Replay failed runs…", () => replayFailed(cue)], ["Duplicate", () => go(link("cues", "new", { from: cue.id }))], ["Delete…", () => removeIt(data), "danger"]], "more-acts")}`;
 
 export function shortcuts(data) {
@@ -104,7 +99,7 @@ export function shortcuts(data) {
     { keys: "p", label: "Pause or resume", run: () => pauses(cue) && pause(data) },
     { keys: "e", label: "Edit", run: () => go(link("cues", cue.id, "edit")) },
     { keys: "r", label: "Replay failed runs", run: () => replayFailed(cue) },
-    { keys: "c", label: "Copy as curl", run: copies(cue)[0][1] },
+    copyKey(callOf(cue)),
     { keys: "n", label: "New cue", run: () => go("#/cues/new") },
   ];
 }
@@ -136,8 +131,8 @@ function runsCard({ cue, runs, total, missed }) {
     { label: "Late", kind: "num right", short: true, cell: (run) => duration(run.late_ms) },
     { label: "Trigger", cell: (run) => html`<span class="muted">${capital(triggerText(run.triggered_by))}</span>` },
   ];
-  return html`<section class="card" id="cue-runs"><header><h2>Runs</h2>${total ? html`<a href=${link("runs", { cue: cue.id })}>All ${plural(total, "run")}</a>` : nothing}</header>
-    ${total ? html`<div class="pad row spread">${strip(letters, letters.length)}${line("Took", past.map((run) => run.duration_ms))}${line("Late", past.map((run) => run.late_ms))}</div>
+  return html`<section class="card" id="cue-runs"><header><h2>Runs ${total ? html`<small>${number(total)}</small>` : nothing}</h2>${total ? html`<a href=${link("runs", { cue: cue.id })}>All runs</a>` : nothing}</header>
+    ${total ? html`<div class="pad row spread">${strip(letters, RUNS)}${line("Took", past.map((run) => run.duration_ms))}${line("Late", past.map((run) => run.late_ms))}</div>
       ${table({ label: "Newest runs", columns, rows: runs.slice(0, ROWS), key: (run) => run.id })}` : html`<p class="pad muted">No run yet.</p>`}</section>`;
 }
 
@@ -159,9 +154,6 @@ function missedCard({ missed: { missed, total }, cue }) {
   return html`<section class="card" id="missed"><header><h2>Missed</h2><small>${number(cue.missed_count)}</small></header><ul class="pad stack">${missed.map(({ first, last, count, reason }) => html`<li>${plural(count, "run")}, ${at(first)}${count > 1 ? html` to ${at(last)}` : nothing}<div class="small muted">${capital(missReason(reason))}</div></li>`)}${total > missed.length ? html`<li class="muted">and ${number(total - missed.length)} earlier gaps</li>` : nothing}</ul></section>`;
 }
 
-/** Attempts as dots on a line, with the waits between them. */
-const waitLine = (retry) => html`<ol class="attempts" aria-label="Waits between attempts">${waitsOf(retry).map((minutes) => html`<li>${waitText(minutes)}</li>`)}<li></li></ol>`;
-
 function headers(data) {
   const entries = Object.entries(data.cue.callback.headers);
   const shown = (data.shownHeaders ||= new Set());
@@ -181,25 +173,22 @@ function facts(data) {
   const after = [failure.email && "sends a mail", failure.webhook && html`calls <code>${failure.webhook}</code>`, failure.pause && "pauses the cue"].filter(Boolean);
   return html`<section class="card"><header><h2>${worker ? "Worker" : "Callback"}</h2></header><dl class="facts pad">
     ${worker ? fact("Runs", "A worker fetches them") : fact("Address", html`<code>${callback.method} ${callback.url}</code>`)}
-    ${fact("Claimed within", cue.claim_within_minutes && waitText(cue.claim_within_minutes))}
+    ${fact("Claimed within", cue.claim_within_minutes && duration(cue.claim_within_minutes * 60_000))}
     ${fact("Headers", Object.keys(callback.headers).length && headers(data))}
     ${fact("Outcome", callback.outcome_from_response && "is the answer of the callback")}
-    ${fact("Attempts", html`${retry.max_attempts}${retry.max_attempts > 1 ? waitLine(retry) : nothing}`)}
+    ${fact("Attempts", html`${retry.max_attempts}${retry.max_attempts > 1 ? attemptLine(attemptsOf(retry)) : nothing}`)}
     ${fact("Verification", VERIFICATION[verification.mode])}
     ${fact("After a failure", after.length ? after.map((text, i) => html`${i ? ", " : ""}${text}`) : "nothing more")}
-    ${fact("Id", html`<code>${cue.id}</code> ${copyButton(cue.id)}`)}
+    ${fact("Id", html`<code>${cue.id}</code>`)}
     ${fact("Made", when(cue.created_at))}${fact("Changed", when(cue.updated_at))}</dl></section>`;
 }
-
-const COLOURS = { key: "act", text: "good", number: "warn", word: "idle" };
 
 function payload(data) {
   const text = data.cue.payload_text;
   if (!text) return nothing;
   if (data.paintedText !== text) {
-    const parts = text.length <= COLOURED && jsonParts(text);
     data.paintedText = text;
-    data.painted = html`<pre class="pad" dir="ltr" id="payload">${parts ? parts.map(([kind, token]) => (kind ? html`<span class=${COLOURS[kind]}>${token}</span>` : token)) : prettyJson(text)}</pre>`;
+    data.painted = html`<pre class="pad" dir="ltr" id="payload">${coloured(text)}</pre>`;
   }
   const size = bytes(byteLength(text));
   return html`<section class="card"><header><h2>Payload</h2><small>${size}</small>${copyButton(text)}</header>${text.length > LONG ? html`<details><summary class="pad">Show ${size}</summary>${data.painted}</details>` : data.painted}</section>`;

@@ -4,7 +4,7 @@ import { bodyWith, get, patch, post, randomKey } from "../app/api.js";
 import { go, link } from "../app/router.js";
 import { set, settings } from "../app/settings.js";
 import { state, update } from "../app/state.js";
-import { instant, yourZone } from "../app/time.js";
+import { instant, localText, yourZone } from "../app/time.js";
 import { copy } from "../parts/copy.js";
 import { act, note, toast } from "../parts/feedback.js";
 import { prettyJson, readableJson } from "../parts/json_text.js";
@@ -12,7 +12,7 @@ import { menu } from "../parts/menu.js";
 import { asCued, asCurl, asPython } from "../parts/snippets.js";
 import { blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged, patchBody, problemsOf } from "./editor/model.js";
 import { ask, preview, testDialog } from "./editor/preview.js";
-import { forgetZones, headersCard, localTime, moreCards, payloadCard, readPayload, scheduleCard, showProblems, targetCard } from "./editor/form.js";
+import { forgetZones, headersCard, moreCards, payloadCard, readPayload, scheduleCard, showProblems, targetCard } from "./editor/form.js";
 
 const RECENT_ZONES = 5; // zones that come first in the list
 
@@ -23,7 +23,7 @@ const fetchCue = (id) => get("v1/cues/" + encodeURIComponent(id), { payload: "te
 
 function formOfAnswer(cue) {
   const { at, timezone: zone } = cue.schedule;
-  return formOf(cue, { at: at ? localTime(instant(at), zone) : "", payload: prettyJson(readableJson(cue.payload_text || "")) });
+  return formOf(cue, { at: at ? localText(instant(at), zone) : "", payload: prettyJson(readableJson(cue.payload_text || "")) });
 }
 
 export async function load(data, { id, query }) {

@@ -8,7 +8,8 @@ import { empty, note } from "../parts/feedback.js";
 import { menu } from "../parts/menu.js";
 import { badge, when } from "../parts/values.js";
 import { actsOf, copyOf, neighbour, requestAsCurl } from "./runs/acts.js";
-import { headerList, headline, rawField, stateOfRun, textBlock, timeline } from "./runs/timeline.js";
+import { headerList, headline, rawField, stateOfRun, timeline } from "./runs/timeline.js";
+import { textBlock } from "./cue/payload.js";
 
 const REPLAYS_SHOWN = 10;
 const QUOTED = 160; // characters of the answer beside the reason

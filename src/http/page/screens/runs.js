@@ -2,7 +2,7 @@
 import { html, nothing } from "../lit/lit-html.js";
 import { ApiError, get } from "../app/api.js";
 import { go, link, withQuery } from "../app/router.js";
-import { absolute, duration, instant, offsetMinutes, serverNow, yourZone } from "../app/time.js";
+import { absolute, duration, instant, localInstant, localText, serverNow, yourZone } from "../app/time.js";
 import { CAUSE_NAMES, capital, causeShort, number, plural, stateOf, triggerText } from "../app/words.js";
 import { prompt } from "../parts/dialog.js";
 import { announce, empty } from "../parts/feedback.js";
@@ -180,17 +180,13 @@ export function chips(route, cueName) {
     ${active.length > 1 ? html`<a class="small" href=${withQuery(route, none)}>Clear all</a>` : ""}</div>`;
 }
 
-/** Local time of a zone as `<input type=datetime-local>` has it, to an instant of the API; "" of "". */
-export function fromLocal(text, zone) {
-  if (!text) return "";
-  const local = Date.parse(text + "Z");
-  const at = (ms) => local - (offsetMinutes(ms, zone) ?? 0) * 60_000;
-  return new Date(at(at(local))).toISOString();
-}
+/** A local time of a zone as an instant of the API; "" of "". */
+export const fromLocal = (text, zone) => text && new Date(localInstant(text, zone)).toISOString();
 
+/** The other way; "" of what is no instant. */
 export function toLocal(text, zone) {
   const ms = text ? instant(text) : NaN;
-  return Number.isNaN(ms) ? "" : new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000).toISOString().slice(0, 16);
+  return Number.isNaN(ms) ? "" : localText(ms, zone).slice(0, 16);
 }
 
 /** Asks for all filters at once and goes to the list that they select. */

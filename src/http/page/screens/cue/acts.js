@@ -1,11 +1,10 @@
 // What can be done with one cue; both the list and its own screen use them.
 import { del, get, patch, post } from "../../app/api.js";
 import { go, link } from "../../app/router.js";
-import { serverNow, instant, knowsZone, offsetMinutes, yourZone } from "../../app/time.js";
+import { localInstant, localText, serverNow, yourZone } from "../../app/time.js";
 import { plural } from "../../app/words.js";
 import { confirm, prompt } from "../../parts/dialog.js";
 import { act } from "../../parts/feedback.js";
-import { checkJson, prettyJson } from "../../parts/json_text.js";
 
 const MOST_REPLAYED = 500; // ids that one call takes
 const PAGE = 100; // runs that one call lists
@@ -26,36 +25,7 @@ export async function remove(cue) {
   return sure && act(async () => (await del(pathOf(cue)), true), `Deleted ${cue.name}`);
 }
 
-/** Milliseconds of a local time such as "2026-03-29T02:30" in a zone; UTC where the browser does not know the zone. */
-export function localInstant(text, zone) {
-  const wall = instant(text);
-  const shift = (ms) => (offsetMinutes(ms, zone) || 0) * 60_000;
-  return wall - shift(wall - shift(wall));
-}
-
-const localText = (ms, zone) => new Date(ms + (offsetMinutes(ms, zone) || 0) * 60_000).toISOString().slice(0, 16);
 const wrong = (name, msg) => Object.assign(new Error(msg), { problems: [{ loc: ["body", name], msg }] });
-
-/** Asks for a payload and a time, fires, and shows the new run. */
-export async function fireWith(cue) {
-  const zone = knowsZone(cue.schedule.timezone) ? cue.schedule.timezone : "UTC";
-  const shown = prettyJson(cue.payload_text || "{}");
-  const run = await prompt({
-    title: `Fire ${cue.name}`,
-    action: "Fire",
-    fields: [
-      { name: "payload", label: "Payload of this run", value: shown, lines: 10, help: "A JSON object. The cue keeps its own." },
-      { name: "at", label: `At (${zone})`, type: "datetime-local", help: "Empty: now." },
-    ],
-    send({ payload, at }) {
-      const fault = checkJson(payload);
-      if (fault) throw wrong("payload", `Line ${fault.line}, column ${fault.column}: ${fault.message}`);
-      const send_at = at ? new Date(localInstant(at, zone)).toISOString() : undefined;
-      return payload === shown ? post(pathOf(cue) + "/fire", { send_at }) : post(pathOf(cue) + "/fire", { merge_strategy: "replace", send_at }, { raw: { payload_override: payload } });
-    },
-  });
-  if (run) go(link("runs", run.id));
-}
 
 async function failedSince(cue, since) {
   const found = [];
@@ -74,7 +44,7 @@ export async function replayFailed(cue) {
   const ids = await prompt({
     title: "Replay failed runs",
     text: "Each failed run since then is repeated with its own payload, the oldest first.",
-    fields: [{ name: "since", label: `Failed since (${zone})`, type: "datetime-local", required: true, value: localText(serverNow() - DAY_MS, zone) }],
+    fields: [{ name: "since", label: `Failed since (${zone})`, type: "datetime-local", required: true, value: localText(serverNow() - DAY_MS, zone).slice(0, 16) }],
     action: "Next",
     async send({ since }) {
       const found = await failedSince(cue, new Date(localInstant(since, zone)).toISOString());

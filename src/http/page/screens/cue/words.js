@@ -68,17 +68,7 @@ export function creation({ name, description, schedule: { type, cron, at, timezo
   return bodyWith(body, { payload: payload_text });
 }
 
-export const creationCall = (cue) => ({ method: "POST", path: "v1/cues", body: creation(cue) });
-export const creationLine = (cue) => asCued(creationCall(cue));
+export const creationLine = (cue) => asCued({ method: "POST", path: "v1/cues", body: creation(cue) });
 
-const UNITS = [[1_440, "d"], [60, "h"], [1, "min"], [1 / 60, "s"]];
-
-/** "90 s", "15 min", "1.5 h" of minutes. */
-export function waitText(minutes) {
-  if (!minutes) return "0 s";
-  const [size, unit] = UNITS.find(([size]) => minutes >= size) || UNITS.at(-1);
-  return `${Math.round((minutes / size) * 10) / 10} ${unit}`;
-}
-
-/** Waits between attempts; the last one given repeats. */
-export const waitsOf = ({ max_attempts: most, backoff_minutes: waits }) => Array.from({ length: most - 1 }, (_, i) => waits[Math.min(i, waits.length - 1)] ?? 0);
+/** Attempts of a retry in minutes after the first; the last wait given repeats. */
+export const attemptsOf = ({ max_attempts: most, backoff_minutes: waits }) => Array.from({ length: most - 1 }, (_, i) => waits[Math.min(i, waits.length - 1)] ?? 0).reduce((times, wait) => [...times, times.at(-1) + wait], [0]);

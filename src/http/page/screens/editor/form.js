@@ -1,13 +1,14 @@
 // The form of the editor: what the cue does, when, its payload and headers, and what follows a failure.
-import { html, nothing, svg } from "../../lit/lit-html.js";
+import { html, nothing } from "../../lit/lit-html.js";
 import { link } from "../../app/router.js";
 import { settings } from "../../app/settings.js";
 import { state, update } from "../../app/state.js";
-import { browserZone, duration, knowsZone, offsetMinutes, serverNow, yourZone } from "../../app/time.js";
+import { browserZone, duration, knowsZone, localText, serverNow, yourZone } from "../../app/time.js";
 import { bytes, plural } from "../../app/words.js";
 import { note } from "../../parts/feedback.js";
 import { check, field, segments } from "../../parts/form.js";
 import { byteLength, checkJson, compactJson, placeOf, prettyJson, withMember } from "../../parts/json_text.js";
+import { attemptLine } from "../cue/attempts.js";
 import { PRESETS, attemptTimes, defaultName, headersProblem, networkOf } from "./model.js";
 import { ask, previewProblem } from "./preview.js";
 
@@ -64,9 +65,6 @@ export function showProblems() {
 
 const HOUR_MS = 3_600_000;
 
-/** "2026-11-22T14:05" of an instant in a zone; seconds where it has some. In UTC if the browser does not know the zone. */
-export const localTime = (ms, zone) => new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000).toISOString().slice(0, 19).replace(/:00$/, "");
-
 let zones = null;
 
 /** The list of zones, yours and recent ones first; one node, made once. */
@@ -85,7 +83,7 @@ export function forgetZones() {
 }
 
 function kind(data, value) {
-  if (value === "once" && !data.form.at) data.form.at = localTime(Math.ceil(serverNow() / HOUR_MS + 0.5) * HOUR_MS, data.form.zone);
+  if (value === "once" && !data.form.at) data.form.at = localText(Math.ceil(serverNow() / HOUR_MS + 0.5) * HOUR_MS, data.form.zone);
   if (value === "recurring" && !data.form.cron) data.form.cron = "0 3 * * *";
   change(data, "kind", value);
 }
@@ -200,25 +198,10 @@ export function moreCards(data) {
   const after = [form.email && "mail", form.pause && "pause", form.failureUrl && "call"].filter(Boolean).join(", ") || "nothing";
   return html`${folded("Retries", total, html`<div class="pair">
       ${bound(data, "waits", { label: "Minutes between attempts", help: "Such as 1, 5, 15. The last one repeats." })}
-      ${bound(data, "attempts", { label: "Attempts", type: "number", help: "1 to 10" })}</div>${times ? waitsLine(times) : nothing}`)}
+      ${bound(data, "attempts", { label: "Attempts", type: "number", help: "1 to 10" })}</div>${times ? attemptLine(times) : nothing}`)}
     ${folded("If a run fails", after, html`${boundCheck(data, "email", "Send me a mail")}${form.kind === "recurring" ? boundCheck(data, "pause", "Pause the cue") : nothing}${bound(data, "failureUrl", { label: "Call this address", type: "url", help: "A signed POST with what happened. Empty: none." })}`)}
     ${folded("More", form.description, html`${bound(data, "description", { label: "Description", lines: 3 })}
       ${form.kind === "recurring" ? bound(data, "catchUp", { label: "Times missed in an outage", options: CATCH_UP }) : nothing}
       ${bound(data, "verification", { label: "Check a reported success", options: VERIFICATION })}
       ${form.transport === "worker" ? bound(data, "claimWithin", { label: "Fails if no worker takes it within (minutes)", type: "number", help: "Empty: it waits." }) : nothing}`)}`;
 }
-
-/** Attempts as dots on a line; longer waits are longer, within reason. */
-function waitsLine(times) {
-  const weights = times.slice(1).map((time, at) => 1 + Math.log1p(time - times[at]));
-  const sum = weights.reduce((a, b) => a + b, 0);
-  let at = 4;
-  const dots = times.map((time, i) => ({ x: i ? (at += (92 * weights[i - 1]) / sum) : at, middle: i ? at - (46 * weights[i - 1]) / sum : 0, wait: i ? time - times[i - 1] : 0 }));
-  const text = times.map((time, i) => `${i + 1} at ${time ? "+" + duration(time * 60_000) : "the time"}`).join(", ");
-  return html`<svg class="waits" width="100%" height="44" role="img" aria-label=${`Attempts: ${text}`}>
-    <line x1="4%" x2=${`${at}%`} y1="28" y2="28"></line>${dots.map(({ x, middle, wait }, i) => svgDot(x, middle, wait, i))}</svg>`;
-}
-
-const short = (minutes) => (minutes < 60 ? `${+minutes.toFixed(1)}m` : minutes < 2_880 ? `${+(minutes / 60).toFixed(1)}h` : `${+(minutes / 1_440).toFixed(1)}d`);
-
-const svgDot = (x, middle, wait, i) => svg`<circle cx=${`${x}%`} cy="28" r="4"></circle>${i ? svg`<text x=${`${middle}%`} y="18">${short(wait)}</text>` : nothing}`;

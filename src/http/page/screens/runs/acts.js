@@ -7,9 +7,10 @@ import { number, plural } from "../../app/words.js";
 import { copyMenu } from "../../parts/copy.js";
 import { confirm, prompt } from "../../parts/dialog.js";
 import { act, toast, toastError } from "../../parts/feedback.js";
-import { checkJson, compactJson, prettyJson } from "../../parts/json_text.js";
+import { compactJson, prettyJson } from "../../parts/json_text.js";
 import { shellWord } from "../../parts/snippets.js";
 import { clearSelection, countSelected } from "../../parts/table.js";
+import { fireWith } from "../cue/payload.js";
 import { createdMs, isFinal } from "./timeline.js";
 
 const PAGE = 100; // most runs that the API lists at once
@@ -156,7 +157,7 @@ export function actsOf(data) {
     ...(state === "verification_pending" ? verify.splice(0) : []),
     isFinal(run) && ["replay", "Replay", () => replay(run)],
     waits(run) && ["cancel", "Cancel", () => cancel(run), "danger"],
-    cue && ["edited", "Edit and fire", () => fireEdited(data)],
+    cue && ["edited", "Edit and fire", () => fireWith(cue, data.request?.body)],
     ...verify,
     run.outcome && ["evidence", "Add evidence", () => evidence(run)],
     run.outcome && !toVerify && ["reopen", "Verify again", () => act(() => post(path(run, "verification-pending")), "It is to be verified again")],
@@ -170,28 +171,6 @@ async function replay(run) {
 
 async function cancel(run) {
   if (await confirm({ title: "Cancel this run?", text: "It ends now and is not sent any more. Nobody is notified.", action: "Cancel the run", danger: true })) await act(() => post(path(run, "cancel")), "Cancelled");
-}
-
-/** The API's replay takes no payload: the cue is fired once with the edited one in place of its own. */
-async function fireEdited({ run, cue, request }) {
-  const own = request?.body ?? null;
-  const key = randomKey();
-  const made = await prompt({
-    title: "Fire with another payload",
-    text: `Fires ${cue.name} once, now, with this payload in place of its own. The cue itself is not changed. ${own ? "Below is the payload of this run." : "Below is the payload of the cue."}`,
-    action: "Fire",
-    fields: [{ name: "payload_override", label: "Payload (JSON)", lines: 12, value: prettyJson(own ?? cue.payload_text ?? "{}") }],
-    async send({ payload_override: text }) {
-      const fault = checkJson(text);
-      if (fault) {
-        const msg = `Line ${fault.line}, column ${fault.column}: ${fault.message}`;
-        throw new ApiError(422, "invalid_json", msg, { problems: [{ loc: ["body", "payload_override"], msg }] });
-      }
-      return post(`v1/cues/${encodeURIComponent(cue.id)}/fire`, { merge_strategy: "replace" }, { raw: { payload_override: text }, key });
-    },
-  });
-  if (made) toast("Fired. This is the new run.");
-  show(made?.id);
 }
 
 async function verdict(run, valid) {

@@ -2,9 +2,9 @@
 import { html, nothing, svg } from "../../lit/lit-html.js";
 import { duration, instant } from "../../app/time.js";
 import { bytes, capital, causeShort, lateText, plural, stateOf, triggerText, why } from "../../app/words.js";
-import { copyButton } from "../../parts/copy.js";
-import { byteLength, jsonParts, prettyJson } from "../../parts/json_text.js";
+import { byteLength, prettyJson } from "../../parts/json_text.js";
 import { badge, when } from "../../parts/values.js";
+import { textBlock } from "../cue/payload.js";
 
 export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
 export const isFinal = (run) => run.status === "failed" || run.status === "success";
@@ -65,7 +65,6 @@ export const endOf = (run, attempts) => run.delivered_at ?? ((!isCancelled(run) 
 export const createdMs = (id) => parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 
 const KEPT_BYTES = 2_000; // of an answer, by the server
-const COLORS = { key: "act", text: "good", number: "warn", word: "warn" };
 
 /** One step: its sign and title, its time and measures, what belongs to it below. */
 const step = (state, title, meta, ...more) => {
@@ -113,12 +112,6 @@ function answer({ attempt, http_status: status, response_body: body, response_he
 }
 
 export const headerList = (headers) => html`<dl class="facts small mono">${headers.map(([name, value]) => html`<dt class="wrap">${name}</dt><dd>${value}</dd>`)}</dl>`;
-
-/** A text of a stranger: JSON laid out and in colours, all else as it is; with a button that copies it unchanged. */
-export function textBlock(text, label = "Copy") {
-  const parts = jsonParts(text);
-  return html`<div class="code block"><pre tabindex="0" aria-label="Text">${parts ? parts.map(([kind, part]) => (COLORS[kind] ? html`<span class=${COLORS[kind]}>${part}</span>` : part)) : text}</pre>${copyButton(text, label)}</div>`;
-}
 
 /** A wait as a bar, in proportion to the longest one. */
 const waitStep = (ms, longest) => html`<li class="waited"><svg class="wait" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">${svg`<path d=${`M0 2h${Math.max(2, (ms / longest) * 100)}`}/>`}</svg><span class="small muted">${duration(ms)} wait</span></li>`;
