@@ -1,6 +1,6 @@
 // The frame of the page: shows the screen of the address, loads it, keeps it fresh.
 import { html, nothing, render } from "../lit/lit-html.js";
-import { announce, bones, errorBox, toasts } from "../parts/feedback.js";
+import { announce, bones, errorBox, note as notice, toasts } from "../parts/feedback.js";
 import { menu } from "../parts/menu.js";
 import { takeNextTick } from "../parts/values.js";
 import { banners } from "./banners.js";
@@ -156,6 +156,7 @@ function body() {
   const { name, module, data, route, ready, error } = own;
   if (name === "missing") return html`<div class="card empty"><p>There is no such screen.</p><a class="button" href="#/">Overview</a></div>`;
   const retry = error?.reload ? () => location.reload() : () => load(own);
+  if (error?.status === 404 && NAV_OF[name]) return notice(error.message + ".", "warn", html`<a class="button" href=${"#/" + NAV_OF[name]}>All ${NAV_OF[name]}</a>`);
   const box = error ? errorBox(error, retry) : nothing;
   if (!ready || !module) return error ? box : (module?.skeleton?.() ?? bones());
   try {

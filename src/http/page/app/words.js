@@ -52,7 +52,7 @@ export const CAUSE_NAMES = Object.keys(CAUSES);
 /** Short cause for a row: "503", "timeout", "host not found". */
 export function causeShort({ cause, http_status: status }) {
   if (status) return String(status);
-  return { unknown_name: "host not found", blocked_address: "address not allowed", connection: "no connection", tls: "TLS", fault: "internal error", status_3xx: "redirect" }[cause] || (cause || "").replaceAll("_", " ");
+  return { unknown_name: "host not found", blocked_address: "address not allowed", connection: "no connection", tls: "TLS", fault: "internal error", status_3xx: "redirect", status_4xx: "answered 4xx", status_5xx: "answered 5xx", status_other: "odd answer" }[cause] || (cause || "").replaceAll("_", " ");
 }
 
 /** Why a run failed, for a reader: the message of the server, else the cause in words. */

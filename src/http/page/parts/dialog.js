@@ -33,6 +33,7 @@ export function openDialog(view, { broad = false, required = false } = {}) {
     document.body.append(element);
     refresh();
     element.showModal();
+    element.querySelector("textarea")?.setSelectionRange(0, 0);
   });
 }
 

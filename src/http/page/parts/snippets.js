@@ -20,9 +20,7 @@ const hereText = (text) => `<<'END'\n${text}\nEND`;
 
 export function asCurl({ method, path, body }, base = baseUrl()) {
   const text = bodyText(body);
-  const parts = ["curl -sS"];
-  if (method !== "GET") parts.push(`-X ${method}`);
-  parts.push(shellWord(`${base}/${safePath(path)}`), `-H "Authorization: Bearer $CUED_API_KEY"`);
+  const parts = [`curl -sS ${method === "GET" ? "" : `-X ${method} `}${shellWord(`${base}/${safePath(path)}`)}`, `-H "Authorization: Bearer $CUED_API_KEY"`];
   // `--data-raw` sends a text that begins with "@" as it is; `--data-binary` would read a file.
   if (text) parts.push(`-H 'Content-Type: application/json'`, isLong(text) ? `--data-binary @- ${hereText(text)}` : `--data-raw ${shellWord(text)}`);
   return parts.join(" \\\n  ");

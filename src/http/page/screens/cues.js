@@ -6,12 +6,11 @@ import { currentRow } from "../app/keyboard.js";
 import { go, link, withQuery } from "../app/router.js";
 import { loadOverview } from "../app/server.js";
 import { state, update } from "../app/state.js";
-import { causeShort, number, plural, streakText } from "../app/words.js";
-import { copy, copyButton } from "../parts/copy.js";
+import { causeShort, number, plural } from "../app/words.js";
+import { copy } from "../parts/copy.js";
 import { confirm } from "../parts/dialog.js";
 import { act, empty, note, toast } from "../parts/feedback.js";
 import { menu } from "../parts/menu.js";
-import { asCurl } from "../parts/snippets.js";
 import { strip } from "../parts/strip.js";
 import { clearSelection, countSelected, newSelection, pager, selectionBar, table } from "../parts/table.js";
 import { badge, sign, when } from "../parts/values.js";
@@ -39,14 +38,16 @@ export async function load(data, route) {
   const { query } = route;
   const filter = filterOf(route);
   const offset = (Math.max(1, Number(query.page) || 1) - 1) * PER_PAGE;
-  const [answer] = await Promise.all([get("v1/cues", { ...filter, sort: query.sort, runs: RUNS, limit: PER_PAGE, offset }), loadOverview()]);
+  const [answer, overview] = await Promise.all([get("v1/cues", { ...filter, sort: query.sort, runs: RUNS, limit: PER_PAGE, offset }), loadOverview()]);
+  // Only an empty account needs this module.
+  const first = !answer.total && !anyCue(overview.cues) ? (await import("./overview/first_cue.js")).firstCue : null;
   const key = JSON.stringify([filter, query.sort, offset]);
   const chosen = JSON.stringify(filter);
   if (data.chosen !== chosen) data.selection = newSelection();
   // Rows stay where they are below the pointer and the focus.
   const held = data.key === key && !data.own && listOf();
   data.own = false;
-  return { key, chosen, filter, total: answer.total, fresh: answer.cues, rows: held ? inPlace(data.rows, answer.cues) : answer.cues };
+  return { first, key, chosen, filter, total: answer.total, fresh: answer.cues, rows: held ? inPlace(data.rows, answer.cues) : answer.cues };
 }
 
 /** The rows of a list with what is new of them, in their old order. Pure. */
@@ -75,8 +76,8 @@ async function pause(data, cue) {
   if (answer) update(() => Object.assign(data, { rows: changed(data.rows), fresh: changed(data.fresh) }));
 }
 
-export function head({ total, chosen }) {
-  if (!total && chosen === "{}") return { title: "Cues" };
+export function head({ first }) {
+  if (first) return { title: "Cues" };
   const { active, failing } = state.overview?.cues || {};
   return {
     title: "Cues",
@@ -88,9 +89,8 @@ export function head({ total, chosen }) {
 
 export function view(data, route) {
   const { rows, total, selection } = data;
-  const filtered = data.chosen !== "{}";
   focusSearch(route);
-  if (!total && !filtered) return first();
+  if (data.first) return data.first();
   return html`${tabs(route, data)}${filters(data, route)}${data.refused ? refusals(data) : nothing}
     ${rows.length ? list(data, route) : empty(total ? "This page is empty" : "No cue matches", "", html`<a class="button" href=${total ? withQuery(route, {}) : "#/cues"}>${total ? "First page" : "Clear the filters"}</a>`)}
     ${selectionBar({ selection, total, onPage: rows.length, noun: "cue", actions: bulkActs(data) })}`;
@@ -100,18 +100,20 @@ function focusSearch({ query }) {
   if (query.focus) requestAnimationFrame(() => (document.getElementById("search")?.focus(), go(withQuery(state.route, { focus: null }), { replace: true })));
 }
 
-const TABS = [["All", {}], ["Failing", { failing: "true" }], ["Active", { status: "active" }], ["Paused", { status: "paused" }], ["Completed", { status: "completed" }], ["Failed", { status: "failed" }]];
+const TABS = [["All", {}], ["Failing", { failing: "true" }, "Their last runs failed"], ["Active", { status: "active" }], ["Paused", { status: "paused" }], ["Completed", { status: "completed" }, "They ran once, and are over"], ["Failed", { status: "failed" }, "They ran once and failed, or can never run"]];
 
 function tabs(route, { total }) {
   const { query } = route;
   const cues = state.overview?.cues || {};
-  const all = cues.active + cues.paused + cues.completed + cues.failed;
+  const all = anyCue(cues);
   // The counts of the account say nothing about a search.
   const counted = !query.q && !query.transport && cues.active !== undefined;
-  return html`<nav class="tabs" aria-label="States">${TABS.map(([label, filter]) => {
+  return html`<nav class="tabs" aria-label="States">${TABS.map(([label, filter, title]) => {
     const here = (query.status || "") === (filter.status || "") && (query.failing || "") === (filter.failing || "");
     const count = here ? total : counted ? (filter.failing ? cues.failing : filter.status ? cues[filter.status] : all) : undefined;
-    return html`<a href=${withQuery(route, { status: null, failing: null, ...filter })} aria-current=${here ? "page" : nothing}>${label}${count === undefined ? nothing : html` <small class="num">${number(count)}</small>`}</a>`;
+    // What most accounts never have is shown where there is some.
+    if (title && count === 0 && !here) return nothing;
+    return html`<a title=${title ?? nothing} href=${withQuery(route, { status: null, failing: null, ...filter })} aria-current=${here ? "page" : nothing}>${label}${count === undefined ? nothing : html` <small class="num">${number(count)}</small>`}</a>`;
   })}</nav>`;
 }
 
@@ -131,27 +133,29 @@ function filters(data, route) {
   return html`<div class="row"><input id="search" class="search" type="search" data-search maxlength="100" placeholder="Search" aria-label="Search by name, description, address or id" .value=${same(data.typed)} @input=${type}>
     ${select("transport", "How it runs", [["", "Any kind"], ["webhook", "Callbacks"], ["worker", "Workers"]])}
     ${select("sort", "Order", SORTS)}
-    ${rows.length && !countSelected(selection, total) ? html`<button class="end" id="select-all" @click=${() => update(() => (selection.all = true))}>Select all ${number(total)}</button>` : nothing}</div>`;
+    ${rows.length ? html`<button class="end" id="select-all" @click=${() => update(() => (selection.all ? clearSelection(selection) : (selection.all = true)))}>${selection.all ? "Select none" : `Select all ${number(total)}`}</button>` : nothing}</div>`;
 }
+
+const anyCue = ({ active, paused, completed, failed }) => active + paused + completed + failed;
 
 export const leave = (data) => clearTimeout(data.timer);
 
-const schedule = ({ schedule: { type, cron, timezone } }) => html`<div class="small muted">${type === "once" ? "Once" : cronWords(cron) || html`<code>${cron}</code>`}, ${timezone}</div>`;
+const about = ({ status, transport, schedule: { type, cron, timezone } }) => html`<div class="small muted">${status === "active" ? nothing : html`${badge(status)} `}${transport === "worker" ? html`<span class="tag">worker</span> ` : nothing}${type === "once" ? "Once" : cronWords(cron) || html`<code>${cron}</code>`}, ${timezone}</div>`;
 
 function lastCell({ recent: { last }, failing }) {
   if (!last) return html`<span class="muted">no runs yet</span>`;
   const bad = last.status === "failed" || last.status === "retrying";
   const at = when(last.at, { only: "relative" });
-  return html`<a href=${link("runs", last.execution_id)}>${sign(last.status)} ${(bad && causeShort(last)) || at}</a><div class="small">${bad ? at : nothing}${failing > 1 ? html` <span class="bad">${streakText(failing)}</span>` : nothing}</div>`;
+  return html`<a href=${link("runs", last.execution_id)}>${sign(last.status)} ${(bad && causeShort(last)) || at}</a><div class="small muted">${bad ? at : nothing}${failing > 1 ? html`, <span class="bad">${number(failing)} in a row</span>` : nothing}</div>`;
 }
 
 function list(data, route) {
   const columns = [
-    { label: "Cue", sort: "name", cell: (cue) => html`<a class="name" href=${link("cues", cue.id)}><bdi>${cue.name}</bdi></a> ${cue.status === "active" ? nothing : badge(cue.status)}${cue.transport === "worker" ? html` <span class="tag">worker</span>` : nothing}${schedule(cue)}` },
+    { label: "Cue", sort: "name", cell: (cue) => html`<a class="name" href=${link("cues", cue.id)}><bdi>${cue.name}</bdi></a>${about(cue)}` },
     { label: "Next run", sort: "next_run", short: true, cell: ({ next_run: at, schedule: { timezone: zone } }) => html`${when(at, { only: "relative" })}${at ? html` <small>${when(at, { zone, only: "absolute" })}</small>` : nothing}` },
     { label: "Last runs", kind: "wide", cell: ({ recent: { statuses } }) => (statuses ? strip(statuses, RUNS) : nothing) },
     { label: "Last result", sort: "last_run", cell: lastCell },
-    { label: "", kind: "tight right", cell: (cue) => rowMenu(data, cue) },
+    { label: "", kind: "tight right acts", cell: (cue) => rowMenu(data, cue) },
   ];
   return html`<section class="card" id="cue-list" @pointerleave=${() => settle(data)} @focusout=${() => settle(data)}>
     ${table({ label: "Cues", columns, rows: data.rows, key: (cue) => cue.id, selection: data.selection, name: (cue) => cue.name, route })}
@@ -230,14 +234,4 @@ async function copySelected({ selection, rows, total, filter }, form) {
     const cues = await Promise.all(ids.map((id) => get(pathOf({ id }), { payload: "text", execution_limit: 1 })));
     await copy(form === "JSON" ? `[${cues.map(creation).join(",\n")}]` : cues.map(creationLine).join("\n"), `${plural(cues.length, "cue")} copied`);
   });
-}
-
-function first() {
-  const name = "hello";
-  const cron = "*/5 * * * *";
-  const url = location.protocol + "//example.com/hook";
-  const command = `cued cue add --name ${name} --cron '${cron}' --url ${url}`;
-  const curl = asCurl({ method: "POST", path: "v1/cues", body: { name, schedule: { type: "recurring", cron }, callback: { url } } });
-  return empty("No cue yet", "A cue calls an address of yours, or a worker, at the times that you choose.", html`<p><a class="button primary" href="#/cues/new">New cue</a></p><p>Or in a terminal:</p>
-    ${[command, curl].map((text) => html`<div class="code"><pre>${text}</pre>${copyButton(text)}</div>`)}`);
 }

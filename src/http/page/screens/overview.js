@@ -54,7 +54,7 @@ export function view(data) {
     <div class="grid">${nextRuns(next, cues)}<div class="stack">${lastDay(hours)}${missed.length ? missedRuns(missed) : nothing}</div></div>`;
 }
 
-const cueLink = ({ cue_id: id, name }) => html`<a class="name wrap" href=${link("cues", id)}><bdi>${name}</bdi></a>`;
+const cueLink = ({ cue_id: id, name }) => html`<a class="name cut" title=${name} href=${link("cues", id)}><bdi>${name}</bdi></a>`;
 
 function whatFails({ overview: { failing, cues }, stateOf }) {
   const button = (text, cue, run) => html`<button @click=${() => run(cue)}>${text}<span class="sr"> ${cue.name}</span></button>`;
@@ -110,7 +110,7 @@ const tile = (id, value, text, href = null, kind = "") => (href ? html`<a class=
 
 function nextRuns(next, { active }) {
   return html`<section class="card" id="next"><header><h2>Next runs</h2><a href=${link("cues", { status: "active", sort: "next_run" })}>${plural(active, "active cue")}</a></header>
-    ${next.length ? html`<ul class="lines">${next.map((cue) => html`<li><p class="cut" title=${cue.name}>${cueLink(cue)}</p><span class="small num end">${when(cue.at, { zone: cue.timezone })}</span></li>`)}</ul>` : html`<p class="pad muted">No run is planned.</p>`}</section>`;
+    ${next.length ? html`<ul class="lines">${next.map((cue) => html`<li><p class="cut">${cueLink(cue)}</p><span class="small num end">${when(cue.at, { zone: cue.timezone })}</span></li>`)}</ul>` : html`<p class="pad muted">No run is planned.</p>`}</section>`;
 }
 
 function lastDay(hours) {

@@ -10,7 +10,10 @@ import { baseUrl } from "../parts/snippets.js";
 
 const quiet = { quiet: true };
 
-export const head = () => ({ title: "Sign in", note: html`to cued on <bdi>${location.host}</bdi>` });
+/** Nobody can have a key yet. */
+const isFirst = () => state.info?.users === false && state.info.registration !== "closed";
+
+export const head = () => ({ title: isFirst() ? "Welcome" : "Sign in", note: html`${isFirst() ? "This is" : "to"} cued on <bdi>${location.host}</bdi>` });
 
 export async function load(data, { screen, id }) {
   if (screen === "sign_in" && id !== data.tried) {
@@ -50,12 +53,11 @@ export function view(data) {
   const { sign_in: ways = ["key"], users = true, registration } = state.info;
   const offers = (way) => ways.includes(way);
   if (data.mail) return mailSent(data, data.mail);
-  const isFirst = !users && registration !== "closed";
-  const key = offers("key") ? byKey(data) : nothing;
+  const key = offers("key") && users ? byKey(data) : nothing;
   return html`${data.linkError ? linkProblem(data.linkError) : nothing}
-    ${users || isFirst ? nothing : note(html`There is no account yet. Make one on the server: <code>cued user add EMAIL</code>`, "warn")}
+    ${users || isFirst() ? nothing : note(html`There is no account yet. Make one on the server: <code>cued user add EMAIL</code>`, "warn")}
     ${offers("dev") ? html`<section class="card pad stack" id="way-dev"><p>This server is in development mode.</p>${told(problem(data, "dev"))}<button class="primary" ?disabled=${isBusy(data)} @click=${() => send(data, "dev", () => enter({ dev: true }))}>Go in without a key</button></section>` : nothing}
-    ${isFirst ? newAccount(data, "Create the first account") : nothing}
+    ${isFirst() ? newAccount(data, "Create the first account") : nothing}
     ${bySmtp() ? nothing : key}
     ${users && offers("mail") ? byMail(data) : nothing}
     ${bySmtp() ? key : nothing}
@@ -111,7 +113,7 @@ const byKey = (data) => form(data, {
 });
 
 const newAccount = (data, title) => form(data, {
-  id: "new", title, name: "email", label: "Email address", type: "email", autocomplete: "email", action: "Create account", primary: !state.info.users,
+  id: "new", title, name: "email", label: "Email address", type: "email", autocomplete: "email", action: "Create account", primary: !state.info.users, help: state.info.users ? "" : "Cues belong to an account. Next you get its key.",
   async run(email) {
     const { api_key: key } = await post("v1/auth/register", { email }, quiet);
     await showSecret({ title: "Your API key", text: "Programs and the command line use it, and you can sign in with it here. It is shown only now: store it where you keep passwords.", value: key });
