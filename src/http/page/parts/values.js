@@ -28,7 +28,12 @@ export function when(text, { zone = null, seconds = false, only = "", local = nu
   if (zone && settings.zone_view === "yours") {
     const theirs = offsetMinutes(ms, zone);
     if (theirs === null) date = `${local ? local.replace("T", " ") : absolute(ms, "UTC", options)} ${local ? zone : "UTC"}`;
-    else if (theirs !== offsetMinutes(ms, yourZone())) date = twoZones(absolute(ms, zone, options), place(zone), date);
+    else if (theirs !== offsetMinutes(ms, yourZone())) {
+      const dated = (text) => text.includes(",");
+      // Around midnight only one of the zones has it today: then both have the date.
+      const all = { seconds, full: full || dated(absolute(ms, zone, options)) !== dated(date) };
+      date = twoZones(absolute(ms, zone, all), place(zone), absolute(ms, shown, all));
+    }
   }
   const apart = relative(ms);
   if (only !== "absolute") nearest = Math.min(nearest, Math.abs(ms - serverNow()));
