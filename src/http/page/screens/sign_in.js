@@ -107,7 +107,7 @@ function form(data, { id, title, name, label, type, autocomplete, help, action, 
 }
 
 const byKey = (data) => form(data, {
-  id: "key", title: "With an API key", name: "api_key", label: "API key", type: "password", autocomplete: "current-password", action: "Sign in", primary: !bySmtp(),
+  id: "key", title: "With an API key", name: "api_key", label: "API key", type: "password", autocomplete: "current-password", action: "Sign in", primary: !bySmtp() && !state.info.sign_in?.includes("dev"),
   help: html`It begins with <code>cue_sk_</code>. The sign-in ends when the key is revoked.`,
   run: (key) => enter({ api_key: key }),
 });
