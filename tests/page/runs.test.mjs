@@ -17,10 +17,11 @@ test("a sentence says what became of a run and why", () => {
   assert.deepEqual(told({ attempts: 1, error_message: "cancelled" }), ["idle", "Cancelled after 1 attempt."]);
   assert.deepEqual(told({ attempts: 0, error_message: "cancelled" }), ["idle", "Cancelled before its first attempt."]);
   assert.deepEqual(told({ status: "retrying", attempts: 2, error_message: "no response within 30 s" }), ["warn", "Attempt 2 of 4 failed: no response within 30 s."]);
-  assert.deepEqual(told({ status: "success", attempts: 1 }), ["good", "Succeeded at the first attempt in 87 ms, late 2 ms."]);
-  assert.deepEqual(told({ status: "success", attempts: 3 }), ["good", "Succeeded at attempt 3 of 4 in 87 ms, late 2 ms."]);
+  assert.deepEqual(told({ status: "success", attempts: 1 }), ["good", "Succeeded at the first attempt in 87 ms."]);
+  assert.deepEqual(told({ status: "success", attempts: 3 }), ["good", "Succeeded at attempt 3 of 4 in 87 ms."]);
   assert.deepEqual(told({ status: "success", outcome: { success: false, error: "disk full" } }), ["bad", "It was delivered, but the work failed: disk full."]);
   assert.deepEqual(told({ status: "success", outcome: { success: true }, outcome_state: "verification_failed", verdict: { reason: "empty file" } }), ["bad", "It was done, but not accepted: empty file."]);
+  assert.equal(told({ status: "success", attempts: 1, late_ms: 90_000 })[1], "Succeeded at the first attempt in 87 ms, late 1 min 30 s.");
   assert.equal(told({ status: "delivering", claimed_by_worker: "pi-1" })[1], "The worker \u2068pi-1\u2069 has it.");
   assert.equal(told({ status: "pending", attempts: 1 })[0], "warn");
 });

@@ -3,21 +3,27 @@ import { html } from "../../lit/lit-html.js";
 import { ApiError, post, randomKey } from "../../app/api.js";
 import { go, link } from "../../app/router.js";
 import { knowsZone, localInstant } from "../../app/time.js";
+import { bytes, number } from "../../app/words.js";
 import { copyButton } from "../../parts/copy.js";
 import { prompt } from "../../parts/dialog.js";
-import { checkJson, jsonParts, prettyJson, readableJson } from "../../parts/json_text.js";
+import { byteLength, checkJson, jsonParts, prettyJson, readableJson } from "../../parts/json_text.js";
 
 const COLOURED = 50_000; // characters; above, a text is plain: a span for each token would be slow
+const SHOWN = 20_000; // characters of a text that are laid out
 const COLOURS = { key: "act", text: "good", number: "warn", word: "idle" };
 
 /** A JSON text laid out and in colours, any other as it is. */
 export function coloured(text) {
   if (text.length > COLOURED) return prettyJson(text);
-  return jsonParts(text)?.map(([kind, token]) => (COLOURS[kind] ? html`<span class=${COLOURS[kind]}>${token}</span>` : token)) ?? text;
+  return jsonParts(readableJson(text))?.map(([kind, token]) => (COLOURS[kind] ? html`<span class=${COLOURS[kind]}>${token}</span>` : token)) ?? text;
 }
 
 /** A text of a stranger, with a button that copies it unchanged. */
-export const textBlock = (text, label = "Copy") => html`<div class="code block"><pre tabindex="0" dir="ltr" aria-label="Text">${coloured(text)}</pre>${copyButton(text, label)}</div>`;
+export function textBlock(text, label = "Copy") {
+  const shown = text.slice(0, SHOWN);
+  const isAll = shown === text;
+  return html`${isAll ? "" : html`<p class="small muted">The first ${number(SHOWN)} characters of ${bytes(byteLength(text))}. The button copies all.</p>`}<div class="code block"><pre tabindex="0" dir="ltr" aria-label="Text">${isAll ? coloured(text) : shown}</pre>${copyButton(text, label)}</div>`;
+}
 
 /** Asks for a payload and a time, fires the cue once, and shows the new run. `own` is the payload of a run of the cue, if not the cue's. */
 export async function fireWith(cue, own = null) {

@@ -27,12 +27,12 @@ export function headline(run) {
   if (status === "failed") return ["bad", end(attempts ? `Failed after ${plural(attempts, "attempt")}: ${reasonOf(run)}` : `Not done: ${reasonOf(run)}`)];
   if (status === "retrying") return ["warn", end(`Attempt ${attempts} of ${most} failed: ${reasonOf(run)}`)];
   if (status === "delivering") return ["", run.claimed_by_worker ? `The worker ${isolated(run.claimed_by_worker)} has it.` : "It is being sent."];
-  if (status === "pending") return attempts ? ["warn", "A worker took it and was lost. It waits for another one."] : ["", "It waits for its turn."];
+  if (status === "pending") return attempts ? ["warn", "Its worker was lost. It waits for another one."] : ["", "It waits for its turn."];
   if (outcome && !outcome.success) return ["bad", end(`It was delivered, but the work failed: ${outcome.error || outcome.result || "no reason was reported"}`)];
   if (state === "verification_failed") return ["bad", end(`It was done, but not accepted: ${verdict?.reason || "no reason was given"}`)];
   const took = run.duration_ms === null ? "" : ` in ${duration(run.duration_ms)}`;
-  const late = lateText(run.late_ms);
-  const done = attempts ? `Succeeded at ${attempts > 1 ? `attempt ${attempts} of ${most}` : "the first attempt"}${took}${late && ", " + late}.` : "A success was reported.";
+  const late = run.late_ms >= LATE_MS ? ", " + lateText(run.late_ms) : "";
+  const done = attempts ? `Succeeded at ${attempts > 1 ? `attempt ${attempts} of ${most}` : "the first attempt"}${took}${late}.` : "A success was reported.";
   return ["good", state === "verification_pending" ? done + " It is to be verified." : done];
 }
 
@@ -65,6 +65,7 @@ export const endOf = (run, attempts) => run.delivered_at ?? ((!isCancelled(run) 
 export const createdMs = (id) => parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 
 const KEPT_BYTES = 2_000; // of an answer, by the server
+const LATE_MS = 1_000; // a shorter delay is no news beside the result
 
 /** One step: its sign and title, its time and measures, what belongs to it below. */
 const step = (state, title, meta, ...more) => {
@@ -78,10 +79,11 @@ export function timeline({ run, attempts, cue }) {
   const waits = attempts.map((_, i) => waitAfter(attempts, i));
   const first = attempts.findIndex((attempt) => attempt.result !== "cut");
   const longest = Math.max(...waits, 1);
+  const told = attempts.findLastIndex((attempt) => attempt.response_body);
   return html`<ol class="timeline">
     ${step("pending", "Due", html`${stamp(run.scheduled_for, zone)}, ${STARTED[run.triggered_by] ?? triggerText(run.triggered_by)}`)}
     ${attempts.map((attempt, i) => [
-      attemptStep(run, attempt, zone, i === first ? lateText(run.late_ms) : "", i === attempts.length - 1),
+      attemptStep(run, attempt, zone, i === first ? lateText(run.late_ms) : "", i === told),
       waits[i] === null || (isFinal(run) && i === attempts.length - 1) ? nothing : waitStep(waits[i], longest),
     ])}
     ${run.status === "retrying" ? step("retrying", "Next attempt", stamp(run.next_retry, zone)) : nothing}
@@ -94,13 +96,13 @@ export function timeline({ run, attempts, cue }) {
 
 const STARTED = { schedule: "by its schedule", replay: "as a replay" };
 
-function attemptStep(run, attempt, zone, late, isLast) {
+function attemptStep(run, attempt, zone, late, open) {
   const [state, sentence] = attemptStory(attempt);
   const facts = [late, attempt.duration_ms === null ? "" : "took " + duration(attempt.duration_ms)].filter(Boolean).map((text) => ", " + text);
   const lease = !attempt.result && run.lease_expires_at;
   return step(state, html`Attempt ${attempt.attempt} <span class="muted">of ${run.max_attempts}</span> ${badge(state, attempt.cause || attempt.http_status ? causeShort(attempt) : "")}`, html`${stamp(attempt.started_at, zone)}${facts}${attempt.worker_id ? html`, by the worker <bdi>${attempt.worker_id}</bdi>` : nothing}${lease ? html`, its lease ends ${when(lease, { only: "relative" })}` : nothing}`, html`
     ${sentence ? html`<p class="wrap">${sentence}</p>` : nothing}
-    ${attempt.response_body || attempt.response_headers ? answer(attempt, isLast) : nothing}`);
+    ${attempt.response_body || attempt.response_headers ? answer(attempt, open) : nothing}`);
 }
 
 function answer({ attempt, http_status: status, response_body: body, response_headers: headers, response_truncated: isCut }, open) {
@@ -120,7 +122,8 @@ function endStep(run, attempts, zone) {
   const end = endOf(run, attempts);
   const took = instant(end) - instant(run.scheduled_for);
   const state = stateOfRun(run);
-  const more = state === "failed" ? capital(reasonOf(run)) : "";
+  // The reason of an attempt stands at the attempt.
+  const more = state === "failed" && !attempts.length ? capital(reasonOf(run)) : "";
   return step(state, stateOf(state).word, html`${stamp(end, zone)}${took > 0 ? `, ${duration(took)} after it was due` : nothing}`, more ? html`<p class="wrap">${more}</p>` : nothing);
 }
 
