@@ -50,8 +50,8 @@ function keysCard(keys) {
   const columns = [
     { label: "Name", cell: (key) => html`<span class="name">${key.name}</span> ${isOwn(key) ? html`<span class="tag">this one</span>` : nothing}` },
     { label: "Begins with", cell: (key) => html`<code class="id">${key.prefix}…</code>` },
-    { label: "Made", short: true, cell: (key) => when(key.created_at) },
-    { label: "", kind: "tight right", cell: (key) => (keys.length === 1 ? html`<span class="muted small">the only one stays</span>` : html`<button class="plain danger" aria-label=${`Revoke ${key.name}`} @click=${() => revoke(key)}>Revoke</button>`) },
+    { label: "Created", short: true, cell: (key) => when(key.created_at) },
+    { label: "", kind: "tight right", cell: (key) => (keys.length === 1 ? html`<span class="muted small">the last key stays</span>` : html`<button class="plain danger" aria-label=${`Revoke ${key.name}`} @click=${() => revoke(key)}>Revoke</button>`) },
   ];
   return html`<section class="card" id="keys"><header><h2>API keys</h2><button class="primary" id="new-key" @click=${makeKey}>New key</button></header>
     ${table({ label: "API keys", columns, rows: keys, key: (key) => key.id })}</section>`;
@@ -61,12 +61,12 @@ async function makeKey() {
   const made = await prompt({
     title: "New API key",
     fields: [{ name: "name", label: "Name", help: "What it is for, such as the machine or the program.", required: true }],
-    action: "Make",
+    action: "Create",
     send: ({ name }) => post("v1/auth/keys", { name }),
   });
   if (!made) return;
   await showSecret({ title: "Your new key", text: "It is shown only now. Programs send it as “Authorization: Bearer KEY”; cued reads it from CUED_API_KEY.", value: made.api_key });
-  toast(`Made ${made.name}`);
+  toast(`Created ${made.name}`);
   reload();
 }
 
@@ -121,7 +121,7 @@ function sessionsCard(sessions) {
   ];
   return html`<section class="card" id="sessions"><header><h2>Signed-in browsers</h2>${others.length ? html`<button id="end-others" class="danger" @click=${() => endOthers(others.length)}>End ${others.length === sessions.length ? "all" : "all others"}</button>` : nothing}</header>
     ${sessions.length ? table({ label: "Signed-in browsers", columns, rows: sessions, key: (session) => session.id }) : html`<p class="pad muted">No browser is signed in.</p>`}
-    <footer class="muted small">“Last seen” is noted once a day.</footer></section>`;
+    ${sessions.length ? html`<footer class="muted small">“Last seen” is noted once a day.</footer>` : nothing}</section>`;
 }
 
 async function end({ id, device }) {

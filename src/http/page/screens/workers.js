@@ -73,12 +73,14 @@ function list(workers, held) {
     { label: "Worker", cell: (worker) => html`<span class="name">${worker.worker_id}</span>` },
     { label: "State", cell: (worker) => badge(worker.heartbeat_status) },
     { label: "Tasks", kind: "wide", cell: (worker) => (worker.handlers.length ? html`<span class="row">${worker.handlers.map((task) => html`<span class="tag cut" title=${task}>${task}</span>`)}</span>` : html`<span class="muted">any</span>`) },
-    { label: "Holds", kind: "num right", short: true, cell: ({ worker_id: id }) => html`<a href=${link("runs", { worker: id })}>${plural(held.filter((run) => run.claimed_by_worker === id).length, "run")}</a>` },
+    { label: "Holds", kind: "num right", short: true, cell: ({ worker_id: id }) => holds(id, held.filter((run) => run.claimed_by_worker === id).length) },
     { label: "Last heard", short: true, cell: (worker) => when(worker.last_heartbeat, { only: "relative" }) },
     { label: "", kind: "tight right", cell: (worker) => (worker.heartbeat_status === "dead" ? html`<button class="plain danger" aria-label=${`Remove ${worker.worker_id}`} @click=${() => remove(worker)}>Remove</button>` : nothing) },
   ];
   return html`<section class="card">${table({ label: "Workers", columns, rows: workers, key: (worker) => worker.worker_id })}</section>`;
 }
+
+const holds = (id, count) => (count ? html`<a href=${link("runs", { worker: id })}>${plural(count, "run")}</a>` : html`<span class="muted">none</span>`);
 
 async function remove({ worker_id: id, last_heartbeat: last }) {
   const sure = await confirm({ title: `Remove ${id}?`, text: `It was last heard ${last ? relative(instant(last)) : "never"}. If it runs again, it registers itself.`, action: "Remove", danger: true });
@@ -89,7 +91,7 @@ function waitingCard(workers, byTask, more) {
   const columns = [
     { label: "Task", cell: ({ task }) => html`<span class="name">${task ?? "no task"}</span>` },
     { label: "Waiting", kind: "num right", short: true, cell: ({ runs }) => number(runs) },
-    { label: "Longest", short: true, cell: ({ oldest }) => html`<a href=${link("runs", oldest.id)}>${when(oldest.scheduled_for, { only: "relative" })}</a>` },
+    { label: "Oldest", short: true, cell: ({ oldest }) => html`<a href=${link("runs", oldest.id)}>${when(oldest.scheduled_for, { only: "relative" })}</a>` },
     { label: "Active workers", kind: "num right", short: true, cell: ({ task }) => takers(workers, task).length || html`<span class="warn">none</span>` },
   ];
   return html`<section class="card" id="waiting"><header><h2>Waiting by task</h2>${more ? html`<span class="muted">the first ${SHOWN}</span>` : nothing}</header>${table({ label: "Runs waiting, by task", columns, rows: byTask, key: ({ task }) => "task " + task })}</section>`;
