@@ -11,7 +11,7 @@ use crate::support::receiver::Receiver;
 use crate::support::receiver::reaction::Reaction;
 
 /// A run of each command that makes requests and ends by itself.
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 39] = [
     &["login", "--key", "-"],
     &["logout"],
     &["whoami"],
@@ -35,6 +35,7 @@ const COMMANDS: [&[&str]; 36] = [
     &["run", "cancel", RUN, "-y"],
     &["run", "verify", RUN],
     &["run", "wait", RUN],
+    &["open", "--no-browser"],
     &["preview", "0 9 * * *"],
     &["worker", "list"],
     &["worker", "rm", "w1", "-y"],
@@ -43,6 +44,8 @@ const COMMANDS: [&[&str]; 36] = [
     &["account", "keys", "list"],
     &["account", "keys", "add", "laptop"],
     &["account", "keys", "revoke", "key_0123456789ab", "-y"],
+    &["account", "sessions", "list"],
+    &["account", "sessions", "rm", "ses_0123456789ab", "-y"],
     &["account", "secret", "show"],
     &["account", "secret", "regenerate", "-y"],
     &["api", "GET", "/v1/cues"],
