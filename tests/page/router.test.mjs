@@ -13,6 +13,11 @@ test("an address that no screen has is missing, not an error", () => {
   assert.equal(parse("#/cues/%E0%A4%A").id, "%E0%A4%A");
 });
 
+test("a sign-in by link may name the screen that follows", () => {
+  const route = parse("#/enter/tok/runs?status=failed");
+  assert.deepEqual([route.screen, route.id, route.hash], ["sign_in", "tok", "#/enter/tok/runs?status=failed"]);
+});
+
 test("ids and filters survive the way through an address", () => {
   const hash = link("cues", "a/b c", "edit");
   assert.equal(hash, "#/cues/a%2Fb%20c/edit");

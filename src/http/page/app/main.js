@@ -266,7 +266,7 @@ function start() {
     update();
   });
   addEventListener("beforeunload", (event) => shown.module?.mayLeave?.(shown.data) && event.preventDefault());
-  server.onSignedIn(() => shown.name === "sign_in" && go("#/", { replace: true }));
+  server.onSignedIn(() => shown.name === "sign_in" && go("#/" + shown.route.hash.split("/").slice(3).join("/"), { replace: true }));
   events.subscribe(["execution", "cue", "missed", "alert", "worker", "quota", "server"], onEvent);
   onHash();
   if (shown.name !== "sign_in") server.begin();

@@ -1,6 +1,6 @@
 // Addresses: everything that a screen shows is in the hash, so that it can be shared and bookmarked.
 
-// Path of each screen; `:id` takes one segment. The first that fits counts.
+// Path of each screen; `:id` takes one segment. The first that fits counts. A sign-in may be followed by another address.
 const ROUTES = [
   ["overview", ""],
   ["cues", "cues"],
@@ -23,7 +23,7 @@ export function parse(hash) {
   const [path, query = ""] = split(text, "?");
   const segments = path.replace(/\/+$/, "").split("/").map(decode);
   for (const [screen, parts] of ROUTES) {
-    if (parts.length !== segments.length) continue;
+    if (parts.length !== segments.length && !(screen === "sign_in" && parts.length < segments.length)) continue;
     let id = null;
     const fits = parts.every((part, i) => (part === ":id" ? ((id = segments[i]), id !== "") : part === segments[i]));
     if (fits) return { screen, id, query: Object.fromEntries(new URLSearchParams(query)), hash: "#/" + text };
