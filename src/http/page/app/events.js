@@ -37,12 +37,16 @@ function tell(type, data = {}) {
 
 function setLive(word) {
   clearTimeout(patienceTimer);
+  patienceTimer = 0;
   if (state.live !== word) update((s) => (s.live = word));
 }
 
 export function start(ownBuild) {
   build = ownBuild;
   document.addEventListener("visibilitychange", onVisibility);
+  // A page that the browser keeps for "Back" must not keep its stream: a user has five.
+  addEventListener("pagehide", stop);
+  addEventListener("pageshow", (event) => event.persisted && open());
   setInterval(() => {
     if (state.live === "polling" && !document.hidden && !state.signedOut) tell("refetch");
   }, POLL_MS);
@@ -51,6 +55,7 @@ export function start(ownBuild) {
 
 export function stop() {
   clearTimeout(patienceTimer);
+  patienceTimer = 0;
   clearTimeout(retryTimer);
   source?.close();
   source = null;
@@ -93,8 +98,8 @@ function onError() {
     retryTimer = setTimeout(open, RETRY_MS);
     return;
   }
-  clearTimeout(patienceTimer);
-  patienceTimer = setTimeout(() => setLive("polling"), PATIENCE_MS);
+  // The browser tries again every 2 s: patience is counted from the first failure.
+  patienceTimer ||= setTimeout(() => setLive("polling"), PATIENCE_MS);
 }
 
 function onVisibility() {
