@@ -1,4 +1,4 @@
-"""Chromium, driven over WebDriver with the standard library alone. Scripts of pages are switched off."""
+"""Chromium, driven over WebDriver with the standard library alone."""
 
 import base64
 import json
@@ -23,7 +23,13 @@ FLAGS = [
 
 
 class Chromium:
-    """A browser with a profile of its own; ends with the `with` block."""
+    """A browser with a profile of its own; ends with the `with` block. Scripts of pages run only where they are asked for."""
+
+    def __init__(self, scripts=False, flags=(), logs=()):
+        self._options = {"args": [*FLAGS, *flags]}
+        if not scripts:
+            self._options["prefs"] = {"profile.managed_default_content_settings.javascript": 2}
+        self._logs = {name: "ALL" for name in logs}
 
     def __enter__(self):
         self._profile = tempfile.mkdtemp(prefix="cued-browser-")
@@ -36,11 +42,11 @@ class Chromium:
                 break
         else:
             raise RuntimeError("chromedriver did not start")
-        options = {
-            "args": [*FLAGS, f"--user-data-dir={self._profile}"],
-            "prefs": {"profile.managed_default_content_settings.javascript": 2},
-        }
-        capabilities = {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}
+        self._options["args"].append(f"--user-data-dir={self._profile}")
+        wanted = {"browserName": "chrome", "goog:chromeOptions": self._options}
+        if self._logs:
+            wanted["goog:loggingPrefs"] = self._logs
+        capabilities = {"alwaysMatch": wanted}
         self._session = ""
         self._session = "/session/" + self._ask("POST", "/session", {"capabilities": capabilities})["sessionId"]
         return self
@@ -74,10 +80,25 @@ class Chromium:
     def type(self, css, text):
         self._ask("POST", f"/element/{self._find(css)}/value", {"text": text})
 
+    def run(self, script, *arguments):
+        """What a script of the test returns; it is subject to no policy of the page."""
+        return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def run_async(self, script, *arguments):
+        """As `run`; the script calls its last argument with the result."""
+        return self._ask("POST", "/execute/async", {"script": script, "args": list(arguments)})
+
+    def devtools(self, command, **parameters):
+        return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def log(self, kind):
+        """The entries of a log since it was last asked for."""
+        return self._ask("POST", "/se/log", {"type": kind})
+
     def set_attribute(self, css, name, value):
-        document = self._devtools("DOM.getDocument", {})["root"]["nodeId"]
-        node = self._devtools("DOM.querySelector", {"nodeId": document, "selector": css})["nodeId"]
-        self._devtools("DOM.setAttributeValue", {"nodeId": node, "name": name, "value": value})
+        document = self.devtools("DOM.getDocument")["root"]["nodeId"]
+        node = self.devtools("DOM.querySelector", nodeId=document, selector=css)["nodeId"]
+        self.devtools("DOM.setAttributeValue", nodeId=node, name=name, value=value)
 
     def submit(self, css):
         """Clicks what sends a form, and waits until the answer has taken the page's place."""
@@ -101,10 +122,12 @@ class Chromium:
     def look(self, scheme, width, height):
         """Shows pages in a colour scheme and on a screen of this size."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._devtools("Emulation.setEmulatedMedia", {"features": features})
+        self.devtools("Emulation.setEmulatedMedia", features=features)
         mobile = width < 600
-        size = {"width": width, "height": height, "deviceScaleFactor": 2 if mobile else 1, "mobile": mobile}
-        self._devtools("Emulation.setDeviceMetricsOverride", size)
+        scale = 2 if mobile else 1
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile
+        )
 
     def screenshot(self, path):
         with open(path, "wb") as file:
@@ -112,18 +135,15 @@ class Chromium:
 
     def overflows(self):
         """Whether the page is wider than the screen."""
-        sizes = self._devtools("Page.getLayoutMetrics", {})
+        sizes = self.devtools("Page.getLayoutMetrics")
         return sizes["cssContentSize"]["width"] > sizes["cssLayoutViewport"]["clientWidth"]
 
     def complaints(self):
         """What the browser noted since it was last asked: what its policy refused, above all."""
-        return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})]
+        return [entry["message"] for entry in self.log("browser")]
 
     def _find(self, css):
         return self._ask("POST", "/element", {"using": "css selector", "value": css})[ELEMENT]
-
-    def _devtools(self, command, parameters):
-        return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def _ask(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()

@@ -1,0 +1,199 @@
+"""The list of cues and one cue."""
+
+from rig import check, test
+
+SIX_HUNDRED = 600
+
+
+def many(server, count, name="job {}"):
+    for number in range(count):
+        server.cue(name.format(number))
+
+
+@test
+def filters_search_and_order_are_in_the_address(world):
+    world.story()
+    page = world.page
+    page.go("#/cues", "cues")
+    page.click(".tabs a", "Paused")
+    page.see("old-import", "#cue-list")
+    page.gone("sync-invoices", "#cue-list")
+    check(page.hash() == "#/cues?status=paused", page.hash())
+    page.click(".tabs a", "All")
+    page.fill("#search", "invoi")
+    page.wait("the search in the address", lambda: page.hash() == "#/cues?q=invoi")
+    page.gone("nightly-backup", "#cue-list")
+    page.choose("#filter-sort", "-name")
+    page.wait("the order in the address", lambda: "sort=-name" in page.hash())
+    address = page.hash()
+    page.show(address, "cues")
+    check(page.run("return document.getElementById('search').value") == "invoi", "the search is kept")
+    page.see("sync-invoices", "#cue-list")
+    page.show("#/cues?transport=worker", "cues")
+    page.see("monthly-report", "#cue-list")
+    check(page.count("#cue-list tbody tr") == 1, "one cue is for workers")
+
+
+@test
+def a_row_has_words_strip_next_run_and_last_result(world):
+    story = world.story()
+    page = world.page
+    page.go("#/cues", "cues")
+    row = f"[data-row='{story.backup['id']}']"
+    page.see("Europe/Berlin", row)
+    page.see("5xx", row)
+    page.see("failed 4 times in a row", row)
+    page.see("in ", row)
+    check(page.count(row + " svg path") >= 1, "a strip of its runs")
+    label = page.run("return document.querySelector(arguments[0] + ' svg[aria-label]')?.ariaLabel", row)
+    check("4 failed" in label, label)
+    page.see("Every 15 minutes", f"[data-row='{story.invoices['id']}']")
+
+
+@test
+def six_hundred_cues_are_paused_with_two_clicks(world):
+    server = world.signed_in()
+    page = world.page
+    many(server, SIX_HUNDRED)
+    page.go("#/cues?status=active", "cues")
+    page.click("#select-all", f"Select all {SIX_HUNDRED}")
+    page.click("[data-bulk=pause]")
+    page.see("600 cues paused", "#toasts")
+    check(server.get("/v1/cues?status=paused&limit=1")["total"] == SIX_HUNDRED, "all are paused")
+    page.see("No cue matches")
+    page.click("#screen a", "Clear the filters")
+    page.see("1–50 of 600", "#cue-list")
+    page.click("#cue-list a", "Next")
+    page.see("51–100 of 600", "#cue-list")
+    check("page=2" in page.hash(), page.hash())
+
+
+@test
+def deleting_many_asks_for_their_number(world):
+    server = world.signed_in()
+    page = world.page
+    many(server, 25)
+    page.go("#/cues", "cues")
+    page.click("#select-all")
+    page.click("[data-bulk=delete]")
+    page.see("Delete 25 cues?", "dialog")
+    check(page.run("return document.querySelector('dialog .primary').disabled"), "not before the number is typed")
+    page.fill("#d-typed", "25")
+    page.click("dialog button", "Delete")
+    page.see("25 cues deleted", "#toasts")
+    page.see("No cue yet")
+
+
+@test
+def a_range_is_selected_with_shift_and_fired(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (200, "")
+    for number in range(6):
+        server.cue(f"job {number}", world.receiver.url + "/hook")
+    page.go("#/cues?sort=name", "cues")
+    page.click("[aria-label='Select job 1']")
+    page.run("""document.querySelector("[aria-label='Select job 4']")
+        .dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, shiftKey: true}))""")
+    page.see("4 cues selected", ".bulk")
+    page.click("[data-bulk=fire]")
+    page.click("dialog button", "Fire")
+    page.see("4 cues fired", "#toasts")
+    server.settle()
+    check(server.get("/v1/executions?limit=1")["total"] == 4, "four runs")
+
+
+@test
+def the_list_is_live(world):
+    server = world.signed_in()
+    page = world.page
+    page.go("#/cues", "cues")
+    page.see("No cue yet")
+    cue = server.cue("made elsewhere")
+    page.see("made elsewhere", "#cue-list")
+    server.patch(f"/v1/cues/{cue['id']}", {"status": "paused"})
+    page.see("Paused", "#cue-list")
+
+
+@test
+def a_cue_shows_its_schedule_runs_callback_and_payload(world):
+    story = world.story()
+    page = world.page
+    page.go(f"#/cues/{story.backup['id']}", "cue")
+    for text in ("nightly-backup", "4 times in a row", "Europe/Berlin", "Copies the database", "the callback returned 503",
+                 "Attempts", "backups", "After an outage, runs the latest missed time"):
+        page.see(text, "#screen")
+    check(page.count("#next-runs li") == 10, "ten next runs")
+    check("Failing" in page.title(), page.title())
+
+
+@test
+def a_cue_is_fired_paused_duplicated_and_deleted(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (200, '{"answer": 42}')
+    cue = server.cue("sync", world.receiver.url + "/hook", payload={"n": 1})
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.click("#fire")
+    page.loaded("run")
+    page.see("Succeeded at the first attempt", "#why")
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.click("#pause")
+    page.see("sync: paused", "#toasts")
+    page.see("it does not run until it is resumed")
+    page.click("#pause", "Resume")
+    page.see("sync: resumed", "#toasts")
+    page.click("#screen button", "More")
+    page.click("#more-acts button", "Fire with payload")
+    page.fill("#d-payload", '{"n": 12345678901234567890}')
+    page.click("dialog button", "Fire")
+    page.loaded("run")
+    world.take("/hook")
+    body = world.take("/hook")[2]
+    check(body == '{"n": 12345678901234567890}', body)
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.click("#screen button", "More")
+    page.click("#more-acts button", "Duplicate")
+    page.loaded("editor")
+    check(page.run("return document.getElementById('f-name').value") == "sync (copy)", "the copy has a name of its own")
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.click("#screen button", "More")
+    page.click("#more-acts button", "Delete")
+    page.click("dialog button", "Delete")
+    page.loaded("cues")
+    check(server.get("/v1/cues?limit=1")["total"] == 0, "it is deleted")
+
+
+@test
+def failed_runs_of_a_cue_are_replayed_together(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (500, "")
+    cue = server.cue("sync", world.receiver.url + "/hook", retry={"max_attempts": 1, "backoff_minutes": [1]})
+    for _ in range(3):
+        server.fire(server.key, cue["id"])
+    server.settle()
+    world.receiver.answers["/hook"] = (200, "")
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.click("#screen button", "More")
+    page.click("#more-acts button", "Replay failed runs")
+    page.click("dialog button", "Next")
+    page.see("Replay 3 runs?", "dialog")
+    page.click("dialog button", "Replay")
+    page.loaded("runs")
+    page.see("Replayed 3 runs", "#toasts")
+    page.see("3 runs match")
+    page.see("sync", "[data-filter=cue]")
+
+
+@test
+def a_header_is_hidden_until_it_is_asked_for(world):
+    server = world.signed_in()
+    page = world.page
+    callback = {"url": "http://127.0.0.1:9/", "headers": {"X-Token": "hush-hush"}}
+    cue = server.cue("secretive", callback=callback)
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.see("X-Token")
+    check("hush-hush" not in page.words(), "hidden at first")
+    page.click("[data-header='X-Token']")
+    page.see("hush-hush")

@@ -1,0 +1,178 @@
+"""The list of runs and one run."""
+
+import json
+
+from rig import check, test
+
+BIG = "12345678901234567890"
+
+
+@test
+def runs_are_filtered_in_the_address_and_say_why_they_failed(world):
+    story = world.story()
+    page = world.page
+    page.go("#/runs", "runs")
+    page.click(".tabs a", "Failed")
+    page.see("nightly-backup")
+    page.see("The callback returned 503")
+    check(page.hash() == "#/runs?status=failed", page.hash())
+    page.click("#filter")
+    page.fill("#d-cue", "nightly-backup")
+    page.choose("#d-cause", "status_5xx")
+    page.click("dialog button", "Show")
+    page.see("nightly-backup", "[data-filter=cue]")
+    check(f"cue={story.backup['id']}" in page.hash() and "cause=status_5xx" in page.hash(), page.hash())
+    page.show(page.hash(), "runs")
+    page.see("4 runs match")
+    page.click("[data-filter=cause]")
+    page.wait("the filter is removed", lambda: "cause" not in page.hash())
+
+
+@test
+def new_runs_are_counted_and_do_not_move_the_list(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (200, "")
+    cue = server.cue("sync", world.receiver.url + "/hook")
+    server.fire(server.key, cue["id"])
+    server.settle()
+    page.go("#/runs", "runs")
+    page.see("1 run")
+    for _ in range(3):
+        server.fire(server.key, cue["id"])
+    server.settle()
+    page.see("Show 3 new", "#new-runs")
+    check(page.count("#screen tbody tr") == 1, "the list has not moved")
+    page.click("#new-runs")
+    page.wait("the new rows", lambda: page.count("#screen tbody tr") == 4)
+
+
+@test
+def the_timeline_of_a_run_has_every_attempt_with_its_answer(world):
+    story = world.story()
+    page = world.page
+    page.go(f"#/runs/{story.failed['id']}", "run")
+    page.see("Failed after 3 attempts: the callback returned 503.", "#why")
+    for number in (1, 2, 3):
+        page.see(f"Attempt {number} of 3", ".timeline")
+    page.see("1 min wait", ".timeline")
+    page.see("5 min wait", ".timeline")
+    check(page.run("return document.querySelector('details[data-answer=\"3\"]').open"), "the last answer is open")
+    page.see('"error": "storage is full"', ".timeline")
+    page.see("POST", "#request")
+    page.see("keep", "#request")
+    page.click("#verify summary")
+    page.see("openssl dgst -sha256", "#verify")
+    page.click("#older")
+    page.wait("an older run of the cue", lambda: story.failed["id"] not in page.hash())
+    page.loaded("run")
+    page.see("nightly-backup", "h1")
+
+
+@test
+def a_run_is_replayed_and_fired_again_with_another_payload(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (500, "broken <b>here</b>")
+    cue = server.cue("sync", world.receiver.url + "/hook", retry={"max_attempts": 1, "backoff_minutes": [1]}, payload={"id": 1})
+    run = server.fire(server.key, cue["id"])
+    server.settle()
+    world.take("/hook")
+    page.go(f"#/runs/{run}", "run")
+    page.see("broken <b>here</b>", ".timeline")
+    world.receiver.answers["/hook"] = (200, '{"done": true}')
+    page.click("#act-replay")
+    page.see("Replayed. This is the new run.", "#toasts")
+    page.see("Succeeded at the first attempt", "#why")
+    check(run not in page.hash(), "the page shows the new run")
+    page.see("as a replay", ".timeline")
+    world.take("/hook")
+    page.click("#act-edited")
+    page.expect("status of 422")
+    page.fill("#d-payload_override", '{"id": }')
+    page.click("dialog button", "Fire")
+    page.see("Line 1, column 8", "dialog")
+    page.fill("#d-payload_override", '{"id": %s}' % BIG)
+    page.click("dialog button", "Fire")
+    page.see("Fired. This is the new run.", "#toasts")
+    body = world.take("/hook")[2]
+    check(body == f'{{"id": {BIG}}}', body)
+    page.see(BIG, "#request")
+
+
+@test
+def a_run_that_is_retried_is_sent_now_or_cancelled(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (503, "")
+    cue = server.cue("sync", world.receiver.url + "/hook", retry={"max_attempts": 4, "backoff_minutes": [10]})
+    run = server.fire(server.key, cue["id"])
+    server.settle()
+    page.go(f"#/runs/{run}", "run")
+    page.see("Attempt 1 of 4 failed: the callback returned 503. Next attempt in 10 min.", "#why")
+    page.click("#act-retry")
+    page.see("Attempt 2 of 4 failed", "#why")
+    page.click("#act-cancel")
+    page.click("dialog button", "Cancel the run")
+    page.see("Cancelled after 2 attempts.", "#why")
+
+
+@test
+def an_attempt_appears_as_it_happens(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (503, "not yet")
+    cue = server.cue("sync", world.receiver.url + "/hook", retry={"max_attempts": 3, "backoff_minutes": [1]})
+    run = server.fire(server.key, cue["id"])
+    server.settle()
+    page.go(f"#/runs/{run}", "run")
+    page.see("Attempt 1 of 3 failed", "#why")
+    world.receiver.answers["/hook"] = (200, "")
+    server.advance("PT1M")
+    page.see("Succeeded at attempt 2 of 3", "#why")
+
+
+@test
+def many_runs_are_replayed_and_cancelled_together(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (500, "")
+    cue = server.cue("sync", world.receiver.url + "/hook", retry={"max_attempts": 1, "backoff_minutes": [1]})
+    for _ in range(32):
+        server.fire(server.key, cue["id"])
+    server.settle()
+    world.receiver.answers["/hook"] = (200, "")
+    page.go("#/runs?status=failed", "runs")
+    page.click("[aria-label='Select all rows of this page']")
+    page.click(".bulk button", "Select all 32 that match")
+    page.click("#replay-selected")
+    page.see("Replay 32 runs?", "dialog")
+    page.fill("#d-typed", "32")
+    page.click("dialog button", "Replay")
+    page.see("Replayed 32 runs", "#toasts")
+    server.settle()
+    page.click("#toasts a", "Show them")
+    page.wait("the replays", lambda: "triggered_by=replay" in page.hash())
+    page.see("32 runs match")
+    page.click("#export")
+    page.see("Saved 32 runs as runs.jsonl", "#toasts")
+
+
+@test
+def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
+    server = world.signed_in()
+    page = world.page
+    cue = server.cue("report", transport="worker", payload={"task": "report"}, verification={"mode": "manual"})
+    run = server.fire(server.key, cue["id"])
+    page.go(f"#/runs/{run}", "run")
+    page.see("It waits for its turn", "#why")
+    server.post(f"/v1/executions/{run}/claim", {"worker_id": "nas-1"})
+    page.see("The worker nas-1 has it", "#why")
+    outcome = {"success": True, "result": "done", "external_id": "INV-7", "metadata": {"rows": 5}}
+    server.post(f"/v1/executions/{run}/outcome", outcome)
+    page.see("INV-7", ".timeline")
+    page.see("It is to be verified", "#why")
+    page.click("#act-accept")
+    page.click("dialog button", "Accept")
+    page.see("Accepted", ".timeline")
+    check(server.execution(server.key, run)["outcome_state"] == "verified_success", json.dumps(outcome))

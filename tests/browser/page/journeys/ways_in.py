@@ -1,0 +1,137 @@
+"""Every way to sign in, and out."""
+
+import os
+import subprocess
+
+from rig import BASE, check, test
+
+SIGNED_OUT = ("status of 401",)
+REGISTER = {"email": "ann@example.com"}
+
+
+def opened(world, *flags, base=BASE, register=True):
+    """A server with one account, and its page in a browser that is not signed in."""
+    server = world.serve(*flags, base=base)
+    if register:
+        server.key = server.call("POST", "/v1/auth/register", REGISTER)["api_key"]
+    page = world.page.at(server.url)
+    page.expect(*SIGNED_OUT)
+    return server, page
+
+
+def is_in(page, text="Your first cue"):
+    page.see(text)
+    check(not page.is_shown("[data-screen=sign_in]"), "the sign-in is gone")
+
+
+@test
+def the_first_account_is_made_on_the_page_and_its_key_is_shown_once(world):
+    server, page = opened(world, register=False, base=("--allow-callbacks-to", "loopback"))
+    page.show("", "sign_in")
+    page.see("Create the first account")
+    page.fill("#new-email", "ann@example.com")
+    page.click("#way-new button", "Create account")
+    page.see("Your API key", "dialog")
+    key = page.words("dialog code")
+    page.press("Escape", "Escape")
+    check(page.is_shown("dialog"), "only the button closes it")
+    page.click("dialog button", "I stored it")
+    is_in(page)
+    me = server.call("GET", "/v1/auth/me", key=key)
+    check(me["email"] == "ann@example.com", me)
+    page.show("#/account/keys", "keys")
+    check(key not in page.source(), "the key is nowhere to be seen again")
+
+
+@test
+def a_key_signs_in_and_a_wrong_one_is_told(world):
+    server, page = opened(world)
+    page.show("#/runs?status=failed", "sign_in")
+    page.wait("the focus in the first field", lambda: page.focused() == "API key")
+    page.fill("#key-api_key", "cue_sk_wrong")
+    page.click("#way-key button", "Sign in")
+    page.see("key", "#key-api_key-problem")
+    page.fill("#key-api_key", server.key)
+    page.press("Enter")
+    page.loaded("runs")
+    page.see("No run matches")
+    check(page.hash() == "#/runs?status=failed", "the address was kept")
+
+
+@test
+def signing_out_ends_the_session_also_for_a_stolen_cookie(world):
+    server, page = opened(world)
+    page.sign_in(server.key)
+    cookie = page.devtools("Network.getCookies", urls=[server.url])["cookies"][0]
+    check(cookie["httpOnly"] and cookie["sameSite"] == "Strict", cookie)
+    page.click("#tools button", "ann@example.com")
+    page.click("#account-menu button", "Sign out")
+    page.loaded("sign_in")
+    check(page.devtools("Network.getCookies", urls=[server.url])["cookies"] == [], "the cookie is gone")
+    page.devtools("Network.setCookie", name=cookie["name"], value=cookie["value"], url=server.url)
+    page.show("", "sign_in")
+
+
+@test
+def a_link_of_a_device_login_signs_in(world):
+    server, page = opened(world)
+    page.show("", "sign_in")
+    page.fill("#mail-email", "ann@example.com")
+    page.click("#way-mail button")
+    page.see("in the log")
+    code = page.words("#way-mail .eyes")
+    link = page.url + server.login_link().split("/", 3)[3]
+    first = page.tab()
+    page.new_tab()
+    page.open(link)
+    check(code in page.words(), "the confirmation shows the code of the page")
+    page.click("button")
+    page.see("signed in")
+    page.close_tab()
+    page.to_tab(first)
+    is_in(page)
+
+
+@test
+def a_link_of_cued_open_and_of_cued_user_link_signs_in_once(world):
+    server, page = opened(world)
+    environment = {**os.environ, "CUED_API_KEY": server.key, "CUED_URL": server.url}
+    command = [world.program, "open", "--no-browser", "cues"]
+    link = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()[-1]
+    page.show("", "sign_in")
+    page.open(link)
+    page.loaded("cues")
+    check("enter" not in page.hash(), page.hash())
+    page.forget()
+    page.open("about:blank")
+    page.open(link)
+    page.loaded("sign_in")
+    page.see("This link was used before")
+    made = server.administer("user", "link", "ann@example.com", "--public-url", server.url).split()
+    link = next(word for word in made if word.startswith("http"))
+    page.open("about:blank")
+    page.open(link)
+    is_in(page)
+    via = {one["via"] for one in server.get("/v1/auth/sessions")["sessions"]}
+    check(via == {"link"}, via)
+
+
+@test
+def a_server_for_development_has_a_button(world):
+    _server, page = opened(world, base=("--dev",), register=False)
+    page.show("", "sign_in")
+    page.see("development mode")
+    page.click("#way-dev button", "Go in without a key")
+    is_in(page)
+
+
+@test
+def two_servers_on_one_host_do_not_sign_each_other_out(world):
+    one, page = opened(world)
+    page.sign_in(one.key)
+    other = world.serve(base=BASE)
+    other.new_account()
+    page.at(other.url).sign_in(other.key)
+    is_in(page)
+    page.at(one.url).show("#/settings", "settings")
+    page.see("ann@example.com", "#account")

@@ -1,0 +1,143 @@
+"""axe-core on every screen, light and dark, phone and desktop; narrow windows; forced colours; no motion; big text."""
+
+import os
+
+from rig import check, test
+
+AXE = os.path.join("target", "browser", "axe.min.js")
+# Rules that are no success criterion are part of it too: 0 violations of all that axe knows.
+RUN = """
+const done = arguments[0];
+axe.run(document).then(
+  (found) => done(found.violations.map((rule) => rule.id + ": " + rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | "))),
+  (error) => done([String(error)]));
+"""
+LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 360)]
+MOVING = """
+return document.getAnimations().filter((one) => one.playState === "running" && one.effect.getComputedTiming().duration > 1).length
+"""
+
+
+def violations(page):
+    if not page.run("return typeof axe === 'object'"):
+        with open(AXE, encoding="utf-8") as file:
+            page.devtools("Runtime.evaluate", expression=file.read())
+    return page.run_async(RUN)
+
+
+def places(story):
+    return [*story.screens(), ("runs", "#/runs?status=failed&cause=status_5xx"), ("cues", "#/cues?status=paused"),
+            ("runs", "#/runs?cause=timeout"), ("run", f"#/runs/{story.done['id']}")]
+
+
+@test
+def axe_finds_nothing_on_any_screen(world):
+    story = world.story()
+    page = world.page
+    found = []
+    for scheme, width in LOOKS:
+        story.rest()
+        page.look(scheme, width, 800)
+        page.show("#/", "overview")
+        for screen, hash in places(story):
+            page.go(hash, screen)
+            found += [f"{hash} {scheme} {width}: {one}" for one in violations(page)]
+    check(not found, "\n".join(found))
+
+
+@test
+def axe_finds_nothing_in_dialogs_menus_and_the_sign_in(world):
+    story = world.story()
+    page = world.page
+    page.expect("status of 401")
+    found = []
+    for scheme, width in (("light", 1280), ("dark", 360)):
+        story.rest()
+        page.look(scheme, width, 800)
+        for hash, opens in (
+            ("#/runs", ["#filter"]),
+            (f"#/runs/{story.done['id']}", ["#act-edited"]),
+            ("#/account/keys", ["#new-key"]),
+            ("#/cues", ["#select-all"]),
+            (f"#/cues/{story.old['id']}", ["[popovertarget=more-acts]"]),
+        ):
+            page.show(hash)
+            for css in opens:
+                page.click(css)
+            found += [f"{hash} {scheme} {width} {css}: {one}" for one in violations(page)]
+        page.show("#/")
+        page.press("?")
+        page.see("Keyboard shortcuts", "dialog")
+        found += [f"help {scheme} {width}: {one}" for one in violations(page)]
+    page.forget()
+    for scheme, width in LOOKS:
+        page.look(scheme, width, 800)
+        page.show("", "sign_in")
+        found += [f"sign-in {scheme} {width}: {one}" for one in violations(page)]
+    check(not found, "\n".join(found))
+
+
+@test
+def no_screen_scrolls_sideways_at_320_px(world):
+    story = world.story()
+    page = world.page
+    page.look("light", 320, 700)
+    page.show("#/", "overview")
+    wide = []
+    for screen, hash in places(story):
+        page.go(hash, screen)
+        if page.overflows():
+            wide.append(hash)
+    check(not wide, wide)
+
+
+@test
+def text_of_twice_the_size_fits(world):
+    story = world.story()
+    page = world.page
+    page.look("light", 1280, 800)
+    page.show("#/", "overview")
+    # 200 % in a window of 1280 px is a window of 640 px.
+    page.devtools("Emulation.setDeviceMetricsOverride", width=640, height=400, deviceScaleFactor=2, mobile=False)
+    for screen, hash in places(story):
+        page.go(hash, screen)
+        check(not page.overflows(), hash)
+
+
+@test
+def targets_of_a_phone_are_large_enough(world):
+    story = world.story()
+    page = world.page
+    page.look("light", 360, 780)
+    page.show("#/", "overview")
+    small = {}
+    for screen, hash in places(story):
+        page.go(hash, screen)
+        found = page.run(
+            "return [...document.querySelectorAll('main :is(button, select, input, a.button), #nav :is(a, button)')]"
+            ".filter((one) => one.checkVisibility({visibilityProperty: true}) && !one.matches('.link, :disabled'))"
+            ".map((one) => [(one.closest('label') || one).getBoundingClientRect(), one])"
+            ".filter(([box]) => box.width && Math.min(box.width, box.height) < 23.5)"
+            ".map(([box, one]) => one.outerHTML.slice(0, 120) + ' ' + Math.round(box.width) + 'x' + Math.round(box.height))"
+        )
+        if found:
+            small[hash] = found[:4]
+    check(not small, small)
+
+
+@test
+def forced_colours_and_no_motion_are_honoured(world):
+    story = world.story()
+    page = world.page
+    features = [{"name": "forced-colors", "value": "active"}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+    page.devtools("Emulation.setEmulatedMedia", features=features)
+    for screen, hash in (("overview", "#/"), ("cues", "#/cues"), ("run", f"#/runs/{story.failed['id']}")):
+        page.show(hash, screen)
+        check(page.run(MOVING) == 0, f"{hash}: nothing moves")
+        page.screenshot(os.path.join(world.folder, f"forced-{screen}.png"))
+        seen = page.run(
+            "return [...document.querySelectorAll('main svg path')].filter((one) => {"
+            "const style = getComputedStyle(one); const ground = getComputedStyle(document.body).backgroundColor;"
+            "return one.checkVisibility() && one.getAttribute('d') && style.fill === ground && style.stroke === 'none'; }).length"
+        )
+        check(seen == 0, f"{hash}: {seen} shapes have the colour of the ground")
