@@ -45,6 +45,7 @@ const scrolls = new Map();
 let entry = 0;
 let entries = 0;
 let refetchTimer = 0;
+let overviewTimer = 0;
 let loadedAt = 0;
 let missedRefetch = false;
 let tickTimer = 0;
@@ -113,13 +114,23 @@ function refetch() {
   }, Math.max(50, loadedAt + REFETCH_MS - Date.now()));
 }
 
+/** Fetches what the banners need, soon. */
+function refetchOverview() {
+  if (shown.name === "overview") return;
+  overviewTimer ||= setTimeout(() => {
+    overviewTimer = 0;
+    server.loadOverview().catch(() => {});
+  }, REFETCH_MS);
+}
+
 function onEvent(type, data) {
   const { module } = shown;
+  server.outdate();
   if (type === "refetch") {
-    if (shown.name !== "overview") server.loadOverview().catch(() => {});
+    refetchOverview();
     return refetch();
   }
-  if (shown.name !== "overview" && events.matches(OVERVIEW_EVENTS, type)) server.loadOverview().catch(() => {});
+  if (events.matches(OVERVIEW_EVENTS, type)) refetchOverview();
   if (!module?.live || !events.matches(module.live, type)) return;
   if (module.event ? module.event(shown.data, type, data, shown.route) : true) refetch();
   else update();

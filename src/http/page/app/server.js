@@ -13,7 +13,10 @@ let asked = null;
 let askedAt = 0;
 let signedInHook = () => {};
 
-/** Fetches `/v1/overview` into `state.overview`; returns it. Calls within a second share one request. */
+/** Notes that something happened since the overview was asked for: its next reader asks again. */
+export const outdate = () => (asked = null);
+
+/** Fetches `/v1/overview` into `state.overview`; returns it. Calls within a second share one request, unless an event came. */
 export function loadOverview() {
   if (!asked || Date.now() - askedAt > FRESH_MS) {
     askedAt = Date.now();

@@ -69,6 +69,20 @@ def replay_and_pause_act_from_the_overview_and_it_is_live(world):
 
 
 @test
+def what_happened_on_another_screen_is_there_at_once(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (500, "")
+    for turn in range(3):
+        page.go("#/settings", "settings")
+        cue = server.cue(f"sync {turn}", world.receiver.url + "/hook", retry={"max_attempts": 1, "backoff_minutes": [1]})
+        server.fire(server.key, cue["id"])
+        server.settle()
+        page.go("#/", "overview")
+        page.see(f"sync {turn} failed", "#failing")
+
+
+@test
 def the_clock_of_a_test_is_moved_from_the_page(world):
     server = world.signed_in()
     page = world.page
