@@ -32,7 +32,8 @@ class Story:
                                 description="Copies the database to the storage box.", payload={"bucket": "backups", "keep": 14})
         self.invoices = self._cue("sync-invoices", "*/15 * * * *", "UTC", hook + "/invoices")
         self.rates = self._cue("exchange-rates", "*/30 * * * *", "UTC", hook + "/rates", retry=retry)
-        self.newsletter = self._cue("newsletter", "0 9 * * 1-5", "America/New_York", hook + "/newsletter", retry={"max_attempts": 2, "backoff_minutes": [600]})
+        late = {"max_attempts": 2, "backoff_minutes": [600]}
+        self.newsletter = self._cue("newsletter", "0 9 * * 1-5", "America/New_York", hook + "/newsletter", retry=late)
         self.thumbnails = self._cue("thumbnails", "5 * * * *", "UTC", hook + "/thumbnails")
         self.old = self._cue("old-import", "0 6 * * *", "UTC", hook + "/invoices")
         server.patch(f"/v1/cues/{self.old['id']}", {"status": "paused"})

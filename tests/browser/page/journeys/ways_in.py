@@ -1,5 +1,6 @@
 """Every way to sign in, and out."""
 
+import http.client
 import os
 import subprocess
 
@@ -118,7 +119,12 @@ def a_link_of_cued_open_and_of_cued_user_link_signs_in_once(world):
 
 @test
 def a_server_for_development_has_a_button(world):
-    _server, page = opened(world, base=("--dev",), register=False)
+    server, page = opened(world, base=("--dev",), register=False)
+    # A name of another site that was bound to this address later does not get in.
+    asked = http.client.HTTPConnection("127.0.0.1", int(server.port), timeout=30)
+    headers = {"Host": f"evil.lan:{server.port}", "Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}
+    asked.request("POST", "/v1/auth/session", '{"dev": true}', headers)
+    check(asked.getresponse().status == 403, "a foreign name is refused")
     page.show("", "sign_in")
     page.see("development mode")
     page.click("#way-dev button", "Go in without a key")

@@ -9,7 +9,7 @@ AXE = os.path.join("target", "browser", "axe.min.js")
 RUN = """
 const done = arguments[0];
 axe.run(document).then(
-  (found) => done(found.violations.map((rule) => rule.id + ": " + rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | "))),
+  (found) => done(found.violations.map((rule) => rule.id + ": " + rule.nodes.slice(0, 3).map((node) => node.html).join(" | "))),
   (error) => done([String(error)]));
 """
 LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 360)]

@@ -7,6 +7,13 @@ import tempfile
 
 from rig import BASE, FROZEN, Server, check, test
 
+AWAY = (
+    "ERR_CONNECTION_REFUSED",
+    "ERR_CONNECTION_RESET",
+    "ERR_EMPTY_RESPONSE",
+    "ERR_INCOMPLETE_CHUNKED_ENCODING",
+    "Failed to load module",
+)
 ALL = (*BASE, *FROZEN, "--limits", "off")
 
 
@@ -15,7 +22,7 @@ def after_a_restart_the_page_is_live_again_and_has_what_it_missed(world):
     server = world.signed_in()
     page = world.page
     page.see("Live", "#tools")
-    page.expect("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET", "Failed to load module")
+    page.expect(*AWAY)
     server.stop()
     page.see("Not live", "#tools")
     page.see("Not live", "#tools")
@@ -33,7 +40,7 @@ def an_act_while_the_server_is_away_is_told(world):
     page = world.page
     cue = server.cue("sync")
     page.go(f"#/cues/{cue['id']}", "cue")
-    page.expect("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET", "Failed to load module")
+    page.expect(*AWAY)
     server.stop()
     page.click("#pause")
     page.see("The server does not answer", "#toasts")

@@ -9,7 +9,8 @@ from collections import Counter
 from rig import check, test
 from story import Story
 
-LOOKS = [(scheme, name, width, height) for scheme in ("light", "dark") for name, width, height in (("phone", 360, 780), ("desktop", 1280, 860))]
+SCREENS = (("phone", 360, 780), ("desktop", 1280, 860))
+LOOKS = [(scheme, *screen) for scheme in ("light", "dark") for screen in SCREENS]
 README = os.path.join(".github", "images")
 MOST_BYTES = 100_000
 

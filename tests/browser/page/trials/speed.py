@@ -82,7 +82,7 @@ const flood = async () => {
     for (let i = turn * part; i < (turn + 1) * part; i++) {
       const id = "018f0000-0000-7000-8000-" + String(i).padStart(12, "0");
       for (const step of ["created", "started", "succeeded"])
-        stream.tell("execution." + step, {execution_id: id, cue_id: "cue_" + i % 50, cue_name: "cue", status: "success", attempts: 1, at}, "a-" + i);
+        stream.tell("execution." + step, {execution_id: id, cue_id: "cue_" + i % 50, cue_name: "cue", status: "success", at}, "a-" + i);
     }
     await frame();
     if (turn % 14 === 13) location.hash = ["#/", "#/cues", "#/runs", "#/alerts"][(turn / 14 | 0) % 4];
