@@ -84,10 +84,10 @@ def a_key_is_made_shown_once_and_revoked(world):
     server = world.signed_in()
     page = world.page
     page.go("#/account/keys", "keys")
-    page.see("the only one stays", "#keys")
+    page.see("the last key stays", "#keys")
     page.click("#new-key")
     page.fill("#d-name", "laptop")
-    page.click("dialog button", "Make")
+    page.click("dialog button", "Create")
     page.see("Your new key", "dialog")
     key = page.words("dialog code")
     page.click("dialog button", "I stored it")

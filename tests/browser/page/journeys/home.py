@@ -7,7 +7,7 @@ from rig import check, test
 def an_account_without_cues_is_shown_three_ways_to_the_first_one(world):
     world.signed_in()
     page = world.page
-    page.see("Your first cue")
+    page.see("No cue yet")
     page.see("cued cue add --name hello", "#first-cue")
     page.see("curl", "#first-cue")
     page.click("#first-cue a", "New cue")
@@ -101,7 +101,7 @@ def every_address_has_a_screen_and_a_wrong_one_says_so(world):
     page.go("#/nowhere")
     page.see("There is no such screen")
     page.click("#screen a", "Overview")
-    page.see("Your first cue")
+    page.see("No cue yet")
     page.expect("status of 404")
     page.go("#/runs/018f0000-0000-7000-8000-000000000000", "run")
     page.see("This run is gone")

@@ -14,7 +14,7 @@ def a_person_without_a_mouse_signs_in_makes_a_cue_replays_its_run_and_signs_out(
     page.wait("the focus in the first field", lambda: page.focused() == "API key")
     page.keys(server.key)
     page.press("Enter")
-    page.see("Your first cue")
+    page.see("No cue yet")
     page.press("Tab")
     page.keys("n")
     page.loaded("editor")

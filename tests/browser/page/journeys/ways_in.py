@@ -20,7 +20,7 @@ def opened(world, *flags, base=BASE, register=True):
     return server, page
 
 
-def is_in(page, text="Your first cue"):
+def is_in(page, text="No cue yet"):
     page.see(text)
     check(not page.is_shown("[data-screen=sign_in]"), "the sign-in is gone")
 

@@ -82,7 +82,7 @@ def a_name_of_the_home_network_is_no_secure_context_and_works(world):
     page.click("dialog button", "Copy")
     page.see("Copied", "#toasts")
     page.click("dialog button", "I stored it")
-    page.see("Your first cue")
+    page.see("No cue yet")
     check(copied(page) == key, "the key was copied")
     # First cue, fire, fail, read the answer, replay with another payload.
     world.receiver.answers["/hook"] = (500, "no such bucket")
