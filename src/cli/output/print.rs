@@ -45,7 +45,7 @@ pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
     write(text.as_bytes()).map_err(|error| write_failed(consequence, &error))
 }
 
-/// As [`print`], with a newline.
+/// As [`print()`], with a newline.
 pub fn print_line(line: &str) -> Result<(), CliError> {
     is_read(write(format!("{line}\n").as_bytes()), ". The command itself succeeded").map(drop)
 }
