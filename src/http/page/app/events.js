@@ -63,7 +63,7 @@ export function stop() {
 
 export function open() {
   stop();
-  if (document.hidden) return;
+  if (document.hidden || state.signedOut) return;
   source = new EventSource("v1/events" + (last ? "?last_event_id=" + encodeURIComponent(last) : ""));
   source.onerror = onError;
   source.addEventListener("hello", (event) => (remember(event), onHello(JSON.parse(event.data))));

@@ -1,6 +1,6 @@
 // The frame of the page: shows the screen of the address, loads it, keeps it fresh.
 import { html, nothing, render } from "../lit/lit-html.js";
-import { announce, bones, errorBox, note as notice, toasts } from "../parts/feedback.js";
+import { act, announce, bones, errorBox, note as notice, toasts } from "../parts/feedback.js";
 import { menu } from "../parts/menu.js";
 import { takeNextTick } from "../parts/values.js";
 import { banners } from "./banners.js";
@@ -194,7 +194,7 @@ function tools() {
     [`Theme: ${settings.theme || "auto"}`, () => update(nextTheme)],
     ["Keyboard shortcuts", keyboard.help],
     ["Settings", () => go("#/settings")],
-    ["Sign out", () => server.signOut()],
+    ["Sign out", () => act(server.signOut)],
   ];
   const email = state.user?.email || "";
   return html`<span class="live ${state.live === "live" ? "on" : ""}"><span class="sr">Connection: </span>${word}</span>

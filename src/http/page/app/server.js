@@ -64,8 +64,12 @@ export function signedIn() {
   signedInHook();
 }
 
+/** Leaves nothing of this account in the tab: the next person may be another one. */
 export async function signOut() {
-  await del("v1/auth/session", { quiet: true });
+  // A 401 says that the session has ended already.
+  await del("v1/auth/session", { quiet: true }).catch((error) => error.status === 401 || Promise.reject(error));
   events.stop();
   update((s) => Object.assign(s, { signedOut: true, user: null, overview: null, toasts: [] }));
+  history.replaceState(null, "", "#/");
+  location.reload();
 }

@@ -65,8 +65,10 @@ def signing_out_ends_the_session_also_for_a_stolen_cookie(world):
     page.sign_in(server.key)
     cookie = page.devtools("Network.getCookies", urls=[server.url])["cookies"][0]
     check(cookie["httpOnly"] and cookie["sameSite"] == "Strict", cookie)
+    page.run("window.ofThisAccount = true")
     page.click("#tools button", "ann@example.com")
     page.click("#account-menu button", "Sign out")
+    page.wait("a new document, without anything of the account", lambda: page.run("return !window.ofThisAccount"))
     page.loaded("sign_in")
     check(page.devtools("Network.getCookies", urls=[server.url])["cookies"] == [], "the cookie is gone")
     page.devtools("Network.setCookie", name=cookie["name"], value=cookie["value"], url=server.url)
