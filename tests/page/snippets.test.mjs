@@ -44,11 +44,12 @@ function arrived(call, path = call.path) {
 
 const encoded = "v1/cues?q=%5B1-3%5D%7Ba,b%7D%20%C3%BC%7C%5E%3C%3E%22'%60%5C";
 
-test("curl sends what was meant, whatever the text", { skip: !exists("curl") }, async () => {
+/** Pastes the snippets of all calls into an interpreter; returns the function that pastes one. */
+async function pasteAll(command, argument, snippet) {
   const paste = async (call) => {
     seen = null;
-    const child = run("sh", ["-s"], { env });
-    child.child.stdin.end(asCurl(call, base) + "\n");
+    const child = run(command, [argument], { env });
+    child.child.stdin.end(snippet(call, base) + "\n");
     await child;
   };
   for (const call of [...calls, LONG, { method: "GET", path: "v1/cues" }]) {
@@ -57,21 +58,15 @@ test("curl sends what was meant, whatever the text", { skip: !exists("curl") }, 
   }
   await paste(RAW_PATH);
   arrived(RAW_PATH, encoded);
+  return paste;
+}
+
+test("curl sends what was meant, whatever the text", { skip: !exists("curl") }, async () => {
+  await pasteAll("sh", "-s", asCurl);
 });
 
 test("Python sends what was meant, whatever the text", { skip: !exists("python3") }, async () => {
-  const paste = async (call) => {
-    seen = null;
-    const child = run("python3", ["-"], { env });
-    child.child.stdin.end(asPython(call, base) + "\n");
-    await child;
-  };
-  for (const call of [...calls, LONG, { method: "GET", path: "v1/cues" }]) {
-    await paste(call);
-    arrived(call);
-  }
-  await paste(RAW_PATH);
-  arrived(RAW_PATH, encoded);
+  const paste = await pasteAll("python3", "-", asPython);
   await paste({ method: "POST", path: "v1/cues", body: '{"half":"\ud83d"}' });
   assert.equal(seen.body, '{"half":"\ufffd"}', "half of a pair has no UTF-8");
 });

@@ -84,7 +84,7 @@ class Page(Chromium):
     def forget(self):
         self.devtools("Network.clearBrowserCookies")
 
-    # What is shown.
+    # The shown text.
 
     def wait(self, what, ask):
         """Asks again until the answer is true, and returns it."""
@@ -180,7 +180,7 @@ class Page(Chromium):
         self.press(*text)
 
     def focused(self):
-        """How a reader would name what has the focus."""
+        """The name by which a reader announces the focus."""
         return self.run(
             "const one = document.activeElement; if (!one || one === document.body) return '';"
             "const label = one.labels?.[0]?.innerText;"
@@ -216,7 +216,7 @@ class Page(Chromium):
     def close_tab(self):
         self._ask("DELETE", "/window")
 
-    # What must not happen.
+    # Errors and foreign requests.
 
     def expect(self, *texts):
         """The test causes complaints with these texts."""

@@ -1,4 +1,4 @@
-"""What each test starts from: a server with its own file and a clock that stands, a receiver, one browser for all."""
+"""The start of each test: a server with its own file and a clock that stands, a receiver, one browser for all."""
 
 import contextlib
 import json
@@ -147,7 +147,7 @@ class Shared(contextlib.ExitStack):
 
 
 class World(contextlib.ExitStack):
-    """What a test may use; what it starts ends with it."""
+    """The tools of a test; servers that it starts end with it."""
 
     def __init__(self, program, page, folder, shared):
         super().__init__()

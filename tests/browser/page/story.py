@@ -40,7 +40,7 @@ class Story:
         once = {"type": "once", "at": "2026-03-04T17:00:00+01:00", "timezone": berlin}
         self.reminder = server.cue("renew-certificate", hook + "/newsletter", schedule=once)
         server.call("POST", "/v1/test/clock", {"to": DAY})
-        # What waits now: a task that no worker took, and a run that is sent again.
+        # Waiting runs: a task that no worker took, and a run that is sent again.
         schedule = {"type": "recurring", "cron": "0 * * * *", "timezone": "UTC"}
         self.report = server.cue("monthly-report", transport="worker", schedule=schedule, payload={"task": "report"})
         server.post("/v1/worker/heartbeat", {"worker_id": "nas-1", "handlers": ["report", "mail"]})

@@ -99,15 +99,19 @@ def a_run_is_replayed_and_fired_again_with_another_payload(world):
     page.see(BIG, "#request")
 
 
-@test
-def a_run_that_is_retried_is_sent_now_or_cancelled(world):
-    server = world.signed_in()
-    page = world.page
-    world.receiver.answers["/hook"] = (503, "")
-    cue = server.cue("sync", world.receiver.url + "/hook", retry={"max_attempts": 4, "backoff_minutes": [10]})
+def show_refused_run(world, server, answer, retry):
+    """Fires a cue whose receiver answers with 503, and opens the run."""
+    world.receiver.answers["/hook"] = (503, answer)
+    cue = server.cue("sync", world.receiver.url + "/hook", retry=retry)
     run = server.fire(server.key, cue["id"])
     server.settle()
-    page.go(f"#/runs/{run}", "run")
+    world.page.go(f"#/runs/{run}", "run")
+
+
+@test
+def a_run_that_is_retried_is_sent_now_or_cancelled(world):
+    server, page = world.signed_in(), world.page
+    show_refused_run(world, server, "", {"max_attempts": 4, "backoff_minutes": [10]})
     page.see("Attempt 1 of 4 failed: the callback returned 503. Next attempt in 10 min.", "#why")
     page.click("#act-retry")
     page.see("Attempt 2 of 4 failed", "#why")
@@ -118,13 +122,8 @@ def a_run_that_is_retried_is_sent_now_or_cancelled(world):
 
 @test
 def an_attempt_appears_as_it_happens(world):
-    server = world.signed_in()
-    page = world.page
-    world.receiver.answers["/hook"] = (503, "not yet")
-    cue = server.cue("sync", world.receiver.url + "/hook", retry={"max_attempts": 3, "backoff_minutes": [1]})
-    run = server.fire(server.key, cue["id"])
-    server.settle()
-    page.go(f"#/runs/{run}", "run")
+    server, page = world.signed_in(), world.page
+    show_refused_run(world, server, "not yet", {"max_attempts": 3, "backoff_minutes": [1]})
     page.see("Attempt 1 of 3 failed", "#why")
     world.receiver.answers["/hook"] = (200, "")
     server.advance("PT1M")

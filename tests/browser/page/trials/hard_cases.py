@@ -59,7 +59,7 @@ class Below:
 
 
 def copied(page):
-    """What a copy button gives, read back by pasting into a field of the test."""
+    """The text of a copy button, read back by pasting into a field of the test."""
     page.run(
         "const area = document.body.appendChild(document.createElement('textarea')); area.id = 'pasted'; area.focus()"
     )

@@ -1,4 +1,4 @@
-"""What a person sees when the server stops, the file is held or full, or the key is gone."""
+"""The page when the server stops, the file is held or full, or the key is gone."""
 
 import contextlib
 import os
