@@ -19,7 +19,7 @@ use crate::store::accounts::session_links::NewLink;
 use crate::store::accounts::{api_keys, device_logins, session_links, sessions, users};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
-/// What a browser signs in with.
+/// The credential of a sign-in.
 #[derive(Debug, Clone)]
 pub enum SignIn {
     ApiKey(ApiKey),

@@ -183,7 +183,7 @@ impl fmt::Debug for LinkToken {
 }
 
 word_enum! {
-    /// What a device gets for a confirmed login.
+    /// The result of a confirmed login: an API key, or the session of a browser.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LoginPurpose {
         Key = "key",

@@ -40,7 +40,7 @@ word_enum! {
     }
 }
 
-/// What a request was authenticated with.
+/// The credential of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     ApiKey {

@@ -91,7 +91,7 @@ impl BrowserGuard {
     }
 }
 
-/// What tells where a request came from.
+/// The headers that name the origin of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestSource<'a> {
     /// The host that the request names.

@@ -14,7 +14,7 @@ use tempfile::{Builder, TempDir, TempPath};
 
 use crate::locks::Mutex;
 
-/// How the names of the folders begin.
+/// The beginning of the names of the folders.
 const PREFIX: &str = "cued-outcomes-";
 
 /// A folder without a lock may belong to a worker that starts: it locks the folder after it has made it.

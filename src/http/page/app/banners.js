@@ -1,4 +1,4 @@
-// What stands above every screen, strongest first.
+// The banners above every screen, strongest first.
 import { html, nothing } from "../lit/lit-html.js";
 import { act } from "../parts/feedback.js";
 import { post } from "./api.js";

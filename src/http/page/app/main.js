@@ -40,7 +40,7 @@ let shown = { name: "", key: null, data: {}, turn: 0 };
 // The sign-in, which covers the screen while the server knows no user: what was shown comes back as it was.
 let gate = null;
 let focusHeading = false;
-// Where each entry of the history was scrolled to: Back returns to the row that was left.
+// The scroll position of each entry of the history: Back returns to the row that was left.
 const scrolls = new Map();
 let entry = 0;
 let entries = 0;

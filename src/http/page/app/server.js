@@ -1,4 +1,4 @@
-// What the page knows of the server and its user, shared by all screens.
+// The state of the server and its user, shared by all screens.
 import { get, del } from "./api.js";
 import * as events from "./events.js";
 import { freeze, instant } from "./time.js";

@@ -1,4 +1,4 @@
-// What this browser keeps: one object under one key of localStorage, which theme.js reads before the first paint.
+// The settings of this browser: one object under one key of localStorage, which theme.js reads before the first paint.
 const KEY = "cued";
 
 export const DEFAULTS = {

@@ -55,7 +55,7 @@ export function causeShort({ cause, http_status: status }) {
   return { unknown_name: "host not found", blocked_address: "address not allowed", connection: "no connection", tls: "TLS", fault: "internal error", status_3xx: "redirect", status_4xx: "answered 4xx", status_5xx: "answered 5xx", status_other: "odd answer" }[cause] || (cause || "").replaceAll("_", " ");
 }
 
-/** Why a run failed, for a reader: the message of the server, else the cause in words. */
+/** The reason of a failed run: the message of the server, else the cause in words. */
 export function why({ cause, http_status: status, error_message: message }) {
   if (message) return message;
   if (status && cause?.startsWith("status_")) return `the callback returned ${status}`;

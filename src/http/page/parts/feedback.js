@@ -1,4 +1,4 @@
-// What became of an act: toasts, error boxes, and sentences for readers.
+// Results of acts: toasts, error boxes, and sentences for readers.
 import { html, nothing } from "../lit/lit-html.js";
 import { state, update } from "../app/state.js";
 

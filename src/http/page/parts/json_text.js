@@ -141,7 +141,7 @@ export function jsonParts(text) {
   return parts;
 }
 
-/** Where the value of a name of the outermost object stands: `[from, to]`, of the last one that counts; else `null`. */
+/** The place of the value of a name of the outermost object: `[from, to]`, of the last one that counts; else `null`. */
 export function placeOf(text, name) {
   let key = null;
   let from = 0;

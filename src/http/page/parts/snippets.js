@@ -8,7 +8,7 @@ export const baseUrl = () => location.href.split("#")[0].split("?")[0].replace(/
 
 const bodyText = (body) => (body === undefined || body === null ? "" : typeof body === "string" ? body : JSON.stringify(body));
 
-// What may not stand in an address is written as %XX. Braces and brackets would be patterns for curl.
+// Characters that an address must not have are written as %XX. Braces and brackets would be patterns for curl.
 const safePath = (path) => path.replace(/[^\w%~!$&'()*+,;=:@/?.-]+/g, (part) => encodeURIComponent(part.toWellFormed?.() ?? part));
 
 /** A word for a POSIX shell. */

@@ -1,4 +1,4 @@
-// How a receiver checks the signature of a delivery, by language. Lines, since the build removes indentation of this file.
+// Snippets with which a receiver checks the signature of a delivery, by language.
 // All of them follow Standard Webhooks: after a rotation `webhook-signature` holds a value of each secret.
 
 export const SNIPPETS = {

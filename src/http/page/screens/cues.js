@@ -111,7 +111,7 @@ function tabs(route, { total }) {
   return html`<nav class="tabs" aria-label="States">${TABS.map(([label, filter, title]) => {
     const here = (query.status || "") === (filter.status || "") && (query.failing || "") === (filter.failing || "");
     const count = here ? total : counted ? (filter.failing ? cues.failing : filter.status ? cues[filter.status] : all) : undefined;
-    // What most accounts never have is shown where there is some.
+    // States that most accounts never have are shown where there are some.
     if (title && count === 0 && !here) return nothing;
     return html`<a title=${title ?? nothing} href=${withQuery(route, { status: null, failing: null, ...filter })} aria-current=${here ? "page" : nothing}>${label}${count === undefined ? nothing : html` <small class="num">${number(count)}</small>`}</a>`;
   })}</nav>`;

@@ -1,4 +1,4 @@
-// What can be done with one cue; both the list and its own screen use them.
+// Acts on one cue; both the list and its own screen use them.
 import { del, get, patch, post } from "../../app/api.js";
 import { go, link } from "../../app/router.js";
 import { localInstant, localText, serverNow, yourZone } from "../../app/time.js";

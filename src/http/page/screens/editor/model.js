@@ -1,4 +1,4 @@
-// What the editor holds: a flat form of texts, its way to and from the API's cue, and what differs. Pure.
+// The model of the editor: a flat form of texts, its way to and from the API's cue, and what differs. Pure.
 import { compactJson } from "../../parts/json_text.js";
 
 export const PRESETS = [

@@ -1,4 +1,4 @@
-// What became of a run: in words, and as a timeline.
+// The course of a run: in words, and as a timeline.
 import { html, nothing, svg } from "../../lit/lit-html.js";
 import { duration, instant } from "../../app/time.js";
 import { bytes, capital, causeShort, lateText, plural, stateOf, triggerText, why } from "../../app/words.js";
