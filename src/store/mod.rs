@@ -137,7 +137,7 @@ impl Store {
         let connection = open::open_writer(path)?;
         let pool = open::open_readers(path, READER_THREADS + 1)?;
         let inline = open::open_readers(path, INLINE_CONNECTIONS)?;
-        let (writer, writer_thread) = Writer::start(connection, corruption.clone(), listeners)?;
+        let (writer, writer_thread) = Writer::start(path, connection, corruption.clone(), listeners)?;
         let (readers, mut reader_threads) = ReaderThreads::start(&pool, READER_THREADS, &corruption)?;
         let (slow_readers, slow_threads) = ReaderThreads::start(&pool, 1, &corruption)?;
         reader_threads.extend(slow_threads);

@@ -1,6 +1,7 @@
 //! The database file: opening and locking, the writer thread, the reader threads, stored counters, batched deletion.
 
 pub mod batch;
+mod checkpoints;
 pub mod columns;
 pub(in crate::store) mod corruption;
 pub mod counters;

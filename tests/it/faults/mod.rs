@@ -57,7 +57,8 @@
 //! The machine
 //! - a power cut that tears the end of the log or a checkpoint: every complete commit is present:
 //!   `faults::files::a_wal_torn_by_a_power_cut_keeps_every_whole_commit`,
-//!   `faults::files::a_checkpoint_torn_by_a_power_cut_is_repeated`
+//!   `faults::files::a_checkpoint_torn_by_a_power_cut_is_repeated`,
+//!   `store::checkpoints::a_crash_amid_a_checkpoint_loses_nothing`
 //! - the process is killed: `journeys::crash::a_kill_loses_no_acknowledged_write_and_no_due_run`,
 //!   `journeys::stops::a_delivery_interrupted_by_a_crash_is_repeated`,
 //!   `engine::delivery_faults::an_interrupted_delivery_repeats_with_the_same_attempt_number`,

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod attempts;
+mod checkpoints;
 mod counters;
 mod cue_deletion;
 mod execution_list;

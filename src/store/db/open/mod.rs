@@ -24,10 +24,9 @@ use crate::store::db::open::schema::SCHEMA;
 use crate::store::db::readers::ConnectionPool;
 
 /// With pages of 4,096 bytes a single delivery writes twice as much; with 512 bytes a row no longer fits into a page.
-const PAGE_BYTES: i64 = 1_024;
+pub(in crate::store::db) const PAGE_BYTES: i64 = 1_024;
 
-/// Size of the write-ahead log at which SQLite moves it into the file: about SQLite's default of 1,000 pages of 4 KiB.
-/// A larger log means fewer checkpoints and a longer recovery after a crash.
+/// Size of the write-ahead log at which SQLite itself moves it into the file, where no thread does: in a migration.
 const CHECKPOINT_BYTES: i64 = 4 << 20;
 
 /// `PRAGMA application_id` of a cued database: "cued" in ASCII.
@@ -200,6 +199,14 @@ pub fn checkpoint(connection: Connection) {
     if let Err((_, error)) = connection.close() {
         tracing::warn!(error = %error, "database file not closed cleanly");
     }
+}
+
+/// Copies the write-ahead log into the file, as far as no reader needs the page that is there. Blocks no other
+/// connection, and returns the frames of the log that are copied: 0 if another connection is doing the same.
+pub(in crate::store::db) fn checkpoint_passive(connection: &Connection) -> rusqlite::Result<u32> {
+    let copied = |row: &rusqlite::Row<'_>| row.get::<_, i64>(2);
+    let copied = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], copied)?;
+    Ok(u32::try_from(copied).unwrap_or(0))
 }
 
 /// Moves the write-ahead log into the file while other connections use both, so that the file shrinks by its released

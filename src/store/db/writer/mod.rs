@@ -9,10 +9,12 @@ mod write_job;
 pub(in crate::store) mod write_queue;
 mod write_tx;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -21,6 +23,7 @@ use crate::domain::notification::event::{Emitted, EventSink};
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
 use crate::panics;
+use crate::store::db::checkpoints::Checkpoints;
 use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::readers::{Pending, execute};
 use crate::store::db::write_stats::{EventCounts, WriteStats};
@@ -56,8 +59,9 @@ struct WriterState {
 }
 
 impl Writer {
-    /// Starts the thread on `connection`.
+    /// Starts the thread on `connection` to the file `path`, and the one of its checkpoints.
     pub fn start(
+        path: &Path,
         connection: Connection,
         corruption: CorruptionFlag,
         listeners: CommitListeners,
@@ -65,9 +69,10 @@ impl Writer {
         let (jobs, submitted) = channel();
         let state = Arc::new(WriterState { corruption, ..WriterState::default() });
         let shared = Arc::clone(&state);
+        let checkpoints = Checkpoints::start(path)?;
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || run(connection, WriteQueue::new(submitted), &listeners, &shared))?;
+            .spawn(move || run(connection, checkpoints, WriteQueue::new(submitted), &listeners, &shared))?;
         Ok((Self { jobs, state }, thread))
     }
 
@@ -97,12 +102,16 @@ impl Writer {
 
 fn run(
     connection: Connection,
+    mut checkpoints: Checkpoints,
     mut queue: WriteQueue,
     listeners: &CommitListeners,
     state: &WriterState,
 ) -> Connection {
     let sink = listeners.events.as_deref();
+    Checkpoints::observe(&connection);
+    let (mut last_batch, mut sync) = (0, Duration::ZERO);
     while queue.wait() {
+        queue.gather(last_batch, sync);
         let mut batch = Vec::new();
         let mut committed = timed_commit(&connection, sink, &mut queue, &mut batch, state);
         match &mut committed {
@@ -116,12 +125,16 @@ fn run(
             }
             Err(fault) => tracing::error!(error = %fault, count = batch.len(), "commit failed"),
         }
+        last_batch = batch.len();
         for job in batch {
             job.finish(committed.as_ref().err());
         }
         if let Ok(done) = committed {
+            // A single sync may take much longer than the others.
+            sync = (3 * sync + done.sync) / 4;
             (listeners.wake)(done.wake);
         }
+        checkpoints.after_commit(&connection);
     }
     connection
 }
@@ -176,6 +189,8 @@ struct CommitSummary {
     emitted: Vec<Emitted>,
     /// True if at least one row was changed.
     changed: bool,
+    /// The duration of the commit itself: almost only that of a sync of the log.
+    sync: Duration,
 }
 
 /// Runs a batch in one transaction. On an error no write of the batch is on the disk.
@@ -191,10 +206,12 @@ fn commit(
         batch.extend(std::iter::from_fn(|| queue.next(&mut progress)));
         return Err(error);
     }
-    let done = run_batch(connection, sink, queue, batch).and_then(|done| {
+    let done = run_batch(connection, sink, queue, batch).and_then(|mut done| {
         // A single job that failed has already rolled the transaction back.
         if !connection.is_autocommit() {
+            let stopwatch = Stopwatch::start();
             execute(connection, "COMMIT")?;
+            done.sync = stopwatch.elapsed();
         }
         Ok(done)
     });

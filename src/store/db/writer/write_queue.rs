@@ -24,6 +24,17 @@ const MAX_BATCH_TIME: Duration = Duration::from_millis(20);
 /// The cost is up to 0.2 ms of processor time per isolated write, yielded to any thread that is ready to run.
 const LINGER: Duration = Duration::from_micros(200);
 
+/// The share of a sync of the disk for which the writer gathers the callers that were in the last batch. They ask again
+/// as soon as they have their results, one after the other: without it the first of sixteen starts a commit alone, and
+/// the others wait for two.
+const GATHER_SHARE: u32 = 4;
+
+/// Limit on that time. On a disk that takes longer for a sync, a quarter of it is a wait of its own.
+const MAX_GATHER: Duration = Duration::from_millis(5);
+
+/// A shorter time is spent polling: to sleep and be woken takes about as long.
+const MIN_SLEEP: Duration = Duration::from_micros(300);
+
 type Job = Box<dyn WriteJob>;
 
 /// The source of a write, which decides its place in the queue.
@@ -82,6 +93,24 @@ impl WriteQueue {
         true
     }
 
+    /// Waits until as many jobs wait as the last batch had, at most for a share of the time that a sync of the disk takes.
+    pub fn gather(&mut self, last_batch: usize, sync: Duration) {
+        let limit = (sync / GATHER_SHARE).min(MAX_GATHER);
+        self.receive();
+        let stopwatch = Stopwatch::start();
+        while self.waiting() < last_batch {
+            let Some(left) = limit.checked_sub(stopwatch.elapsed()) else { return };
+            if limit < MIN_SLEEP {
+                std::thread::yield_now();
+                self.receive();
+            } else if let Ok(next) = self.submitted.recv_timeout(left) {
+                self.push(next);
+            } else {
+                return;
+            }
+        }
+    }
+
     /// Begins a batch of the jobs that wait now.
     pub fn begin_batch(&mut self) -> BatchProgress {
         self.receive();
@@ -95,7 +124,11 @@ impl WriteQueue {
 
     /// True if a single job waits.
     pub fn is_single(&self) -> bool {
-        self.engine.len() + self.callers.count == 1
+        self.waiting() == 1
+    }
+
+    fn waiting(&self) -> usize {
+        self.engine.len() + self.callers.count
     }
 
     /// The next job of the batch, or `None` if it ends here. An engine's job that arrives during the batch joins it.
@@ -123,7 +156,7 @@ impl WriteQueue {
     }
 
     fn is_empty(&self) -> bool {
-        self.engine.is_empty() && self.callers.count == 0
+        self.waiting() == 0
     }
 
     fn receive(&mut self) {
