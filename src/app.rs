@@ -13,6 +13,7 @@ use crate::domain::account::poll_limit::PollLimiter;
 use crate::domain::account::session::UnstoredSessions;
 use crate::domain::account::sign_in_limit::SignInLimiter;
 use crate::domain::notification::event::EventSink;
+use crate::domain::notification::test_alert::RunningTests;
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::webhook::echo::EchoStore;
 use crate::events::Events;
@@ -44,6 +45,8 @@ pub struct App {
     pub polls: Mutex<PollLimiter>,
     /// Limits failed sign-ins.
     pub sign_ins: Mutex<SignInLimiter>,
+    /// Test alerts that requests wait for. Shared with the threads that send them.
+    pub test_alerts: Arc<Mutex<RunningTests>>,
     /// Sessions that began while the file could not be written.
     pub unstored_sessions: Mutex<UnstoredSessions>,
     /// The random number of the file, for the name of the session cookie.
@@ -102,6 +105,7 @@ impl App {
             mail_limiter: MailLimiter::new(config.max_mails),
             polls: Mutex::default(),
             sign_ins: Mutex::default(),
+            test_alerts: Arc::default(),
             unstored_sessions: Mutex::default(),
             instance,
             echoes: Mutex::default(),
@@ -153,6 +157,8 @@ pub struct Notifiers {
     pub claim: Notifier,
     /// A failure notification is ready to send, or an attempt to send one has finished.
     pub notifications: Notifier,
+    /// An attempt to send a test alert has ended.
+    pub test_alerts: Notifier,
     /// The engine has finished a pass or an attempt; the test clock waits on this until the engine is idle.
     pub progress: Notifier,
 }
@@ -165,6 +171,7 @@ impl Default for Notifiers {
             send: Notifier::default(),
             claim: Notifier::default(),
             notifications: Notifier::default(),
+            test_alerts: Notifier::default(),
             progress: Notifier::default(),
         }
     }

@@ -76,6 +76,7 @@
 //! - **Outbox**: the table of notifications that are stored with a failure and sent after its commit (contract §6.8).
 //! - **Notification**: a mail or signed POST about a failed execution or an alert (contract §6.8).
 //! - **Alert**: a stored record of a condition that a user should know of, such as repeated failures (contract §6.9).
+//! - **Test alert**: an alert that a user sends to try the webhook; it is in no list (contract §6.9).
 //! - **Event**: a change that an account's streams show at once (contract §8.13). It is stored nowhere.
 //! - **Stream**: a response without an end, `GET /v1/events`, that carries events (contract §8.13).
 //! - **Burst**: the event that counts those that were too many to be sent one by one (contract §8.13).

@@ -40,7 +40,7 @@ pub struct ClaimedExecution {
 pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
-        refuse_if_held(tx)?;
+        refuse_if_held(tx, "hands out no work")?;
         claim_one(tx, user_key, id, &worker_id, now)
     })
 }
@@ -56,7 +56,7 @@ pub fn claim_next(
 ) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
-        refuse_if_held(tx)?;
+        refuse_if_held(tx, "hands out no work")?;
         match claims::find_next(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
             None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution is waiting for a worker")),
@@ -99,13 +99,14 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
     })
 }
 
-/// Refuses claims on a copy that is on hold: the original may be handing out the same work.
-fn refuse_if_held(tx: &WriteTx<'_>) -> Result<()> {
+/// Refuses what a copy that is on hold does not do: the original may be handing out the same work.
+pub(in crate::actions) fn refuse_if_held(tx: &WriteTx<'_>, refused: &str) -> Result<()> {
     if !hold::is_held(tx)? {
         return Ok(());
     }
-    let message = "This server runs on a restored copy that is on hold and hands out no work until the operator runs \
-                   `cued promote`";
+    let message = format!(
+        "This server runs on a restored copy that is on hold and {refused} until the operator runs `cued promote`"
+    );
     Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(ErrorCode::Held, message) }.into())
 }
 

@@ -88,6 +88,7 @@ pub static ROUTES: &[Route] = routes! {
     DELETE "/v1/workers/{worker_id}"                  ApiKey    workers::remove,
 
     GET    "/v1/alerts"                               ApiKey    alerts::list,
+    POST   "/v1/alerts/test"                          ApiKey    alerts::test,
 
     GET    "/v1/events"                               ApiKey    events::stream,
 

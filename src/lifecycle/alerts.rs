@@ -3,13 +3,15 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::api_error::ErrorCode;
 use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{Alert, AlertType, MAX_KEPT, NewAlert};
+use crate::domain::notification::test_alert::{self, MAX_WAITING_BEFORE_TEST, test_alert};
 use crate::domain::notification::{NotificationKind, account_notification_id, notification_id};
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lifecycle::events;
 use crate::lifecycle::notify;
 use crate::store::WriteTx;
@@ -107,6 +109,27 @@ pub(super) fn add_caught_up(
 pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage) -> Result<()> {
     let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
     outbox::release_unsent(tx, user_key, (CATCH_UP, &alert.id))
+}
+
+/// Enqueues the test alert `id` of the user. It is in no list and no event.
+///
+/// Refused with `invalid_state` without an `alert_webhook_url`, and if many alerts wait to be sent there.
+pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp) -> Result<()> {
+    let Some(url) = alerts::alert_url(tx, user_key)? else {
+        let message = "The account has no alert webhook to test; set one with PATCH /v1/auth/me \
+                       {\"alert_webhook_url\": \"https://…\"}";
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    };
+    let kind = test_alert::KIND;
+    if outbox::count_waiting(tx, user_key, kind, MAX_WAITING_BEFORE_TEST)? >= MAX_WAITING_BEFORE_TEST {
+        let message = format!(
+            "{MAX_WAITING_BEFORE_TEST} alerts wait already for the alert webhook, which has not accepted them; they \
+             tell whether it works"
+        );
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    }
+    let body = canonical(JsonText::from(&test_alert(&id, now)).get());
+    notify::enqueue(tx, &NewNotification { id, user_key, kind, url: Some(url), body }, now)
 }
 
 fn body(alert: &Alert) -> String {

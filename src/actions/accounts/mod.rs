@@ -2,6 +2,7 @@
 //! their own.
 
 pub mod sessions;
+pub mod test_alert;
 
 use jiff::Timestamp;
 

@@ -1,6 +1,6 @@
 //! Notifications of failures: their channels, retry rules and expiry. They are stored in the outbox.
 //!
-//! Not here: their content (`failure_report`, `alert`, `confirmation`, `replacement`; `stored_mail` is the form in which
+//! Not here: their content (`failure_report`, `alert`, `confirmation`, `replacement`, `test_alert`; `stored_mail` is the form in which
 //! the mails are stored), and `event`, the live events, which are stored nowhere.
 
 pub mod alert;
@@ -9,6 +9,7 @@ pub mod event;
 pub mod failure_report;
 pub mod replacement;
 pub mod stored_mail;
+pub mod test_alert;
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -53,6 +53,17 @@ impl SendResult {
         }
     }
 
+    /// The status of the response, and for the user why the attempt has failed. A response that is no success has failed.
+    #[must_use]
+    pub(in crate::engine) fn status_and_error(&self, is_success: bool) -> (Option<u16>, Option<String>) {
+        match self {
+            Self::Responded(WebhookResponse { http_status, .. }) => {
+                (Some(*http_status), (!is_success).then(|| status_message(*http_status)))
+            }
+            Self::NoResponse { reason, .. } | Self::Unsendable(reason) => (None, Some(reason.clone())),
+        }
+    }
+
     fn internal_error() -> Self {
         let reason = "internal error in cued; the operator finds the cause in its log".to_owned();
         Self::NoResponse { reason, detail: None, cause: FailureCause::Fault, timed_out: false }
@@ -158,35 +169,30 @@ fn classify(
     });
     let mut detail = None;
     let is_success = next == NextStep::Success;
+    let (http_status, error_message) = result.status_and_error(is_success);
     let mut record = AttemptRecord {
         attempt_ref: claimed.attempt_ref,
         at: now,
         duration: SignedDuration::ZERO,
         next,
-        http_status: None,
+        http_status,
         response_body: None,
         response_headers: None,
-        error_message: None,
+        error_message,
         cause: cause(&result),
         outcome: None,
     };
     match result {
         SendResult::Responded(response) => {
-            let http_status = response.http_status;
-            record.http_status = Some(http_status);
             record.response_body = Some(text(&response.body));
             if is_success && claimed.takes_outcome {
                 record.outcome = reported_outcome(&claimed.attempt_ref, &response.body, now);
             }
-            record.error_message = (!is_success).then(|| status_message(http_status));
             let headers = response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             record.response_headers = (!is_success).then(|| kept_headers(headers));
         }
-        SendResult::NoResponse { reason, detail: more, .. } => {
-            record.error_message = Some(reason);
-            detail = more;
-        }
-        SendResult::Unsendable(reason) => record.error_message = Some(reason),
+        SendResult::NoResponse { detail: more, .. } => detail = more,
+        SendResult::Unsendable(_) => {}
     }
     FinishedAttempt { claimed, record, timed_out, detail, cue_id: None }
 }

@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 
+use crate::app::Notifiers;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::confirmation::ConfirmationMail;
 use crate::domain::notification::failure_report::FailureMail;
 use crate::domain::notification::replacement::ReplacementMail;
 use crate::domain::notification::stored_mail::StoredMail;
+use crate::domain::notification::test_alert::{RunningTests, TestAttempt};
 use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;
@@ -14,6 +16,7 @@ use crate::domain::webhook::request::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
 use crate::engine::delivery::attempt::{SendResult, send_guarded};
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest};
+use crate::locks::Mutex;
 use crate::mail::{Mail, MailTransport, SmtpError};
 use crate::panics;
 use crate::store::notifications::outbox::Notification;
@@ -26,6 +29,30 @@ pub struct NotificationResult {
     pub(in crate::engine) destination: Option<i64>,
     pub(in crate::engine) next: NextStep,
     pub(in crate::engine) timed_out: bool,
+}
+
+/// Sends a POST, waits for the response and decides the next step. Reads the time with `now` before and after; `None` from
+/// it, when the program stops, ends the work without a result. Who waits for a test alert learns of it. Never panics.
+pub(in crate::engine) fn post(
+    webhook_client: &dyn WebhookClient,
+    notification: &Notification,
+    tests: &Mutex<RunningTests>,
+    notifiers: &Notifiers,
+    now: &dyn Fn() -> Option<Timestamp>,
+) -> Option<NotificationResult> {
+    let started = now()?;
+    let sent = send(webhook_client, notification, started);
+    let ended = now()?;
+    let result = result_of_post(notification, &sent, ended);
+    let attempt = || {
+        let (http_status, error_message) = sent.status_and_error(result.next == NextStep::Success);
+        let duration = ended.duration_since(started);
+        TestAttempt { http_status, duration, error_message, next: result.next }
+    };
+    if tests.lock().record(notification.user_key, &notification.id, attempt) {
+        notifiers.test_alerts.notify();
+    }
+    Some(result)
 }
 
 /// Sends a POST, signed at `now`, and waits for the response. Never panics.

@@ -20,7 +20,7 @@ use crate::engine::delivery::dispatcher::DispatcherMode;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::notifications::notification_sender::{
-    NotificationResult, is_worth_sending, result_of_mail, result_of_post, send, send_mail,
+    NotificationResult, is_worth_sending, post, result_of_mail, send_mail,
 };
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
@@ -311,9 +311,9 @@ impl NotificationThreads {
         finished: &Arc<Mutex<Vec<NotificationResult>>>,
     ) -> std::io::Result<Self> {
         let (route, base) = (app.config.mail.clone(), app.config.public_url.clone());
+        let (tests, notifiers) = (Arc::clone(&app.test_alerts), Arc::clone(&app.notifiers));
         let posts = start_pool(THREADS, app, finished, move |notification, now| {
-            let outcome = send(&*webhook_client, notification, now()?);
-            Some(result_of_post(notification, &outcome, now()?))
+            post(&*webhook_client, notification, &tests, &notifiers, now)
         })?;
         let mails = start_pool(MAILS, app, finished, move |notification, now| {
             let sent = send_mail(&route, &base, notification);

@@ -1,14 +1,26 @@
-//! `/v1/alerts`: the alerts of a user.
+//! `/v1/alerts`: the alerts of a user, and the test of their webhook.
 
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::actions::accounts::test_alert::TestAlert;
+use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{Alert, AlertType};
+use crate::domain::notification::test_alert::{TestAttempt, TestStatus};
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::Response;
+use crate::http::response::{Response, instant};
+use crate::http::timeout::within;
 use crate::store::notifications::alerts;
 use crate::store::notifications::alerts::AlertFilter;
+
+/// The longest time for which a test waits for the receiver: shorter than the 30 seconds of an attempt, for which the page
+/// and many proxies wait.
+const MAX_TEST_WAIT: Duration = Duration::from_secs(25);
 
 /// `GET /v1/alerts?alert_type&cue_id&since&limit&offset`, newest first.
 pub async fn list(request: Request) -> Result<Response> {
@@ -35,4 +47,39 @@ pub async fn list(request: Request) -> Result<Response> {
         .await?;
     let list = ListBody::new("alerts", page.iter().map(Alert::json))?;
     Ok(list.with_page("", total, pagination).into_response())
+}
+
+/// `POST /v1/alerts/test`: sends a test alert, and answers when the first attempt has ended.
+pub async fn test(request: Request) -> Result<Response> {
+    let test = TestAlert::begin(&request.app, request.caller()?.user_key)?;
+    test.enqueue().await?;
+    let attempt = within(MAX_TEST_WAIT, first_attempt(&request, &test)).await.flatten();
+    let next_retry = attempt.as_ref().and_then(|attempt| match attempt.next {
+        NextStep::RetryAt(due) => Some(instant(due)),
+        NextStep::Success | NextStep::Failed => None,
+    });
+    Ok(Response::ok(&json!({
+        "id": test.id,
+        "status": attempt.as_ref().map_or(TestStatus::Waiting, TestAttempt::status).as_str(),
+        "http_status": attempt.as_ref().and_then(|attempt| attempt.http_status),
+        "duration_ms": attempt.as_ref().map(|attempt| attempt.duration.as_millis().max(0)),
+        "error_message": attempt.as_ref().and_then(|attempt| attempt.error_message.as_deref()),
+        "next_retry": next_retry,
+    })))
+}
+
+/// Waits until the first attempt has ended; `None` if the server stops before.
+async fn first_attempt(request: &Request, test: &TestAlert) -> Option<TestAttempt> {
+    let mut stopping = request.stopping.clone();
+    let mut ended = request.app.notifiers.test_alerts.subscribe();
+    loop {
+        if let Some(attempt) = test.attempt() {
+            return Some(attempt);
+        }
+        // Tests of other users notify too.
+        tokio::select! {
+            changed = ended.changed() => changed.ok()?,
+            _ = stopping.wait_for(|stopping| *stopping) => return None,
+        }
+    }
 }

@@ -210,6 +210,26 @@ pub const ROWS: &[Row] = &[
         &["the_alert_list_is_newest_first_and_filtered", "alert_filters_are_validated"],
     ),
     (
+        "§6.9",
+        "a test alert is sent as alerts are, and its request tells the result",
+        &[
+            "a_test_alert_is_signed_marked_and_in_no_list",
+            "a_test_alert_that_fails_tells_why_and_is_sent_again",
+            "a_test_alert_to_a_blocked_address_fails_in_the_words_of_a_delivery",
+            "a_stop_answers_the_request_of_a_test_alert_that_waits",
+        ],
+    ),
+    (
+        "§6.9",
+        "a test alert is refused without a webhook, beside another one, behind a backlog and on a held copy",
+        &[
+            "a_test_alert_needs_a_webhook",
+            "an_account_sends_one_test_alert_at_a_time",
+            "a_test_alert_never_takes_the_place_of_an_alert",
+            "a_held_server_sends_no_test_alert",
+        ],
+    ),
+    (
         "§6.10",
         "a 2xx response is the outcome of a cue that asks for it",
         &[

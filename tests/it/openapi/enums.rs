@@ -20,6 +20,7 @@ use cued::domain::execution::worker::HeartbeatStatus;
 use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::domain::notification::alert::{AlertType, Severity};
 use cued::domain::notification::event::{EventType, ServerChange};
+use cued::domain::notification::test_alert::TestStatus;
 use cued::domain::schedule::CatchUp;
 use cued::domain::schedule::catch_up::MissReason;
 use cued::domain::webhook::address_policy::AddressPolicy;
@@ -108,6 +109,7 @@ fn of_fields() -> Vec<(&'static str, Words)> {
         ("schemas SignInWay", SignInWay::WORDS.to_vec()),
         ("schemas Status status", ServerStatus::WORDS.to_vec()),
         ("schemas User auth via", CredentialKind::WORDS.to_vec()),
+        ("/v1/alerts/test post 200 status", TestStatus::WORDS.to_vec()),
         ("/v1/auth/device-code post request for", LoginPurpose::WORDS.to_vec()),
         ("/v1/auth/device-code/submit-email post 200 status", vec![LoginState::EmailSent.as_str()]),
         ("/v1/cues get sort", CueSort::WORDS.to_vec()),

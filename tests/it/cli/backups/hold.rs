@@ -215,6 +215,20 @@ fn nobody_is_told_of_unclaimed_executions_during_a_hold() {
 }
 
 #[test]
+fn a_held_server_sends_no_test_alert() {
+    let (mut server, notified) = (Server::with_test_clock(BEGIN), Receiver::start());
+    let user = server.user();
+    user.patch("/v1/auth/me", &json!({"alert_webhook_url": notified.url()})).expect(200);
+    let user = held(&mut server, &user, BEGIN);
+    let refused = user.post("/v1/alerts/test", &json!({}));
+    assert!(refused.header("retry-after").is_some());
+    refused.expect_error(503, "held");
+    ok(&server.db(), &["promote"]);
+    assert_eq!(user.post("/v1/alerts/test", &json!({})).expect(200)["status"], "delivered");
+    assert_eq!(notified.count(), 1);
+}
+
+#[test]
 fn a_held_server_logs_mails_and_sends_none() {
     let mailbox = Mailbox::open();
     let url = mailbox.url();

@@ -273,6 +273,7 @@ fn alerts_and_the_alert_secret_require_a_key() {
     let server = Server::start(DEV_UNLIMITED);
     for (method, path) in [
         ("GET", "/v1/alerts"),
+        ("POST", "/v1/alerts/test"),
         ("PATCH", ME),
         ("GET", "/v1/auth/alert-webhook-secret"),
         ("POST", "/v1/auth/alert-webhook-secret/regenerate"),

@@ -4,6 +4,7 @@ mod alerts;
 mod dispatcher;
 mod mails;
 mod outages;
+mod test_alerts;
 mod webhooks;
 
 use cued::domain::webhook::signature::{SigningSecrets, signature_v1, standard_signature};
