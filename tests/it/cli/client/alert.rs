@@ -1,6 +1,9 @@
 //! `cued alert`.
 
+use serde_json::{Value, json};
+
 use super::{Desk, check_common_failures};
+use crate::support::receiver::{Reaction, Receiver};
 
 #[test]
 fn alerts_are_listed_newest_first_and_filtered() {
@@ -40,4 +43,31 @@ fn alerts_are_listed_newest_first_and_filtered() {
 #[test]
 fn the_alert_command_has_the_common_exit_codes() {
     check_common_failures(&Desk::new(), &["alert", "list"], true);
+}
+
+#[test]
+fn a_test_alert_tells_its_result() {
+    let (desk, notified) = (Desk::new(), Receiver::start());
+    let refused = desk.home.fails(&["alert", "test"], 5);
+    assert!(refused.contains("PATCH /v1/auth/me"), "{refused}");
+    desk.user.patch("/v1/auth/me", &json!({"alert_webhook_url": notified.url()})).expect(200);
+    assert_eq!(desk.home.ok(&["alert", "test"]), "Delivered: the webhook returned 200 in 0 ms.\n");
+    assert_eq!(desk.home.json(&["alert", "test"])["status"], "delivered");
+    assert_eq!(notified.count(), 2);
+    notified.react(Reaction::Status(500));
+    let failed = desk.home.run(&["alert", "test", "--utc"]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(
+        failed.stdout.starts_with("Failed after 0 ms: the callback returned 500. It is sent again at "),
+        "{failed:?}"
+    );
+    assert!(failed.stderr.contains("not delivered"), "{failed:?}");
+    let failed = desk.home.run(&["alert", "test", "--json"]);
+    let printed: Value = serde_json::from_str(&failed.stdout).unwrap();
+    assert_eq!((failed.code, &printed["http_status"]), (1, &json!(500)), "{failed:?}");
+}
+
+#[test]
+fn the_command_that_tests_alerts_has_the_common_exit_codes() {
+    check_common_failures(&Desk::new(), &["alert", "test"], true);
 }

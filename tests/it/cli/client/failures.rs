@@ -11,7 +11,7 @@ use crate::support::receiver::Receiver;
 use crate::support::receiver::reaction::Reaction;
 
 /// A run of each command that makes requests and ends by itself.
-const COMMANDS: [&[&str]; 39] = [
+const COMMANDS: [&[&str]; 40] = [
     &["login", "--key", "-"],
     &["logout"],
     &["whoami"],
@@ -40,6 +40,7 @@ const COMMANDS: [&[&str]; 39] = [
     &["worker", "list"],
     &["worker", "rm", "w1", "-y"],
     &["alert", "list"],
+    &["alert", "test"],
     &["account", "usage"],
     &["account", "keys", "list"],
     &["account", "keys", "add", "laptop"],
