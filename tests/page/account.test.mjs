@@ -5,7 +5,7 @@ import { test } from "node:test";
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/";
 const { byMonth, monthStart } = await import(page + "screens/plan.js");
-const { question } = await import(page + "screens/alerts.js");
+const { outcome, question } = await import(page + "screens/alerts.js");
 const { freeze } = await import(page + "app/time.js");
 const { byTask, takers } = await import(page + "screens/workers.js");
 
@@ -47,4 +47,12 @@ test("filters of the address become a query of the API, and unknown spans are le
   for (const days of ["", "x", "99999999999", undefined]) assert.equal(question({ days }).since, null);
   for (const page of ["0", "-1", "x", undefined]) assert.equal(question({ page }).offset, null);
   freeze(null);
+});
+
+test("the answer to a test alert is told in words", () => {
+  const answer = (more) => outcome({ status: "failed", http_status: null, duration_ms: 30_000, error_message: "the connection was refused", next_retry: null, ...more });
+  assert.deepEqual(answer({ status: "delivered", http_status: 204, duration_ms: 12 }), ["good", "The test arrived: the webhook answered 204 in 12 ms."]);
+  assert.deepEqual(answer({}), ["bad", "The test failed after 30 s: the connection was refused. It is not sent again."]);
+  assert.equal(answer({ next_retry: "2026-03-31T00:00:00Z" })[1], "The test failed after 30 s: the connection was refused. It is sent again.");
+  assert.equal(answer({ status: "waiting", duration_ms: null })[0], "warn");
 });

@@ -1,14 +1,14 @@
 // Alerts: what went wrong, newest first, and where alerts are sent.
 import { html, nothing } from "../lit/lit-html.js";
-import { address, get, patch } from "../app/api.js";
+import { address, get, patch, post } from "../app/api.js";
 import { go, link, withQuery } from "../app/router.js";
 import { loadUser } from "../app/server.js";
-import { state } from "../app/state.js";
-import { serverNow } from "../app/time.js";
+import { state, update } from "../app/state.js";
+import { duration, serverNow } from "../app/time.js";
 import { plural } from "../app/words.js";
 import { copyKey, copyMenu } from "../parts/copy.js";
 import { confirm, prompt } from "../parts/dialog.js";
-import { act, toast } from "../parts/feedback.js";
+import { act, announce, toast } from "../parts/feedback.js";
 import { pager, table } from "../parts/table.js";
 import { when } from "../parts/values.js";
 
@@ -62,7 +62,7 @@ export function view(data, route) {
         ${cue ? html`<a class="button" href=${withQuery(route, { cue: null })}>All cues</a>` : nothing}</header>
       ${data.alerts.length ? list(data, route) : none(type || cue || days || route.query.page, route)}
     </section>
-    ${destinations()}`;
+    ${destinations(data)}`;
 }
 
 function list({ alerts, total }, route) {
@@ -85,14 +85,15 @@ const none = (filtered, route) => html`<div class="empty"><h2>${filtered ? "No a
     ? html`<a class="button" href=${withQuery(route, { type: null, cue: null, days: null })}>Show all alerts</a>`
     : "An alert is raised when a cue fails 3 times in a row, a result is rejected, a worker is lost, no worker takes a run, or runs are caught up after an outage."}</p></div>`;
 
-function destinations() {
+function destinations(data) {
   const url = state.user?.alert_webhook_url;
   const mails = state.info?.mail === "smtp";
   return html`<section class="card" id="destinations"><header><h2>Where alerts go</h2></header>
     <dl class="facts long pad">
       <dt>This list</dt><dd>Always. The newest 1,000 are kept.</dd>
       <dt>Webhook</dt><dd class="stack"><p>${url ? html`<code>${url}</code>` : "Not set. An address of yours can get each alert as a signed POST."}</p>
-        <div class="row"><button id="set-webhook" @click=${() => setWebhook(url)}>${url ? "Change" : "Set a webhook"}</button>${url ? [html`<button class="danger" id="remove-webhook" @click=${() => removeWebhook(url)}>Remove</button>`, html`<a href=${link("account", "keys")}>Secret that signs it</a>`] : nothing}</div></dd>
+        <div class="row"><button id="set-webhook" @click=${() => setWebhook(url)}>${url ? "Change" : "Set a webhook"}</button>${url ? [html`<button id="send-test" ?disabled=${data.busy} @click=${() => sendTest(data, url)}>Send a test</button>`, html`<button class="danger" id="remove-webhook" @click=${() => removeWebhook(url)}>Remove</button>`, html`<a href=${link("account", "keys")}>Secret that signs it</a>`] : nothing}</div>
+        ${data.test?.url === url ? html`<p id="test-result" class=${data.test.color}>${data.test.text}</p>` : nothing}</dd>
       <dt>Mail</dt><dd>Alerts are not mailed. Runs that fail are, if their cue says so${mails ? "." : "; this server sends no mail, it writes it to its log."}</dd>
     </dl></section>`;
 }
@@ -115,4 +116,19 @@ async function setWebhook(url) {
 async function removeWebhook(url) {
   const sure = await confirm({ title: "Remove the webhook?", text: `Alerts are no longer sent to ${url}.`, action: "Remove", danger: true });
   if (sure) await act(() => change(null), "Removed the webhook");
+}
+
+async function sendTest(data, url) {
+  update(() => Object.assign(data, { busy: true, test: null }));
+  const answer = await act(() => post("v1/alerts/test"));
+  const [color, text] = answer ? outcome(answer) : [];
+  if (text) announce(text);
+  update(() => Object.assign(data, { busy: false, test: answer && { url, color, text } }));
+}
+
+/** Colour and words of the answer to a test. Pure. */
+export function outcome({ status, http_status: code, duration_ms: ms, error_message: error, next_retry: next }) {
+  if (status === "delivered") return ["good", `The test arrived: the webhook answered ${code} in ${duration(ms)}.`];
+  if (status === "waiting") return ["warn", "The test is on its way: the webhook has not answered yet."];
+  return ["bad", `The test failed after ${duration(ms)}: ${error}. It is ${next ? "" : "not "}sent again.`];
 }
