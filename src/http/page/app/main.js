@@ -11,7 +11,7 @@ import * as server from "./server.js";
 import { nextTheme, set, settings } from "./settings.js";
 import { onRender, state, update } from "./state.js";
 import { isFrozen } from "./time.js";
-import { capital } from "./words.js";
+import { capital, isLimited } from "./words.js";
 
 const MAX_SCROLLS = 100; // entries of the history whose place is kept
 const REFETCH_MS = 1_000; // a screen is fetched again at most this often
@@ -49,6 +49,8 @@ let overviewTimer = 0;
 let loadedAt = 0;
 let missedRefetch = false;
 let tickTimer = 0;
+// What had the focus last.
+let held = null;
 
 const front = () => gate ?? shown;
 const isCurrent = (own) => own === shown || own === gate;
@@ -57,6 +59,8 @@ const slot = (name, key, route) => ({ name, key, route, module: null, data: {}, 
 function open(name, route) {
   const key = `${name}/${route.id ?? ""}`;
   if (key === shown.key) {
+    // Back and Forward return to the place that was left; another page of a list begins at its top.
+    shown.scroll = scrolls.get(entry) ?? (route.query.page === shown.route.query.page ? null : 0);
     shown.route = route;
     load(shown);
     return;
@@ -64,7 +68,7 @@ function open(name, route) {
   focusHeading = shown.key !== null;
   shown.module?.leave?.(shown.data);
   element("more").hidePopover?.();
-  shown = slot(name, key, route);
+  shown = { ...slot(name, key, route), scroll: scrolls.get(entry) ?? null };
   keyboard.register("On this screen", []);
   update();
   begin(shown);
@@ -99,8 +103,9 @@ async function load(own) {
   update(() => {
     Object.assign(own.data, patch);
     own.error = null;
-    if (!own.ready && scrolls.has(entry)) requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(0, scrolls.get(entry))));
-    own.ready = true;
+    const { scroll = null } = own;
+    if (scroll !== null) requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(0, scroll)));
+    Object.assign(own, { ready: true, scroll: null });
   });
 }
 
@@ -234,6 +239,8 @@ function draw() {
   raiseToasts();
   keyboard.register("On this screen", shown.ready && !state.signedOut ? shown.module?.shortcuts?.(shown.data, shown.route) : []);
   const here = NAV_OF[shown.name] || shown.name;
+  const { executions, cues } = state.overview?.usage || {};
+  document.querySelector("[data-nav=plan]").hidden = !isLimited(executions?.limit) && !isLimited(cues?.limit);
   for (const entry of document.querySelectorAll("[data-nav]")) {
     if (entry.dataset.nav === here) entry.setAttribute("aria-current", "page");
     else entry.removeAttribute("aria-current");
@@ -242,10 +249,13 @@ function draw() {
   document.title = `${tab || title} · cued`;
   if (focusHeading) {
     focusHeading = false;
+    held = null;
     scrollTo(0, 0);
     document.querySelector("h1")?.focus({ preventScroll: true });
     announce(title);
   }
+  // What had the focus is gone, such as the row that was deleted: the next Tab must not begin at the top of the page.
+  if (held && !held.isConnected && document.activeElement === document.body) document.querySelector("h1")?.focus({ preventScroll: true });
   clearTimeout(tickTimer);
   const next = takeNextTick();
   if (document.hidden) return;
@@ -263,6 +273,7 @@ function start() {
   });
   history.scrollRestoration = "manual";
   onRender(draw);
+  addEventListener("focusin", (event) => (held = event.target));
   keyboard.register("Everywhere", [
     { keys: "/", label: "Search", run: () => document.querySelector("[data-search]")?.focus() ?? go("#/cues?focus=search") },
     { keys: "z", label: "Times: yours, the cue's, UTC", run: () => update(() => set("zone_view", { yours: "cue", cue: "utc", utc: "yours" }[settings.zone_view])) },
