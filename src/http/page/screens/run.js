@@ -8,7 +8,7 @@ import { empty, note } from "../parts/feedback.js";
 import { menu } from "../parts/menu.js";
 import { badge, when } from "../parts/values.js";
 import { actsOf, copyOf, neighbour, requestAsCurl } from "./runs/acts.js";
-import { headerList, headline, rawField, stateOfRun, timeline } from "./runs/timeline.js";
+import { badges, headerList, headline, rawField, stateOfRun, timeline } from "./runs/timeline.js";
 import { textBlock } from "./cue/payload.js";
 
 const REPLAYS_SHOWN = 10;
@@ -42,13 +42,15 @@ export function head(data, route, ready) {
   if (!run) return { title: "Run", note: ready ? nothing : html`<code class="wrap">${route.id}</code>` };
   const acts = actsOf(data);
   const state = stateOfRun(run);
-  const rest = acts.slice(BUTTONS).map(([, label, go, kind]) => [label, go, kind]);
+  // A menu of one entry would only hide it.
+  const shown = acts.length === BUTTONS + 1 ? acts.length : BUTTONS;
+  const rest = acts.slice(shown).map(([, label, go, kind]) => [label, go, kind]);
   return {
     title: run.cue_name,
     tab: `${stateOf(state).word}: ${run.cue_name}`,
-    titleMore: badge(state),
+    titleMore: badges(run),
     note: html`<span class="row"><a id="run-cue" href=${link("cues", run.cue_id)}>Its cue</a><a href=${link("runs", { cue: run.cue_id })}>Its runs</a><code class="wrap">${run.id}</code>${when(run.scheduled_for, { only: "relative" })}</span>`,
-    actions: html`${acts.slice(0, BUTTONS).map(([id, label, go, kind = ""], i) => html`<button id=${"act-" + id} class=${kind || (i || id === "edited" ? "" : "primary")} @click=${go}>${label}</button>`)}
+    actions: html`${acts.slice(0, shown).map(([id, label, go, kind = ""], i) => html`<button id=${"act-" + id} class=${kind || (i || id === "edited" ? "" : "primary")} @click=${go}>${label}</button>`)}
       ${rest.length ? menu("More", rest, "run-more") : nothing}${copyOf(data)}
       <button id="newer" class="plain" title="Newer run of this cue" @click=${() => neighbour(run, -1)}>↑<span class="sr">Newer run</span></button>
       <button id="older" class="plain" title="Older run of this cue" @click=${() => neighbour(run, 1)}>↓<span class="sr">Older run</span></button>`,

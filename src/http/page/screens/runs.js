@@ -1,15 +1,16 @@
 // Runs: every run with its result and its reason; filters are in the address.
 import { html, nothing } from "../lit/lit-html.js";
-import { ApiError, get } from "../app/api.js";
+import { ApiError, address, get } from "../app/api.js";
 import { go, link, withQuery } from "../app/router.js";
 import { absolute, duration, instant, localInstant, localText, serverNow, yourZone } from "../app/time.js";
 import { CAUSE_NAMES, capital, causeShort, number, plural, stateOf, triggerText } from "../app/words.js";
+import { copyKey, copyMenu } from "../parts/copy.js";
 import { prompt } from "../parts/dialog.js";
 import { announce, empty } from "../parts/feedback.js";
 import { newSelection, pager, selectionBar, table } from "../parts/table.js";
-import { badge, when } from "../parts/values.js";
+import { when } from "../parts/values.js";
 import { cancelSelected, exportRuns, replaySelected } from "./runs/acts.js";
-import { createdMs, isCancelled, reasonOf, stateOfRun } from "./runs/timeline.js";
+import { badges, createdMs, isCancelled, reasonOf } from "./runs/timeline.js";
 
 const PER_PAGE = 30;
 const TABS = [["", "All"], ["failed", "Failed"], ["retrying", "Retrying"], ["delivering", "Running"], ["pending", "Pending"], ["success", "Succeeded"]];
@@ -81,12 +82,15 @@ export function head(data, route, ready) {
     title: "Runs",
     tab: word ? `${word} runs` : "Runs",
     note: ready ? `${plural(data.total, "run")}${status || activeFilters(route.query).length ? (data.total === 1 ? " matches" : " match") : ""}` : nothing,
-    actions: html`<button id="filter" @click=${() => askFilter(route, data.cue?.name)}>Filter</button>
-      <button id="export" ?disabled=${!data.total || data.busy} @click=${() => exportRuns(data)}>Export</button>`,
+    actions: html`${data.progress ? html`<span class="muted num" id="progress">${data.progress}</span>` : nothing}<button id="filter" @click=${() => askFilter(route, data.cue?.name)}>Filter</button>
+      <button id="export" ?disabled=${!data.total || data.busy} @click=${() => exportRuns(data)}>Export</button>${ready ? copyMenu(listCall(data)) : nothing}`,
   };
 }
 
+const listCall = ({ asked, page }) => ({ method: "GET", path: address("v1/executions", { ...asked, limit: PER_PAGE, offset: page > 1 ? (page - 1) * PER_PAGE : null }) });
+
 export const shortcuts = (data, route) => [
+  copyKey(listCall(data)),
   { keys: "v", label: "Filter", run: () => askFilter(route, data.cue?.name) },
   { keys: "n", label: "Show new runs", run: () => showNew(data, route) },
 ];
@@ -105,7 +109,7 @@ export function view(data, route) {
     ${chips(route, data.cue?.name)}
     ${fresh ? html`<button id="new-runs" class="primary" @click=${() => showNew(data, route)}>Show ${number(fresh)} new</button>` : nothing}
     ${runs.length ? html`<section class="card">${list(data, route)}${pager(route, { total, perPage: PER_PAGE, noun: total === 1 ? "run" : "runs" })}</section>` : none(route)}
-    ${selectionBar({ selection, total, onPage: runs.length, noun: "run", actions: html`<button id="cancel-selected" class="danger" ?disabled=${busy} @click=${() => cancelSelected(data)}>Cancel runs</button><button id="replay-selected" class="primary" ?disabled=${busy} @click=${() => replaySelected(data)}>Replay</button>` })}`;
+    ${selectionBar({ selection, total, onPage: runs.length, noun: "run", actions: html`${data.progress ? html`<span class="num">${data.progress}</span>` : nothing}<button id="cancel-selected" class="danger" ?disabled=${busy} @click=${() => cancelSelected(data)}>Cancel runs</button><button id="replay-selected" class="primary" ?disabled=${busy} @click=${() => replaySelected(data)}>Replay</button>` })}`;
 }
 
 function none(route) {
@@ -129,14 +133,13 @@ function list({ runs, selection }, route) {
 
 /** State of a run with its reason, or with what comes next. */
 function result(run) {
-  return html`<div class="result">${badge(stateOfRun(run))}${run.outcome_state && run.outcome_state !== "reported_success" ? badge(run.outcome_state) : nothing}<span class="reason wrap">${reason(run)}</span></div>`;
+  return html`<div class="result">${badges(run)}<span class="reason wrap">${reason(run)}</span></div>`;
 }
 
 function reason(run) {
   if (run.status === "retrying") return html`${capital(reasonOf(run))}, next ${when(run.next_retry, { only: "relative" })}`;
   if (run.status === "failed") return isCancelled(run) ? nothing : capital(reasonOf(run));
   if (run.status === "delivering" && run.claimed_by_worker) return html`by <bdi>${run.claimed_by_worker}</bdi>, lease ends ${when(run.lease_expires_at, { only: "relative" })}`;
-  if (run.status === "pending" && instant(run.scheduled_for) > serverNow()) return html`due ${when(run.scheduled_for, { only: "relative" })}`;
   return run.outcome?.error ?? nothing;
 }
 

@@ -21,14 +21,28 @@ const CAREFUL_FROM = 20; // above it the number is typed
 /** Ids of the selection; of "all that match" those that the list names. */
 async function idsOf({ selection, asked, total }) {
   if (!selection.all) return [...selection.ids];
-  if (total > MOST_BY_ID) throw new Error(`${number(total)} runs are too many at once. Choose Failed, or a shorter time.`);
+  if (total > MOST_BY_ID) throw new Error(`${number(total)} runs are too many at once. Filter until at most ${MOST_BY_ID} match.`);
   const ids = [];
   for (let offset = 0; offset < total; offset += PAGE) {
-    const { executions } = await get("v1/executions", { ...asked, limit: PAGE, offset });
+    const { executions } = await patiently(() => get("v1/executions", { ...asked, limit: PAGE, offset }));
     ids.push(...executions.map((run) => run.id));
   }
   return ids;
 }
+
+/** Makes a call of many; where the server asks to wait, it waits, and tries again. */
+async function patiently(send) {
+  for (;;) {
+    try {
+      return await send();
+    } catch (error) {
+      if (error.status !== 429) throw error;
+      await new Promise((resolve) => setTimeout(resolve, (error.retryAfter || 5) * 1_000));
+    }
+  }
+}
+
+const tellProgress = (data, text) => update(() => (data.progress = text));
 
 const sure = (verb, count, text, danger = false) =>
   confirm({ title: `${verb} ${plural(count, "run")}?`, text, action: verb, danger, type: count > CAREFUL_FROM ? count : null });
@@ -86,9 +100,11 @@ export async function cancelSelected(data) {
   await guarded(data, async () => {
     let done = 0;
     let refused = null;
-    for (const id of await idsOf(data)) {
+    const ids = await idsOf(data);
+    for (const [i, id] of ids.entries()) {
+      tellProgress(data, `${number(i)} of ${number(ids.length)}`);
       try {
-        await post(`v1/executions/${id}/cancel`);
+        await patiently(() => post(`v1/executions/${id}/cancel`));
         done++;
       } catch (error) {
         refused = error;
@@ -110,7 +126,7 @@ async function guarded(data, run) {
     if (error.status === undefined) toast(error.message);
     else if (error.status !== 401) toastError(error);
   }
-  update(() => (data.busy = false));
+  update(() => Object.assign(data, { busy: false, progress: "" }));
 }
 
 /** The runs of a page of the list as lines of JSON, letter for letter but for white space. Pure. */
@@ -120,11 +136,13 @@ export const jsonLines = (answer) => [...prettyJson(answer).matchAll(/^ {4}\{\n[
 export const exportRuns = (data) =>
   guarded(data, async () => {
     const lines = [];
+    const { asked } = data; // the filter of the moment: the address may change meanwhile
     const most = Math.min(data.total, MOST_EXPORTED);
     while (lines.length < most) {
-      const page = jsonLines(await get("v1/executions", { ...data.asked, limit: PAGE, offset: lines.length }, { text: true }));
+      const page = jsonLines(await patiently(() => get("v1/executions", { ...asked, limit: PAGE, offset: lines.length }, { text: true })));
       if (!page.length) break;
       lines.push(...page);
+      tellProgress(data, `Saving: ${number(lines.length)} of ${number(most)}`);
     }
     save(new Blob([lines.join("\n") + "\n"], { type: "application/x-ndjson" }), "runs.jsonl");
     toast(`Saved ${plural(lines.length, "run")} as runs.jsonl` + (data.total > most ? ", the newest that match" : ""));

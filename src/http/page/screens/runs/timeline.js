@@ -12,6 +12,9 @@ export const isFinal = (run) => run.status === "failed" || run.status === "succe
 /** State for a badge: a cancelled run has not failed. */
 export const stateOfRun = (run) => (isCancelled(run) ? "cancelled" : run.status);
 
+/** Badges of a run: a success may have been reported as a failure, or not be accepted. */
+export const badges = (run) => html`${badge(stateOfRun(run))}${run.outcome_state && run.outcome_state !== "reported_success" ? html` ${badge(run.outcome_state)}` : nothing}`;
+
 const MESSAGES = {
   execution_limit_exceeded: "the quota of the month was used up, so it was not sent",
   "not claimed in time": "no worker took it in time",
