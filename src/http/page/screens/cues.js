@@ -146,7 +146,7 @@ function lastCell({ recent: { last }, failing }) {
   if (!last) return html`<span class="muted">no runs yet</span>`;
   const bad = last.status === "failed" || last.status === "retrying";
   const at = when(last.at, { only: "relative" });
-  return html`<a href=${link("runs", last.execution_id)}>${sign(last.status)} ${(bad && causeShort(last)) || at}</a><div class="small muted">${bad ? at : nothing}${failing > 1 ? html`, <span class="bad">${number(failing)} in a row</span>` : nothing}</div>`;
+  return html`<a href=${link("runs", last.execution_id)}>${sign(last.status)} ${(bad && causeShort(last)) || at}</a><div class="small muted">${bad ? at : nothing}${failing > 1 ? html`${bad ? ", " : nothing}<span class="bad">${number(failing)}\u00a0in\u00a0a\u00a0row</span>` : nothing}</div>`;
 }
 
 function list(data, route) {
