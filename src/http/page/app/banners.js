@@ -27,7 +27,8 @@ export function bannerList({ overview, readOnly, live, newBuild, waitUntil }, { 
   const { executions, cues } = overview?.usage || {};
   if (executions && isLimited(executions.limit) && executions.used >= executions.limit * NEAR) {
     const over = executions.used >= executions.limit;
-    add("quota", over ? "bad" : "warn", over ? "This month's runs are used up." : "This month's runs are nearly used up.", `${number(executions.used)} of ${number(executions.limit)}.${over ? " Runs above go on for 24 hours, up to twice the number, then they fail." : ""}`);
+    const after = executions.used >= 2 * executions.limit ? " Scheduled runs fail until the month ends." : " Runs above go on for 24 hours, up to twice the number, then they fail.";
+    add("quota", over ? "bad" : "warn", over ? "This month's runs are used up." : "This month's runs are nearly used up.", `${number(executions.used)} of ${number(executions.limit)}.${over ? after : ""}`);
   }
   if (cues && isLimited(cues.limit) && cues.active >= cues.limit) add("cues", "warn", "The limit of active cues is reached.", `${number(cues.active)} of ${number(cues.limit)}: pause or delete one before you add another.`);
   if (live === "polling") add("live", "warn", "Not live.", "The page is fetched again every 10 seconds.");

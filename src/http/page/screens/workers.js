@@ -73,7 +73,7 @@ function list(workers, held) {
     { label: "Worker", cell: (worker) => html`<span class="name">${worker.worker_id}</span>` },
     { label: "State", cell: (worker) => badge(worker.heartbeat_status) },
     { label: "Tasks", kind: "wide", cell: (worker) => (worker.handlers.length ? html`<span class="row">${worker.handlers.map((task) => html`<span class="tag cut" title=${task}>${task}</span>`)}</span>` : html`<span class="muted">any</span>`) },
-    { label: "Holds", kind: "num right", short: true, cell: ({ worker_id: id }) => holds(id, held.filter((run) => run.claimed_by_worker === id).length) },
+    { label: "Holds", kind: "num right tight", short: true, cell: ({ worker_id: id }) => holds(id, held.filter((run) => run.claimed_by_worker === id).length) },
     { label: "Last heard", short: true, cell: (worker) => when(worker.last_heartbeat, { only: "relative" }) },
     { label: "", kind: "tight right", cell: (worker) => (worker.heartbeat_status === "dead" ? html`<button class="plain danger" aria-label=${`Remove ${worker.worker_id}`} @click=${() => remove(worker)}>Remove</button>` : nothing) },
   ];

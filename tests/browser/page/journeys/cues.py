@@ -120,7 +120,7 @@ def a_cue_shows_its_schedule_runs_callback_and_payload(world):
     story = world.story()
     page = world.page
     page.go(f"#/cues/{story.backup['id']}", "cue")
-    for text in ("nightly-backup", "4 times in a row", "Europe/Berlin", "Copies the database", "the callback returned 503",
+    for text in ("nightly-backup", "4 times in a row", "Europe/Berlin", "Copies the database", "The callback returned 503",
                  "Attempts", "backups", "After an outage, runs the latest missed time"):
         page.see(text, "#screen")
     check(page.count("#next-runs li") == 10, "ten next runs")
