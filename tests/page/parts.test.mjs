@@ -111,6 +111,7 @@ test("banners: the strongest first, none where all is well", () => {
   assert.equal(quota(79), undefined);
   assert.equal(quota(80).kind, "warn");
   assert.match(quota(100).more, /100 of 100.*24 hours.*twice/);
+  assert.match(quota(200).more, /200 of 100.*fail until the month ends/);
   assert.deepEqual(bannerList({ overview: { server, usage: { executions: { used: 9e9, limit: 1e9 }, cues: { active: 1e9, limit: 1e9 } } } }), [], "limits that are off");
 });
 

@@ -66,6 +66,7 @@ def the_plan_shows_what_is_used_and_what_happens_at_the_limit(world):
         server.cue(f"job {number}")
     page.show("#/account/plan", "plan")
     page.see("What happens at the limit")
+    page.wait("the plan in the navigation", lambda: page.is_shown("#nav a", "Plan"))
     page.see("10 of 10", "[data-meter=cues]")
     page.see("The limit of active cues is reached", "[data-banner=cues]")
     page.see("Change the plan", "#plans")
@@ -83,6 +84,7 @@ def without_limits_the_plan_says_so(world):
     page.go("#/account/plan", "plan")
     page.see("The limits are switched off", "#no-limits")
     check(not page.is_shown("#plans"), "no plan is offered")
+    check(not page.is_shown("#nav a", "Plan"), "nor is there an entry for it")
     page.see("Twelve months")
 
 

@@ -29,6 +29,23 @@ def runs_are_filtered_in_the_address_and_say_why_they_failed(world):
 
 
 @test
+def another_page_begins_at_its_top_and_back_returns_to_the_place(world):
+    world.story()
+    page = world.page
+    page.show("#/runs", "runs")
+    page.run("scrollTo(0, 700)")
+    page.click(".pager a", "Next")
+    page.see("31–60 of", ".pager")
+    page.wait("the top of the page", lambda: page.run("return scrollY") == 0)
+    page.run("history.back()")
+    page.see("1–30 of", ".pager")
+    page.wait("the place that was left", lambda: page.run("return scrollY") >= 300)
+    page.run("history.forward()")
+    page.see("31–60 of", ".pager")
+    page.wait("the top again", lambda: page.run("return scrollY") == 0)
+
+
+@test
 def new_runs_are_counted_and_do_not_move_the_list(world):
     server = world.signed_in()
     page = world.page
@@ -156,6 +173,38 @@ def many_runs_are_replayed_and_cancelled_together(world):
     page.see("Saved 32 runs as runs.jsonl", "#toasts")
 
 
+# Answers every third request of the page as a server does that is asked too often.
+BUSY = """
+const send = window.fetch;
+let count = 0;
+window.fetch = (...all) => ++count % 3 ? send(...all) : Promise.resolve(new Response("{}", {status: 429, headers: {"Retry-After": "1"}}));
+"""
+
+
+@test
+def many_runs_are_cancelled_even_where_the_server_asks_to_wait(world):
+    server = world.signed_in()
+    page = world.page
+    cue = server.cue("sync")
+    for _ in range(5):
+        server.fire(server.key, cue["id"], send_at="2026-04-01T00:00:00Z")
+    page.go("#/runs?status=pending", "runs")
+    page.see("5 runs match")
+    page.run(BUSY)
+    page.click("[aria-label='Select all rows of this page']")
+    page.click("#cancel-selected")
+    page.click("dialog button", "Cancel")
+    check(page.is_shown("dialog") is False, "the dialog is left")
+    page.click("#cancel-selected")
+    page.click("dialog button.primary")
+    page.see("of 5", ".bulk")
+    page.see("Cancelled 5 of 5 runs", "#toasts")
+    page.wait("the focus on the heading, as the buttons are gone", lambda: page.focused() == "Runs")
+    page.show(f"#/cues/{cue['id']}", "cue")
+    page.see("Cancelled", "#cue-runs")
+    check("Failed" not in page.words("#cue-runs"), "a cancelled run has not failed")
+
+
 @test
 def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
     server = world.signed_in()
@@ -174,3 +223,10 @@ def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
     page.click("dialog button", "Accept")
     page.see("Accepted", ".timeline")
     check(server.execution(server.key, run)["outcome_state"] == "verified_success", json.dumps(outcome))
+    page.click("button", "More")
+    page.click("[popover]:popover-open button", "Verify again")
+    page.click("#act-reject")
+    page.fill("#d-reason", "the file is empty")
+    page.click("dialog button", "Reject")
+    page.see("It was done, but not accepted: the file is empty", "#why")
+    page.see("Rejected", ".title")
