@@ -31,6 +31,7 @@ test("the reason is the server's message, else the status, else the cause", () =
   assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: "the callback answered 503: busy" }), "the callback answered 503: busy");
   assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: null }), "the callback returned 503");
   assert.equal(words.why({ cause: "timeout", http_status: null, error_message: null }), "the callback did not answer in time");
+  assert.equal(words.why({ error_message: "execution_limit_exceeded" }), "the quota of the month was used up, so it was not sent");
   assert.equal(words.why({}), "no reason is known");
 });
 

@@ -55,9 +55,14 @@ export function causeShort({ cause, http_status: status }) {
   return { unknown_name: "host not found", blocked_address: "address not allowed", connection: "no connection", tls: "TLS", fault: "internal error", status_3xx: "redirect", status_4xx: "answered 4xx", status_5xx: "answered 5xx", status_other: "odd answer" }[cause] || (cause || "").replaceAll("_", " ");
 }
 
-/** The reason of a failed run: the message of the server, else the cause in words. */
+const MESSAGES = {
+  execution_limit_exceeded: "the quota of the month was used up, so it was not sent",
+  "not claimed in time": "no worker took it in time",
+};
+
+/** The reason of a failed run or attempt: the message of the server, a code as a sentence, else the cause in words. */
 export function why({ cause, http_status: status, error_message: message }) {
-  if (message) return message;
+  if (message) return MESSAGES[message] || message;
   if (status && cause?.startsWith("status_")) return `the callback returned ${status}`;
   return CAUSES[cause] || (status ? `the callback returned ${status}` : "no reason is known");
 }

@@ -4,7 +4,7 @@ import { get } from "../app/api.js";
 import { go, link } from "../app/router.js";
 import { update } from "../app/state.js";
 import { duration } from "../app/time.js";
-import { bytes, capital, catchUpText, missReason, number, plural, triggerText } from "../app/words.js";
+import { bytes, capital, catchUpText, missReason, number, plural, triggerText, why } from "../app/words.js";
 import { copyButton, copyKey, copyMenu } from "../parts/copy.js";
 import { act, note, toast } from "../parts/feedback.js";
 import { sparkline } from "../parts/chart.js";
@@ -16,7 +16,7 @@ import { badge, when } from "../parts/values.js";
 import { fire, pathOf, remove, replayFailed, setPaused } from "./cue/acts.js";
 import { attemptLine } from "./cue/attempts.js";
 import { coloured, fireWith } from "./cue/payload.js";
-import { isCancelled, reasonOf, stateOfRun } from "./runs/timeline.js";
+import { isCancelled, stateOfRun } from "./runs/timeline.js";
 import { attemptsOf, creation, lettersOf, streakOf } from "./cue/words.js";
 
 const RUNS = 60; // of the strip and the lines
@@ -127,7 +127,7 @@ function runsCard({ cue, runs, total, missed }) {
   const bad = (run) => (run.status === "failed" && !isCancelled(run)) || run.status === "retrying";
   const columns = [
     { label: "Due", cell: (run) => html`<a href=${link("runs", run.id)}>${when(run.scheduled_for, { zone })}</a>` },
-    { label: "Result", kind: "wide", cell: (run) => html`${badge(stateOfRun(run), run.attempts > 1 ? `${run.attempts}/${run.max_attempts}` : "")}${bad(run) ? html`<div class="small bad wrap">${capital(reasonOf(run))}</div>` : nothing}` },
+    { label: "Result", kind: "wide", cell: (run) => html`${badge(stateOfRun(run), run.attempts > 1 ? `${run.attempts}/${run.max_attempts}` : "")}${bad(run) ? html`<div class="small bad wrap">${capital(why(run))}</div>` : nothing}` },
     { label: "Took", kind: "num right", short: true, cell: (run) => duration(run.duration_ms) },
     { label: "Late", kind: "num right", short: true, cell: (run) => duration(run.late_ms) },
     { label: "Trigger", cell: (run) => html`<span class="muted">${capital(triggerText(run.triggered_by))}</span>` },

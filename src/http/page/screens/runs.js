@@ -3,14 +3,14 @@ import { html, nothing } from "../lit/lit-html.js";
 import { ApiError, address, get } from "../app/api.js";
 import { go, link, withQuery } from "../app/router.js";
 import { absolute, duration, instant, localInstant, localText, serverNow, yourZone } from "../app/time.js";
-import { CAUSE_NAMES, capital, causeShort, number, plural, stateOf, triggerText } from "../app/words.js";
+import { CAUSE_NAMES, capital, causeShort, number, plural, stateOf, triggerText, why } from "../app/words.js";
 import { copyKey, copyMenu } from "../parts/copy.js";
 import { prompt } from "../parts/dialog.js";
 import { announce, empty } from "../parts/feedback.js";
 import { newSelection, pager, selectionBar, table } from "../parts/table.js";
 import { when } from "../parts/values.js";
 import { cancelSelected, exportRuns, replaySelected } from "./runs/acts.js";
-import { badges, createdMs, isCancelled, reasonOf } from "./runs/timeline.js";
+import { badges, createdMs, isCancelled } from "./runs/timeline.js";
 
 const PER_PAGE = 30;
 const TABS = [["", "All"], ["failed", "Failed"], ["retrying", "Retrying"], ["delivering", "Running"], ["pending", "Pending"], ["success", "Succeeded"]];
@@ -137,8 +137,8 @@ function result(run) {
 }
 
 function reason(run) {
-  if (run.status === "retrying") return html`${capital(reasonOf(run))}, next ${when(run.next_retry, { only: "relative" })}`;
-  if (run.status === "failed") return isCancelled(run) ? nothing : capital(reasonOf(run));
+  if (run.status === "retrying") return html`${capital(why(run))}, next ${when(run.next_retry, { only: "relative" })}`;
+  if (run.status === "failed") return isCancelled(run) ? nothing : capital(why(run));
   if (run.status === "delivering" && run.claimed_by_worker) return html`by <bdi>${run.claimed_by_worker}</bdi>, lease ends ${when(run.lease_expires_at, { only: "relative" })}`;
   return run.outcome?.error ?? nothing;
 }

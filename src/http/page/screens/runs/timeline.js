@@ -15,20 +15,12 @@ export const stateOfRun = (run) => (isCancelled(run) ? "cancelled" : run.status)
 /** Badges of a run: a success may have been reported as a failure, or not be accepted. */
 export const badges = (run) => html`${badge(stateOfRun(run))}${run.outcome_state && run.outcome_state !== "reported_success" ? html` ${badge(run.outcome_state)}` : nothing}`;
 
-const MESSAGES = {
-  execution_limit_exceeded: "the quota of the month was used up, so it was not sent",
-  "not claimed in time": "no worker took it in time",
-};
-
-/** Why a run or an attempt failed: the server's message, a known word of it as a sentence. */
-export const reasonOf = (run) => MESSAGES[run.error_message] || why(run);
-
 /** `[kind of note, sentence]`: what became of the run, and why. */
 export function headline(run) {
   const { attempts, max_attempts: most, status, outcome, outcome_state: state, verdict } = run;
   if (isCancelled(run)) return ["idle", attempts ? `Cancelled after ${plural(attempts, "attempt")}.` : "Cancelled before its first attempt."];
-  if (status === "failed") return ["bad", end(attempts ? `Failed after ${plural(attempts, "attempt")}: ${reasonOf(run)}` : `Not done: ${reasonOf(run)}`)];
-  if (status === "retrying") return ["warn", end(`Attempt ${attempts} of ${most} failed: ${reasonOf(run)}`)];
+  if (status === "failed") return ["bad", end(attempts ? `Failed after ${plural(attempts, "attempt")}: ${why(run)}` : `Not done: ${why(run)}`)];
+  if (status === "retrying") return ["warn", end(`Attempt ${attempts} of ${most} failed: ${why(run)}`)];
   if (status === "delivering") return ["", run.claimed_by_worker ? `The worker ${isolated(run.claimed_by_worker)} has it.` : "It is being sent."];
   if (status === "pending") return attempts ? ["warn", "Its worker was lost. It waits for another one."] : ["", "It waits for its turn."];
   if (outcome && !outcome.success) return ["bad", end(`It was delivered, but the work failed: ${outcome.error || outcome.result || "no reason was reported"}`)];
@@ -51,7 +43,7 @@ export function attemptStory(attempt) {
   if (result === "cut") return ["cut", "The server was stopped during this attempt. It does not count, and was repeated."];
   if (result === "claim_lost") return ["claim_lost", `The worker${attempt.worker_id ? " " + isolated(attempt.worker_id) : ""} sent no sign of life until its lease ended.`];
   // A failure that another attempt followed is a failure: the run is what was retried.
-  return ["failed", end(capital(reasonOf(attempt)))];
+  return ["failed", end(capital(why(attempt)))];
 }
 
 /** The wait after attempt `i` in ms: until the next one began, or is due. `null` where it is not known. */
@@ -126,7 +118,7 @@ function endStep(run, attempts, zone) {
   const took = instant(end) - instant(run.scheduled_for);
   const state = stateOfRun(run);
   // The reason of an attempt stands at the attempt.
-  const more = state === "failed" && !attempts.length ? capital(reasonOf(run)) : "";
+  const more = state === "failed" && !attempts.length ? capital(why(run)) : "";
   return step(state, stateOf(state).word, html`${stamp(end, zone)}${took > 0 ? `, ${duration(took)} after it was due` : nothing}`, more ? html`<p class="wrap">${more}</p>` : nothing);
 }
 
