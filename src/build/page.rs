@@ -1,14 +1,20 @@
 //! Embeds the page (`src/http/page`): every file once, compressed, under a name that changes with each build.
 //!
-//! `index.html` has two placeholders: `{{build}}`, the build, and `{{preload}}`, the links by which a browser loads all
-//! modules of the first screen at once. An import is a path in double quotes that begins with `./` or `../`, right after
-//! `from`, `import` or `import(`; only the last one is followed later, by the page itself.
+//! Scripts and styles lose their comments and indentation, and modules that are always loaded together become one file
+//! (`bundle.rs`). The template library stays as it was published.
+//!
+//! `index.html` has three placeholders: `{{build}}`, the build, `{{preload}}`, the links by which a browser loads all
+//! that every screen needs at once, and `{{screens}}`, what each screen needs beyond them: `theme.js` preloads it for
+//! the screen of the address. An import is a path in double quotes that begins with `./` or `../`, right after `from`,
+//! `import` or `import(`; only the last one is followed later, by the page itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
+use crate::bundle::{Bundles, Import, Module, Modules, resolve};
+use crate::script::{short_script, short_style};
 use crate::{gzip, write};
 
 const FOLDER: &str = "src/http/page";
@@ -19,8 +25,14 @@ const INDEX: &str = "index.html";
 /// For programs and readers of the repository.
 const NOT_SERVED: [&str; 2] = ["package.json", "lit/VENDORED"];
 
-/// The modules that the first screen needs, with all that they import.
-const FIRST_SCREEN: [&str; 2] = ["app/main.js", "screens/overview.js"];
+/// Runs before the first paint, as a plain script.
+const EARLY_SCRIPT: &str = "theme.js";
+
+/// The module that starts the page.
+const MAIN: &str = "app/main.js";
+
+/// The template library. A test compares it with what was published.
+const LIBRARY: &str = "lit/";
 
 /// The files by their paths below the folder.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -33,9 +45,17 @@ pub fn embed() -> io::Result<()> {
     println!("cargo::rerun-if-changed={FOLDER}");
     let mut files = Files::new();
     read(Path::new(FOLDER), "", &mut files)?;
-    check_imports(&files)?;
+    let modules = take_modules(&mut files)?;
+    shorten(&mut files)?;
+    let bundles = Bundles::new(&modules, MAIN, |path| path.starts_with(LIBRARY)).map_err(problem)?;
     let index = files.remove(INDEX).ok_or_else(|| problem(format!("{FOLDER}/{INDEX} is missing")))?;
-    let index = with_preloads(&text(INDEX, &index)?, &files)?;
+    let index = with_preloads(&text(INDEX, &index)?, &bundles)?;
+    for (path, bundle) in bundles.texts().map_err(problem)? {
+        files.insert(path.to_owned(), bundle.into_bytes());
+    }
+    for (path, module) in modules.iter().filter(|(path, _)| path.starts_with(LIBRARY)) {
+        files.insert(path.clone(), module.text.clone().into_bytes());
+    }
     check_index(&index, &files)?;
     let build = build_of(&index, &files);
     let index = index.replace("{{build}}", &build);
@@ -95,19 +115,57 @@ fn content_type(path: &str) -> io::Result<&'static str> {
     })
 }
 
-/// Puts the links for the modules of the first screen into the index.
-fn with_preloads(index: &str, files: &Files) -> io::Result<String> {
-    let (mut reached, mut waiting) = (BTreeSet::new(), FIRST_SCREEN.map(str::to_owned).to_vec());
-    while let Some(path) = waiting.pop() {
-        let content = files.get(&path).ok_or_else(|| problem(format!("{FOLDER}/{path} is missing")))?;
-        let imports = imports(&path, &text(&path, content)?);
-        if reached.insert(path) {
-            waiting.extend(imports.into_iter().filter(|import| import.is_static).map(|import| import.path));
-        }
+/// Takes the modules out of the files.
+fn take_modules(files: &mut Files) -> io::Result<Modules> {
+    let is_module = |path: &str, _: &mut Vec<u8>| path.ends_with(".js") && path != EARLY_SCRIPT;
+    let mut modules = Modules::new();
+    for (path, content) in files.extract_if(.., |path, content| is_module(path, content)) {
+        let text = text(&path, &content)?;
+        let imports = imports(&path, &text);
+        let text =
+            if path.starts_with(LIBRARY) { text } else { short_script(&text).map_err(in_file(&path))? };
+        modules.insert(path, Module { text, imports });
     }
-    let links =
-        reached.iter().map(|path| format!("<link rel=\"modulepreload\" href=\"ui/{{{{build}}}}/{path}\">"));
-    Ok(index.replace("{{preload}}", &links.collect::<Vec<_>>().join("\n")))
+    let imports =
+        modules.iter().flat_map(|(path, module)| module.imports.iter().map(move |it| (path, &it.path)));
+    if let Some((path, missing)) = imports.into_iter().find(|(_, import)| !modules.contains_key(*import)) {
+        return Err(problem(format!("{FOLDER}/{path} imports {missing:?}, which is missing")));
+    }
+    Ok(modules)
+}
+
+/// Shortens the scripts and styles that are no modules.
+fn shorten(files: &mut Files) -> io::Result<()> {
+    for (path, content) in files {
+        let short = match path.rsplit('.').next() {
+            Some("css") => short_style,
+            Some("js") => short_script,
+            _ => continue,
+        };
+        *content = short(&text(path, content)?).map_err(in_file(path))?.into_bytes();
+    }
+    Ok(())
+}
+
+fn in_file(path: &str) -> impl Fn(String) -> io::Error {
+    move |fault| problem(format!("{FOLDER}/{path}: {fault}"))
+}
+
+/// Puts what is preloaded into the index: `NAME:FILE FILE;` for each screen.
+fn with_preloads(index: &str, bundles: &Bundles) -> io::Result<String> {
+    let first = bundles.files_of(MAIN).map_err(problem)?;
+    let links: Vec<String> = first
+        .iter()
+        .map(|path| format!("<link rel=\"modulepreload\" href=\"ui/{{{{build}}}}/{path}\">"))
+        .collect();
+    let mut screens = String::new();
+    for path in bundles.screens() {
+        let files = bundles.files_of(path).map_err(problem)?;
+        let more: Vec<&str> = files.difference(&first).copied().collect();
+        let name = path.trim_start_matches("screens/").trim_end_matches(".js");
+        write!(screens, "{name}:{};", more.join(" ")).map_err(io::Error::other)?;
+    }
+    Ok(index.replace("{{preload}}", &links.join("\n")).replace("{{screens}}", &screens))
 }
 
 /// # Errors
@@ -122,28 +180,6 @@ fn check_index(index: &str, files: &Files) -> io::Result<()> {
     Ok(())
 }
 
-/// # Errors
-/// If a module imports a missing file.
-fn check_imports(files: &Files) -> io::Result<()> {
-    for (path, content) in files.iter().filter(|(path, _)| path.ends_with(".js")) {
-        for import in imports(path, &text(path, content)?) {
-            if !files.contains_key(&import.path) {
-                let missing = import.path;
-                return Err(problem(format!("{FOLDER}/{path} imports {missing:?}, which is missing")));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A module that another one imports.
-struct Import {
-    /// Below the folder of the page.
-    path: String,
-    /// Loaded before the importing module runs.
-    is_static: bool,
-}
-
 fn imports(importer: &str, text: &str) -> Vec<Import> {
     let starts = text.match_indices("\".").map(|(start, _)| start);
     let found = starts.filter_map(|start| {
@@ -155,20 +191,6 @@ fn imports(importer: &str, text: &str) -> Vec<Import> {
         (is_path && (is_static || before.ends_with("import("))).then_some(Import { path, is_static })
     });
     found.collect()
-}
-
-/// The path that `reference` names in the file `importer`. One that leaves the folder of the page names nothing.
-fn resolve(importer: &str, reference: &str) -> String {
-    let mut parts: Vec<&str> = importer.split('/').collect();
-    parts.pop();
-    for part in reference.split('/') {
-        match part {
-            "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
-            _ => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 /// The first 48 bits of the FNV-1a hash of all files, as 12 hexadecimal digits.

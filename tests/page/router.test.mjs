@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import vm from "node:vm";
 import { link, parse, withQuery } from "../../src/http/page/app/router.js";
 
+const SCREENS = { "": "overview", "#/": "overview", "#/cues": "cues", "#/cues/new": "editor", "#/cues/cue_1": "cue", "#/cues/cue_1/edit": "editor", "#/runs": "runs", "#/runs/0198": "run", "#/workers": "workers", "#/alerts": "alerts", "#/account/plan": "plan", "#/account/keys": "keys", "#/settings": "settings", "#/enter/tok": "sign_in" };
+
 test("each screen has its address", () => {
-  const screens = { "": "overview", "#/": "overview", "#/cues": "cues", "#/cues/new": "editor", "#/cues/cue_1": "cue", "#/cues/cue_1/edit": "editor", "#/runs": "runs", "#/runs/0198": "run", "#/workers": "workers", "#/alerts": "alerts", "#/account/plan": "plan", "#/account/keys": "keys", "#/settings": "settings", "#/enter/tok": "sign_in" };
-  for (const [hash, screen] of Object.entries(screens)) assert.equal(parse(hash).screen, screen, hash);
+  for (const [hash, screen] of Object.entries(SCREENS)) assert.equal(parse(hash).screen, screen, hash);
 });
 
 test("an address that no screen has is missing, not an error", () => {
@@ -31,4 +34,22 @@ test("a changed filter keeps the others and starts paging again", () => {
   assert.equal(withQuery(route, { status: "paused" }), "#/cues?q=a&status=paused");
   assert.equal(withQuery(route, { page: 5 }), "#/cues?q=a&status=active&page=5");
   assert.equal(withQuery(route, { q: null, status: "" }), "#/cues");
+});
+
+test("the modules of the screen of the address are loaded before the first script of the page runs", () => {
+  const source = readFileSync(new URL("../../src/http/page/theme.js", import.meta.url), "utf8");
+  const names = ["overview", "cues", "cue", "editor", "runs", "run", "workers", "alerts", "plan", "keys", "settings", "sign_in"];
+  const screens = names.map((name) => `${name}:screens/${name}.js parts/${name}.js;`).join("");
+  const loaded = (hash, list = screens) => {
+    const links = [];
+    const document = { currentScript: { src: "https://cued.test/a/ui/B/theme.js", dataset: { screens: list } }, documentElement: { dataset: {} }, createElement: () => ({}), head: { append: (link) => links.push(link) } };
+    vm.runInNewContext(source, { document, location: { hash }, localStorage: { getItem: () => "{}" }, URL });
+    return links.map(({ rel, href }) => `${rel} ${href}`);
+  };
+  const wanted = (name) => ["screens", "parts"].map((folder) => `modulepreload https://cued.test/a/ui/B/${folder}/${name}.js`);
+  const more = ["#/runs?status=failed", "#/cues/?page=2", "#/runs/0198?a=b/c", "#/enter/tok/runs"];
+  for (const hash of [...Object.keys(SCREENS), ...more]) assert.deepEqual(loaded(hash), wanted(parse(hash).screen), hash);
+  for (const hash of ["#/nope", "#main", "#/account", "#/toString"]) assert.deepEqual(loaded(hash), [], hash);
+  assert.deepEqual(loaded("#/settings", "settings:;"), []);
+  assert.deepEqual(loaded("#/settings", "{{screens}}"), [], "files that no build script has touched");
 });

@@ -1,4 +1,20 @@
+// Before the first paint: the theme, and links that load the modules of the screen of the address at once.
 try {
   const kept = JSON.parse(localStorage.getItem("cued")) || {};
   for (const name of ["theme", "density"]) if (kept[name]) document.documentElement.dataset[name] = kept[name];
 } catch {}
+
+/** The module of a screen: as `parse` of app/router.js finds it. */
+function screenOf([first, second, third]) {
+  if (first === "cues" && second) return second === "new" || third === "edit" ? "editor" : "cue";
+  if (first === "runs" && second) return "run";
+  return { "": "overview", account: second, enter: "sign_in" }[first] ?? first;
+}
+
+{
+  const { src, dataset } = document.currentScript;
+  const name = screenOf(location.hash.replace(/^#?\/?/, "").split("?")[0].split("/"));
+  // `NAME:FILE FILE;` for each screen, of the build script.
+  const [, files = ""] = dataset.screens.split(";").map((text) => text.split(":")).find((screen) => screen[0] === name) ?? [];
+  for (const file of files.split(" ").filter(Boolean)) document.head.append(Object.assign(document.createElement("link"), { rel: "modulepreload", href: new URL(file, src).href }));
+}

@@ -1,4 +1,5 @@
-//! The page for browsers: how it is served, and rules for its files.
+//! The page for browsers: how it is served, how its files are made, and rules for them.
 
+mod bundles;
 mod files;
 mod served;

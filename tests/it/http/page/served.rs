@@ -1,9 +1,7 @@
 //! `GET /` and the files of the page below `/ui/{build}`.
 
-use std::fs;
-use std::path::Path;
-
 use cued::http::pages::assets::{BUILD, FILES};
+use cued::http::response::compressed::inflate;
 use serde_json::Value;
 
 use crate::support::api::Api;
@@ -21,10 +19,6 @@ fn address(path: &str) -> String {
 
 fn get(client: &Client, path: &str, headers: &[(&str, &str)]) -> Response {
     client.call("GET", path, headers, b"").unwrap()
-}
-
-fn source(path: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/page").join(path)).unwrap()
 }
 
 #[test]
@@ -56,7 +50,7 @@ fn every_file_of_the_page_is_served_for_ever() {
     for file in FILES {
         let served = server.client().get(&address(file.path));
         assert_eq!((served.status, served.header("content-type")), (200, Some(file.content_type)));
-        assert_eq!(served.body, source(file.path), "{}", file.path);
+        assert_eq!(served.body, inflate(file.gzip).unwrap().to_vec(), "{}", file.path);
         for (name, value) in [
             ("cache-control", "public, max-age=31536000, immutable"),
             ("x-content-type-options", "nosniff"),
