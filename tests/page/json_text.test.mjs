@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byteLength, checkJson, compactJson, jsonParts, placeOf, prettyJson, readableJson, withMember } from "../../src/http/page/parts/json_text.js";
+import { byteLength, checkJson, compactJson, jsonParts, placeOf, prettyJson, readableJson, surveyJson, withMember } from "../../src/http/page/parts/json_text.js";
 
 const GOOD = ["0", "-0", "-1.5e+10", '""', '"\\u00e9 \\" \\\\ \\n"', "true", "null", "[]", "{}", " { } ", "[1, 2]", '{"a": {"b": [{}, [], ""]}}', '"größe 😀"', "12345678901234567890", "1E400", '{"a":1,"a":2}'];
 const BAD = ["", " ", "{", "[", "]", "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', "{a:1}", "{'a':1}", "01", "1.", ".5", "+1", "--1", "1e", "tru", "True", "nullx", '"a', '"a\nb"', '"\\x"', '"\\u12"', "[1 2]", '{"a" 1}', "1 2", "NaN", "[1}", '{"a":1]', "\u00a01", "//x"];
@@ -98,4 +98,11 @@ test("escapes of letters are read as letters, and the value stays the same", () 
   const read = readableJson(text);
   assert.equal(read, String.raw`{"größe": "😀 ש中", "kept": "\\u00e9 \u0022 \u005c \n \u202e \u200b \ufeff \u00a0 \u2028 \ud83d \ude00 \u007f"}`);
   assert.deepEqual(JSON.parse(read), JSON.parse(text));
+});
+
+test("one pass over a text tells its size, the value of a name, or the fault", () => {
+  for (const text of ['{ "task" : "é€😀", "a": [1, { "task": 2 }] }', "{}", '{"a":  "\\u00e9  "}', ' [ "x y" ] ']) assert.equal(surveyJson(text, "task").size, byteLength(compactJson(text)), text);
+  assert.equal(surveyJson('{ "task": "é", "a": {"task": 2} }', "task").value, '"é"');
+  assert.equal(surveyJson("{}", "task").value, null);
+  for (const text of ['{"a" 1}', "", '{\n"é": x']) assert.deepEqual(surveyJson(text, "task").fault, checkJson(text));
 });

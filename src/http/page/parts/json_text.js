@@ -77,16 +77,32 @@ function unexpected(token, want, inside) {
 
 const short = (token) => (token.length > 20 ? token.slice(0, 20) + "…" : token);
 
+/** All of a JSON text in one pass: its size in bytes without white space, and the value of a name; else as `checkJson`. */
+export function surveyJson(text, name) {
+  let size = 0;
+  try {
+    const place = placeOf(text, name, (token) => (size += token.length));
+    const others = byteLength(text) - text.length; // of letters that take more than a byte: white space is none
+    return { size: size + others, value: place && text.slice(...place) };
+  } catch (fault) {
+    return { fault: faultOf(fault, text) };
+  }
+}
+
 /** `null` if the text is JSON, else `{line, column, message, at}`: from 1 in characters; `at` is the place in the string. */
 export function checkJson(text) {
   try {
     walk(text, () => {});
     return null;
   } catch (fault) {
-    if (!(fault instanceof Fault)) throw fault;
-    const lines = text.slice(0, fault.at).split("\n");
-    return { line: lines.length, column: [...lines.at(-1)].length + 1, message: fault.message, at: fault.at };
+    return faultOf(fault, text);
   }
+}
+
+function faultOf(fault, text) {
+  if (!(fault instanceof Fault)) throw fault;
+  const lines = text.slice(0, fault.at).split("\n");
+  return { line: lines.length, column: [...lines.at(-1)].length + 1, message: fault.message, at: fault.at };
 }
 
 /** The text laid out with two spaces a level; a text that is no JSON comes back as it is. */
@@ -142,11 +158,12 @@ export function jsonParts(text) {
 }
 
 /** The place of the value of a name of the outermost object: `[from, to]`, of the last one that counts; else `null`. */
-export function placeOf(text, name) {
+export function placeOf(text, name, more = () => {}) {
   let key = null;
   let from = 0;
   let found = null;
   walk(text, (token, depth, kind, at) => {
+    more(token);
     if (depth !== 1 || kind === "colon" || kind === "comma") return;
     if (kind === "key") key = JSON.parse(token);
     else if (kind === "open") from = at;

@@ -7,12 +7,13 @@ import { browserZone, duration, knowsZone, localText, serverNow, yourZone } from
 import { bytes, plural } from "../../app/words.js";
 import { note } from "../../parts/feedback.js";
 import { check, field, segments } from "../../parts/form.js";
-import { byteLength, checkJson, compactJson, placeOf, prettyJson, withMember } from "../../parts/json_text.js";
+import { prettyJson, surveyJson, withMember } from "../../parts/json_text.js";
 import { attemptLine } from "../cue/attempts.js";
 import { PRESETS, attemptTimes, defaultName, headersProblem, networkOf } from "./model.js";
 import { ask, previewProblem } from "./preview.js";
 
 const TYPING_MS = 250;
+const LETTERS_PER_MS = 1_000; // a text of a megabyte is read after a longer pause
 const OF_SCHEDULE = ["kind", "cron", "at", "zone"];
 
 export function change(data, name, value) {
@@ -21,7 +22,7 @@ export function change(data, name, value) {
   if (OF_SCHEDULE.includes(name)) ask(data, TYPING_MS);
   if (name === "payload") {
     clearTimeout(data.reading);
-    data.reading = setTimeout(() => update(() => readPayload(data)), TYPING_MS);
+    data.reading = setTimeout(() => update(() => readPayload(data)), TYPING_MS + value.length / LETTERS_PER_MS);
   }
   update();
 }
@@ -33,14 +34,10 @@ export function readPayload(data) {
   const found = { problem: "", size: 0, task: "" };
   data.json = found;
   if (!text.trim()) return;
-  const fault = checkJson(text);
+  const { fault, size, value } = surveyJson(text, "task");
   if (fault) Object.assign(found, { at: fault.at, problem: `Line ${fault.line}, column ${fault.column}: ${fault.message}.` });
   else if (!text.trim().startsWith("{")) Object.assign(found, { at: 0, problem: "A payload is an object: { … }." });
-  else {
-    const place = placeOf(text, "task");
-    const task = place ? text.slice(...place) : "";
-    Object.assign(found, { size: byteLength(compactJson(text)), task: task.startsWith('"') ? JSON.parse(task) : "" });
-  }
+  else Object.assign(found, { size, task: value?.startsWith('"') ? JSON.parse(value) : "" });
 }
 
 /** A text field of the form; `more` as `field` of form.js takes it. */
@@ -154,13 +151,33 @@ function task(data) {
   return field({ name: "task", label: "Task", value: data.json.task, oninput: problem ? () => update() : set, help: problem ? "Correct the payload first: the task is a part of it." : "Workers fetch runs by this word. It is the task of the payload." });
 }
 
+const NUMBERED = 100; // lines; the numbers of three times as many are there, of all they would make typing slow
+
+const numbers = (from, lines) => Array.from({ length: Math.max(0, Math.min(3 * NUMBERED, lines - from)) }, (_, at) => from + at + 1).join("\n") + "\n\n";
+
+function linesOf(data) {
+  const text = data.form.payload;
+  if (data.counted !== text) {
+    let lines = 1;
+    for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines++;
+    Object.assign(data, { counted: text, lines });
+  }
+  return data.lines;
+}
+
 export function payloadCard(data) {
   const { form, json } = data;
   const problem = data.problems.payload || json.problem || (json.size > MOST_PAYLOAD ? `${bytes(json.size)} are more than 1 MiB.` : "");
-  const lines = form.payload.split("\n").length;
-  const scroll = (event) => (event.target.previousElementSibling.scrollTop = event.target.scrollTop);
+  const lines = linesOf(data);
+  const scroll = ({ target: area }) => {
+    const height = parseFloat(getComputedStyle(area).lineHeight);
+    const from = Math.floor(area.scrollTop / height / NUMBERED) * NUMBERED;
+    if (from !== (data.numberedFrom ?? 0)) update(() => (data.numberedFrom = from));
+    // After the render, which comes first in the next frame.
+    requestAnimationFrame(() => (area.previousElementSibling.scrollTop = area.scrollTop - from * height));
+  };
   const summary = json.problem ? "not correct" : json.size ? bytes(json.size) : "none";
-  const input = html`<div class="lines"><pre aria-hidden="true">${Array.from({ length: lines }, (_, at) => at + 1).join("\n")}${"\n\n"}</pre><textarea id="f-payload" name="payload" rows=${Math.min(20, Math.max(5, lines + 1))} wrap="off" spellcheck="false" autocapitalize="off" aria-describedby=${problem ? "f-payload-problem" : "f-payload-help"} aria-invalid=${problem ? "true" : nothing} .value=${form.payload} @input=${(event) => change(data, "payload", event.target.value)} @scroll=${scroll}></textarea></div>`;
+  const input = html`<div class="lines"><pre aria-hidden="true">${numbers(data.numberedFrom ?? 0, lines)}</pre><textarea id="f-payload" name="payload" rows=${Math.min(20, Math.max(5, lines + 1))} wrap="off" spellcheck="false" autocapitalize="off" aria-describedby=${problem ? "f-payload-problem" : "f-payload-help"} aria-invalid=${problem ? "true" : nothing} .value=${form.payload} @input=${(event) => change(data, "payload", event.target.value)} @scroll=${scroll}></textarea></div>`;
   const jump = () => {
     const area = document.getElementById("f-payload");
     area.focus();

@@ -72,7 +72,7 @@ function bodyOf(form) {
 }
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+const same = (a, b) => a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 
 /** The parts of a body that differ from another one; of objects the fields that do, but headers as a whole. */
 function changes(body, was) {
