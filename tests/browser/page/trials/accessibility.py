@@ -117,11 +117,11 @@ def targets_of_a_phone_are_large_enough(world):
             "return [...document.querySelectorAll('main :is(button, select, input, a.button), #nav :is(a, button)')]"
             ".filter((one) => one.checkVisibility({visibilityProperty: true}) && !one.matches('.link, :disabled'))"
             ".map((one) => [(one.closest('label') || one).getBoundingClientRect(), one])"
-            ".filter(([box]) => box.width && Math.min(box.width, box.height) < 23.5)"
+            ".filter(([box]) => box.width && Math.min(box.width, box.height) < 43.5)"
             ".map(([box, one]) => one.outerHTML.slice(0, 120) + ' ' + Math.round(box.width) + 'x' + Math.round(box.height))"
         )
         if found:
-            small[hash] = found[:4]
+            small[hash] = found[:12]
     check(not small, small)
 
 
