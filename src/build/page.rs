@@ -117,9 +117,12 @@ fn content_type(path: &str) -> io::Result<&'static str> {
 
 /// Takes the modules out of the files.
 fn take_modules(files: &mut Files) -> io::Result<Modules> {
-    let is_module = |path: &str, _: &mut Vec<u8>| path.ends_with(".js") && path != EARLY_SCRIPT;
+    let is_module = |path: &str| path.ends_with(".js") && path != EARLY_SCRIPT;
+    let (scripts, others): (Files, Files) =
+        std::mem::take(files).into_iter().partition(|(path, _)| is_module(path));
+    *files = others;
     let mut modules = Modules::new();
-    for (path, content) in files.extract_if(.., |path, content| is_module(path, content)) {
+    for (path, content) in scripts {
         let text = text(&path, &content)?;
         let imports = imports(&path, &text);
         let text =
