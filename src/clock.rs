@@ -61,6 +61,16 @@ impl Clock {
         whole_millisecond(self.now_precise())
     }
 
+    /// As [`Clock::now`], but under a test clock the real time passes too. For the limits on people: one that a standing
+    /// clock never ends would lock a developer out of the page.
+    pub fn now_moving(&self) -> Timestamp {
+        let now = self.now();
+        if !self.is_test() {
+            return now;
+        }
+        whole_millisecond(now.checked_add(self.monotonic()).unwrap_or(now))
+    }
+
     /// Time since the program started, independent of changes of the wall clock. It advances under a test clock too.
     pub fn monotonic(&self) -> Duration {
         self.started.elapsed()
@@ -174,6 +184,18 @@ mod tests {
     fn instants_before_1970_are_rounded_down_too() {
         let at: Timestamp = "1969-12-31T23:59:59.9995Z".parse().unwrap();
         assert_eq!(whole_millisecond(at).to_string(), "1969-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn people_wait_for_a_test_clock_no_longer_than_in_reality() {
+        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let (test, manual) = (Clock::test(Some(at)), Clock::manual(at));
+        let before = test.monotonic();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(test.now_moving() > whole_millisecond(at + before) && test.now() == at);
+        test.set(at + Duration::from_hours(1));
+        assert!(test.now_moving() > at + Duration::from_hours(1));
+        assert_eq!(manual.now_moving(), at);
     }
 
     #[test]

@@ -25,7 +25,11 @@ pub enum SignIn {
     ApiKey(ApiKey),
     /// A device login for a session, whose mailed link was confirmed.
     DeviceCode(DeviceCode),
-    Link(SessionToken),
+    /// With `only_for`, the link of another user is refused, and can be used later.
+    Link {
+        token: SessionToken,
+        only_for: Option<i64>,
+    },
     /// Nothing, in development mode. The caller has checked that this is permitted.
     Dev,
 }
@@ -48,7 +52,8 @@ pub struct NewSessionLink {
 /// Begins a session for a browser with this name at this address.
 ///
 /// # Errors
-/// `invalid_api_key`, `device_code_not_found`, `invalid_state` while the mailed link is not confirmed.
+/// `invalid_api_key`, `device_code_not_found`, `invalid_state` while the mailed link is not confirmed, or for a link of
+/// another account.
 pub fn sign_in(
     app: &App,
     sign_in: SignIn,
@@ -66,8 +71,11 @@ pub fn sign_in(
                 (users::find(tx, owner.user_key)?, Some(owner.key), SignInWay::Key)
             }
             SignIn::DeviceCode(code) => (claim_device_login(tx, &code, now)?, None, SignInWay::Mail),
-            SignIn::Link(token) => {
+            SignIn::Link { token, only_for } => {
                 let link = session_links::take(tx, &token.hash(), now)?.ok_or_else(invalid_link)?;
+                if only_for.is_some_and(|user_key| user_key != link.user_key) {
+                    return Err(of_another_account());
+                }
                 (users::find(tx, link.user_key)?, link.api_key_key, SignInWay::Link)
             }
             SignIn::Dev => {
@@ -231,6 +239,12 @@ fn invalid_key() -> Error {
 fn invalid_link() -> Error {
     let message = "This link is unknown, used or expired: get a new one with `cued open` or `cued user link`";
     Error::refused(ErrorCode::InvalidApiKey, message)
+}
+
+fn of_another_account() -> Error {
+    let message = "This browser is signed in to another account than that of the link: sign out first, or send \
+                   `switch_account` as true";
+    Error::refused(ErrorCode::InvalidState, message)
 }
 
 fn all_disabled() -> Error {

@@ -1,6 +1,6 @@
 //! The API key or the session of a request: who sent it, which rate limit it counts against, how near the quota is.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use hyper::header::{self, HeaderMap};
 use jiff::Timestamp;
@@ -9,10 +9,11 @@ use crate::actions::accounts::sessions;
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::quota::is_nearly_used_up;
-use crate::domain::account::session::is_to_record;
+use crate::domain::account::session::{SessionToken, is_to_record};
 use crate::domain::account::user::{Caller, Credential};
 use crate::error::Result;
 use crate::http::limits::buffer_budget::BufferOwner;
+use crate::http::middleware::browser_guard::RequestSource;
 use crate::http::middleware::context::RequestContext;
 use crate::http::middleware::rate_limiter::RateLimitKey;
 use crate::http::middleware::session_cookie::SessionCookie;
@@ -28,13 +29,18 @@ use crate::store::accounts::usage;
 /// A request with a valid key counts for its user, one of a session in a window of its own, so that an open page takes
 /// nothing from the user's programs. Every other request counts for the client address, also one with an invalid key:
 /// otherwise a client could guess keys without a limit.
+///
+/// # Errors
+/// 403 `cross_site_request` for a request by session that a page of another site sent. It counts for the client address
+/// too: otherwise such a page could use up the window of the user's own page.
 pub async fn authenticate(
     server: &ServerState,
     context: &mut RequestContext,
-    headers: &HeaderMap,
-    peer: SocketAddr,
+    source: &RequestSource<'_>,
+    peer: IpAddr,
     access: Option<Access>,
 ) -> Result<Option<Caller>> {
+    let headers = source.headers;
     // The header wins, valid or not, so that nothing changes for programs. Routes without a key need no session: a page
     // of another site then cannot use one there.
     let found = if headers.contains_key(header::AUTHORIZATION) {
@@ -43,7 +49,7 @@ pub async fn authenticate(
             None => Ok(None),
         }
     } else if access == Some(Access::ApiKey) {
-        find_session_owner(server, context, headers, peer.ip()).await
+        find_session_owner(server, context, source, peer).await
     } else {
         Ok(None)
     };
@@ -54,7 +60,7 @@ pub async fn authenticate(
         Ok(Some(caller)) => RateLimitKey::User(caller.user_key, caller.limits.requests_per_minute),
         _ => RateLimitKey::Address(context.client_ip),
     };
-    context.rate_limit = server.rate_limiter.admit(key, context.now);
+    context.count_for(server, key);
     let caller = found?;
     context.user_id = caller.as_ref().map(|caller| caller.user_id.clone());
     if let Some(caller) = &caller {
@@ -106,17 +112,18 @@ async fn find_key_owner(app: &App, token: &str, now: Timestamp) -> Result<Option
 async fn find_session_owner(
     server: &ServerState,
     context: &mut RequestContext,
-    headers: &HeaderMap,
+    source: &RequestSource<'_>,
     peer: IpAddr,
 ) -> Result<Option<Caller>> {
-    if !headers.contains_key(header::COOKIE) {
-        return Ok(None);
-    }
     let (app, now) = (&server.app, context.now);
-    let cookie = SessionCookie::of_request(app, peer, headers);
-    let Some(token) = cookie.read(headers) else { return Ok(None) };
+    let cookie = SessionCookie::of_request(app, peer, source.headers);
+    let Some((token, owner)) = find_session(app, &cookie, source.headers, now).await? else {
+        return Ok(None);
+    };
+    if let Some(route) = context.route {
+        server.browser_guard.check_session_request(&route.method, source)?;
+    }
     let hash = token.hash();
-    let Some(owner) = read_session(app, hash, now).await? else { return Ok(None) };
     // While the file cannot be written, each request would try.
     if owner.is_stored && is_to_record(owner.seen_at, now) && app.store.is_writable() {
         let (write, expires_at) = sessions::record_seen(app, owner.user_key, hash, owner.created_at, now);
@@ -128,6 +135,33 @@ async fn find_session_owner(
     }
     let credential = Credential::Session { id: owner.id, api_key: owner.api_key_key, hash };
     Ok(Some(caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)))
+}
+
+/// The first session that is valid among those whose tokens the cookies have.
+async fn find_session(
+    app: &App,
+    cookie: &SessionCookie,
+    headers: &HeaderMap,
+    now: Timestamp,
+) -> Result<Option<(SessionToken, FoundSession)>> {
+    for token in cookie.read(headers) {
+        if let Some(found) = read_session(app, token.hash(), now).await? {
+            return Ok(Some((token, found)));
+        }
+    }
+    Ok(None)
+}
+
+/// The key of the user whose session the browser of a sign-in has already.
+pub async fn signed_in_user(
+    app: &App,
+    peer: IpAddr,
+    headers: &HeaderMap,
+    now: Timestamp,
+) -> Result<Option<i64>> {
+    let cookie = SessionCookie::of_request(app, peer, headers);
+    let found = find_session(app, &cookie, headers, now).await?;
+    Ok(found.map(|(_, session)| session.user_key))
 }
 
 fn caller(

@@ -61,7 +61,7 @@ pub struct RequestContext {
 impl RequestContext {
     pub fn new(server: &ServerState, id: String, client_ip: IpAddr, body_unread: bool) -> Self {
         let now = server.app.clock.now();
-        let rate_limit = server.rate_limiter.status(client_ip, now);
+        let rate_limit = server.rate_limiter.status(client_ip, server.app.clock.now_moving());
         Self {
             id,
             now,
@@ -81,7 +81,15 @@ impl RequestContext {
 
     /// Counts the request for the client address.
     pub fn count_for_address(&mut self, server: &ServerState) {
-        self.rate_limit = server.rate_limiter.admit(RateLimitKey::Address(self.client_ip), self.now);
+        self.count_for(server, RateLimitKey::Address(self.client_ip));
+    }
+
+    /// Counts the request in a window.
+    pub fn count_for(&mut self, server: &ServerState, key: RateLimitKey) {
+        // The clock of a test moves the window of a program, which has a key.
+        let is_of_program = matches!(key, RateLimitKey::User(..));
+        let now = if is_of_program { self.now } else { server.app.clock.now_moving() };
+        self.rate_limit = server.rate_limiter.admit(key, now);
     }
 
     /// Takes back the count of this request for the client address, or the refusal.
@@ -89,7 +97,7 @@ impl RequestContext {
         if self.rate_limit.refused_for.is_none() {
             server.rate_limiter.give_back(self.client_ip);
         }
-        self.rate_limit = server.rate_limiter.status(self.client_ip, self.now);
+        self.rate_limit = server.rate_limiter.status(self.client_ip, server.app.clock.now_moving());
     }
 
     /// # Errors

@@ -14,7 +14,7 @@ pub(in crate::http) mod rate_limiter;
 pub(in crate::http) mod session_cookie;
 pub(in crate::http) mod state;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
 use tokio::time::Instant;
@@ -126,7 +126,9 @@ async fn dispatch(
     let exists = |access| server.has_routes_of(access);
     let matched = match_route(server.table, &head.method, head.uri.path(), exists);
     context.route = if let RouteMatch::Found(route, _) = &matched { Some(route) } else { None };
-    let caller = find_caller(server, context, &head.headers, peer).await?;
+    let forwarded_host = forwarded_host(&server.app, peer.ip(), &head.headers);
+    let source = RequestSource { host, forwarded_host, headers: &head.headers };
+    let caller = find_caller(server, context, &source, peer.ip()).await?;
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
@@ -136,7 +138,7 @@ async fn dispatch(
     if !is_poll {
         context.check_rate_limit()?;
     }
-    check_origin(server, route, host, &head.headers, peer, caller.as_ref())?;
+    server.browser_guard.check_origin(route, &source)?;
     if route.access == Access::ApiKey && caller.is_none() {
         return Err(invalid_api_key());
     }
@@ -180,8 +182,8 @@ async fn dispatch(
 async fn find_caller(
     server: &ServerState,
     context: &mut RequestContext,
-    headers: &HeaderMap,
-    peer: SocketAddr,
+    source: &RequestSource<'_>,
+    peer: IpAddr,
 ) -> Result<Option<Caller>> {
     match context.route.map(|route| route.access) {
         Some(access) if access.is_unmetered() => Ok(None),
@@ -190,28 +192,8 @@ async fn find_caller(
             context.count_for_address(server);
             Ok(None)
         }
-        access => authenticate(server, context, headers, peer, access).await,
+        access => authenticate(server, context, source, peer, access).await,
     }
-}
-
-/// Checks that no page of another site sent the request, unless an API key shows that no browser did.
-fn check_origin(
-    server: &ServerState,
-    route: &Route,
-    host: &str,
-    headers: &HeaderMap,
-    peer: SocketAddr,
-    caller: Option<&Caller>,
-) -> Result<()> {
-    let forwarded_host = forwarded_host(&server.app, peer.ip(), headers);
-    let source = RequestSource { host, forwarded_host, headers };
-    let is_by_session = caller.is_some_and(|caller| caller.credential.session_id().is_some());
-    if is_by_session {
-        server.browser_guard.check_session_request(&route.method, &source)?;
-    } else {
-        server.browser_guard.check_origin(route, &source)?;
-    }
-    Ok(())
 }
 
 /// Returns the host that the request names. A request that names none or a forbidden one counts for the client address.

@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+/// Cookies of the name that are looked up. A browser has one; pages at other ports and paths of the host can set more.
+const MAX_TOKENS: usize = 4;
+
 /// The cookie of this server, as the browser of one request has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionCookie {
@@ -34,14 +37,16 @@ impl SessionCookie {
         Self { name: format!("{prefix}cued_{instance:08x}"), path, is_secure }
     }
 
-    /// The token in the first cookie of this name: browsers send that with the longest path first. Cookies of other
-    /// programs on this host may have any bytes.
-    pub fn read(&self, headers: &HeaderMap) -> Option<SessionToken> {
+    /// The tokens in the cookies of this name, at most [`MAX_TOKENS`]: what another program on this host has set beside
+    /// that of this server signs nobody out. Cookies of other programs may have any bytes.
+    pub fn read(&self, headers: &HeaderMap) -> impl Iterator<Item = SessionToken> {
         let values = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
-        let mut cookies = values.flat_map(|value| value.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
-        let value =
-            cookies.find_map(|cookie| cookie.strip_prefix(self.name.as_bytes())?.strip_prefix(b"="))?;
-        SessionToken::parse(std::str::from_utf8(value).ok()?)
+        let cookies = values.flat_map(|value| value.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
+        let of_name = |cookie: &[u8]| {
+            let value = cookie.strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?;
+            SessionToken::parse(std::str::from_utf8(value).ok()?)
+        };
+        cookies.filter_map(of_name).take(MAX_TOKENS)
     }
 
     /// The header that sets the cookie until `expires_at`.
@@ -118,6 +123,8 @@ fn base_path(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     fn token() -> SessionToken {
@@ -164,14 +171,16 @@ mod tests {
         let (token, other) = (token(), SessionToken::from_random([1; 32]));
         let read = |values: &[String]| {
             let value = |text: &String| (header::COOKIE, HeaderValue::from_bytes(text.as_bytes()).unwrap());
-            cookie.read(&values.iter().map(value).collect())
+            cookie.read(&values.iter().map(value).collect()).collect::<Vec<_>>()
         };
         let own = format!("cued_0000002a={}", token.reveal());
         let of_another = format!("cued_0000002b={}", other.reveal());
-        assert_eq!(read(&[format!("a=b; {of_another};{own}; c")]), Some(token.clone()));
-        assert_eq!(read(&["x=y".to_owned(), own.clone()]), Some(token.clone()));
-        assert_eq!(read(&[format!("theme=blåu; {own}")]), Some(token.clone()), "another program's text");
-        assert_eq!(read(&[format!("{own}; cued_0000002a={}", other.reveal())]), Some(token));
+        assert_eq!(read(&[format!("a=b; {of_another};{own}; c")]), slice::from_ref(&token));
+        assert_eq!(read(&["x=y".to_owned(), own.clone()]), slice::from_ref(&token));
+        assert_eq!(read(&[format!("theme=blåu; {own}")]), slice::from_ref(&token), "another program's text");
+        let second = format!("cued_0000002a={}", other.reveal());
+        assert_eq!(read(&[format!("cued_0000002a=x; {own}"), second]), [token.clone(), other]);
+        assert_eq!(read(&[vec![own.as_str(); 9].join("; ")]), vec![token; 4], "the look-ups are bounded");
         for foreign in [
             of_another,
             format!("__Host-{own}"),
@@ -179,7 +188,7 @@ mod tests {
             "cued_0000002a=ä".to_owned(),
             String::new(),
         ] {
-            assert_eq!(read(&[foreign]), None);
+            assert_eq!(read(&[foreign]), []);
         }
     }
 }

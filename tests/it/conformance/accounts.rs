@@ -328,6 +328,7 @@ pub const ROWS: &[Row] = &[
             "the_attributes_of_the_cookie_follow_from_the_address_of_the_server",
             "a_header_of_a_proxy_that_is_not_trusted_changes_no_cookie",
             "two_servers_on_one_host_do_not_sign_each_other_out",
+            "a_cookie_of_another_program_on_the_host_signs_nobody_out",
             "a_restored_copy_has_no_sessions_and_a_cookie_of_its_own",
         ],
     ),
@@ -350,5 +351,14 @@ pub const ROWS: &[Row] = &[
         "an idle page writes nothing, and a full disk keeps nobody out",
         &["an_idle_page_writes_nothing", "while_the_file_cannot_be_written_a_key_begins_a_session_in_memory"],
     ),
-    ("§3.11", "failed sign-ins are limited", &["ten_failed_sign_ins_of_an_address_close_it_for_15_minutes"]),
+    (
+        "§3.11",
+        "failed sign-ins are limited",
+        &["after_ten_failed_sign_ins_an_address_has_no_more_for_15_minutes"],
+    ),
+    (
+        "§3.11",
+        "a link changes the account of a browser only if that is asked for",
+        &["a_link_changes_the_account_of_a_browser_only_if_that_is_asked_for"],
+    ),
 ];

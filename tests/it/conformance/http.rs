@@ -280,6 +280,8 @@ pub const ROWS: &[Row] = &[
         "no page of another site makes a request by session, or signs in",
         &[
             "a_page_of_another_site_makes_no_request_by_session",
+            "a_page_of_another_site_takes_nothing_from_the_window_of_the_session",
+            "a_page_of_another_site_does_not_prolong_a_session",
             "behind_a_trusted_proxy_the_forwarded_host_is_an_origin",
             "a_sign_in_needs_json_and_no_other_site",
         ],

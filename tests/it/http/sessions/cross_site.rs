@@ -86,6 +86,34 @@ fn a_page_of_another_site_makes_no_request_by_session() {
 }
 
 #[test]
+fn a_page_of_another_site_takes_nothing_from_the_window_of_the_session() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let client = Client::new(api.addr());
+    let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
+    let ask = |site| send(&client, "GET", "/v1/cues", &[("Cookie", &cookie), ("Sec-Fetch-Site", site)], "");
+    for _ in 0..300 {
+        let refused = ask("cross-site");
+        refused.expect_error(403, "cross_site_request");
+        assert_eq!(refused.header("x-ratelimit-limit"), Some("60"), "the window of the address");
+    }
+    let own = ask("same-origin");
+    assert_eq!((own.status, own.header("x-ratelimit-remaining")), (200, Some("239")));
+}
+
+#[test]
+fn a_page_of_another_site_does_not_prolong_a_session() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let client = Client::new(api.addr());
+    let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
+    api.fixture.advance(86_400);
+    let ask = |site| send(&client, "GET", "/v1/cues", &[("Cookie", &cookie), ("Sec-Fetch-Site", site)], "");
+    assert_eq!(ask("cross-site").header("set-cookie"), None);
+    assert!(ask("same-origin").header("set-cookie").is_some());
+}
+
+#[test]
 fn routes_without_a_key_do_not_look_at_the_cookie() {
     let api = Api::start();
     let ada = api.user("ada");

@@ -5,7 +5,7 @@ mod ends;
 mod sign_in;
 mod ways;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::client::{Client, Response};
 
@@ -18,6 +18,12 @@ pub fn send(client: &Client, method: &str, path: &str, headers: &[(&str, &str)],
 pub fn sign_in(client: &Client, credential: &Value) -> Response {
     let json = ("Content-Type", "application/json");
     send(client, "POST", "/v1/auth/session", &[json], &credential.to_string())
+}
+
+/// The credential in the address of a one-time link.
+pub fn token_of(url: &str) -> Value {
+    let (_, token) = url.trim().split_once("/#/enter/").expect(url);
+    json!({ "link_token": token })
 }
 
 /// Name and value of the cookie that a response sets.

@@ -3,7 +3,7 @@
 use cued::clock::Clock;
 use serde_json::{Value, json};
 
-use crate::http::sessions::{Browser, cookie_of, send, sign_in};
+use crate::http::sessions::{Browser, cookie_of, send, sign_in, token_of};
 use crate::support::api::Api;
 use crate::support::client::Client;
 use crate::support::fixture::{BEGIN, Fixture};
@@ -78,8 +78,8 @@ fn exactly_one_credential_is_given() {
 }
 
 #[test]
-fn ten_failed_sign_ins_of_an_address_close_it_for_15_minutes() {
-    let api = Api::start();
+fn after_ten_failed_sign_ins_an_address_has_no_more_for_15_minutes() {
+    let api = Api::from_fixture(Fixture::with_config(Clock::manual(BEGIN.parse().unwrap()), |_| {}));
     let ada = api.user("ada");
     let client = anonymous(&api);
     for _ in 0..5 {
@@ -95,11 +95,18 @@ fn ten_failed_sign_ins_of_an_address_close_it_for_15_minutes() {
         sign_in(&client, &wrong[attempt % wrong.len()]).expect_error(401, "invalid_api_key");
     }
     sign_in(&client, &json!({"device_code": "ABCD-EFGH"})).expect_error(404, "device_code_not_found");
-    let refused = sign_in(&client, &json!({"api_key": ada.key()}));
-    refused.expect_error(429, "rate_limit_exceeded");
-    assert_eq!(refused.header("retry-after"), Some("900"));
-    api.fixture.advance(900);
+    let device_code = json!({"device_code": "ABCD-EFGH"});
+    for refused in wrong.iter().chain([&device_code]).map(|wrong| sign_in(&client, wrong)) {
+        refused.expect_error(429, "rate_limit_exceeded");
+        assert_eq!(refused.header("retry-after"), Some("900"));
+    }
+    // A valid credential of another device behind the same proxy.
     sign_in(&client, &json!({"api_key": ada.key()})).expect(201);
+    let link = ada.post("/v1/auth/session-link", &json!({})).expect(201);
+    sign_in(&client, &token_of(link["url"].as_str().unwrap())).expect(201);
+    sign_in(&client, &wrong[0]).expect_error(429, "rate_limit_exceeded");
+    api.fixture.advance(900);
+    sign_in(&client, &wrong[0]).expect_error(401, "invalid_api_key");
 }
 
 #[test]
@@ -118,6 +125,25 @@ fn sessions_have_a_window_of_240_requests_of_their_own() {
     assert_eq!((by_key.status, by_key.header("x-ratelimit-remaining")), (200, Some("59")));
     api.fixture.advance(60);
     first.get("/v1/auth/keys").expect(200);
+}
+
+#[test]
+fn a_cookie_of_another_program_on_the_host_signs_nobody_out() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let cookie = cookie_of(&sign_in(&anonymous(&api), &json!({"api_key": ada.key()})));
+    let (name, _) = cookie.split_once('=').unwrap();
+    let status = |cookies: &[String]| {
+        let cookies = cookies.join("; ");
+        send(&anonymous(&api), "GET", "/v1/auth/me", &[("Cookie", &cookies)], "").status
+    };
+    let tossed: Vec<String> = ["A", "B", "C", "D"].map(|it| format!("{name}={}", it.repeat(43))).to_vec();
+    for count in 0..4 {
+        assert_eq!(status(&[&tossed[..count], &[cookie.clone()]].concat()), 200, "after {count} others");
+    }
+    assert_eq!(status(&[&[cookie.clone()], &tossed[..]].concat()), 200);
+    assert_eq!(status(&[&tossed[..], &[cookie.clone()]].concat()), 401, "the look-ups are bounded");
+    assert_eq!(status(&tossed), 401);
 }
 
 /// The cookie of a server with these settings, for a request with these headers.

@@ -3,15 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::cli::administration::{fails, ok};
-use crate::http::sessions::{Browser, send, sign_in};
-use crate::support::api::Api;
+use crate::http::sessions::{Browser, send, sign_in, token_of};
+use crate::support::api::{Api, User};
 use crate::support::client::Client;
 use crate::support::server::{DEV_UNLIMITED, Server, until};
-
-fn token_of(url: &str) -> Value {
-    let (_, token) = url.trim().split_once("/#/enter/").expect(url);
-    json!({ "link_token": token })
-}
 
 #[test]
 fn a_one_time_link_works_once_within_five_minutes() {
@@ -45,6 +40,35 @@ fn a_one_time_link_works_once_within_five_minutes() {
         .collect();
     sign_in(&client, &links[0]).expect_error(401, "invalid_api_key");
     sign_in(&client, &links[1]).expect(201);
+}
+
+#[test]
+fn a_link_changes_the_account_of_a_browser_only_if_that_is_asked_for() {
+    let api = Api::start();
+    let (ada, eve) = (api.user("ada"), api.user("eve"));
+    let client = Client::new(api.addr());
+    let link_of = |user: &User| {
+        token_of(user.post("/v1/auth/session-link", &json!({})).expect(201)["url"].as_str().unwrap())
+    };
+    let browser = Browser::new(&client, &sign_in(&client, &json!({"api_key": ada.key()})));
+    let enter = |browser: &Browser, link: &Value| {
+        let headers = [("Content-Type", "application/json"), ("Sec-Fetch-Site", "same-origin")];
+        browser.call_with("POST", "/v1/auth/session", &headers, &link.to_string())
+    };
+    let mut link = link_of(&eve);
+    for _ in 0..11 {
+        let refused = enter(&browser, &link);
+        refused.expect_error(409, "invalid_state");
+        assert_eq!(refused.header("set-cookie"), None);
+    }
+    assert_eq!(enter(&browser, &link_of(&ada)).expect(201)["user"]["id"], "ada", "the same account");
+    link["switch_account"] = json!(true);
+    assert_eq!(enter(&browser, &link).expect(201)["user"]["id"], "eve", "the link was not used up");
+    let third = link_of(&eve);
+    assert_eq!(browser.call("DELETE", "/v1/auth/session", "").status, 204);
+    assert_eq!(enter(&browser, &third).expect(201)["user"]["id"], "eve", "nobody is signed in");
+    let odd = json!({"link_token": "x", "switch_account": 1});
+    sign_in(&client, &odd).expect_error(422, "validation_error");
 }
 
 #[test]
