@@ -1,9 +1,10 @@
 // The ways in: those that GET /v1/info offers. It covers the screen that was asked for, whose address stays as it is.
 import { html, nothing } from "../lit/lit-html.js";
-import { get, post } from "../app/api.js";
+import { ApiError, get, post } from "../app/api.js";
 import { loadInfo, signedIn } from "../app/server.js";
 import { state, update } from "../app/state.js";
 import { copyButton, showSecret } from "../parts/copy.js";
+import { confirm } from "../parts/dialog.js";
 import { errorBox, note, toast } from "../parts/feedback.js";
 import { field, focusProblem } from "../parts/form.js";
 import { baseUrl } from "../parts/snippets.js";
@@ -20,10 +21,10 @@ export async function load(data, { screen, id }) {
     data.tried = id;
     update((s) => (s.signedOut = true));
     try {
-      await enter({ link_token: id });
+      await enterByLink(id);
       return {};
     } catch (error) {
-      if (await enteredAlready()) return {};
+      if (isSpent(error) && (await enteredAlready())) return {};
       data.linkError = error;
     }
   }
@@ -35,7 +36,7 @@ export async function load(data, { screen, id }) {
 /** A link that is opened twice leads on where the first time signed this browser in. */
 async function enteredAlready() {
   try {
-    const { email } = await get("v1/auth/me", null, quiet);
+    const { email } = await get("v1/auth/me", {}, quiet);
     signedIn();
     toast(`You are signed in as ${email}`);
     return true;
@@ -44,9 +45,35 @@ async function enteredAlready() {
   }
 }
 
+/** Any site can lead its visitor to a link: one of another account asks before it changes the account. */
+async function enterByLink(token) {
+  try {
+    await enter({ link_token: token });
+  } catch (error) {
+    if (error.status !== 409) throw error;
+    const { email } = await get("v1/auth/me", {}, quiet);
+    const question = { title: "Change the account?", text: `You are signed in as ${email}. Sign in as the account of this link instead?`, action: "Change the account" };
+    if (await confirm(question)) await enter({ link_token: token, switch_account: true });
+    else signedIn();
+  }
+}
+
 async function enter(credential) {
-  await post("v1/auth/session", credential, quiet);
+  const { user } = await post("v1/auth/session", credential, quiet);
+  await get("v1/auth/me", {}, quiet).catch(explain);
+  const isAnother = credential.switch_account || (state.user && state.user.id !== user.id);
   signedIn();
+  // Nothing of the other account stays in the tab.
+  if (isAnother) location.reload();
+}
+
+/** A browser drops a cookie that does not fit the address of the page, without a word. */
+async function explain(error) {
+  if (error.status !== 401) throw error;
+  const { public_url: url } = await loadInfo();
+  const [own, here] = [url, baseUrl()].map((base) => new URL(base + "/"));
+  const fits = own.protocol === here.protocol && own.pathname === here.pathname;
+  throw new ApiError(0, "not_kept", "This browser did not keep the sign-in: " + (fits ? "allow cookies for this site." : `open the page at ${url} instead.`));
 }
 
 export function view(data) {
@@ -66,7 +93,7 @@ export function view(data) {
 }
 
 const isSpent = ({ status }) => status === 401 || status === 422;
-const linkProblem = (error) => (isSpent(error) ? note(html`<b>This link was used before, or it is too old.</b> It works once, within five minutes. Make another, or sign in here.`, "bad") : errorBox(error, () => location.reload()));
+const linkProblem = (error) => (isSpent(error) ? note(html`<b>This link was used before, or it is too old.</b> It works once, within five minutes. Make another, or sign in here.`, "bad") : errorBox(error, error.code === "not_kept" ? null : () => location.reload()));
 
 const secondsLeft = () => Math.ceil((state.waitUntil - Date.now()) / 1000);
 const isBusy = (data) => data.busy || secondsLeft() > 0;

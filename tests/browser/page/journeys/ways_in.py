@@ -4,6 +4,7 @@ import http.client
 import os
 import subprocess
 
+from driver import PLAIN_HOST
 from rig import BASE, check, test
 
 SIGNED_OUT = ("status of 401",)
@@ -117,6 +118,60 @@ def a_link_of_cued_open_and_of_cued_user_link_signs_in_once(world):
     is_in(page)
     via = {one["via"] for one in server.get("/v1/auth/sessions")["sessions"]}
     check(via == {"link"}, via)
+
+
+@test
+def a_link_of_another_account_asks_before_it_changes_the_account(world):
+    server, page = opened(world)
+    page.expect("status of 409")
+    server.call("POST", "/v1/auth/register", {"email": "eve@example.com"})
+
+    def link_of(email):
+        made = server.administer("user", "link", email, "--public-url", server.url).split()
+        return next(word for word in made if word.startswith("http"))
+
+    def follow(link):
+        page.open("about:blank")
+        page.open(link)
+
+    page.sign_in(server.key)
+    is_in(page)
+    link = link_of("ann@example.com")
+    follow(link)
+    is_in(page)
+    follow(link)
+    page.see("You are signed in as ann@example.com", "#toasts")
+    is_in(page)
+    link = link_of("eve@example.com")
+    follow(link)
+    page.see("You are signed in as ann@example.com", "dialog")
+    page.click("dialog button", "Cancel")
+    is_in(page)
+    page.see("ann@example.com", "#tools")
+    follow(link)
+    page.see("You are signed in as ann@example.com", "dialog")
+    page.run("window.ofAnn = true")
+    page.click("dialog button", "Change the account")
+    page.see("eve@example.com", "#tools")
+    check(not page.run("return window.ofAnn"), "a new document")
+    check("enter" not in page.hash(), page.hash())
+    page.show("#/settings", "settings")
+    page.see("eve@example.com", "#account")
+
+
+@test
+def a_sign_in_that_the_browser_does_not_keep_says_where_to_sign_in(world):
+    server, page = opened(world, base=(*BASE, "--public-url", "https://cue.example.com"))
+    page.at(server.url.replace("127.0.0.1", PLAIN_HOST)).show("", "sign_in")
+    page.fill("#key-api_key", server.key)
+    page.press("Enter")
+    page.see("open the page at https://cue.example.com instead")
+    check(page.is_shown("[data-screen=sign_in]"), "nobody is signed in")
+    made = server.administer("user", "link", "ann@example.com", "--public-url", server.url).split()
+    token = made[-1].split("/#/")[1]
+    page.open("about:blank")
+    page.open(page.url + "#/" + token)
+    page.see("open the page at https://cue.example.com instead")
 
 
 @test
