@@ -8,11 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::account::device_login::RATE_WINDOW;
+use crate::domain::account::session::LIFETIME;
 use crate::domain::execution::unclaimed::workers_return_by;
 use crate::domain::execution::worker::FORGOTTEN_AFTER;
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
-use crate::domain::time::saturating_sub;
+use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
 use crate::lifecycle::alerts;
 use crate::lifecycle::events;
@@ -28,6 +29,7 @@ use crate::store::executions::claims;
 use crate::store::executions::claims::EndedLease;
 use crate::store::executions::unclaimed;
 use crate::store::executions::workers;
+use crate::store::maintenance::trusted_time;
 use crate::store::{Store, WakeSet, WriteTx};
 
 /// Ended leases, and unclaimed executions, handled in one transaction. Each takes several statements, and other writes wait for the batch.
@@ -38,6 +40,10 @@ const CLEANUP_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 
 /// Rows deleted in one transaction. A row costs less than a claim, so the batch is larger.
 const FORGET_BATCH: u32 = 500;
+
+/// The part by which the end of a session may be later than by a right clock, such as one that the trusted time follows
+/// at once.
+const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(24);
 
 /// A batch of ended leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,7 +61,7 @@ pub fn run_once(app: &App, now: Timestamp, trusted: Timestamp) -> Result<bool> {
     let unclaimed = look_for_unclaimed(app, now)?;
     let responses = delete_expired_responses(&app.store, trusted)?;
     let logins = delete_expired_logins(&app.store, trusted)?;
-    let sessions = delete_expired_sessions(&app.store, trusted)?;
+    let sessions = delete_expired_sessions(&app.store, trusted)? || cut_late_sessions(&app.store, now)?;
     Ok(claims.has_more || unclaimed || responses || logins || sessions)
 }
 
@@ -116,6 +122,27 @@ pub fn delete_expired_sessions(store: &Store, now: Timestamp) -> Result<bool> {
         store.write_with_priority(delete).wait()?;
     }
     Ok(is_due)
+}
+
+/// Cuts sessions with an end that no sign-in up to `now` can have set, and deletes such links: they began while the clock
+/// was ahead. Returns whether there may be more.
+pub fn cut_late_sessions(store: &Store, now: Timestamp) -> Result<bool> {
+    let (latest, time) = store.read_blocking(|read| {
+        let latest = sessions::latest(read)?.max(session_links::latest(read)?);
+        Ok((latest, trusted_time::find(read)?))
+    })?;
+    // While the clock is behind the trusted time, it is this one that is wrong.
+    let Some(present) = time.map(|time| time.trusted_at.max(now)) else { return Ok(false) };
+    let late = saturating_add(saturating_add(present, LIFETIME), CLOCK_SLACK);
+    if latest.is_none_or(|latest| latest <= late) {
+        return Ok(false);
+    }
+    let cut = move |tx: &WriteTx<'_>| {
+        sessions::cut(tx, present, late, FORGET_BATCH)?;
+        session_links::delete_later(tx, late, FORGET_BATCH)
+    };
+    store.write_with_priority(cut).wait()?;
+    Ok(true)
 }
 
 fn next_session_end(store: &Store) -> Result<Option<Timestamp>> {

@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(read(&[format!("theme=blåu; {own}")]), slice::from_ref(&token), "another program's text");
         let second = format!("cued_0000002a={}", other.reveal());
         assert_eq!(read(&[format!("cued_0000002a=x; {own}"), second]), [token.clone(), other]);
-        assert_eq!(read(&[vec![own.as_str(); 9].join("; ")]), vec![token; 4], "the look-ups are bounded");
+        assert_eq!(read(&[[own.as_str(); 9].join("; ")]), vec![token; 4], "the look-ups are bounded");
         for foreign in [
             of_another,
             format!("__Host-{own}"),

@@ -343,6 +343,7 @@ pub const ROWS: &[Row] = &[
             "a_session_is_moved_on_once_a_day_and_ends_after_30_days_or_90",
             "the_21st_session_ends_the_oldest",
             "expired_sessions_and_links_are_deleted",
+            "a_session_that_began_while_the_clock_was_ahead_is_cut_once_it_is_right",
             "a_disabled_user_has_no_sessions_until_enabled_again",
         ],
     ),
