@@ -197,7 +197,8 @@ impl LiveStream {
                 return self.beat().await;
             }
             if let Some(text) = self.next_events() {
-                return Some(text);
+                // Nothing is sent after a revocation, also before the next beat (contract §8.13).
+                return self.may_go_on().await.then_some(text);
             }
             let burst_due = self.events.burst_due_in().map(|wait| Instant::now() + wait);
             let deadline = burst_due.map_or(self.next_beat, |due| due.min(self.next_beat));
@@ -249,11 +250,8 @@ impl LiveStream {
     /// A sign of life; `None` if the key or session is no longer valid. If events of others or filtered ones have passed, the client
     /// gets the new position, so that it can resume after it.
     async fn beat(&mut self) -> Option<String> {
-        match is_valid(&self.app, &self.credential, self.app.clock.now()).await {
-            Ok(true) => {}
-            Ok(false) => return None,
-            // The next beat checks again.
-            Err(error) => tracing::warn!(%error, "the key or session of an event stream cannot be checked"),
+        if !self.may_go_on().await {
+            return None;
         }
         self.next_beat = Instant::now() + self.app.config.http.beat_interval;
         let id = self.events.id();
@@ -263,6 +261,15 @@ impl LiveStream {
         let text = format!(": beat\nid: {id}\n\n");
         self.sent = id;
         Some(text)
+    }
+
+    /// Returns whether the key or session is still valid. One that cannot be checked is: the next text checks again.
+    async fn may_go_on(&self) -> bool {
+        let valid = is_valid(&self.app, &self.credential, self.app.clock.now()).await;
+        valid.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the key or session of an event stream cannot be checked");
+            true
+        })
     }
 
     fn farewell(&mut self) -> String {

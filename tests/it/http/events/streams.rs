@@ -179,6 +179,17 @@ fn a_stream_ends_when_its_key_is_revoked_or_its_account_disabled() {
     until("both places are free", || (api.fixture.app.events.streams() == 0).then_some(()));
 }
 
+/// The beats of this server are 15 s apart: the event comes first, and is not sent.
+#[test]
+fn a_stream_brings_no_event_after_its_key_was_revoked() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let mut stream = follow(&api, &ada);
+    api.fixture.sql(&format!("DELETE FROM api_keys WHERE user_key = {}", ada.key));
+    api.fixture.app.events.publish(large(ada.key));
+    assert_eq!(stream.next_event(), None);
+}
+
 #[test]
 fn a_stop_ends_streams_at_once() {
     let mut api = Api::start();
