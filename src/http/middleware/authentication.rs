@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use hyper::header::{self, HeaderMap};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 
 use crate::actions::accounts::sessions;
@@ -137,15 +137,21 @@ async fn find_session_owner(
     Ok(Some(caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)))
 }
 
-/// The first session that is valid among those whose tokens the cookies have.
+/// The id of the account that a page was opened as. Another tab may have signed in as another account since, and the cookie
+/// is that of all tabs: the page then has no session, so that it changes nothing of that account.
+const ACCOUNT_ID: HeaderName = HeaderName::from_static("x-account-id");
+
+/// The first session that is valid among those whose tokens the cookies have, and of the account that the request names.
 async fn find_session(
     app: &App,
     cookie: &SessionCookie,
     headers: &HeaderMap,
     now: Timestamp,
 ) -> Result<Option<(SessionToken, FoundSession)>> {
+    let account = headers.get(ACCOUNT_ID).map(HeaderValue::as_bytes);
     for token in cookie.read(headers) {
-        if let Some(found) = read_session(app, token.hash(), now).await? {
+        let found = read_session(app, token.hash(), now).await?;
+        if let Some(found) = found.filter(|found| account.is_none_or(|id| id == found.user_id.as_bytes())) {
             return Ok(Some((token, found)));
         }
     }

@@ -206,6 +206,11 @@ pub const ROWS: &[Row] = &[
         &["the_key_is_read_from_exactly_one_bearer_header", "a_missing_or_invalid_key_gets_401"],
     ),
     ("§2.10", "a request without a key is a 401", &["every_endpoint_requires_a_key_except_the_public_ones"]),
+    (
+        "§2.10",
+        "a session of the account that the request names",
+        &["a_page_of_one_account_makes_no_request_by_the_session_of_another"],
+    ),
     ("§2.10", "an unknown key is a 401", &["a_missing_or_invalid_key_gets_401"]),
     (
         "§2.10",

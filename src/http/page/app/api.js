@@ -21,6 +21,8 @@ export async function call(method, path, { query, body, raw, key, text, quiet, s
   const headers = { Accept: "application/json" };
   if (body || raw) headers["Content-Type"] = "application/json";
   if (key) headers["Idempotency-Key"] = key;
+  // Another tab may have signed in as another account: nothing of this one is done there.
+  if (state.user && !quiet) headers["X-Account-Id"] = state.user.id;
   const sent = Date.now();
   let answer;
   try {
@@ -73,6 +75,9 @@ export function randomKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/** Shows what the browser is signed in as now, where that is another account. */
+const leaveOtherAccount = () => get("v1/auth/me", {}, { quiet: true }).then(({ id }) => state.user && id !== state.user.id && location.reload()).catch(() => {});
+
 function failure(answer, content, quiet) {
   let told = {};
   try {
@@ -88,7 +93,7 @@ function failure(answer, content, quiet) {
     field: field ?? null,
     span: span ?? null,
   });
-  if (error.status === 401 && !quiet) update((s) => (s.signedOut = true));
+  if (error.status === 401 && !quiet) (leaveOtherAccount(), update((s) => (s.signedOut = true)));
   if (error.status === 429) update((s) => (s.waitUntil = Date.now() + (error.retryAfter || 5) * 1000));
   if (error.code === "storage_unavailable") update((s) => (s.readOnly = true));
   return error;

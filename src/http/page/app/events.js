@@ -46,7 +46,8 @@ export function start(ownBuild) {
   document.addEventListener("visibilitychange", onVisibility);
   // A page that the browser keeps for "Back" must not keep its stream: a user has five.
   addEventListener("pagehide", stop);
-  addEventListener("pageshow", (event) => event.persisted && open());
+  // By then the browser may be signed in as another account.
+  addEventListener("pageshow", (event) => event.persisted && location.reload());
   setInterval(() => {
     if (state.live === "polling" && !document.hidden && !state.signedOut) tell("refetch");
   }, POLL_MS);
@@ -95,6 +96,7 @@ function onError() {
   if (source.readyState === EventSource.CLOSED) {
     // The server answered, but with no stream: too many of them, signed out, or switched off.
     setLive("polling");
+    tell("refetch");
     retryTimer = setTimeout(open, RETRY_MS);
     return;
   }

@@ -49,8 +49,7 @@ let overviewTimer = 0;
 let loadedAt = 0;
 let missedRefetch = false;
 let tickTimer = 0;
-// What had the focus last.
-let held = null;
+let held = null; // what had the focus last
 
 const front = () => gate ?? shown;
 const isCurrent = (own) => own === shown || own === gate;
@@ -151,6 +150,7 @@ async function onHash() {
     shown.module = null;
     return go(route.hash);
   }
+  closeDialogs(":not([closedby])");
   scrolls.set(entry, scrollY);
   scrolls.delete(entry - MAX_SCROLLS);
   entry = history.state?.entry ?? ++entries;
@@ -162,8 +162,7 @@ async function onHash() {
 
 function head() {
   const { module, data, route, ready, name } = front();
-  const own = module?.head?.(data, route, ready) || {};
-  return { title: NAMES[name] || capital(name), ...own };
+  return { title: NAMES[name] || capital(name), ...module?.head?.(data, route, ready) };
 }
 const NAMES = { keys: "Keys and secrets", cue: "Cue", sign_in: "Sign in", missing: "Not found", plan: "Plan and usage", editor: "Cue" };
 
@@ -173,7 +172,7 @@ function body() {
   if (name === "missing") return html`<div class="card empty"><p>There is no such screen.</p><a class="button" href="#/">Overview</a></div>`;
   const retry = error?.reload ? () => location.reload() : () => load(own);
   if (error?.status === 404 && NAV_OF[name]) return notice(error.message + ".", "warn", html`<a class="button" href=${"#/" + NAV_OF[name]}>All ${NAV_OF[name]}</a>`);
-  const box = error ? errorBox(error, retry) : nothing;
+  const box = !error ? nothing : error.status === 422 && location.hash.includes("?") ? notice(error.message, "bad", html`<a class="button" href=${location.hash.split("?")[0]}>Clear the filters</a>`) : errorBox(error, retry);
   if (!ready || !module) return error ? box : (module?.skeleton?.() ?? bones());
   try {
     return html`${box}${module.view(data, route)}`;
@@ -207,8 +206,12 @@ function tools() {
     ${menu(html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span class="cut who">${email || "Account"}</span>`, entries, "account-menu")}`;
 }
 
+/** Closes what belongs to another screen. A dialog that must be answered stays, unless the sign-in covers all. */
+const closeDialogs = (which) => document.querySelectorAll("dialog[open]" + which).forEach((dialog) => dialog.close());
+
 function coverOrUncover() {
   if (state.signedOut && !gate && shown.name !== "sign_in") {
+    closeDialogs("");
     gate = slot("sign_in", "sign_in/", { ...shown.route, id: null });
     begin(gate);
   } else if (!state.signedOut && gate) {
@@ -267,9 +270,7 @@ function start() {
   for (const id of ["screen", "tools", "banners"]) element(id).textContent = "";
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
-    const main = element("main");
-    main.tabIndex = -1;
-    main.focus();
+    Object.assign(element("main"), { tabIndex: -1 }).focus();
   });
   history.scrollRestoration = "manual";
   onRender(draw);
@@ -288,6 +289,7 @@ function start() {
     update();
   });
   addEventListener("beforeunload", (event) => shown.module?.mayLeave?.(shown.data) && event.preventDefault());
+  server.joinTabs();
   server.onSignedIn(() => shown.name === "sign_in" && go("#/" + shown.route.hash.split("/").slice(3).join("/"), { replace: true }));
   events.subscribe(["execution", "cue", "missed", "alert", "worker", "quota", "server"], onEvent);
   onHash();

@@ -12,6 +12,17 @@ export const BUILD = import.meta.url.split("/").at(-3);
 let asked = null;
 let askedAt = 0;
 let signedInHook = () => {};
+let tabs = null;
+
+/** Hears from the other tabs of this server, and tells them, who is signed in: the id of an account, or null. */
+export function joinTabs() {
+  tabs = new BroadcastChannel("cued " + new URL(".", location.href).pathname);
+  tabs.onmessage = ({ data: id }) => {
+    if (state.user && id && id !== state.user.id) location.reload();
+    else if (!id) update((s) => (s.signedOut = true));
+    else if (state.signedOut) signedIn({ isTold: true });
+  };
+}
 
 /** Notes that something happened since the overview was asked for: its next reader asks again. */
 export const outdate = () => (asked = null);
@@ -44,9 +55,9 @@ export async function loadInfo() {
 }
 
 /** Loads what every screen needs; errors are those of the screen's own calls, which it shows. */
-export function begin() {
+export function begin(then) {
   const quiet = () => {};
-  loadUser().catch(quiet);
+  loadUser().then(then).catch(quiet);
   loadInfo().catch(quiet);
   loadOverview().catch(quiet);
 }
@@ -56,10 +67,10 @@ export function onSignedIn(fn) {
 }
 
 /** To be called after a sign-in: goes on where the address points. */
-export function signedIn() {
+export function signedIn({ isTold } = {}) {
   asked = null;
   update((s) => (s.signedOut = false));
-  begin();
+  begin(({ id }) => isTold || tabs?.postMessage(id));
   events.open();
   signedInHook();
 }
@@ -68,6 +79,7 @@ export function signedIn() {
 export async function signOut() {
   // A 401 says that the session has ended already.
   await del("v1/auth/session", { quiet: true }).catch((error) => error.status === 401 || Promise.reject(error));
+  tabs?.postMessage(null);
   events.stop();
   update((s) => Object.assign(s, { signedOut: true, user: null, overview: null, toasts: [] }));
   history.replaceState(null, "", "#/");

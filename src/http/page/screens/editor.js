@@ -117,6 +117,8 @@ async function save(data, route, fire) {
   try {
     cue = await send(data, form);
   } catch (error) {
+    // The sign-in says it; what was written stays.
+    if (error.status === 401) return update(() => (data.busy = false));
     Object.assign(data, { error, ...problemsOf(error, state.info?.callbacks) });
     showProblems();
     if (data.rest.length) setTimeout(() => document.getElementById("refused")?.scrollIntoView({ block: "center" }), 50);

@@ -17,7 +17,9 @@ const BUTTONS = 2; // acts with a button of their own; the rest are in a menu
 
 export const live = ["execution", "cue.deleted", "cue.updated"];
 
-export const event = (data, type, payload, route) => payload.execution_id === route.id || payload.cue_id === data.run?.cue_id;
+// Other runs of a busy cue say nothing about this one, but for its replays.
+export const event = (data, type, payload, route) =>
+  payload.execution_id ? payload.execution_id === route.id || (type === "execution.created" && payload.triggered_by === "replay" && payload.cue_id === data.run?.cue_id) : payload.cue_id === data.run?.cue_id;
 
 const idEnd = (id) => "…" + id.slice(-8);
 const orNull = (promise, ...statuses) => promise.catch((error) => (statuses.includes(error.status) ? null : Promise.reject(error)));

@@ -160,6 +160,57 @@ def a_link_of_another_account_asks_before_it_changes_the_account(world):
 
 
 @test
+def a_page_of_one_account_does_nothing_in_another_one(world):
+    server, page = opened(world)
+    page.expect("status of 401")
+    page.sign_in(server.key)
+    is_in(page)
+    page.go("#/cues/new", "editor")
+    page.fill("#f-name", "of ann")
+    page.fill("#f-url", "http://127.0.0.1:9/hook")
+    # As if another tab had signed in, but without a word to this one.
+    eve = server.call("POST", "/v1/auth/register", {"email": "eve@example.com"})["api_key"]
+    cookie = page.devtools("Network.getCookies", urls=[server.url])["cookies"][0]
+    signed_in = f"""
+        const answer = await fetch("v1/auth/session", {{method: "POST", headers: {{"Content-Type": "application/json"}},
+            body: JSON.stringify({{api_key: "{eve}"}})}});
+        document.body.dataset.status = answer.status;"""
+    page.run(f"(async () => {{{signed_in}}})()")
+    page.wait("the other account", lambda: page.run("return document.body.dataset.status === '201'"))
+    other = page.devtools("Network.getCookies", urls=[server.url])["cookies"][0]
+    check(other["value"] != cookie["value"], "the cookie is that of all tabs")
+    page.click("#save")
+    page.see("eve@example.com", "#tools")
+    totals = [server.call("GET", "/v1/cues", key=key)["total"] for key in (server.key, eve)]
+    check(totals == [0, 0], totals)
+
+
+@test
+def other_tabs_learn_at_once_who_is_signed_in(world):
+    server, page = opened(world)
+    page.expect("status of 401")
+    page.sign_in(server.key)
+    is_in(page)
+    first = page.tab()
+    second = page.new_tab()
+    page.show("#/cues", "cues")
+    page.press("?")
+    page.see("Keyboard", "dialog")
+    page.to_tab(first)
+    page.click("#tools button", "ann@example.com")
+    page.click("#account-menu button", "Sign out")
+    page.loaded("sign_in")
+    page.to_tab(second)
+    page.loaded("sign_in")
+    check(page.count("dialog[open]") == 0, "no dialog lies above the sign-in")
+    page.to_tab(first)
+    page.sign_in(server.key)
+    is_in(page)
+    page.to_tab(second)
+    page.loaded("cues")
+
+
+@test
 def a_sign_in_that_the_browser_does_not_keep_says_where_to_sign_in(world):
     server, page = opened(world, base=(*BASE, "--public-url", "https://cue.example.com"))
     page.at(server.url.replace("127.0.0.1", PLAIN_HOST)).show("", "sign_in")

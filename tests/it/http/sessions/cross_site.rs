@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::http::sessions::{cookie_of, send, sign_in};
-use crate::support::api::Api;
+use crate::support::api::{Api, User};
 use crate::support::client::Client;
 
 /// The credentials of a request.
@@ -36,6 +36,23 @@ fn expected(sent: Sent, site: Option<&str>, origin: Option<&str>, is_read: bool,
             if is_own { success } else { 403 }
         }
     }
+}
+
+#[test]
+fn a_page_of_one_account_makes_no_request_by_the_session_of_another() {
+    let api = Api::start();
+    let (ada, eve) = (api.user("ada"), api.user("eve"));
+    let client = Client::new(api.addr());
+    let id = |user: &User| user.get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned();
+    let cookie = cookie_of(&sign_in(&client, &json!({"api_key": eve.key()})));
+    for (account, status) in [(id(&eve), 200), (id(&ada), 401), (String::new(), 401)] {
+        let headers = [("Cookie", cookie.as_str()), ("X-Account-Id", account.as_str())];
+        assert_eq!(send(&client, "GET", "/v1/auth/me", &headers, "").status, status, "{account}");
+    }
+    // A program says by its key who it is.
+    let key = format!("Bearer {}", eve.key());
+    let headers = [("Authorization", key.as_str()), ("X-Account-Id", "another")];
+    assert_eq!(send(&client, "GET", "/v1/auth/me", &headers, "").status, 200);
 }
 
 #[test]
