@@ -1,4 +1,4 @@
-//! Compiles `malloc.c` into the program, and compresses the texts that the program contains.
+//! Compiles `malloc.c` and `fsync_delay.c` into the program, and compresses the texts that the program contains.
 
 #[path = "build/bundle.rs"]
 mod bundle;
@@ -17,9 +17,10 @@ use miniz_oxide::deflate::compress_to_vec;
 const LEVEL: u8 = 10;
 
 fn main() -> io::Result<()> {
-    println!("cargo::rerun-if-changed=src/malloc.c");
-    // Linked as a whole, because nothing refers to its constructor.
-    cc::Build::new().file("src/malloc.c").link_lib_modifier("+whole-archive").compile("malloc_settings");
+    let parts = ["src/malloc.c", "src/fsync_delay.c"];
+    parts.iter().for_each(|part| println!("cargo::rerun-if-changed={part}"));
+    // Linked as a whole, because nothing refers to their constructors.
+    cc::Build::new().files(parts).link_lib_modifier("+whole-archive").compile("c_parts");
 
     println!("cargo::rerun-if-changed=src/http/openapi.json");
     write("openapi.json.gz", &gzip(short_json(&fs::read_to_string("src/http/openapi.json")?).as_bytes()))?;

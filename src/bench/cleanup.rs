@@ -1,4 +1,4 @@
-//! Removes the child process and the temporary folder of a run, also when a signal interrupts it.
+//! Removes the child processes and the temporary folder of a run, also when a signal interrupts it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct Cleanup(Mutex<Leftovers>);
 
 #[derive(Default)]
 struct Leftovers {
-    child: Option<Child>,
+    children: Vec<Child>,
     folder: Option<PathBuf>,
 }
 
@@ -30,7 +30,7 @@ impl Cleanup {
             let code = signals.wait();
             // Held until the process exits, so that no scenario can start or create anything from here on.
             let mut leftovers = for_thread.lock();
-            leftovers.kill_child();
+            leftovers.kill_children(|_| true);
             leftovers.remove_folder();
             std::process::exit(code);
         })?;
@@ -54,12 +54,15 @@ impl Cleanup {
         with: impl FnOnce(&mut Child) -> T,
     ) -> Result<T> {
         let mut leftovers = self.lock();
-        Ok(with(leftovers.child.insert(spawn()?)))
+        let mut child = spawn()?;
+        let done = with(&mut child);
+        leftovers.children.push(child);
+        Ok(done)
     }
 
-    /// Kills the child process, if there is one.
-    pub fn kill_child(&self) {
-        self.lock().kill_child();
+    /// Kills the child process with this id, if there is one.
+    pub fn kill_child(&self, id: u32) {
+        self.lock().kill_children(|child| child.id() == id);
     }
 
     fn lock(&self) -> MutexGuard<'_, Leftovers> {
@@ -68,9 +71,9 @@ impl Cleanup {
 }
 
 impl Leftovers {
-    fn kill_child(&mut self) {
-        // Its database is deleted as well, so a clean shutdown is not needed.
-        if let Some(mut child) = self.child.take() {
+    fn kill_children(&mut self, is_meant: impl Fn(&Child) -> bool) {
+        // Their databases are deleted as well, so a clean shutdown is not needed.
+        for mut child in self.children.extract_if(.., |child| is_meant(child)) {
             drop(child.kill());
             drop(child.wait());
         }

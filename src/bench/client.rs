@@ -73,46 +73,62 @@ pub fn request(method: &str, path: &str, key: Option<&str>, body: &str) -> Vec<u
     .into_bytes()
 }
 
-/// Measures how many times per second `clients` clients together complete `work`, over `duration`. Ends early when `work`
-/// returns `false`: there is nothing left to do.
-pub fn measure_rate(
+/// The results of a measurement with clients.
+pub struct Measured {
+    /// Completed calls per second, of all clients together.
+    pub rate: f64,
+    /// The number of completed calls.
+    pub count: f64,
+    /// The duration of each call in milliseconds.
+    pub latencies: Vec<f64>,
+}
+
+/// Measures how many times per second `clients` clients together complete `work`, over `duration`, and how long each call
+/// takes. Ends early when `work` returns `false`: there is nothing left to do.
+pub fn measure(
     clock: &Clock,
     to: SocketAddr,
     clients: usize,
     duration: Duration,
     work: impl Fn(usize, &mut Client) -> io::Result<bool> + Sync,
-) -> Result<f64> {
+) -> Result<Measured> {
     let connected = (0..clients).map(|_| Client::connect(to)).collect::<io::Result<Vec<_>>>()?;
     let (finished, work) = (AtomicBool::new(false), &work);
     let began = clock.monotonic();
-    let done = thread::scope(|scope| {
+    let latencies = thread::scope(|scope| {
         let run = |(number, mut client): (usize, Client)| {
             let finished = &finished;
             scope.spawn(move || {
-                let mut done = 0_u32;
+                let mut latencies = Vec::new();
+                let mut sent = clock.monotonic();
                 while !finished.load(Ordering::Relaxed) {
-                    if clock.monotonic() - began >= duration || !work(number, &mut client)? {
+                    if sent - began >= duration || !work(number, &mut client)? {
                         finished.store(true, Ordering::Relaxed);
                         break;
                     }
-                    done += 1;
+                    let answered = clock.monotonic();
+                    latencies.push((answered - sent).as_secs_f64() * 1_000.0);
+                    sent = answered;
                 }
-                io::Result::Ok(done)
+                io::Result::Ok(latencies)
             })
         };
         let threads: Vec<_> = connected.into_iter().enumerate().map(run).collect();
         let results = threads.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a client thread panicked")))
         });
-        results.sum::<io::Result<u32>>()
+        results.collect::<io::Result<Vec<Vec<f64>>>>()
     })?;
     let elapsed = (clock.monotonic() - began).as_secs_f64();
-    if done == 0 {
+    let latencies = latencies.concat();
+    if latencies.is_empty() {
         return Err(BenchError::Failed(
             "no request completed in the measured time: use a larger --seconds".to_owned(),
         ));
     }
-    Ok(f64::from(done) / elapsed)
+    #[allow(clippy::cast_precision_loss)]
+    let count = latencies.len() as f64;
+    Ok(Measured { rate: count / elapsed, count, latencies })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Test bed of the scenarios: the server, the receiver, the baseline server and typical cues.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,13 +9,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::actions::accounts;
-use crate::bench::baseline::{Baseline, BaselineServer, with_new_id};
+use crate::bench::baseline::server::{Baseline, BaselineServer, HTTP_THREADS};
+use crate::bench::baseline::with_new_id;
 use crate::bench::cleanup::Folder;
 use crate::bench::client;
-use crate::bench::client::{Client, request};
+use crate::bench::client::{Client, Measured, request};
 use crate::bench::receiver::Receiver;
 use crate::bench::report::BenchReport;
-use crate::bench::server_process::ServerProcess;
+use crate::bench::server_process::{Limits, ServerProcess};
+use crate::bench::written::WriteMeter;
 use crate::bench::{BenchError, BenchOptions, Result};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
@@ -26,10 +29,19 @@ use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::{CatchUp, Schedule};
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::store::accounts::users as store_accounts;
+use crate::store::maintenance::bench::bare::BareFile;
 use crate::store::{Store, WriteTx, cues};
 
 /// Maximum wait for deliveries: a slow machine must be able to finish, and a stuck run must end.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The cues of the user whose lists are read, and the rows of the bare server.
+pub const LIST_CUES: u32 = 6_000;
+
+const LIST_USER: &str = "lists@example.com";
+
+/// Creates per second with 16 clients where they have not been measured: of a slow disk.
+const CREATE_RATE: f64 = 1_000.0;
 
 /// The running server, its counterparts and the options.
 pub struct Harness {
@@ -38,7 +50,11 @@ pub struct Harness {
     pub server: ServerProcess,
     /// Resident memory right after the start, in bytes.
     pub memory_at_start: Option<f64>,
+    /// What the server writes.
+    pub written: WriteMeter,
     pub api_key: String,
+    /// The key of the user whose lists are read.
+    pub list_key: String,
     pub receiver: Receiver,
     pub baseline: BaselineServer,
     /// The store of the baseline server.
@@ -53,9 +69,12 @@ impl Harness {
     /// Starts the server and its counterparts.
     pub fn start(options: BenchOptions, clock: &Arc<Clock>, folder: Folder) -> Result<Self> {
         let receiver = Receiver::start()?;
-        let server = ServerProcess::start(&folder.file("cued.db"), folder.cleanup())?;
+        let db = folder.file("cued.db");
+        let server = ServerProcess::start(&db, Limits::Off, folder.cleanup())?;
+        let written = WriteMeter::start(&db)?;
         let memory_at_start = server.resident_bytes();
         let api_key = register(&server, "bench@example.com")?;
+        let list_key = register(&server, LIST_USER)?;
         let store = Arc::new(open_store(&folder, "baseline.db")?);
         let (mut cue, payload) = sample(clock, &receiver.url())?;
         cue.user_key = create_user(&store, clock, "bench@example.com")?;
@@ -63,8 +82,9 @@ impl Harness {
         let stored = store.write(move |tx| cues::insert(tx, row, Some(&body))).wait()?;
         // Later inserts use new ids.
         cue.id = "cue_bench".to_owned();
+        let bare = bare_file(&folder, &receiver.url())?;
         let baseline =
-            Baseline { store: Arc::clone(&store), cue: cue.clone(), payload: payload.clone(), stored };
+            Baseline { store: Arc::clone(&store), cue: cue.clone(), payload: payload.clone(), stored, bare };
         let baseline = BaselineServer::start(baseline)?;
         let clock = Arc::clone(clock);
         Ok(Self {
@@ -72,7 +92,9 @@ impl Harness {
             options,
             server,
             memory_at_start,
+            written,
             api_key,
+            list_key,
             receiver,
             baseline,
             store,
@@ -81,11 +103,15 @@ impl Harness {
         })
     }
 
-    /// Creates a user with `count` cues in the baseline store and returns its row id.
-    pub fn create_baseline_user(&self, count: usize) -> Result<i64> {
+    /// Gives [`LIST_USER`] its cues in `store`, unless it has them, and returns its row id.
+    pub fn user_with_cues(&self, store: &Store) -> Result<i64> {
         let (mut cue, payload) = self.sample.clone();
-        cue.user_key = create_user(&self.store, &self.clock, "lists@example.com")?;
-        let mut remaining = count;
+        let user = store.read(|read| store_accounts::find_by_email(read, LIST_USER)).wait()?;
+        cue.user_key = match &user {
+            Some(user) => user.key,
+            None => create_user(store, &self.clock, LIST_USER)?,
+        };
+        let mut remaining = if user.is_some_and(|user| user.cue_count > 0) { 0 } else { LIST_CUES };
         while remaining > 0 {
             // Batches keep the transactions, and with them the write-ahead log, small.
             let batch = remaining.min(1_000);
@@ -94,22 +120,21 @@ impl Harness {
             let insert = move |tx: &WriteTx<'_>| {
                 (0..batch).try_for_each(|_| cues::insert(tx, with_new_id(&cue)?, Some(&payload)).map(drop))
             };
-            self.store.write(insert).wait()?;
+            store.write(insert).wait()?;
         }
         Ok(cue.user_key)
     }
 
-    /// Measures how many times per second `clients` clients together send `request` to the server.
-    pub fn request_rate(&self, clients: usize, request: &[u8]) -> Result<f64> {
+    /// Measures `clients` clients that each send `request` to the server, again and again.
+    pub fn measure(&self, clients: usize, request: &[u8]) -> Result<Measured> {
         let work = |_, client: &mut Client| client.call(request).map(|_| true);
-        client::measure_rate(&self.clock, self.server.address(), clients, self.options.duration, work)
+        client::measure(&self.clock, self.server.address(), clients, self.options.duration, work)
     }
 
-    /// The same for GET requests to the baseline server.
-    pub fn baseline_rate(&self, clients: usize, path: &str) -> Result<f64> {
-        let request = request("GET", path, None, "");
-        let work = |_, client: &mut Client| client.call(&request).map(|_| true);
-        client::measure_rate(&self.clock, self.baseline.address, clients, self.options.duration, work)
+    /// The same for the baseline server.
+    pub fn measure_baseline(&self, clients: usize, request: &[u8]) -> Result<Measured> {
+        let work = |_, client: &mut Client| client.call(request).map(|_| true);
+        client::measure(&self.clock, self.baseline.address, clients, self.options.duration, work)
     }
 
     pub fn get(&self, path: &str) -> Vec<u8> {
@@ -122,20 +147,7 @@ impl Harness {
 
     /// Creates one cue for each instant in `due`, with 16 clients.
     pub fn create_cues(&self, cue: impl Fn(Timestamp) -> Value + Sync, due: &[Timestamp]) -> Result<()> {
-        let next = AtomicUsize::new(0);
-        let work = |_, client: &mut Client| {
-            let Some(due) = due.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(false) };
-            let body = cue(*due).to_string();
-            client.call(&request("POST", "/v1/cues", Some(&self.api_key), &body)).map(|_| true)
-        };
-        client::measure_rate(&self.clock, self.server.address(), 16, TIMEOUT, work)?;
-        if due.iter().min().is_some_and(|first| self.clock.now() >= *first) {
-            return Err(BenchError::Failed(
-                "the cues were due before all of them were created: use a smaller --herd or --trickle"
-                    .to_owned(),
-            ));
-        }
-        Ok(())
+        create_cues(&self.clock, self.server.address(), &self.api_key, cue, due)
     }
 
     pub fn wait_until(&self, at: Timestamp) {
@@ -143,20 +155,6 @@ impl Harness {
             && !remaining.is_zero()
         {
             self.clock.sleep(remaining);
-        }
-    }
-
-    /// Waits until the server stops writing to disk and returns the bytes it has written so far.
-    pub fn written_bytes_when_idle(&self) -> Option<f64> {
-        let mut written = self.server.written_bytes()?;
-        loop {
-            // Shorter could mistake a pause between two commits for the end; longer adds up over nine calls.
-            self.clock.sleep(Duration::from_millis(300));
-            let now = self.server.written_bytes()?;
-            if (now - written).abs() < 1.0 {
-                return Some(now);
-            }
-            written = now;
         }
     }
 
@@ -180,9 +178,32 @@ impl Harness {
     /// Returns an instant by which `count` cues can be created: 1.5 times the expected duration and 2 s.
     pub fn due_after_creating(&self, count: usize, report: &BenchReport) -> Timestamp {
         #[allow(clippy::cast_precision_loss)]
-        let seconds = 1.5 * count as f64 / report.value("creates_16").unwrap_or(1_000.0).max(1.0);
+        let seconds = 1.5 * count as f64 / report.value("creates_16").unwrap_or(CREATE_RATE).max(1.0);
         self.in_seconds(seconds + 2.0)
     }
+}
+
+/// Creates one cue for each instant in `due`, with 16 clients.
+pub fn create_cues(
+    clock: &Clock,
+    server: SocketAddr,
+    api_key: &str,
+    cue: impl Fn(Timestamp) -> Value + Sync,
+    due: &[Timestamp],
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work = |_, client: &mut Client| {
+        let Some(due) = due.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(false) };
+        let body = cue(*due).to_string();
+        client.call(&request("POST", "/v1/cues", Some(api_key), &body)).map(|_| true)
+    };
+    client::measure(clock, server, 16, TIMEOUT, work)?;
+    if due.iter().min().is_some_and(|first| clock.now() >= *first) {
+        return Err(BenchError::Failed(
+            "the cues were due before all of them were created: use a smaller --herd or --trickle".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Registers a user and returns its API key.
@@ -192,6 +213,19 @@ pub fn register(server: &ServerProcess, email: &str) -> Result<String> {
     let response = client.call(&request("POST", "/v1/auth/register", None, &body))?;
     string_field(response, "api_key")
         .ok_or_else(|| BenchError::Failed("the server registered a user without an API key".to_owned()))
+}
+
+/// A bare file with as many rows as the list that is read. Each row is a request to create a cue.
+fn bare_file(folder: &Folder, url: &str) -> Result<BareFile> {
+    let file = BareFile::create(&folder.file("bare.db"), HTTP_THREADS)?;
+    let schedule = json!({"type": "recurring", "cron": "0 3 1 1 *"});
+    let body = cue(url, &schedule).to_string();
+    let answers: Vec<_> =
+        (0..LIST_CUES).map(|number| file.insert(format!("row_{number}"), body.clone())).collect();
+    for answer in answers {
+        answer.blocking_recv().map_err(|_| BenchError::Failed("the bare writer has ended".to_owned()))??;
+    }
+    Ok(file)
 }
 
 pub fn open_store(folder: &Folder, name: &str) -> Result<Store> {
@@ -206,7 +240,7 @@ pub fn create_user(store: &Store, clock: &Clock, email: &str) -> Result<i64> {
 }
 
 /// Builds the row of a typical cue and its payload; its user and its id are set later.
-fn sample(clock: &Clock, url: &str) -> Result<(Cue, Payload)> {
+pub fn sample(clock: &Clock, url: &str) -> Result<(Cue, Payload)> {
     let json = cue(url, &Value::Null);
     let invalid = |error: &dyn std::fmt::Display| BenchError::Failed(error.to_string());
     let new = NewCue {

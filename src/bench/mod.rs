@@ -1,23 +1,30 @@
-//! `cued bench`: measures throughput, lateness, memory and disk writes. Each rate is reported next to a baseline, the
-//! same work without cued measured in the same run, so that results from two machines or two versions can be compared.
+//! `cued bench`: measures throughput, latency, lateness, memory and disk writes. Each rate is reported next to baselines,
+//! the same work without cued measured in the same run, so that results from two machines or two versions can be compared.
 //!
 //! The server runs as a child process on a temporary database (`server_process`). The clients (`client`), the receiver
 //! of the webhooks (`receiver`) and the baselines (`baseline`) run in this process. `harness` starts all of them,
-//! `scenarios` measures, `report` prints, `cleanup` removes the child process and the temporary files.
+//! `scenarios` measures, `written` counts what goes to the disk, `report` prints and compares, `cleanup` removes the child
+//! processes and the temporary files. `growth` measures files of growing size, `fsync_delay` makes the disk slower.
 
 mod baseline;
 mod cleanup;
 mod client;
+mod fsync_delay;
+mod growth;
 mod harness;
 mod receiver;
 pub mod report;
 mod scenarios;
 mod server_process;
+mod written;
 
+use std::fmt;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::bench::report::BenchReport;
@@ -26,8 +33,20 @@ use crate::engine::webhook_client::tls::CertificateError;
 use crate::error::Error;
 use crate::store::OpenError;
 
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suite {
+    /// The scenarios, one after another on one file.
+    Scenarios,
+    /// The same few rates on files of growing size.
+    Growth,
+}
+
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
+    pub suite: Suite,
+    /// Names of the scenarios to run; empty is all of them.
+    pub only: Vec<String>,
     /// Folder on the disk to measure. The temporary files go into a new folder in it, which is removed afterwards.
     pub folder: PathBuf,
     /// Duration of each throughput measurement.
@@ -36,6 +55,14 @@ pub struct BenchOptions {
     pub herd: usize,
     /// Number of cues due one after another, ten per second.
     pub trickle: usize,
+    /// How often each scenario runs.
+    pub repeat: u32,
+    /// By how much each sync of the server and of the baselines takes longer.
+    pub fsync_delay: Option<Duration>,
+    /// The size of the largest file of [`Suite::Growth`], in cues and in executions.
+    pub largest: u32,
+    /// The name of this run in a history.
+    pub label: Option<String>,
 }
 
 #[derive(Debug, ThisError)]
@@ -52,6 +79,12 @@ pub enum BenchError {
     Certificate(#[from] CertificateError),
     #[error("cannot create {path}: {source}; choose another folder with --dir")]
     Folder { path: PathBuf, source: std::io::Error },
+    #[error("cannot write the history {path}: {source}; choose another file with --history")]
+    History { path: PathBuf, source: std::io::Error },
+    #[error("cannot compare with {path}: {why}; give a file that --history or --json made")]
+    Comparison { path: PathBuf, why: String },
+    #[error("there is no scenario {name:?}; those of --only are {}", scenarios::names().join(", "))]
+    UnknownScenario { name: String },
     #[error("{scenario}: {source}")]
     Scenario { scenario: &'static str, source: Box<BenchError> },
     #[error("{source} (in {folder}; if its disk is full or failing, choose another with --dir)")]
@@ -60,35 +93,76 @@ pub enum BenchError {
 
 type Result<T> = std::result::Result<T, BenchError>;
 
-/// Runs all scenarios. `progress` receives the name of the next scenario, the number done and the total.
+/// Results and the way to print them.
+pub struct BenchRun {
+    pub report: BenchReport,
+    suite: Suite,
+}
+
+impl fmt::Display for BenchRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.suite {
+            Suite::Scenarios => write!(f, "{}", self.report),
+            Suite::Growth => write!(f, "{}", growth::Tables(&self.report)),
+        }
+    }
+}
+
+/// Runs the selected scenarios. `progress` receives the name of the next scenario, the number done and the total.
 ///
 /// # Errors
-/// If a scenario fails. The temporary files are removed in any case, also on SIGINT, SIGTERM and SIGHUP.
-pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Result<BenchReport> {
+/// If a scenario is unknown or fails. The temporary files are removed in any case, also on SIGINT, SIGTERM and SIGHUP.
+pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Result<BenchRun> {
+    let selected = scenarios::selected(options)?;
+    fsync_delay::apply(options.fsync_delay)?;
     let clock = Arc::new(Clock::system());
+    let mut report = BenchReport::new(conditions(options, &clock));
     let folder = cleanup::Cleanup::install()?.create_folder(&options.folder)?;
-    let mut report = BenchReport::new(options);
-    measure(options, &clock, folder, &mut report, progress).map_err(|error| BenchError::Measurement {
+    let measured = match options.suite {
+        Suite::Scenarios => measure(options, &clock, folder, (&selected, &mut report), progress),
+        Suite::Growth => growth::measure(options, &clock, &folder, &mut report, progress),
+    };
+    measured.map_err(|error| BenchError::Measurement {
         folder: options.folder.clone(),
         source: Box::new(error),
     })?;
-    Ok(report)
+    Ok(BenchRun { report, suite: options.suite })
 }
 
 fn measure(
     options: &BenchOptions,
     clock: &Arc<Clock>,
     folder: cleanup::Folder,
-    report: &mut BenchReport,
+    (scenarios, report): (&[&scenarios::Scenario], &mut BenchReport),
     progress: &dyn Fn(&str, usize, usize),
 ) -> Result<()> {
-    let scenarios = scenarios::SCENARIOS;
     let mut bench = harness::Harness::start(options.clone(), clock, folder)?;
-    for (done, (name, scenario)) in scenarios.iter().enumerate() {
-        progress(name, done, scenarios.len());
-        scenario(&mut bench, report)
-            .map_err(|error| BenchError::Scenario { scenario: name, source: Box::new(error) })?;
+    let rounds = scenarios.iter().flat_map(|it| (0..options.repeat).map(move |_| it));
+    let all = rounds.clone().count();
+    for (done, scenario) in rounds.enumerate() {
+        progress(scenario.title, done, all);
+        (scenario.run)(&mut bench, report)
+            .map_err(|error| BenchError::Scenario { scenario: scenario.title, source: Box::new(error) })?;
     }
-    progress("done", scenarios.len(), scenarios.len());
+    progress("done", all, all);
     Ok(())
+}
+
+/// What one must know to compare this run with another.
+fn conditions(options: &BenchOptions, clock: &Clock) -> Value {
+    let load = fs::read_to_string("/proc/loadavg").ok();
+    let load = load.and_then(|text| text.split_whitespace().next().and_then(|load| load.parse::<f64>().ok()));
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": option_env!("CUED_COMMIT"),
+        "label": options.label,
+        "date": clock.now().to_string(),
+        "cpus": std::thread::available_parallelism().ok(),
+        "load": load,
+        "seconds": options.duration.as_secs_f64(),
+        "herd": options.herd,
+        "trickle": options.trickle,
+        "repeat": options.repeat,
+        "fsync_delay_ms": options.fsync_delay.map(|delay| delay.as_secs_f64() * 1_000.0),
+    })
 }

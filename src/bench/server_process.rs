@@ -9,7 +9,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::bench::cleanup::Cleanup;
-use crate::bench::{BenchError, Result};
+use crate::bench::{BenchError, Result, fsync_delay};
+
+/// Whether the limits of plans and the rate limits apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limits {
+    On,
+    Off,
+}
 
 pub struct ServerProcess {
     process: u32,
@@ -18,9 +25,9 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts this executable with `serve --dev --limits off` on a new database and waits until it listens. An account may
+    /// Starts this executable with `serve --dev` on a database and waits until it listens. Without limits an account may
     /// have any number of cues: the measurements create more than a plan allows.
-    pub fn start(db: &Path, cleanup: &Arc<Cleanup>) -> Result<Self> {
+    pub fn start(db: &Path, limits: Limits, cleanup: &Arc<Cleanup>) -> Result<Self> {
         let executable = std::env::current_exe()?;
         let plans = db.with_extension("plans.json");
         fs::write(
@@ -28,13 +35,16 @@ impl ServerProcess {
             r#"{"free": {"cues": null, "executions": null, "requests_per_minute": null, "storage_mb": null}}"#,
         )?;
         let mut command = Command::new(executable);
-        command.arg("serve").arg("--plans").arg(plans);
-        command.args(["--dev", "--limits", "off", "--listen", "127.0.0.1:0", "--db"]).arg(db);
+        command.args(["serve", "--dev", "--listen", "127.0.0.1:0", "--db"]).arg(db);
+        if limits == Limits::Off {
+            command.args(["--limits", "off"]).arg("--plans").arg(plans);
+        }
         // The server must stop with this process however that ends. Its own process group keeps Ctrl-C from stopping it
         // first.
         command.arg("--until-input-ends").stdin(Stdio::piped()).process_group(0);
         // Settings for another server must not affect the measurement.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
+        let is_setting = |name: &str| name.starts_with("CUED_") && name != fsync_delay::VARIABLE;
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(&name.to_string_lossy())) {
             command.env_remove(name);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -48,7 +58,7 @@ impl ServerProcess {
         match address {
             Some(address) => Ok(Self { process, address, cleanup: Arc::clone(cleanup) }),
             None => {
-                cleanup.kill_child();
+                cleanup.kill_child(process);
                 Err(BenchError::Failed(
                     "`cued serve` did not start: run it by itself to see the error".to_owned(),
                 ))
@@ -70,7 +80,8 @@ impl ServerProcess {
         self.proc_value("status", "VmHWM:").map(|kilobytes| kilobytes * 1_024.0)
     }
 
-    /// Bytes written to storage since the start.
+    /// Bytes written to storage since the start. Some kernels count them for the wrong process, so that this says nothing
+    /// but whether there are any.
     pub fn written_bytes(&self) -> Option<f64> {
         self.proc_value("io", "write_bytes:")
     }
@@ -84,6 +95,6 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        self.cleanup.kill_child();
+        self.cleanup.kill_child(self.process);
     }
 }

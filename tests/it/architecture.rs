@@ -78,7 +78,7 @@ const ONLY_IN: [(&str, &[&str]); 14] = [
     // An action on many objects awaits its writes one by one. The sink is a server of its own.
     (
         "async ",
-        &["http/", "server.rs", "bench/baseline.rs", "actions/bulk/", "cli/client/commands/sink/listener.rs"],
+        &["http/", "server.rs", "bench/baseline/", "actions/bulk/", "cli/client/commands/sink/listener.rs"],
     ),
     ("SELECT ", &["store/"]),
     ("INSERT ", &["store/"]),

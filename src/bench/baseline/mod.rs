@@ -1,25 +1,16 @@
-//! Baselines, the same work without cued: SQLite alone, an HTTP server with one store call per request, and the webhook
+//! Baselines, the same work without cued: SQLite alone, an HTTP server without middleware (`server`), and the webhook
 //! client alone.
 
-use std::convert::Infallible;
+pub mod server;
+
 use std::fs::File;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
 
 use crate::bench::{BenchError, Result};
 use crate::clock::Clock;
@@ -30,8 +21,6 @@ use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use crate::engine::webhook_client::{ClientOptions, HttpWebhookClient, WebhookClient, WebhookRequest};
 use crate::error::Error;
 use crate::random;
-use crate::store::cues::cue_list;
-use crate::store::cues::cue_list::CueList;
 use crate::store::maintenance::bench;
 use crate::store::{Store, cues};
 
@@ -109,87 +98,6 @@ pub fn group_commits(
             .sum::<std::result::Result<u32, Error>>()
     })?;
     Ok(f64::from(done) / (clock.monotonic() - began).as_secs_f64())
-}
-
-/// An HTTP server without middleware: `/` does nothing, `/insert` inserts a cue, `/read` reads one, and `/list/USER` lists
-/// the newest cues of the user with this row id.
-pub struct BaselineServer {
-    pub address: SocketAddr,
-    // Held because dropping the runtime stops the server.
-    _runtime: Runtime,
-}
-
-/// The data of a baseline server.
-pub struct Baseline {
-    /// A store with the same threads as that of the server under test.
-    pub store: Arc<Store>,
-    pub cue: Cue,
-    pub payload: Payload,
-    pub stored: Cue,
-}
-
-impl BaselineServer {
-    /// Starts the server with as many HTTP threads as cued uses.
-    pub fn start(baseline: Baseline) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
-        let address = listener.local_addr()?;
-        let baseline = Arc::new(baseline);
-        runtime.spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(connection(stream, Arc::clone(&baseline)));
-            }
-        });
-        Ok(Self { address, _runtime: runtime })
-    }
-}
-
-async fn connection(stream: TcpStream, baseline: Arc<Baseline>) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(error = %error, "cannot set TCP_NODELAY");
-    }
-    let service = service_fn(move |request| respond(Arc::clone(&baseline), request));
-    // Clients close their connections at the end of a measurement, which is not an error.
-    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
-}
-
-async fn respond(
-    baseline: Arc<Baseline>,
-    request: Request<Incoming>,
-) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
-    let path = request.uri().path();
-    let body = match (path, path.strip_prefix("/list/")) {
-        ("/insert", _) => insert(&baseline).await,
-        ("/read", _) => read(&baseline).await,
-        (_, Some(user_key)) => list(&baseline, user_key).await,
-        _ => Ok(r#"{"hello":"world"}"#.to_owned()),
-    };
-    let mut response = Response::new(Full::new(Bytes::new()));
-    match body {
-        Ok(body) => *response.body_mut() = Full::new(body.into()),
-        Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
-    }
-    Ok(response)
-}
-
-async fn insert(baseline: &Baseline) -> crate::error::Result<String> {
-    let (cue, payload) = (with_new_id(&baseline.cue)?, baseline.payload.clone());
-    let cue = baseline.store.write(move |tx| cues::insert(tx, cue, Some(&payload))).await?;
-    Ok(format!(r#"{{"id":"{}"}}"#, cue.id))
-}
-
-async fn read(baseline: &Baseline) -> crate::error::Result<String> {
-    let (user_key, id) = (baseline.stored.user_key, baseline.stored.id.clone());
-    let found = baseline.store.read(move |read| cues::find(read, user_key, &id)).await?;
-    Ok(format!(r#"{{"name":"{}"}}"#, found.map(|cue| cue.name).unwrap_or_default()))
-}
-
-async fn list(baseline: &Baseline, user_key: &str) -> crate::error::Result<String> {
-    let user_key = user_key.parse().map_err(|_| Error::fault("the path has no user: use /list/USER"))?;
-    let list = CueList::newest(LIST_LIMIT);
-    let page = baseline.store.read(move |read| cue_list::read(read, user_key, &list)).await?;
-    let names: Vec<_> = page.cues.into_iter().map(|(cue, _)| cue.name).collect();
-    Ok(format!(r#"{{"names":{names:?},"total":{}}}"#, page.total))
 }
 
 /// Measures how many POST requests per second the webhook client alone sends from `threads` threads.

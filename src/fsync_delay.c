@@ -1,0 +1,43 @@
+/* `fsync` and `fdatasync` for `cued bench --fsync-delay`, which shows how the program behaves on a slow SD card: each sync
+ * takes longer by the number of microseconds in CUED_BENCH_FSYNC_DELAY. The benchmark sets it for itself and for the
+ * server that it measures. Without it a sync costs one comparison more.
+ *
+ * The definitions in the program go before those of the C library, for SQLite and for Rust. The other ways need more: a
+ * library for LD_PRELOAD is a second file, a slow block device needs root, and a VFS of SQLite needs unsafe Rust code and
+ * misses the other files. Other systems keep the functions of their C library. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#if defined(__linux__) && defined(__GLIBC__)
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static const long MICROSECONDS_PER_SECOND = 1000000;
+
+static long delay_microseconds;
+
+__attribute__((constructor)) static void read_delay(void) {
+    const char *text = getenv("CUED_BENCH_FSYNC_DELAY");
+    if (text != NULL)
+        delay_microseconds = atol(text);
+}
+
+static void delay(void) {
+    if (delay_microseconds > 0) {
+        struct timespec pause = {delay_microseconds / MICROSECONDS_PER_SECOND,
+                                 delay_microseconds % MICROSECONDS_PER_SECOND * 1000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+int fsync(int file) {
+    delay();
+    return (int)syscall(SYS_fsync, file);
+}
+
+int fdatasync(int file) {
+    delay();
+    return (int)syscall(SYS_fdatasync, file);
+}
+#endif
