@@ -51,6 +51,8 @@ pub struct Row {
     values: Vec<f64>,
     /// Names of the results of the same work without cued.
     baselines: Vec<String>,
+    /// What the calls are whose latency this is.
+    calls: Option<String>,
 }
 
 impl Row {
@@ -87,17 +89,21 @@ impl BenchReport {
         unit: Unit,
         baselines: &[&str],
     ) {
-        if let Some(row) = self.rows.iter_mut().find(|row| row.name == name) {
-            row.values.push(value);
-            return;
-        }
-        self.rows.push(Row {
+        self.push(Row {
             name: name.to_owned(),
             description: description.to_owned(),
             unit,
             values: vec![value],
             baselines: baselines.iter().map(|name| (*name).to_owned()).collect(),
+            calls: None,
         });
+    }
+
+    fn push(&mut self, row: Row) {
+        match self.rows.iter_mut().find(|earlier| earlier.name == row.name) {
+            Some(earlier) => earlier.values.extend(row.values),
+            None => self.rows.push(row),
+        }
     }
 
     /// Adds the median, the 99th and 99.9th percentile and the slowest of the calls of the result `name`, next to those of
@@ -110,16 +116,15 @@ impl BenchReport {
         baseline: Option<&str>,
     ) {
         for (suffix, word, share) in QUANTILES {
-            let (name, description) = (format!("{name}_{suffix}"), format!("{description}, {word}"));
             let baseline = baseline.map(|baseline| format!("{baseline}_{suffix}"));
-            let value = quantile(latencies, share);
-            self.add_compared(
-                &name,
-                &description,
-                value,
-                Unit::Milliseconds,
-                &Vec::from_iter(baseline.as_deref()),
-            );
+            self.push(Row {
+                name: format!("{name}_{suffix}"),
+                description: format!("{description}, {word}"),
+                unit: Unit::Milliseconds,
+                values: vec![quantile(latencies, share)],
+                baselines: Vec::from_iter(baseline),
+                calls: Some(description.to_owned()),
+            });
         }
     }
 
@@ -161,6 +166,28 @@ impl BenchReport {
         })
     }
 
+    /// A line for the latencies of each kind of calls, with the ratio of its 99th percentile to that of the baseline.
+    fn write_latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut title = Some(["p50", "p99", "p99.9", "slowest", "p99 ratio"]);
+        for (row, calls) in self.rows.iter().filter_map(|row| Some((row, row.calls.as_ref()?))) {
+            let Some(name) = row.name.strip_suffix("_p50") else { continue };
+            if let Some([p50, p99, p999, max, ratio]) = title.take() {
+                writeln!(f, "\n{:<42} {p50:>9} {p99:>9} {p999:>9} {max:>9} {ratio:>10}", "latency")?;
+            }
+            write!(f, "{calls:<42}")?;
+            for (suffix, ..) in QUANTILES {
+                let value = self.value(&format!("{name}_{suffix}")).unwrap_or_default();
+                write!(f, " {:>9}", Unit::Milliseconds.format(value))?;
+            }
+            let slow = self.row(&format!("{name}_p99"));
+            if let Some((_, _, ratio)) = slow.and_then(|row| self.baselines(row).next()) {
+                write!(f, " {:>9.0}%", 100.0 * ratio)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+
     /// `{version, …, results: [{name, description, value, min, max, unit, baseline: {description, value} | null,
     /// ratio: number | null, further_baselines: [{description, value, ratio}]}]}`, where `ratio` is `value` by that of the
     /// baseline.
@@ -200,7 +227,7 @@ impl fmt::Display for BenchReport {
             )?;
         }
         writeln!(f, "\n{:<44} {:>11} {:>7}  baseline", "benchmark", "result", "ratio")?;
-        for row in &self.rows {
+        for row in self.rows.iter().filter(|row| row.calls.is_none()) {
             let spread = row.spread();
             write!(f, "{:<44} {:>11}", row.description, row.unit.format(spread.median))?;
             for (number, (description, _, ratio)) in self.baselines(row).enumerate() {
@@ -214,7 +241,7 @@ impl fmt::Display for BenchReport {
             }
             writeln!(f)?;
         }
-        Ok(())
+        self.write_latencies(f)
     }
 }
 
@@ -290,5 +317,7 @@ mod tests {
         let names: Vec<&str> = report.rows().iter().skip(4).map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["own_p50", "own_p99", "own_p999", "own_max"]);
         assert_eq!(report.json()["results"][4]["ratio"], 1.0);
+        let text = report.to_string();
+        assert!(text.contains("own                                          2.0 ms    4.0 ms    4.0 ms    4.0 ms       100%\n"), "{text}");
     }
 }

@@ -45,8 +45,7 @@ const TABLE: [(&str, &[Row]); 13] = [
 ];
 
 /// Files and folders that may cite the contract. Not all of them exist in every checkout.
-const CITING: [&str; 8] =
-    ["src", "tests", "benches", "examples", "README.md", "schema.sql", "Cargo.toml", ".github"];
+const CITING: [&str; 7] = ["src", "tests", "examples", "README.md", "schema.sql", "Cargo.toml", ".github"];
 
 fn rows() -> impl Iterator<Item = &'static Row> {
     TABLE.into_iter().flat_map(|(_, rows)| rows)

@@ -294,6 +294,15 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§1.10",
+        "runs are kept and compared, files of each size are measured, and a disk can be made slower",
+        &[
+            "a_run_is_appended_to_the_history_and_compared_with_the_last_one",
+            "growth_is_measured_for_each_size",
+            "a_slow_disk_delays_the_baselines_and_the_server",
+        ],
+    ),
+    (
+        "§1.10",
         "an interrupted benchmark removes its files",
         &["an_interrupted_benchmark_leaves_no_process_and_no_file"],
     ),

@@ -9,8 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 pub use crate::support::receiver::reaction::{Delivery, Reaction};
 
 use crate::support::client::{header, read_head};
@@ -135,13 +133,7 @@ impl Receiver {
 
     #[track_caller]
     pub fn wait_for(&self, count: usize) {
-        self.wait_longer_for(count, HANG_TIMEOUT);
-    }
-
-    /// As [`Receiver::wait_for`], for requests that are late by design.
-    #[track_caller]
-    pub fn wait_longer_for(&self, count: usize, timeout: Duration) {
-        self.wait(&format!("{count} deliveries"), timeout, |state| state.deliveries.len() >= count);
+        self.wait(&format!("{count} deliveries"), HANG_TIMEOUT, |state| state.deliveries.len() >= count);
     }
 
     #[track_caller]
@@ -217,7 +209,6 @@ impl Shared {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(&**stream);
         while let Some((first, headers)) = read_head(&mut reader)? {
-            let received_at = Timestamp::now();
             let text = |name| header(&headers, name).unwrap_or_default().to_owned();
             let mut words = first.split(' ').map(str::to_owned);
             let mut delivery = Delivery {
@@ -229,7 +220,6 @@ impl Shared {
                 version: words.next().unwrap_or_default(),
                 body: vec![0; text("content-length").parse().unwrap_or(0)],
                 headers,
-                received_at,
             };
             reader.read_exact(&mut delivery.body)?;
             let execution_id = delivery.execution_id.clone();

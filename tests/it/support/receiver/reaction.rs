@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::support::client::header;
@@ -57,9 +56,6 @@ pub struct Delivery {
     /// Names in lower case, in the order of arrival.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// When the head was read.
-    #[allow(dead_code)] // for the benchmark
-    pub received_at: Timestamp,
 }
 
 impl Delivery {
