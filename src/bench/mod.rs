@@ -81,7 +81,7 @@ pub enum BenchError {
     Folder { path: PathBuf, source: std::io::Error },
     #[error("cannot write the history {path}: {source}; choose another file with --history")]
     History { path: PathBuf, source: std::io::Error },
-    #[error("cannot compare with {path}: {why}; give a file that --history or --json made")]
+    #[error("cannot compare with {path}: {why}; give --compare a file that --history or --json made")]
     Comparison { path: PathBuf, why: String },
     #[error("there is no scenario {name:?}; those of --only are {}", scenarios::names().join(", "))]
     UnknownScenario { name: String },

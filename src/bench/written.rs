@@ -2,8 +2,8 @@
 //!
 //! The log shows what commits cost, without the checkpoints. The device shows all of it, and what others write there.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,8 +13,7 @@ use std::time::Duration;
 use crate::bench::Result;
 use crate::clock::Clock;
 
-/// Between two looks at the log. It starts again from its beginning after megabytes, which takes tens of milliseconds at
-/// least: what is written between the last look and that, some percent of it, is not counted.
+/// Between two looks at the log. It starts again from its beginning after megabytes, which takes longer.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 /// The log is idle if it has not grown for this time.
@@ -23,8 +22,10 @@ const IDLE: Duration = Duration::from_millis(200);
 /// The unit of the counters of block devices, whatever the device.
 const SECTOR_BYTES: f64 = 512.0;
 
-/// The header of each frame.
-const FRAME_HEADER_BYTES: u32 = 24;
+/// The headers of the log and of each frame in it, and the place of the salt in the latter.
+const LOG_HEADER_BYTES: u64 = 32;
+const FRAME_HEADER_BYTES: u64 = 24;
+const SALT: std::ops::Range<usize> = 8..16;
 
 /// Counts what is written to a database and its disk, from its creation on.
 pub struct WriteMeter {
@@ -51,11 +52,15 @@ impl WriteMeter {
     /// Starts to count. Ends when it is dropped.
     pub fn start(db: &Path) -> Result<Self> {
         let log = Arc::new(LogCounts::default());
-        let (watched, mut index) = (Arc::downgrade(&log), db.as_os_str().to_owned());
-        index.push("-shm");
+        let (watched, db_path) = (Arc::downgrade(&log), db.to_owned());
+        let beside = move |suffix| {
+            let mut path = db_path.clone().into_os_string();
+            path.push(suffix);
+            PathBuf::from(path)
+        };
         thread::Builder::new()
             .name("log-meter".to_owned())
-            .spawn(move || count(&watched, Path::new(&index)))?;
+            .spawn(move || count(&watched, &beside("-shm"), &beside("-wal")))?;
         Ok(Self { log, device: device_of(db) })
     }
 
@@ -97,11 +102,11 @@ impl Written {
     }
 }
 
-fn count(counts: &Weak<LogCounts>, index: &Path) {
+fn count(counts: &Weak<LogCounts>, index: &Path, log: &Path) {
     let (clock, mut last) = (Clock::system(), None);
     while let Some(counts) = counts.upgrade() {
         if let Some(now) = fs::read(index).ok().as_deref().and_then(LogState::parse) {
-            let (bytes, commits) = last.map_or((0, 0), |last| now.since(last));
+            let (bytes, commits) = last.map_or((0, 0), |last| now.since(last, log));
             counts.bytes.fetch_add(bytes, Ordering::Relaxed);
             counts.commits.fetch_add(commits, Ordering::Relaxed);
             counts.is_known.store(true, Ordering::Relaxed);
@@ -139,11 +144,30 @@ impl LogState {
     }
 
     /// The bytes and the commits that the log got since `before`.
-    fn since(self, before: Self) -> (u64, u64) {
-        let from = if self.salt == before.salt { before.frames } else { 0 };
-        let frame = u64::from(self.page_bytes) + u64::from(FRAME_HEADER_BYTES);
-        let frames = u64::from(self.frames.saturating_sub(from));
-        (frames * frame, u64::from(self.changes.wrapping_sub(before.changes)))
+    fn since(self, before: Self, log: &Path) -> (u64, u64) {
+        let frames = if self.salt == before.salt {
+            u64::from(self.frames.saturating_sub(before.frames))
+        } else {
+            u64::from(self.frames) + before.frames_after(log).unwrap_or_default()
+        };
+        (frames * self.frame_bytes(), u64::from(self.changes.wrapping_sub(before.changes)))
+    }
+
+    fn frame_bytes(self) -> u64 {
+        u64::from(self.page_bytes) + FRAME_HEADER_BYTES
+    }
+
+    /// The frames after these that have the same salt: those that were written before the log started again. The new ones
+    /// overwrite it from its beginning.
+    fn frames_after(self, log: &Path) -> std::io::Result<u64> {
+        let (log, mut header, mut found) = (File::open(log)?, [0; FRAME_HEADER_BYTES as usize], 0);
+        loop {
+            let at = LOG_HEADER_BYTES + (u64::from(self.frames) + found) * self.frame_bytes();
+            if log.read_at(&mut header, at)? < header.len() || header[SALT] != self.salt {
+                return Ok(found);
+            }
+            found += 1;
+        }
     }
 }
 
@@ -176,8 +200,15 @@ mod tests {
     #[test]
     fn the_growth_of_the_log_is_counted_across_its_new_beginnings() {
         let state = |changes, frames, salt| LogState::parse(&index(changes, frames, salt)).unwrap();
-        assert_eq!(state(3, 10, 1).since(state(1, 4, 1)), (6 * 1_048, 2));
-        assert_eq!(state(3, 10, 2).since(state(1, 400, 1)), (10 * 1_048, 2));
+        let (folder, none) = (tempfile::tempdir().unwrap(), Path::new("/nowhere"));
+        assert_eq!(state(3, 10, 1).since(state(1, 4, 1), none), (6 * 1_048, 2));
+        assert_eq!(state(3, 10, 2).since(state(1, 400, 1), none), (10 * 1_048, 2));
+        // Seven frames, of which the new log has overwritten two. The index was read when there were four.
+        let log = folder.path().join("log");
+        let frame = |salt: u8| [&[0; 8][..], &[salt; 8], &[0; 8 + 1_024]].concat();
+        let frames: Vec<u8> = [2, 2, 1, 1, 1, 1, 1].map(frame).concat();
+        fs::write(&log, [&[0; 32][..], &frames].concat()).unwrap();
+        assert_eq!(state(3, 2, 2).since(state(1, 4, 1), &log), ((3 + 2) * 1_048, 2));
     }
 
     #[test]
