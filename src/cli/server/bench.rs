@@ -24,7 +24,7 @@ pub struct BenchCommand {
     dir: PathBuf,
     /// Run only these scenarios: disk, responses, creates, gets, lists, changes, claims, claimable, herd, workers,
     /// trickle, hang, overview, idle; or limiter, which is not run by default
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "growth")]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "growth")]
     only: Vec<String>,
     /// Duration of each throughput measurement, 0.1 to 600 seconds
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
