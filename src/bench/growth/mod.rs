@@ -154,6 +154,8 @@ impl Growth<'_> {
     fn measure_copy(&self, axis: Axis, size: u32, report: &mut BenchReport) -> Result<()> {
         let copy = self.folder.file("copy.db");
         fs::copy(self.file(axis, size), &copy)?;
+        // Otherwise the system writes the copy while the server is measured.
+        fs::File::open(&copy)?.sync_all()?;
         let measured = self.measure_file(&copy, &mut |what, value, unit| {
             let description = format!("{size} {}: {what}", axis.name());
             report.add(&name(axis, size, what), &description, value, unit);
