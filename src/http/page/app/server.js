@@ -20,7 +20,7 @@ export function joinTabs() {
   tabs.onmessage = ({ data: id }) => {
     if (state.user && id && id !== state.user.id) location.reload();
     else if (!id) update((s) => (s.signedOut = true));
-    else if (state.signedOut) signedIn({ isTold: true });
+    else if (state.signedOut) signedIn(true);
   };
 }
 
@@ -55,9 +55,11 @@ export async function loadInfo() {
 }
 
 /** Loads what every screen needs; errors are those of the screen's own calls, which it shows. */
-export function begin(then) {
+export function begin(isTold = false) {
   const quiet = () => {};
-  loadUser().then(then).catch(quiet);
+  loadUser()
+    .then(({ id }) => isTold || tabs.postMessage(id))
+    .catch(quiet);
   loadInfo().catch(quiet);
   loadOverview().catch(quiet);
 }
@@ -67,10 +69,10 @@ export function onSignedIn(fn) {
 }
 
 /** To be called after a sign-in: goes on where the address points. */
-export function signedIn({ isTold } = {}) {
+export function signedIn(isTold = false) {
   asked = null;
   update((s) => (s.signedOut = false));
-  begin(({ id }) => isTold || tabs?.postMessage(id));
+  begin(isTold);
   events.open();
   signedInHook();
 }
@@ -79,7 +81,7 @@ export function signedIn({ isTold } = {}) {
 export async function signOut() {
   // A 401 says that the session has ended already.
   await del("v1/auth/session", { quiet: true }).catch((error) => error.status === 401 || Promise.reject(error));
-  tabs?.postMessage(null);
+  tabs.postMessage(null);
   events.stop();
   update((s) => Object.assign(s, { signedOut: true, user: null, overview: null, toasts: [] }));
   history.replaceState(null, "", "#/");
