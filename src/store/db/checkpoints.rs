@@ -20,9 +20,10 @@ use crate::locks::{Condvar, Mutex};
 use crate::panics;
 use crate::store::db::open::{PAGE_BYTES, checkpoint_passive};
 
-/// Size of the log, in frames of a page each, at which a checkpoint begins: 4 MiB. A larger log means fewer checkpoints,
-/// a longer recovery after a crash, and slower reads, which look for each page in the log first.
-const FIRST_FRAMES: u32 = frames_of(4 << 20);
+/// Size of the log, in frames of a page each, at which a checkpoint begins: 16 MiB. A larger log means fewer checkpoints, and
+/// a longer recovery after a crash. With 4 MiB the 99th percentile of creates by 2 and 16 clients was 2.8 and 6.4 ms, with
+/// 16 MiB it is 2.2 and 5.7; reads take as long.
+const FIRST_FRAMES: u32 = frames_of(16 << 20);
 
 /// Frames that the writer copies itself: 256 KiB, about what a full batch writes.
 const LAST_FRAMES: u32 = frames_of(256 << 10);

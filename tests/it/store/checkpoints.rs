@@ -106,7 +106,9 @@ fn a_crash_amid_a_checkpoint_loses_nothing() {
     let folder = TempDir::new().unwrap();
     let mut tried = 0;
     while tried < 12 {
-        opened.write_mebibyte();
+        for _ in 0..4 {
+            opened.write_mebibyte();
+        }
         let (restarts, written) = (opened.restarts(), opened.written);
         let copy = folder.path().join(format!("{tried}.db"));
         fs::copy(&opened.path, &copy).unwrap();
