@@ -12,6 +12,7 @@ const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: 
 
 test("a sentence says what became of a run and why", () => {
   const told = (more) => headline(run(more));
+  assert.equal(told({ status: "failed", attempts: 1, error_message: "\u05e9\u05d2\u05d9\u05d0\u05d4" })[1].slice(-2), "\u200e.");
   assert.deepEqual(told({}), ["bad", "Failed after 4 attempts: the callback returned 503."]);
   assert.deepEqual(told({ attempts: 0, error_message: "execution_limit_exceeded", cause: null, http_status: null }), ["bad", "Not done: the quota of the month was used up, so it was not sent."]);
   assert.deepEqual(told({ attempts: 1, error_message: "cancelled" }), ["idle", "Cancelled after 1 attempt."]);

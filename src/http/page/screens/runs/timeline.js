@@ -33,7 +33,9 @@ export function headline(run) {
 
 // A name with right-to-left text turns nothing around it.
 const isolated = (name) => `\u2068${name}\u2069`;
-const end = (text) => (/[.!?]$/.test(text) ? text : text + ".");
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufefc]/;
+/** A sentence; the mark keeps its full stop at its end where it ends in a text from right to left. */
+const end = (text) => (/[.!?]$/.test(text) ? text : text + (RIGHT_TO_LEFT.test(text) ? "\u200e." : "."));
 
 /** Result of an attempt for a badge, and its sentence. */
 export function attemptStory(attempt) {
