@@ -1,4 +1,4 @@
-//! `--fsync-delay`: this process starts again with a variable that `src/fsync_delay.c` reads before `main`, so that the
+//! `--fsync-delay`: this process starts again with a variable that `fsync_delay.c` reads before `main`, so that the
 //! baselines in this process are delayed as the server is.
 
 use std::env;

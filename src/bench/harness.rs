@@ -50,7 +50,7 @@ pub struct Harness {
     pub server: ServerProcess,
     /// Resident memory right after the start, in bytes.
     pub memory_at_start: Option<f64>,
-    /// What the server writes.
+    /// The bytes that the server writes.
     pub written: WriteMeter,
     pub api_key: String,
     /// The key of the user whose lists are read.

@@ -33,7 +33,7 @@ use crate::engine::webhook_client::tls::CertificateError;
 use crate::error::Error;
 use crate::store::OpenError;
 
-/// What is measured.
+/// The kind of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suite {
     /// The scenarios, one after another on one file.
@@ -55,7 +55,7 @@ pub struct BenchOptions {
     pub herd: usize,
     /// Number of cues due one after another, ten per second.
     pub trickle: usize,
-    /// How often each scenario runs.
+    /// The number of runs of each scenario.
     pub repeat: u32,
     /// By how much each sync of the server and of the baselines takes longer.
     pub fsync_delay: Option<Duration>,
@@ -148,8 +148,9 @@ fn measure(
     Ok(())
 }
 
-/// What one must know to compare this run with another.
+/// The conditions without which this run cannot be compared with another.
 fn conditions(options: &BenchOptions, clock: &Clock) -> Value {
+    // Null where the system does not tell: it only explains a result.
     let load = fs::read_to_string("/proc/loadavg").ok();
     let load = load.and_then(|text| text.split_whitespace().next().and_then(|load| load.parse::<f64>().ok()));
     json!({

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::bench::cleanup::Cleanup;
 use crate::bench::{BenchError, Result, fsync_delay};
 
-/// Whether the limits of plans and the rate limits apply.
+/// The limits of plans and the rate limits of a server, in effect or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limits {
     On,

@@ -1,4 +1,4 @@
-//! What is written to the disk: frames of the write-ahead log, and sectors of the block device.
+//! The bytes written to the disk: frames of the write-ahead log, and sectors of the block device.
 //!
 //! The log shows what commits cost, without the checkpoints. The device shows all of it, and what others write there.
 
@@ -33,7 +33,7 @@ pub struct WriteMeter {
     device: Option<PathBuf>,
 }
 
-/// What was written up to a moment. `None` where the system does not tell.
+/// The bytes written up to a moment. `None` where the system does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Written {
     pub log_bytes: Option<f64>,
@@ -64,7 +64,7 @@ impl WriteMeter {
         Ok(Self { log, device: device_of(db) })
     }
 
-    /// What has been written so far.
+    /// The bytes written so far.
     pub fn now(&self) -> Written {
         let is_known = self.log.is_known.load(Ordering::Relaxed);
         #[allow(clippy::cast_precision_loss)]
@@ -91,7 +91,7 @@ impl WriteMeter {
 }
 
 impl Written {
-    /// What was written since `before`.
+    /// The bytes written since `before`.
     pub fn since(self, before: Self) -> Self {
         let less = |now: Option<f64>, before: Option<f64>| Some(now? - before?);
         Self {

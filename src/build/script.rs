@@ -105,17 +105,19 @@ impl Reader<'_> {
     fn string(&mut self) -> Result<(), String> {
         let quote = self.next();
         self.keep(1);
-        while let Some(byte) = self.next() {
-            match byte {
-                b'\n' => break,
-                b'\\' => self.keep(2),
-                _ => self.keep(1),
-            }
+        while let Some(byte) = self.character_of_line() {
             if Some(byte) == quote {
                 return Ok(());
             }
         }
         Err(self.endless("a string"))
+    }
+
+    /// Keeps the next character of a line, or the backslash and what it escapes. `None` at the end of the line.
+    fn character_of_line(&mut self) -> Option<u8> {
+        let byte = self.next().filter(|byte| *byte != b'\n')?;
+        self.keep(if byte == b'\\' { 2 } else { 1 });
+        Some(byte)
     }
 
     fn template(&mut self) -> Result<(), String> {
@@ -140,12 +142,7 @@ impl Reader<'_> {
     fn regular_expression(&mut self) -> Result<(), String> {
         let mut is_class = false;
         self.keep(1);
-        while let Some(byte) = self.next() {
-            match byte {
-                b'\n' => break,
-                b'\\' => self.keep(2),
-                _ => self.keep(1),
-            }
+        while let Some(byte) = self.character_of_line() {
             match byte {
                 b'[' => is_class = true,
                 b']' => is_class = false,

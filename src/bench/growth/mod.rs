@@ -51,7 +51,7 @@ const CLAIMS: usize = 3_000;
 /// Rows in a page of a list of executions.
 const PAGE: u32 = 50;
 
-/// What a file has more and more of.
+/// The rows of which a file has more and more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     Cues,
@@ -79,7 +79,7 @@ fn name(axis: Axis, size: u32, what: &str) -> String {
     format!("growth_{}_{size}_{what}", axis.name())
 }
 
-/// What all measurements share.
+/// The state that all measurements share.
 struct Growth<'a> {
     options: &'a BenchOptions,
     clock: &'a Clock,

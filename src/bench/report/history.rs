@@ -45,17 +45,19 @@ impl History {
 pub fn read_last(path: &Path) -> Result<Value> {
     let text = fs::read_to_string(path)
         .map_err(|source| BenchError::Comparison { path: path.to_owned(), why: source.to_string() })?;
-    last(&text).ok_or_else(|| BenchError::Comparison {
+    last(&text).map_err(|why| BenchError::Comparison {
         path: path.to_owned(),
-        why: "it contains no run of `cued bench`".to_owned(),
+        why: format!("it contains no run of `cued bench`: {why}"),
     })
 }
 
-fn last(text: &str) -> Option<Value> {
-    let run = serde_json::from_str(text).ok();
-    let run: Value =
-        run.or_else(|| serde_json::from_str(text.lines().rfind(|line| !line.trim().is_empty())?).ok())?;
-    run["results"].is_array().then_some(run)
+/// The run that is the whole text, else the one in its last line.
+fn last(text: &str) -> std::result::Result<Value, String> {
+    let last_line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    let run: Value = serde_json::from_str(text)
+        .or_else(|_| serde_json::from_str(last_line))
+        .map_err(|error| format!("its last line is no JSON: {error}"))?;
+    if run["results"].is_array() { Ok(run) } else { Err("it has no `results`".to_owned()) }
 }
 
 /// The results that an older run has as well.
@@ -173,7 +175,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_history_is_refused() {
         for text in ["", "\n", "hello", "{}", "[1]", "{\"results\": 1}"] {
-            assert_eq!(last(text), None, "{text:?}");
+            assert!(last(text).is_err(), "{text:?}");
         }
         let report = format!("{:#}\n", run("x", &[1.0]).json());
         assert_eq!(last(&report).unwrap()["label"], "x", "as --json prints it");

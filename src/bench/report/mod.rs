@@ -51,7 +51,7 @@ pub struct Row {
     values: Vec<f64>,
     /// Names of the results of the same work without cued.
     baselines: Vec<String>,
-    /// What the calls are whose latency this is.
+    /// The calls whose latency this is.
     calls: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Row {
 /// All results, in the order of measurement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BenchReport {
-    /// What was measured, where and when: an object.
+    /// The options, the machine and the time of the run: an object.
     conditions: Value,
     rows: Vec<Row>,
 }

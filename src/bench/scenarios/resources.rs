@@ -1,4 +1,4 @@
-//! What the server uses by itself: disk writes while idle, memory of the rate limits.
+//! The resources that the server uses by itself: disk writes while idle, memory of the rate limits.
 
 use std::sync::Arc;
 

@@ -24,6 +24,10 @@ use crate::store::accounts::api_keys::{self, Owner};
 use crate::store::accounts::sessions as stored;
 use crate::store::accounts::usage;
 
+/// The id of the account that a page was opened as. Another tab may have signed in as another account since, and the cookie
+/// is that of all tabs: the page then has no session, so that it changes nothing of that account.
+const ACCOUNT_ID: HeaderName = HeaderName::from_static("x-account-id");
+
 /// Finds the owner of the API key or the session, and counts the request against a rate limit.
 ///
 /// A request with a valid key counts for its user, one of a session in a window of its own, so that an open page takes
@@ -136,10 +140,6 @@ async fn find_session_owner(
     let credential = Credential::Session { id: owner.id, api_key: owner.api_key_key, hash };
     Ok(Some(caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)))
 }
-
-/// The id of the account that a page was opened as. Another tab may have signed in as another account since, and the cookie
-/// is that of all tabs: the page then has no session, so that it changes nothing of that account.
-const ACCOUNT_ID: HeaderName = HeaderName::from_static("x-account-id");
 
 /// The first session that is valid among those whose tokens the cookies have, and of the account that the request names.
 async fn find_session(
