@@ -177,7 +177,7 @@ impl Account {
                 self.destinations.next(|from| queue.next_destination(rows, from))?
         {
             self.tried += 1;
-            self.last_destination = Some(destination);
+            let before = self.last_destination.replace(destination);
             let mut keys = VecDeque::new();
             if queue.is_in_flight(first) {
                 keys = queue.ready(rows, destination, first, limit)?;
@@ -190,6 +190,8 @@ impl Account {
                 return Ok(Some(taken));
             }
             if self.is_busy {
+                // The next pass begins with it.
+                self.last_destination = before;
                 break;
             }
         }

@@ -11,6 +11,9 @@ pub struct AccountSlots {
     pub timed_out: usize,
     /// Its remembered destinations whose last attempt ended in time.
     pub proven: usize,
+    /// Of its destinations that had no room for another thread in this pass of the dispatcher, and in the one before, the
+    /// fewest threads that one held.
+    pub refused: [Option<usize>; 2],
     /// The limit of `untested`: one more for each attempt in time, half for each destination that times out.
     limit: usize,
     initial_limit: usize,
@@ -38,7 +41,15 @@ pub enum Record {
 impl AccountSlots {
     #[must_use]
     pub fn new(initial_limit: usize) -> Self {
-        Self { in_use: 0, untested: 0, timed_out: 0, proven: 0, limit: initial_limit, initial_limit }
+        Self {
+            in_use: 0,
+            untested: 0,
+            timed_out: 0,
+            proven: 0,
+            refused: [None; 2],
+            limit: initial_limit,
+            initial_limit,
+        }
     }
 
     #[must_use]
@@ -64,6 +75,24 @@ impl AccountSlots {
             Ordering::Equal => Record::None,
             Ordering::Greater => Record::Trusted,
         }
+    }
+
+    /// Counts that a destination with `in_use` threads had no room for another one.
+    pub fn refuse(&mut self, in_use: usize) {
+        let [now, _] = &mut self.refused;
+        *now = Some(now.map_or(in_use, |fewest| fewest.min(in_use)));
+    }
+
+    /// Begins a pass of the dispatcher.
+    pub fn begin_pass(&mut self) {
+        let [now, _] = self.refused;
+        self.refused = [None, now];
+    }
+
+    /// Returns `true` if a destination with `in_use` threads may keep them: none that needs another thread has fewer.
+    #[must_use]
+    pub fn may_keep(&self, in_use: usize) -> bool {
+        self.refused.iter().flatten().all(|fewest| in_use <= fewest + 1)
     }
 
     /// Threads at unproven destinations: those without a result yet, and those that timed out last.

@@ -3,8 +3,9 @@
 //! `dispatcher` holds one pass, `attempt` one attempt. This file also promotes executions whose waiting time is over
 //! and requeues those that an earlier process left in flight.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::engine::delivery::attempt::{deliver, log, unread};
+use crate::engine::delivery::delivery_pool::{DeliveryPool, Destination, DestinationKey, Submission};
 use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
 use crate::engine::delivery::memory_budget::SMALL;
-use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::Result;
 use crate::locks::Mutex;
@@ -26,6 +27,12 @@ use crate::store::executions::delivery_request::{self, LoadedDelivery};
 
 /// Time limit of a stop for running deliveries (contract §1.3).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
+
+/// The longest time that an attempt claimed ahead waits for a thread of its destination. Such a destination has answered
+/// within a fifth of it ([`DestinationSlots`]), so it has begun to hang.
+///
+/// [`DestinationSlots`]: crate::engine::delivery::destination_slots::DestinationSlots
+const LONGEST_AHEAD: Duration = Duration::from_millis(250);
 
 /// The pause after a database error: long enough to keep the log readable while a disk is full.
 const AFTER_FAULT: Duration = Duration::from_secs(1);
@@ -43,7 +50,7 @@ pub struct DeliveryService {
 /// one write.
 pub struct DispatchHandle {
     dispatcher: Mutex<Dispatcher>,
-    pool: ThreadPool<ClaimedDelivery>,
+    pool: DeliveryPool<ClaimedDelivery>,
     stopping: Arc<AtomicBool>,
 }
 
@@ -64,8 +71,38 @@ impl DispatchHandle {
             return app.store.write_with_priority(first).wait();
         };
         let (done, claimed) = dispatcher.write(app, true, first)?;
-        claimed.into_iter().for_each(|claimed| self.pool.submit(claimed));
+        self.submit(app, &dispatcher, claimed);
         Ok(done)
+    }
+
+    /// Starts claimed attempts. The caller holds the dispatcher: no later pass must change the shares before.
+    fn submit(&self, app: &App, dispatcher: &Dispatcher, claimed: Vec<ClaimedDelivery>) {
+        let submit = |claimed| Submission {
+            destination: destination(&claimed),
+            threads: dispatcher.threads_of(&claimed),
+            job: claimed,
+        };
+        self.pool.submit(claimed.into_iter().map(submit), app.clock.monotonic());
+    }
+
+    /// One pass of the dispatcher, with the attempts that have ended. Returns the number of those that it has claimed.
+    fn pass(&self, app: &App, finished: Vec<FinishedAttempt>) -> Result<usize> {
+        let mut dispatcher = self.lock();
+        let (now, mut hanging) = (app.clock.monotonic(), HashSet::new());
+        hanging.extend(finished.iter().filter(|it| it.timed_out).map(|it| destination(&it.claimed)));
+        dispatcher.give_back(
+            self.pool.take_back(|it, since| hanging.contains(&it) || now >= since + LONGEST_AHEAD),
+        );
+        let claimed = dispatcher.run_once(app, finished, DispatcherMode::Running)?;
+        let count = claimed.len();
+        self.submit(app, &dispatcher, claimed);
+        Ok(count)
+    }
+
+    /// When an attempt will have waited too long, if no result comes before.
+    fn deadline(&self, app: &App) -> Option<Timestamp> {
+        let left = (self.pool.oldest()? + LONGEST_AHEAD).saturating_sub(app.clock.monotonic());
+        app.clock.now_precise().checked_add(left).ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, Dispatcher> {
@@ -158,35 +195,50 @@ fn start_pool(
     app: &Arc<App>,
     webhook_client: Arc<dyn WebhookClient>,
     inbox: &Arc<Inbox>,
-) -> std::io::Result<ThreadPool<ClaimedDelivery>> {
+) -> std::io::Result<DeliveryPool<ClaimedDelivery>> {
     // A weak reference: a delivery that a stop cuts off must not keep the database open.
     let (notifiers, weak_app) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
     let (inbox, large_read) = (Arc::clone(inbox), Mutex::new(()));
-    ThreadPool::start(app.config.delivery_threads, move |claimed: ClaimedDelivery| {
-        let Some((started, loaded)) = weak_app.upgrade().map(|app| {
-            record_lateness(&app, &claimed, app.clock.now());
-            (
-                app.clock.monotonic(),
-                load(&app, claimed, &large_read).map_err(|error| (error, app.clock.now())),
-            )
-        }) else {
-            return;
-        };
-        let ended = match loaded {
-            Ok(loaded) => deliver(&*webhook_client, loaded, || weak_app.upgrade().map(|app| app.clock.now())),
-            Err((error, now)) => Some(unread(claimed, &error, now)),
-        };
-        if let (Some(mut ended), Some(app)) = (ended, weak_app.upgrade()) {
-            let took = app.clock.monotonic().saturating_sub(started);
-            ended.record.duration = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
-            app.engine_stats.deliveries.durations.observe_duration(took);
-            log(&ended, took);
-            // One notification is enough: whoever pushed the first result has notified, and the dispatcher drains all.
-            if push(&inbox, ended) {
-                notifiers.send.notify();
-            }
+    let run = move |claimed: ClaimedDelivery| {
+        let ended = attempt(&weak_app, &*webhook_client, claimed, &large_read);
+        let hangs = ended.as_ref().is_none_or(|ended| ended.timed_out);
+        (ended, if hangs { Destination::Hangs } else { Destination::Answers })
+    };
+    let record = move |ended: Option<FinishedAttempt>| {
+        // One notification is enough: whoever pushed the first result has notified, and the dispatcher drains all.
+        if ended.is_some_and(|ended| push(&inbox, ended)) {
+            notifiers.send.notify();
         }
-    })
+    };
+    DeliveryPool::start(app.config.delivery_threads, run, record)
+}
+
+/// Makes a claimed attempt. Returns `None` if the program stops.
+fn attempt(
+    weak_app: &Weak<App>,
+    webhook_client: &dyn WebhookClient,
+    claimed: ClaimedDelivery,
+    large_read: &Mutex<()>,
+) -> Option<FinishedAttempt> {
+    let (started, loaded) = {
+        let app = weak_app.upgrade()?;
+        record_lateness(&app, &claimed, app.clock.now());
+        (app.clock.monotonic(), load(&app, claimed, large_read).map_err(|error| (error, app.clock.now())))
+    };
+    let mut ended = match loaded {
+        Ok(loaded) => deliver(webhook_client, loaded, || weak_app.upgrade().map(|app| app.clock.now()))?,
+        Err((error, now)) => unread(claimed, &error, now),
+    };
+    let app = weak_app.upgrade()?;
+    let took = app.clock.monotonic().saturating_sub(started);
+    ended.record.duration = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
+    app.engine_stats.deliveries.durations.observe_duration(took);
+    log(&ended, took);
+    Some(ended)
+}
+
+fn destination(claimed: &ClaimedDelivery) -> DestinationKey {
+    (claimed.attempt_ref.user_key, claimed.attempt_ref.destination)
 }
 
 /// Reads the request of a claimed delivery. Large ones are read one at a time: SQLite holds a second copy meanwhile, and
@@ -210,16 +262,15 @@ fn record_lateness(app: &App, claimed: &ClaimedDelivery, now: Timestamp) {
 fn run(app: &App, handle: &DispatchHandle, inbox: &Inbox) {
     while !handle.stopping.load(Ordering::Acquire) {
         let seen = app.notifiers.send.generation();
-        let passed = panics::catch("the dispatcher", || {
-            handle.lock().run_once(app, drain(inbox), DispatcherMode::Running)
-        });
-        match passed {
-            Ok(claimed) if claimed.is_empty() => app.clock.wait(&app.notifiers.send, seen, None),
-            Ok(claimed) => claimed.into_iter().for_each(|claimed| handle.pool.submit(claimed)),
+        match panics::catch("the dispatcher", || handle.pass(app, drain(inbox))) {
+            Ok(0) => app.clock.wait(&app.notifiers.send, seen, handle.deadline(app)),
+            Ok(_) => {}
             Err(error) => pause_after(app, &error),
         }
     }
-    finish(app, &mut handle.lock(), inbox);
+    let mut dispatcher = handle.lock();
+    dispatcher.give_back(handle.pool.take_back(|_, _| true));
+    finish(app, &mut dispatcher, inbox);
 }
 
 fn finish(app: &App, dispatcher: &mut Dispatcher, inbox: &Inbox) {

@@ -2,19 +2,21 @@
 //! dispatcher sends nothing itself: `delivery_service` owns its thread and the thread pool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::app::App;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::notification::event::EventType;
 use crate::domain::webhook::request::AttemptRef;
 use crate::engine::delivery::fair_share::FairShare;
-use crate::engine::delivery::memory_budget::MemoryBudget;
+use crate::engine::delivery::memory_budget::{MemoryBudget, SMALL};
 use crate::error::{Error, Result};
 use crate::lifecycle::attempt::record_attempt;
 use crate::lifecycle::events;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimLimits, ClaimedDelivery};
+use crate::store::executions::queue_changes;
 use crate::store::fair_queue::{Grant, Rotation};
 
 /// An attempt that a delivery thread has ended.
@@ -43,22 +45,36 @@ pub struct Dispatcher {
     rotation: Rotation,
     /// Ended attempts that are not committed yet.
     unrecorded: Vec<Arc<AttemptRecord>>,
+    /// Attempts that are not made, and not back in the queue yet.
+    given_back: Vec<AttemptRef>,
 }
 
-/// The threads and the memory that the running deliveries hold.
+/// The threads and the memory that the deliveries under way hold.
 #[derive(Clone)]
 struct DeliveryShares {
     threads: FairShare,
     memory: MemoryBudget,
+    /// What was granted last is an attempt ahead.
+    is_ahead: bool,
 }
 
 impl ClaimLimits for DeliveryShares {
     fn grant(&mut self, user_key: i64, destination: i64) -> Grant {
-        self.threads.grant(user_key, destination)
+        let grant = self.threads.grant(user_key, destination);
+        self.is_ahead = grant != Grant::Granted;
+        if self.is_ahead { self.threads.grant_ahead(user_key, destination, grant) } else { grant }
     }
 
     fn try_take(&mut self, claimed: &ClaimedDelivery) -> bool {
         let AttemptRef { user_key, destination, .. } = claimed.attempt_ref;
+        if self.is_ahead {
+            // Memory is for those that are sent. To be ahead saves little where a body is large.
+            let is_small = claimed.memory() <= SMALL;
+            if is_small {
+                self.threads.acquire_ahead(user_key, destination);
+            }
+            return is_small;
+        }
         let has_memory = self.memory.try_take(claimed, self.threads.is_trusted(user_key));
         if has_memory {
             self.threads.acquire(user_key, destination);
@@ -70,18 +86,36 @@ impl ClaimLimits for DeliveryShares {
 impl Dispatcher {
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        let shares = DeliveryShares { threads: FairShare::new(threads), memory: MemoryBudget::default() };
-        Self { shares, rotation: Rotation::default(), unrecorded: Vec::new() }
+        let (threads, memory) = (FairShare::new(threads), MemoryBudget::default());
+        let shares = DeliveryShares { threads, memory, is_ahead: false };
+        Self { shares, rotation: Rotation::default(), unrecorded: Vec::new(), given_back: Vec::new() }
     }
 
-    /// Number of attempts that run or are not recorded yet.
+    /// Number of attempts that run, wait for a thread of their destination, or are not recorded yet.
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.shares.threads.in_use() + self.unrecorded.len()
+        let threads = &self.shares.threads;
+        threads.in_use() + threads.ahead() + self.unrecorded.len() + self.given_back.len()
     }
 
-    /// One pass: records the attempts in `finished` and claims as many executions as there are free threads, in one
-    /// write. Writes nothing if there is nothing to do.
+    /// The threads that the destination of `claimed` holds: that many of its attempts may run now.
+    #[must_use]
+    pub fn threads_of(&self, claimed: &ClaimedDelivery) -> usize {
+        self.shares.threads.threads_of(claimed.attempt_ref.user_key, claimed.attempt_ref.destination)
+    }
+
+    /// Takes back claimed attempts that have not begun. The next pass returns them to the queue.
+    pub fn give_back(&mut self, not_begun: Vec<ClaimedDelivery>) {
+        for claimed in not_begun {
+            let AttemptRef { user_key, destination, .. } = claimed.attempt_ref;
+            self.shares.threads.give_back(user_key, destination);
+            self.shares.memory.release(&claimed);
+            self.given_back.push(claimed.attempt_ref);
+        }
+    }
+
+    /// One pass: records the attempts in `finished` and claims as many executions as there are free threads, and those
+    /// that may go ahead, in one write. Writes nothing if there is nothing to do.
     ///
     /// # Errors
     /// The database fails. Nothing is claimed then, and the results are kept for the next pass.
@@ -97,14 +131,17 @@ impl Dispatcher {
             app.engine_stats.deliveries.attempts.with(labels).add(1);
             let AttemptRef { user_key, destination, .. } = claimed.attempt_ref;
             self.shares.threads.release(user_key, destination, timed_out);
+            let took = Duration::try_from(record.duration).unwrap_or(Duration::ZERO);
+            self.shares.threads.count_pace(user_key, destination, took);
             self.shares.memory.release(&claimed);
             self.unrecorded.push(Arc::new(record));
         }
         // If results are written anyway, the write itself finds the executions that are ready: one read less.
+        let is_clear = self.unrecorded.is_empty() && self.given_back.is_empty();
         let may_claim = mode == DispatcherMode::Running
             && self.shares.threads.free() > 0
-            && (!self.unrecorded.is_empty() || app.store.read_blocking(delivery_queue::has_ready)?);
-        let claimed = match (self.unrecorded.is_empty(), may_claim) {
+            && (!is_clear || app.store.read_blocking(delivery_queue::has_ready)?);
+        let claimed = match (is_clear, may_claim) {
             (true, false) => Ok(Vec::new()),
             (_, may_claim) => self.write(app, may_claim, |_| Ok(())).map(|((), claimed)| claimed),
         };
@@ -127,13 +164,18 @@ impl Dispatcher {
         may_claim: bool,
         first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<(T, Vec<ClaimedDelivery>)> {
-        let (now, unrecorded) = (app.clock.now(), self.unrecorded.clone());
+        let (now, unrecorded, given_back) =
+            (app.clock.now(), self.unrecorded.clone(), self.given_back.clone());
         let firer = app.cue_firer(now);
         let (mut shares, mut rotation) = (self.shares.clone(), self.rotation.clone());
-        let most = if may_claim { shares.threads.free() } else { 0 };
+        let most = if may_claim { shares.threads.claimable() } else { 0 };
+        shares.threads.begin_pass();
         let write = app.store.write_with_priority(move |tx| {
             for record in &unrecorded {
                 record_attempt(tx, record, &firer)?;
+            }
+            for attempt_ref in &given_back {
+                queue_changes::give_back(tx, attempt_ref, now)?;
             }
             let done = first(tx)?;
             let claimed = delivery_queue::claim_batch(tx, now, most, &mut rotation, &mut shares)?;
@@ -150,13 +192,14 @@ impl Dispatcher {
         });
         let (done, claimed);
         (done, claimed, self.shares, self.rotation) = write.wait()?;
+        self.given_back.clear();
         let recorded = std::mem::take(&mut self.unrecorded).len();
         count(app, recorded);
         Ok((done, claimed))
     }
 
-    /// Records the ended attempts one by one after they failed together. A result that cannot be recorded is dropped:
-    /// the next start delivers that execution again.
+    /// Records the ended attempts one by one after they failed together, and so those that were given back. One that
+    /// cannot be recorded is dropped: the next start delivers that execution again.
     fn record_each(&mut self, app: &App) -> Result<()> {
         let now = app.clock.now();
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
@@ -169,6 +212,16 @@ impl Dispatcher {
             }
             self.unrecorded.pop();
             count(app, 1);
+        }
+        while let Some(attempt_ref) = self.given_back.last().copied() {
+            let write =
+                app.store.write_with_priority(move |tx| queue_changes::give_back(tx, &attempt_ref, now));
+            match write.wait() {
+                Err(error @ Error::Storage(_)) => return Err(error),
+                Err(error) => tracing::error!(execution_id = %attempt_ref.id, %error, "cannot give back"),
+                Ok(_) => {}
+            }
+            self.given_back.pop();
         }
         Ok(())
     }

@@ -4,8 +4,10 @@
 //! This file only counts. `store::fair_queue` decides which row is tried next.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::engine::delivery::account_slots::{AccountSlots, LastAttempt, Record};
+use crate::engine::delivery::destination_slots::DestinationSlots;
 use crate::store::fair_queue::Grant;
 
 /// Idle accounts and destinations kept in memory for their limits, of each kind. Bounds the memory of users whose every
@@ -41,24 +43,23 @@ const MAX_REMEMBERED: usize = 512;
 ///   it is reserved for suspected accounts that hold none.
 /// - Accounts whose receivers hang, however many there are, thus leave a quarter of the threads to proven destinations
 ///   and trusted accounts, and for another half they need a new account for each thread.
+///
+/// Attempts ahead are claimed without a thread of their own: each follows on a thread of its destination, so that it takes
+/// none from others. Only destinations of trusted accounts whose last attempts were quick have some, and all together no
+/// more than there are threads. A thread that such attempts keep busy does not become free. Nobody therefore goes ahead
+/// while it holds more threads than it would get now: an account above its share or while the reserved quarter is in use,
+/// and a destination while another one of the account with fewer threads needs one.
 #[derive(Debug, Clone)]
 pub struct FairShare {
     threads: usize,
     in_use: usize,
+    ahead: usize,
     /// Threads at unproven destinations.
     unproven: usize,
     /// Those of them that hold at most a quarter of the threads.
     doubtful: usize,
     accounts: HashMap<i64, AccountSlots>,
     destinations: HashMap<(i64, i64), DestinationSlots>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct DestinationSlots {
-    in_use: usize,
-    /// Threads that the destination has earned.
-    limit: usize,
-    last: LastAttempt,
 }
 
 impl FairShare {
@@ -68,6 +69,7 @@ impl FairShare {
         Self {
             threads: threads.max(1),
             in_use: 0,
+            ahead: 0,
             unproven: 0,
             doubtful: 0,
             accounts: HashMap::new(),
@@ -83,6 +85,29 @@ impl FairShare {
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.in_use
+    }
+
+    /// Attempts that are claimed and have no thread yet.
+    #[must_use]
+    pub fn ahead(&self) -> usize {
+        self.ahead
+    }
+
+    /// The most attempts that can be claimed now, ahead or not.
+    #[must_use]
+    pub fn claimable(&self) -> usize {
+        self.free() + self.threads.saturating_sub(self.ahead)
+    }
+
+    /// The threads of `destination` of the account `user_key`.
+    #[must_use]
+    pub fn threads_of(&self, user_key: i64, destination: i64) -> usize {
+        self.destinations.get(&(user_key, destination)).map_or(0, |slots| slots.in_use)
+    }
+
+    /// Begins a pass of the dispatcher, which asks for each destination that needs a thread.
+    pub fn begin_pass(&mut self) {
+        self.accounts.values_mut().for_each(AccountSlots::begin_pass);
     }
 
     /// Returns whether attempts of the account ended in time, and not too many timed out since.
@@ -103,14 +128,9 @@ impl FairShare {
     /// Returns `true` if `destination` of the account `user_key` may have one more thread now.
     #[must_use]
     pub fn grant(&self, user_key: i64, destination: i64) -> Grant {
-        let (free, sixteenth) = (self.free(), self.sixteenth());
+        let sixteenth = self.sixteenth();
         let account = self.account(user_key);
-        let share = (free + account.in_use).div_ceil(2);
-        let unreserved = free.saturating_sub(self.threads / 4);
-        let room = match account.in_use {
-            0 => share.min(unreserved.max(1)).min(free),
-            held => share.saturating_sub(held).min(unreserved),
-        };
+        let (share, room) = self.room(&account);
         if room == 0 {
             return Grant::AccountBusy;
         }
@@ -133,6 +153,65 @@ impl FairShare {
         }
     }
 
+    /// The share of an account, and how many more threads it may have of it.
+    fn room(&self, account: &AccountSlots) -> (usize, usize) {
+        let free = self.free();
+        let share = (free + account.in_use).div_ceil(2);
+        let unreserved = free.saturating_sub(self.threads / 4);
+        let room = match account.in_use {
+            0 => share.min(unreserved.max(1)).min(free),
+            held => share.saturating_sub(held).min(unreserved),
+        };
+        (share, room)
+    }
+
+    /// Returns [`Grant::Granted`] if `destination`, which has just been refused a thread, may have an attempt ahead, and
+    /// `refusal` or the like otherwise.
+    pub fn grant_ahead(&mut self, user_key: i64, destination: i64, refusal: Grant) -> Grant {
+        let (threads, free, ahead) = (self.threads, self.free(), self.ahead);
+        let slots = self.destination(user_key, destination);
+        let known = self.account(user_key);
+        let (share, room) = self.room(&known);
+        let Some(account) = self.accounts.get_mut(&user_key) else { return refusal };
+        if slots.in_use < slots.limit && (room == 0 || room <= share.div_ceil(8)) {
+            account.refuse(slots.in_use);
+        }
+        let is_within_share = account.in_use <= share && free >= threads / 4;
+        let is_trusted = account.record() == Record::Trusted;
+        match slots.may_go_ahead() && ahead < threads {
+            true if is_trusted && is_within_share && account.may_keep(slots.in_use) => Grant::Granted,
+            // It has enough ahead; another destination may not.
+            _ if slots.earns_ahead() => Grant::DestinationBusy,
+            _ => refusal,
+        }
+    }
+
+    /// Takes the attempt ahead that was granted.
+    pub fn acquire_ahead(&mut self, user_key: i64, destination: i64) {
+        if let Some(slots) = self.destinations.get_mut(&(user_key, destination)) {
+            slots.ahead += 1;
+            self.ahead += 1;
+        }
+    }
+
+    /// Counts that an attempt to `destination` took this long.
+    pub fn count_pace(&mut self, user_key: i64, destination: i64, took: Duration) {
+        let threads = self.threads;
+        if let Some(slots) = self.destinations.get_mut(&(user_key, destination)) {
+            slots.earn_ahead(took, threads);
+        }
+    }
+
+    /// An attempt that was claimed is not made. Its destination has none ahead until attempts are quick again.
+    pub fn give_back(&mut self, user_key: i64, destination: i64) {
+        let Some(slots) = self.destinations.get_mut(&(user_key, destination)) else { return };
+        slots.lose_ahead();
+        let before = *slots;
+        slots.leave();
+        let after = *slots;
+        self.leave(user_key, before, after, |_| {});
+    }
+
     /// Takes the thread that was granted.
     pub fn acquire(&mut self, user_key: i64, destination: i64) {
         let mut slots = self.destination(user_key, destination);
@@ -152,15 +231,32 @@ impl FairShare {
         let threads = self.threads;
         let Some(slots) = self.destinations.get_mut(&(user_key, destination)) else { return };
         let before = *slots;
-        slots.in_use -= 1;
+        slots.leave();
         (slots.limit, slots.last) = match timed_out {
             true => (1, LastAttempt::TimedOut),
             false => (threads.min(slots.limit + 1), LastAttempt::InTime),
         };
         let after = *slots;
-        self.in_use -= 1;
+        self.leave(user_key, before, after, |account| match (timed_out, before.last) {
+            (false, _) => account.raise_limit(threads),
+            (true, LastAttempt::InTime | LastAttempt::Untested) => account.halve_limit(),
+            // A destination that is known to hang holds few threads anyway.
+            (true, LastAttempt::TimedOut) => {}
+        });
+    }
+
+    /// Counts an attempt that has left its destination, and what it says about the account.
+    fn leave(
+        &mut self,
+        user_key: i64,
+        before: DestinationSlots,
+        after: DestinationSlots,
+        result: impl FnOnce(&mut AccountSlots),
+    ) {
+        self.ahead -= before.ahead - after.ahead;
+        self.in_use -= before.in_use - after.in_use;
         self.change(user_key, |account| {
-            account.in_use -= 1;
+            account.in_use -= before.in_use - after.in_use;
             if let Some(limited) = account.limited(before.last) {
                 *limited -= before.in_use;
             }
@@ -169,12 +265,7 @@ impl FairShare {
             }
             account.proven += usize::from(after.last == LastAttempt::InTime);
             account.proven -= usize::from(before.last == LastAttempt::InTime);
-            match (timed_out, before.last) {
-                (false, _) => account.raise_limit(threads),
-                (true, LastAttempt::InTime | LastAttempt::Untested) => account.halve_limit(),
-                // A destination that is known to hang holds few threads anyway.
-                (true, LastAttempt::TimedOut) => {}
-            }
+            result(account);
         });
     }
 
@@ -207,8 +298,8 @@ impl FairShare {
     }
 
     fn destination(&self, user_key: i64, destination: i64) -> DestinationSlots {
-        let new = DestinationSlots { in_use: 0, limit: self.sixteenth(), last: LastAttempt::Untested };
-        self.destinations.get(&(user_key, destination)).copied().unwrap_or(new)
+        let known = self.destinations.get(&(user_key, destination)).copied();
+        known.unwrap_or_else(|| DestinationSlots::new(self.sixteenth()))
     }
 
     /// Drops the counts of destinations that hold no thread, except of those that timed out, and of accounts that hold
@@ -257,138 +348,5 @@ impl FairShare {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn acquire_all(slots: &mut FairShare, user_key: i64, destination: i64) -> usize {
-        std::iter::repeat_with(|| slots.try_acquire(user_key, destination))
-            .take_while(|grant| *grant == Grant::Granted)
-            .count()
-    }
-
-    /// The threads that new destinations from `first` on of an account get, one each.
-    fn acquire_each(slots: &mut FairShare, user_key: i64, first: i64) -> usize {
-        (first..).take_while(|it| slots.try_acquire(user_key, *it) == Grant::Granted).count()
-    }
-
-    /// Lets `destination` and its account earn their full limits.
-    fn trusted(slots: &mut FairShare, user_key: i64, destination: i64) {
-        for _ in 0..64 {
-            assert_eq!(slots.try_acquire(user_key, destination), Grant::Granted);
-            slots.release(user_key, destination, false);
-        }
-    }
-
-    fn release_all(
-        slots: &mut FairShare,
-        user_key: i64,
-        destinations: std::ops::Range<i64>,
-        timed_out: bool,
-    ) {
-        destinations.for_each(|destination| slots.release(user_key, destination, timed_out));
-    }
-
-    #[test]
-    fn a_destination_starts_with_few_threads_and_earns_up_to_its_accounts_share() {
-        let mut slots = FairShare::new(64);
-        assert_eq!(acquire_all(&mut slots, 1, 1), 4);
-        for _ in 0..4 {
-            slots.release(1, 1, false);
-        }
-        assert_eq!(acquire_all(&mut slots, 1, 1), 8);
-        for _ in 0..8 {
-            slots.release(1, 1, false);
-        }
-        trusted(&mut slots, 1, 1);
-        assert_eq!(acquire_all(&mut slots, 1, 1), 28);
-        assert_eq!(acquire_each(&mut slots, 1, 2), 4, "the account's other destinations");
-        assert_eq!(slots.try_acquire(1, 99), Grant::AccountBusy);
-    }
-
-    #[test]
-    fn a_destination_that_timed_out_gets_one_thread_until_an_attempt_ends_in_time() {
-        let mut slots = FairShare::new(64);
-        assert_eq!(acquire_all(&mut slots, 1, 1), 4);
-        for _ in 0..4 {
-            slots.release(1, 1, true);
-        }
-        slots.forget_idle();
-        assert_eq!(acquire_all(&mut slots, 1, 1), 1);
-        slots.release(1, 1, false);
-        slots.forget_idle();
-        assert_eq!(acquire_all(&mut slots, 1, 1), 2);
-    }
-
-    #[test]
-    fn busy_accounts_that_stall_leave_a_quarter_of_the_threads_to_others() {
-        let mut slots = FairShare::new(64);
-        (1..=4).for_each(|user| trusted(&mut slots, user, 0));
-        let held: Vec<_> = (1..=4)
-            .map(|user| acquire_all(&mut slots, user, 0) + acquire_each(&mut slots, user, 1))
-            .collect();
-        assert_eq!(held, [32, 16, 1, 1]);
-        let newcomers = (100..).take_while(|user| slots.try_acquire(*user, 0) == Grant::Granted).count();
-        assert_eq!(newcomers, 64 - 50);
-        assert_eq!(slots.free(), 0);
-    }
-
-    #[test]
-    fn an_account_whose_hosts_hang_holds_few_threads_whether_it_names_old_or_new_ones() {
-        let mut slots = FairShare::new(64);
-        assert_eq!(acquire_each(&mut slots, 1, 0), 8, "new hosts of a new account");
-        release_all(&mut slots, 1, 0..8, true);
-        slots.forget_idle();
-        assert_eq!(acquire_each(&mut slots, 1, 0), 4, "hosts that are known to hang");
-        assert_eq!(acquire_each(&mut slots, 1, 100), 1, "new ones");
-        release_all(&mut slots, 1, 0..4, true);
-        slots.release(1, 100, true);
-        slots.forget_idle();
-        trusted(&mut slots, 1, 200);
-        assert_eq!(acquire_all(&mut slots, 1, 200), 28, "a host that answers is not affected");
-    }
-
-    #[test]
-    fn one_dead_host_among_many_does_not_narrow_its_account() {
-        let mut slots = FairShare::new(64);
-        trusted(&mut slots, 1, 1);
-        for _ in 0..100 {
-            assert_eq!(slots.try_acquire(1, 666), Grant::Granted);
-            slots.release(1, 666, true);
-        }
-        slots.forget_idle();
-        assert_eq!(acquire_each(&mut slots, 1, 1_000), 32);
-    }
-
-    #[test]
-    fn an_account_does_not_change_the_limits_of_another_at_the_same_host() {
-        let mut slots = FairShare::new(64);
-        assert_eq!(acquire_all(&mut slots, 1, 1), 4);
-        for _ in 0..4 {
-            slots.release(1, 1, true);
-        }
-        assert_eq!(acquire_all(&mut slots, 2, 1), 4);
-    }
-
-    #[test]
-    fn two_threads_are_shared() {
-        let mut slots = FairShare::new(2);
-        assert_eq!(acquire_all(&mut slots, 1, 1), 1);
-        assert_eq!(acquire_all(&mut slots, 2, 1), 1);
-        assert_eq!(FairShare::new(0).try_acquire(1, 1), Grant::Granted);
-    }
-
-    #[test]
-    fn idle_accounts_and_destinations_are_kept_up_to_a_bound() {
-        let mut slots = FairShare::new(64);
-        for user in 0..5_000 {
-            for destination in 0..2 {
-                assert_eq!(slots.try_acquire(user, destination), Grant::Granted);
-                slots.release(user, destination, destination == 0 || user % 2 == 0);
-                slots.forget_idle();
-            }
-        }
-        assert!(slots.destinations.len() <= MAX_REMEMBERED + 1, "{}", slots.destinations.len());
-        assert!(slots.accounts.len() <= MAX_REMEMBERED + 1, "{}", slots.accounts.len());
-        assert_eq!(slots.in_use(), 0);
-    }
-}
+#[path = "fair_share_tests.rs"]
+mod tests;

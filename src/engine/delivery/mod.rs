@@ -2,7 +2,9 @@
 
 pub mod account_slots;
 pub mod attempt;
+pub mod delivery_pool;
 pub mod delivery_service;
+pub mod destination_slots;
 pub mod dispatcher;
 pub mod fair_share;
 pub mod memory_budget;

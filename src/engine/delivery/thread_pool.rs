@@ -27,7 +27,8 @@ pub struct ThreadPool<J> {
 struct PoolShared<J> {
     state: Mutex<PoolState<J>>,
     changed: Condvar,
-    run_job: Box<dyn Fn(J) + Send + Sync>,
+    /// Returns the job that follows, if there is one.
+    run_job: Box<dyn Fn(J) -> Option<J> + Send + Sync>,
 }
 
 struct PoolState<J> {
@@ -44,6 +45,21 @@ impl<J: Send + 'static> ThreadPool<J> {
     /// # Errors
     /// The system cannot start another thread.
     pub fn start(max_threads: usize, run_job: impl Fn(J) + Send + Sync + 'static) -> std::io::Result<Self> {
+        Self::start_chained(max_threads, move |job| {
+            run_job(job);
+            None
+        })
+    }
+
+    /// As [`ThreadPool::start`], but a job may return another one that follows it. That one runs on the same thread, unless
+    /// others wait for a thread: they come first.
+    ///
+    /// # Errors
+    /// The system cannot start another thread.
+    pub fn start_chained(
+        max_threads: usize,
+        run_job: impl Fn(J) -> Option<J> + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
         let state = PoolState { jobs: VecDeque::new(), threads: 0, idle: 0, closed: false };
         let shared =
             PoolShared { state: Mutex::new(state), changed: Condvar::new(), run_job: Box::new(run_job) };
@@ -56,15 +72,27 @@ impl<J: Send + 'static> ThreadPool<J> {
 
     /// Queues `job` for a free thread, and starts one if all are busy.
     pub fn submit(&self, job: J) {
+        self.submit_all([job]);
+    }
+
+    /// Queues `jobs` for free threads, and starts others if there are not enough.
+    pub fn submit_all(&self, jobs: impl IntoIterator<Item = J>) {
         let mut state = self.shared.lock();
-        state.jobs.push_back(job);
-        if state.idle < state.jobs.len() && state.threads < self.max_threads {
-            // The job then waits for one of the existing threads.
+        let before = state.jobs.len();
+        state.jobs.extend(jobs);
+        // Threads that are not idle look for jobs before they wait: only idle ones are woken.
+        let woken = state.idle.min(state.jobs.len() - before);
+        let missing = state.jobs.len().saturating_sub(state.idle).min(self.max_threads - state.threads);
+        for _ in 0..missing {
+            // The jobs then wait for one of the existing threads.
             if let Err(error) = self.grow(&mut state) {
                 tracing::warn!(%error, threads = state.threads, "cannot start another delivery thread");
+                break;
             }
         }
-        self.shared.changed.notify_one();
+        // A thread that wakes up needs the lock.
+        drop(state);
+        (0..woken).for_each(|_| self.shared.changed.notify_one());
     }
 
     fn grow(&self, state: &mut PoolState<J>) -> std::io::Result<()> {
@@ -85,14 +113,17 @@ impl<J> Drop for ThreadPool<J> {
 
 impl<J> PoolShared<J> {
     fn run(&self) {
-        while let Some(job) = self.next() {
-            (self.run_job)(job);
+        let mut following = None;
+        while let Some(job) = self.next(following) {
+            following = (self.run_job)(job);
         }
     }
 
-    /// Waits for the next job. Returns `None` when the calling thread must end.
-    fn next(&self) -> Option<J> {
+    /// The next job: `following` if no other one waits, which then waits behind them. Waits until there is one. Returns
+    /// `None` when the calling thread must end.
+    fn next(&self, following: Option<J>) -> Option<J> {
         let mut state = self.lock();
+        state.jobs.extend(following);
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);

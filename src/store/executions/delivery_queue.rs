@@ -45,11 +45,11 @@ impl ClaimedDelivery {
 
 /// The limits on deliveries under way.
 pub trait ClaimLimits {
-    /// Returns whether the destination of the user may have one more thread. Nothing is taken yet.
+    /// Returns whether the destination of the user may have one more attempt. Nothing is taken yet.
     fn grant(&mut self, user_key: i64, destination: i64) -> Grant;
 
-    /// Takes a thread and the memory for a delivery to a destination that was just granted one. Returns `false`, and
-    /// takes nothing, if there is no memory for it.
+    /// Takes what a delivery to a destination needs that was just granted one. Returns `false`, and takes nothing, if there
+    /// is no memory for it.
     fn try_take(&mut self, claimed: &ClaimedDelivery) -> bool;
 }
 

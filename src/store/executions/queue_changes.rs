@@ -1,9 +1,10 @@
 //! Changes of a queued execution by request: it is sent early, or cancelled. Both change only a row that is in a queue, so
-//! an attempt that has begun, which is in none, is never changed.
+//! an attempt that has begun, which is in none, is never changed. A claimed one that has not begun is given back.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
+use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
 use crate::store::db::columns::millis;
 use crate::store::db::counters::QueueName;
@@ -35,6 +36,16 @@ const RELEASE: &str = "UPDATE executions
 const CANCEL: &str = "UPDATE executions
     SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3
   WHERE key = ?1 AND queue_name IS NOT NULL";
+
+// As after the end of a process, but nothing was cut off. Compares the id as well, because SQLite reuses the row key of a
+// deleted execution.
+const GIVE_BACK: &str = "UPDATE executions
+    SET status = CASE WHEN attempts > 1 THEN 'retrying' ELSE 'pending' END, queue_name = 'send',
+        attempts = attempts - 1, started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?4,
+        last_attempt_at = (SELECT kept.started_at FROM attempts kept
+                            WHERE kept.execution_key = executions.key AND kept.attempt = executions.attempts - 1
+                              AND kept.is_counted = 1)
+  WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
 
 /// The queue that holds the execution in row `key`, if one does.
 pub fn find_place(read: &ReadTx<'_>, key: i64) -> Result<Option<QueuePlace>> {
@@ -75,6 +86,15 @@ pub fn cancel(tx: &WriteTx<'_>, key: i64, reason: &str, now: Timestamp) -> Resul
     Ok(true)
 }
 
+/// Returns a claimed attempt that has not begun to the queue. Returns false if the execution was deleted or is no longer in
+/// this attempt.
+pub fn give_back(tx: &WriteTx<'_>, attempt_ref: &AttemptRef, now: Timestamp) -> Result<bool> {
+    let AttemptRef { key, id, attempt, .. } = *attempt_ref;
+    let given_back = tx.prepare_cached(GIVE_BACK)?.execute(params![key, id.bytes(), attempt, millis(now)])?;
+    tx.counters().add_queued(QueueName::Send, i64::from(given_back == 1));
+    Ok(given_back == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,9 +102,11 @@ mod tests {
 
     #[test]
     fn an_execution_is_changed_by_its_row_key() {
-        for sql in [PLACE, RELEASE, CANCEL] {
+        for sql in [PLACE, RELEASE, CANCEL, GIVE_BACK] {
             for step in plan(sql) {
-                let by_key = step.contains("USING INTEGER PRIMARY KEY (rowid=?)");
+                let by_key = step.contains("USING INTEGER PRIMARY KEY (rowid=?)")
+                    || step
+                        .contains("kept USING PRIMARY KEY (execution_key=? AND attempt=? AND is_counted=?)");
                 assert!(by_key || step.starts_with("CORRELATED SCALAR SUBQUERY"), "{step}\n{sql}");
             }
         }

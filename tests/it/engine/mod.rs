@@ -3,6 +3,7 @@
 mod address_guard;
 mod catch_up;
 mod delivery;
+mod delivery_ahead;
 mod delivery_fairness;
 mod delivery_faults;
 mod delivery_shares;
