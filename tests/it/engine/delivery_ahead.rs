@@ -163,7 +163,8 @@ fn a_host_that_begins_to_hang_amid_a_herd_gives_its_attempts_back() {
     let mut quick = 0;
     until("only attempts that were sent are under way", || {
         quick += 2;
-        (fixture.due(same_account), fixture.due(other_account));
+        fixture.due(same_account);
+        fixture.due(other_account);
         // The host still hangs: the herd completes nothing.
         all_have(&fixture, "success", 300 + quick);
         (count(&fixture, "delivering") == host.held()).then_some(())
