@@ -99,6 +99,11 @@ impl Clock {
         notifier.wait(seen, self.time_until(deadline).min(MAX_WAIT));
     }
 
+    /// Waits until `notifier` is past generation `seen`, or for `at_most` and [`MAX_WAIT`], under a test clock too.
+    pub fn wait_at_most(&self, notifier: &Notifier, seen: u64, at_most: Duration) {
+        notifier.wait(seen, at_most.min(MAX_WAIT));
+    }
+
     /// Blocks the calling thread for `pause`, before a retry after a system error.
     pub fn sleep(&self, pause: Duration) {
         std::thread::sleep(pause.min(MAX_WAIT));

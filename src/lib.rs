@@ -26,6 +26,7 @@
 //! - `mail` sends mail over SMTP or writes it to the log; login mails have a queue.
 //! - `http` turns requests into actions and results into responses; `http/routes.rs` is the routing table.
 //! - `metrics` has the counters and histograms and writes them for Prometheus.
+//! - `cores` counts the processors, and the HTTP threads for them.
 //! - `locks` has the locks of the standard library, without poisoning.
 //! - `logging` starts the log on standard error.
 //! - `systemd` reports readiness, liveness and stopping to the service manager.
@@ -99,6 +100,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+pub mod cores;
 pub mod domain;
 pub mod engine;
 pub mod error;

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::cores;
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback_url::{CallbackTarget, UrlError};
 use crate::domain::webhook::echo;
@@ -30,11 +31,6 @@ use crate::metrics::process::max_open_files;
 use crate::store::OpenError;
 use crate::systemd::SystemdService;
 use crate::systemd::watchdog::Liveness;
-
-/// Threads that run the HTTP tasks. Two let one request parse a large body while the other thread serves the rest. More
-/// would compete with the store's threads for the cores: handlers only parse, render and await a store thread. The
-/// value is chosen for machines with two cores; other values were not measured.
-const HTTP_THREADS: usize = 2;
 
 /// Time from the stop signal until the last login mail: the 30 s of contract §1.3, less 1 s to close the database.
 const STOP_TIME: Duration = Duration::from_secs(29);
@@ -98,7 +94,7 @@ impl ServeError {
 pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(), ServeError> {
     config.http.max_connections = max_connections(&config, max_open_files());
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(HTTP_THREADS)
+        .worker_threads(cores::http_threads())
         .enable_all()
         .build()
         .map_err(ServeError::system("starting the HTTP threads"))?;

@@ -28,7 +28,7 @@ use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
 use crate::store::billing::requests;
 use crate::store::db::hold;
-use crate::store::executions::delivery_queue;
+use crate::store::executions::{delivery_queue, queue_changes};
 use crate::store::notifications::outbox;
 use crate::store::{Pending, ReadTx, WriteTx};
 
@@ -217,6 +217,8 @@ fn shut_others_out(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timest
     users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
     plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;
+    // Many of these may not be sent yet.
+    queue_changes::fail_delivering(tx, user_key, KEYS_REVOKED, now)?;
     outbox::delete_posts(tx, user_key)?;
     requests::delete_portal_links_of(tx, user_key)
 }

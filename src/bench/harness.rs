@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::actions::accounts;
-use crate::bench::baseline::server::{Baseline, BaselineServer, HTTP_THREADS};
+use crate::bench::baseline::server::{Baseline, BaselineServer};
 use crate::bench::baseline::with_new_id;
 use crate::bench::cleanup::Folder;
 use crate::bench::client;
@@ -20,6 +20,7 @@ use crate::bench::server_process::{Limits, ServerProcess};
 use crate::bench::written::WriteMeter;
 use crate::bench::{BenchError, BenchOptions, Result};
 use crate::clock::Clock;
+use crate::cores;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::cue::payload::Payload;
@@ -217,7 +218,7 @@ pub fn register(server: &ServerProcess, email: &str) -> Result<String> {
 
 /// A bare file with as many rows as the list that is read. Each row is a request to create a cue.
 fn bare_file(folder: &Folder, url: &str) -> Result<BareFile> {
-    let file = BareFile::create(&folder.file("bare.db"), HTTP_THREADS)?;
+    let file = BareFile::create(&folder.file("bare.db"), cores::http_threads())?;
     let schedule = json!({"type": "recurring", "cron": "0 3 1 1 *"});
     let body = cue(url, &schedule).to_string();
     let answers: Vec<_> =

@@ -29,6 +29,7 @@ use thiserror::Error as ThisError;
 
 use crate::bench::report::BenchReport;
 use crate::clock::Clock;
+use crate::cores;
 use crate::engine::webhook_client::tls::CertificateError;
 use crate::error::Error;
 use crate::store::OpenError;
@@ -158,7 +159,7 @@ fn conditions(options: &BenchOptions, clock: &Clock) -> Value {
         "commit": option_env!("CUED_COMMIT"),
         "label": options.label,
         "date": clock.now().to_string(),
-        "cpus": std::thread::available_parallelism().ok(),
+        "cpus": cores::count(),
         "load": load,
         "seconds": options.duration.as_secs_f64(),
         "herd": options.herd,

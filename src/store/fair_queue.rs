@@ -3,6 +3,7 @@
 //! Users and destinations are found by seeks in the queue's index, so that a pass costs the same whether an account
 //! has one row or 100,000 rows ready.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 
 use crate::error::Result;
@@ -23,6 +24,8 @@ pub enum Grant {
     DestinationBusy,
     /// No destination of the account may have a thread.
     AccountBusy,
+    /// No account may have a thread: the pass ends.
+    NoneLeft,
 }
 
 /// The ready rows of one account with the same priority.
@@ -91,7 +94,13 @@ pub fn take(
 ) -> Result<Vec<ReadyRow>> {
     let (mut taken, mut waiting) = (Vec::new(), VecDeque::new());
     let mut users = Cycle::after(rotation.last_user);
-    while taken.len() < limit {
+    let is_over = Cell::new(false);
+    let mut try_acquire = |row| {
+        let grant = try_acquire(row)?;
+        is_over.set(grant == Grant::NoneLeft);
+        Ok(grant)
+    };
+    while taken.len() < limit && !is_over.get() {
         let user = users.next(|from| Ok(queue.next_user(from)?.map(|user_key| (user_key, ()))))?;
         let new = user.map(|(user_key, ())| Account::new(user_key, rotation.after_destination(user_key)));
         let Some(mut account) = new.or_else(|| waiting.pop_front()) else { break };
@@ -231,7 +240,7 @@ impl Account {
         let Some(key) = of.keys.pop_front() else { return Ok(None) };
         let row = ReadyRow { key, user_key: self.user_key, destination: of.destination };
         let grant = try_acquire(row)?;
-        self.is_busy = grant == Grant::AccountBusy;
+        self.is_busy = matches!(grant, Grant::AccountBusy | Grant::NoneLeft);
         if grant != Grant::Granted {
             return Ok(None);
         }

@@ -44,6 +44,7 @@ pub use crate::store::db::open::error::OpenError;
 pub use crate::store::db::readers::{Pending, ReadTx};
 pub use crate::store::db::writer::{CommitListeners, WakeSet, WriteTx};
 
+use crate::cores;
 use crate::error::Result;
 use crate::panics;
 use crate::store::db::corruption::CorruptionFlag;
@@ -60,9 +61,9 @@ use crate::store::maintenance::{migrations, quick_check, schema_check};
 /// Threads of [`Store::read`]. Two saturate two cores; each further one costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;
 
-/// Connections for reads on the calling thread: one for each of the two HTTP threads and one for the engine, so that a
-/// read rarely finds them all in use. One that does runs on a reader thread.
-const INLINE_CONNECTIONS: usize = 3;
+/// Connections for reads on the calling thread beside one for each HTTP thread: for the engine, so that a read rarely finds
+/// them all in use. One that does runs on a reader thread.
+const ENGINE_CONNECTIONS: usize = 1;
 
 /// Bytes of texts in one list, whatever it lists: a list with larger entries is shorter than asked, but has at least one
 /// entry. A hundred executions with the largest payload would take 600 MB.
@@ -136,7 +137,7 @@ impl Store {
         let corruption = CorruptionFlag::default();
         let connection = open::open_writer(path)?;
         let pool = open::open_readers(path, READER_THREADS + 1)?;
-        let inline = open::open_readers(path, INLINE_CONNECTIONS)?;
+        let inline = open::open_readers(path, cores::http_threads() + ENGINE_CONNECTIONS)?;
         let (writer, writer_thread) = Writer::start(path, connection, corruption.clone(), listeners)?;
         let (readers, mut reader_threads) = ReaderThreads::start(&pool, READER_THREADS, &corruption)?;
         let (slow_readers, slow_threads) = ReaderThreads::start(&pool, 1, &corruption)?;
@@ -231,6 +232,11 @@ impl Store {
     /// Returns false after a commit failed, as on a full disk, until one that changes something succeeds.
     pub fn is_writable(&self) -> bool {
         self.threads.as_ref().is_some_and(|threads| threads.writer.is_writable())
+    }
+
+    /// The number of commits of this process, which tells whether its rows have changed since a read.
+    pub fn commits(&self) -> u64 {
+        self.threads.as_ref().map_or(0, |threads| threads.writer.commits())
     }
 
     /// True if a read or write has found the file corrupt since the start.

@@ -19,8 +19,9 @@ const MAX_ENTRIES: usize = 12;
 const MAY_USE_ALL: [&str; 5] = ["build", "cli", "lib", "main", "server"];
 
 /// The modules that each other module may import besides itself.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("domain", &[]),
+    ("cores", &[]),
     ("error", &["domain"]),
     ("locks", &[]),
     ("clock", &["locks"]),
@@ -30,7 +31,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("events", &["domain", "error", "locks", "metrics", "random"]),
     ("logging", &["clock"]),
     ("mail", &["clock", "locks"]),
-    ("store", &["domain", "error", "locks", "metrics", "panics"]),
+    ("store", &["cores", "domain", "error", "locks", "metrics", "panics"]),
     ("lifecycle", &["domain", "error", "panics", "random", "store"]),
     ("billing", &["domain", "error", "random", "store"]),
     ("config", &["billing", "domain", "mail"]),
@@ -50,11 +51,26 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "store",
         ],
     ),
-    ("bench", &["actions", "clock", "domain", "engine", "error", "locks", "random", "signals", "store"]),
+    (
+        "bench",
+        &["actions", "clock", "cores", "domain", "engine", "error", "locks", "random", "signals", "store"],
+    ),
     ("actions", &["app", "billing", "domain", "error", "lifecycle", "mail", "random", "store"]),
     (
         "engine",
-        &["app", "clock", "domain", "error", "lifecycle", "locks", "mail", "metrics", "panics", "store"],
+        &[
+            "app",
+            "clock",
+            "cores",
+            "domain",
+            "error",
+            "lifecycle",
+            "locks",
+            "mail",
+            "metrics",
+            "panics",
+            "store",
+        ],
     ),
     (
         "http",

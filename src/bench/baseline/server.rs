@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::bench::Result;
 use crate::bench::baseline::{LIST_LIMIT, with_new_id};
+use crate::cores;
 use crate::domain::cue::Cue;
 use crate::domain::cue::payload::Payload;
 use crate::domain::ids::CueId;
@@ -26,9 +27,6 @@ use crate::store::cues::cue_list;
 use crate::store::cues::cue_list::CueList;
 use crate::store::maintenance::bench::bare::BareFile;
 use crate::store::{Store, cues};
-
-/// As many HTTP threads as cued uses.
-pub const HTTP_THREADS: usize = 2;
 
 /// Runs until it is dropped.
 pub struct BaselineServer {
@@ -50,8 +48,9 @@ pub struct Baseline {
 impl BaselineServer {
     /// Starts the server.
     pub fn start(baseline: Baseline) -> Result<Self> {
+        let threads = cores::http_threads();
         let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(HTTP_THREADS).enable_all().build()?;
+            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?;
         let baseline = Arc::new(baseline);

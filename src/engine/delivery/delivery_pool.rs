@@ -21,7 +21,8 @@ pub struct Submission<J> {
 
 /// A destination whose jobs take less than this is called by few threads at once: jobs that hardly wait compete for the
 /// processors, and more threads then do less (a herd of 10,000 on two cores: 28 threads 7,200/s, 8 threads 10,500/s). It
-/// stays so until its jobs take twice as long, since they take longer where more run.
+/// stays so until its jobs take twice as long, since they take longer where more run, or until others behind them are taken
+/// back: then all its threads are used until it has no job.
 const SWIFT: Duration = Duration::from_millis(1);
 
 /// What a job has shown about its destination.
@@ -54,6 +55,8 @@ struct Queue<J> {
     /// The duration of its last jobs, the newer ones with more weight.
     took: Option<Duration>,
     is_swift: bool,
+    /// Its jobs have waited too long once: the few that ran do not answer, although others might.
+    has_waited: bool,
     /// With the time since which each waits.
     waiting: VecDeque<(J, Duration)>,
 }
@@ -97,6 +100,7 @@ impl<J: Send + 'static> DeliveryPool<J> {
         self.queues.lock().of.retain(|destination, queue| {
             let oldest = queue.waiting.front().map(|(_, since)| *since);
             if oldest.is_some_and(|since| is_meant(*destination, since)) {
+                queue.has_waited = true;
                 taken.extend(queue.waiting.drain(..).map(|(job, _)| job));
             }
             queue.is_in_use()
@@ -113,16 +117,25 @@ impl<J: Send + 'static> DeliveryPool<J> {
 
 impl<J> Queue<J> {
     fn new() -> Self {
-        Self { running: 0, threads: 0, took: None, is_swift: false, waiting: VecDeque::new() }
+        Self {
+            running: 0,
+            threads: 0,
+            took: None,
+            is_swift: false,
+            has_waited: false,
+            waiting: VecDeque::new(),
+        }
     }
 
     /// The jobs that may run at once: one at least, whose thread takes those that wait.
     fn limit(&self, swift_limit: usize) -> usize {
         let threads = self.threads.max(1);
-        if self.is_swift { threads.min(swift_limit) } else { threads }
+        if self.is_swift && !self.has_waited { threads.min(swift_limit) } else { threads }
     }
 
     fn count(&mut self, took: Duration) {
+        // A single job that takes long, as beside a checkpoint, does not count for more than a few.
+        let took = took.min(SWIFT * 4);
         let took = self.took.map_or(took, |before| (before * 7 + took) / 8);
         self.took = Some(took);
         self.is_swift = took < if self.is_swift { SWIFT * 2 } else { SWIFT };
@@ -268,13 +281,30 @@ mod tests {
         pool.submit(jobs(1, 8, 500..504), NOW);
         assert_eq!(counts(&pool), (4, 0), "not known to be swift yet");
         end_some(3);
-        pool.submit(jobs(1, 8, 0..6), NOW);
-        assert_eq!(counts(&pool), (2, 5));
-        end_some(4);
-        assert_eq!(counts(&pool), (2, 1));
-        pool.submit(jobs(1, 8, 6..7), NOW);
-        assert_eq!(counts(&pool), (4, 0), "the one that waited starts too");
-        end_some(4);
+        pool.submit(jobs(1, 8, 0..12), NOW);
+        assert_eq!(counts(&pool), (2, 11));
+        end_some(8);
+        assert_eq!(counts(&pool), (2, 3));
+        pool.submit(jobs(1, 8, 12..13), NOW);
+        assert_eq!(counts(&pool), (6, 0), "those that waited start too");
+        end_some(6);
+    }
+
+    #[test]
+    fn a_swift_destination_uses_all_its_threads_after_its_jobs_were_taken_back() {
+        let (pool, starts, end, results) = gated(8);
+        pool.submit(jobs(1, 8, 500..503), NOW);
+        end.send(()).unwrap();
+        results.recv().unwrap();
+        pool.submit(jobs(1, 8, 503..509), NOW);
+        let taken = pool.take_back(|_, _| true);
+        assert_eq!(taken, (503..509).collect::<Vec<_>>(), "two run");
+        pool.submit(jobs(1, 8, 503..509), NOW);
+        // They start although those that run have not ended.
+        let mut started: Vec<_> = (0..9).map(|_| starts.recv().unwrap()).collect();
+        started.sort_unstable();
+        assert_eq!(started, (500..509).collect::<Vec<_>>());
+        (0..8).for_each(|_| end.send(()).unwrap());
     }
 
     #[test]

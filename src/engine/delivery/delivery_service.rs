@@ -4,7 +4,6 @@
 //! and requeues those that an earlier process left in flight.
 
 use std::collections::HashSet;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 use std::thread::JoinHandle;
@@ -13,6 +12,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
+use crate::clock::MAX_WAIT;
+use crate::cores;
 use crate::engine::delivery::attempt::{deliver, log, unread};
 use crate::engine::delivery::delivery_pool::{DeliveryPool, Destination, DestinationKey, Submission};
 use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
@@ -29,8 +30,8 @@ use crate::store::executions::delivery_request::{self, LoadedDelivery};
 /// Time limit of a stop for running deliveries (contract §1.3).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
 
-/// The longest time that an attempt claimed ahead waits for a thread of its destination. Such a destination has answered
-/// within a fifth of it ([`DestinationSlots`]), so it has begun to hang.
+/// The longest time that a claimed attempt waits for a thread of its destination. Such a destination has answered within a
+/// fifth of it ([`DestinationSlots`]), so it has begun to hang.
 ///
 /// [`DestinationSlots`]: crate::engine::delivery::destination_slots::DestinationSlots
 const LONGEST_AHEAD: Duration = Duration::from_millis(250);
@@ -76,6 +77,10 @@ impl DispatchHandle {
         };
         let (done, claimed) = dispatcher.write(app, true, first)?;
         self.submit(app, &dispatcher, claimed);
+        if self.pool.oldest().is_some() {
+            // The dispatcher does not know of those that wait now.
+            app.notifiers.send.notify();
+        }
         Ok(done)
     }
 
@@ -103,10 +108,10 @@ impl DispatchHandle {
         Ok(count)
     }
 
-    /// When an attempt will have waited too long, if no result comes before.
-    fn deadline(&self, app: &App) -> Option<Timestamp> {
-        let left = (self.pool.oldest()? + LONGEST_AHEAD).saturating_sub(app.clock.monotonic());
-        app.clock.now_precise().checked_add(left).ok()
+    /// The time until an attempt will have waited too long, if no result comes before.
+    fn left(&self, app: &App) -> Duration {
+        let oldest = self.pool.oldest();
+        oldest.map_or(MAX_WAIT, |since| (since + LONGEST_AHEAD).saturating_sub(app.clock.monotonic()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Dispatcher> {
@@ -219,8 +224,7 @@ fn start_pool(
             notifiers.send.notify();
         }
     };
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    DeliveryPool::start(app.config.delivery_threads, cores * SWIFT_PER_CORE, run, record)
+    DeliveryPool::start(app.config.delivery_threads, cores::count() * SWIFT_PER_CORE, run, record)
 }
 
 /// Makes a claimed attempt. Returns `None` if the program stops.
@@ -273,7 +277,7 @@ fn run(app: &App, handle: &DispatchHandle, inbox: &Inbox) {
     while !handle.stopping.load(Ordering::Acquire) {
         let seen = app.notifiers.send.generation();
         match panics::catch("the dispatcher", || handle.pass(app, drain(inbox))) {
-            Ok(0) => app.clock.wait(&app.notifiers.send, seen, handle.deadline(app)),
+            Ok(0) => app.clock.wait_at_most(&app.notifiers.send, seen, handle.left(app)),
             Ok(_) => {}
             Err(error) => pause_after(app, &error),
         }

@@ -14,8 +14,8 @@ use crate::store::fair_queue::Grant;
 /// callback hangs.
 const MAX_REMEMBERED: usize = 512;
 
-/// Counts the threads that each account and each of its destinations (host and port) hold. An attempt holds one thread
-/// from its claim to its end.
+/// Counts the threads that each account and each of its destinations (host and port) hold. An attempt holds one from its
+/// claim to its end, unless it was claimed ahead.
 ///
 /// Accounts:
 /// - An account that holds no thread may take any free one, and the last quarter of the threads is reserved for such
@@ -46,7 +46,7 @@ const MAX_REMEMBERED: usize = 512;
 ///
 /// Attempts ahead are claimed without a thread of their own: each follows on a thread of its destination, so that it takes
 /// none from others. Only destinations of trusted accounts whose last attempts were quick have some, and all together no
-/// more than twice the threads. A thread that such attempts keep busy does not become free. Nobody therefore goes ahead
+/// more than twice the threads. A thread that such attempts keep busy becomes free later, within a quarter of a second. Nobody therefore goes ahead
 /// while it holds more threads than it would get now: an account above its share or while the reserved quarter is in use,
 /// and a destination while another one of the account with fewer threads needs one.
 #[derive(Debug, Clone)]
@@ -96,7 +96,8 @@ impl FairShare {
     /// The most attempts that can be claimed now, ahead or not.
     #[must_use]
     pub fn claimable(&self) -> usize {
-        self.free() + self.most_ahead().saturating_sub(self.ahead)
+        let ahead = if self.leaves_reserve() { self.most_ahead().saturating_sub(self.ahead) } else { 0 };
+        self.free() + ahead
     }
 
     /// The threads of `destination` of the account `user_key`.
@@ -128,6 +129,9 @@ impl FairShare {
     /// Returns `true` if `destination` of the account `user_key` may have one more thread now.
     #[must_use]
     pub fn grant(&self, user_key: i64, destination: i64) -> Grant {
+        if self.free() == 0 {
+            return Grant::NoneLeft;
+        }
         let sixteenth = self.sixteenth();
         let account = self.account(user_key);
         let (share, room) = self.room(&account);
@@ -168,16 +172,20 @@ impl FairShare {
     /// Returns [`Grant::Granted`] if `destination`, which has just been refused a thread, may have an attempt ahead, and
     /// `refusal` or the like otherwise.
     pub fn grant_ahead(&mut self, user_key: i64, destination: i64, refusal: Grant) -> Grant {
-        let (threads, free) = (self.threads, self.free());
-        let has_room_ahead = self.ahead < self.most_ahead();
+        if refusal == Grant::NoneLeft {
+            return refusal;
+        }
+        let (leaves_reserve, has_room_ahead) = (self.leaves_reserve(), self.ahead < self.most_ahead());
         let slots = self.destination(user_key, destination);
         let known = self.account(user_key);
         let (share, room) = self.room(&known);
         let Some(account) = self.accounts.get_mut(&user_key) else { return refusal };
-        if slots.in_use < slots.limit && (room == 0 || room <= share.div_ceil(8)) {
+        // One that timed out last is refused by a limit of its own.
+        let needs_thread = slots.in_use < slots.limit && slots.last != LastAttempt::TimedOut;
+        if needs_thread && (room == 0 || room <= share.div_ceil(8)) {
             account.refuse(slots.in_use);
         }
-        let is_within_share = account.in_use <= share && free >= threads / 4;
+        let is_within_share = account.in_use <= share && leaves_reserve;
         let is_trusted = account.record() == Record::Trusted;
         match slots.may_go_ahead() && has_room_ahead {
             true if is_trusted && is_within_share && account.may_keep(slots.in_use) => Grant::Granted,
@@ -341,6 +349,11 @@ impl FairShare {
     /// The first limit of untested destinations: two at least, so that one that hangs does not hold up another.
     fn initial_limit(&self) -> usize {
         (self.threads / 8).max(2)
+    }
+
+    /// Returns whether the threads that are reserved for accounts without one are free.
+    fn leaves_reserve(&self) -> bool {
+        self.free() >= (self.threads / 4).max(1)
     }
 
     /// The most attempts ahead of all destinations together.

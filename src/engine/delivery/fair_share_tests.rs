@@ -261,9 +261,6 @@ fn all_attempts_ahead_are_no_more_than_twice_the_threads() {
     let all: Vec<_> = (1..=8).map(|user| (user, 1)).collect();
     all.iter().for_each(|(user, _)| quick(&mut slots, *user, 1));
     pass(&mut slots, &all);
-    assert!(
-        slots.ahead() <= 128 && slots.claimable() == slots.free() + 128 - slots.ahead(),
-        "{}",
-        slots.ahead()
-    );
+    assert!(slots.ahead() <= 128, "{}", slots.ahead());
+    assert_eq!(slots.claimable(), slots.free(), "nobody goes ahead while the reserved quarter is in use");
 }

@@ -21,6 +21,7 @@ use crate::http::middleware::state::ServerState;
 use crate::http::router::Access;
 use crate::store::ReadTx;
 use crate::store::accounts::api_keys::{self, Owner};
+use crate::store::accounts::key_owners::ReadAt;
 use crate::store::accounts::sessions as stored;
 use crate::store::accounts::usage;
 
@@ -183,7 +184,15 @@ fn caller(
 }
 
 async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<Owner>> {
-    app.store.read_inline_single(move |read| api_keys::find_owner(read, &hash, now)).await
+    let read_at = ReadAt::new(&app.store, now, app.clock.monotonic());
+    if let Some(owner) = app.key_owners.find(&hash, read_at) {
+        return Ok(Some(owner));
+    }
+    let found = app.store.read_inline_single(move |read| api_keys::find_owner(read, &hash, now)).await?;
+    if let Some(owner) = &found {
+        app.key_owners.keep(hash, owner.clone(), read_at);
+    }
+    Ok(found)
 }
 
 /// A session that is valid, in memory or in the file.

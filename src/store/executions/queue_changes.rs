@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
+use crate::domain::account::figures::Figures;
 use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
 use crate::store::db::columns::millis;
@@ -46,6 +47,11 @@ const GIVE_BACK: &str = "UPDATE executions
                             WHERE kept.execution_key = executions.key AND kept.attempt = executions.attempts - 1
                               AND kept.is_counted = 1)
   WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
+
+// The result of an attempt that runs is not recorded then: it records only an execution that is being delivered.
+const FAIL_DELIVERING: &str = "UPDATE executions INDEXED BY executions_in_flight
+    SET status = 'failed', error_message = ?2, updated_at = ?3, duration_ms = max(?3 - last_attempt_at, 0)
+  WHERE user_key = ?1 AND status = 'delivering' AND transport = 'webhook'";
 
 /// The queue that holds the execution in row `key`, if one does.
 pub fn find_place(read: &ReadTx<'_>, key: i64) -> Result<Option<QueuePlace>> {
@@ -95,10 +101,24 @@ pub fn give_back(tx: &WriteTx<'_>, attempt_ref: &AttemptRef, now: Timestamp) -> 
     Ok(given_back == 1)
 }
 
+/// Fails all executions of a user that are being delivered, also those whose attempt has not begun.
+pub fn fail_delivering(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+    let failed = tx.prepare_cached(FAIL_DELIVERING)?.execute(params![user_key, reason, millis(now)])?;
+    let failed = i64::try_from(failed).unwrap_or(i64::MAX);
+    tx.counters().add_to_hour(user_key, now, &Figures { failed, ..Figures::default() });
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::test_support::plan;
+
+    #[test]
+    fn the_executions_being_delivered_are_found_by_their_user() {
+        let steps = plan(FAIL_DELIVERING);
+        assert!(steps[0].contains("INDEX executions_in_flight (user_key=?)"), "{steps:?}");
+    }
 
     #[test]
     fn an_execution_is_changed_by_its_row_key() {

@@ -32,7 +32,7 @@ pub struct QueueStats {
 }
 
 // Queues that can hold millions of executions have a stored counter in `backlog`. Executions in progress are counted:
-// the numbers of delivery threads and workers limit them.
+// three times the number of delivery threads, and the workers, limit them.
 const QUEUE: &str = "SELECT (SELECT count FROM backlog WHERE name = 'send'),
         (SELECT count(*) FROM executions WHERE status = 'delivering' AND last_attempt_at < ?1),
         (SELECT count FROM backlog WHERE name = 'retry'),

@@ -11,7 +11,7 @@ mod write_tx;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -56,6 +56,8 @@ struct WriterState {
     is_failing: AtomicBool,
     corruption: CorruptionFlag,
     write_stats: WriteStats,
+    /// Commits so far, also those that failed or changed nothing.
+    commits: AtomicU64,
 }
 
 impl Writer {
@@ -78,6 +80,12 @@ impl Writer {
 
     pub fn is_writable(&self) -> bool {
         !self.state.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Commits so far. A read that begins while the number stays the same sees the same rows as one before, but for the
+    /// changes of other processes: it grows before any caller has the result of its write.
+    pub fn commits(&self) -> u64 {
+        self.state.commits.load(Ordering::Acquire)
     }
 
     pub fn write_stats(&self) -> &WriteStats {
@@ -162,6 +170,7 @@ fn timed_commit(
 ) -> Result<CommitSummary> {
     let stopwatch = Stopwatch::start();
     let committed = commit(connection, sink, queue, batch);
+    state.commits.fetch_add(1, Ordering::Release);
     match &committed {
         // A commit without changes writes nothing and succeeds even on a full disk, so it does not count.
         Ok(done) if done.changed => {
