@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use hyper::StatusCode;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::http::input::query::Pagination;
 use crate::http::response::Response;
+use crate::http::response::json_writer::append_json;
 use crate::store::MAX_LIST_BYTES;
 
 /// The room that is made for each entry at first: a cue or an execution without long texts takes 600 to 700 bytes. A text
@@ -28,7 +29,7 @@ impl ListBody {
     /// An object with the list `name`: as many of the entries as fit, at least one.
     ///
     /// # Errors
-    /// [`Error::Fault`] if a value has no JSON form.
+    /// [`crate::error::Error::Fault`] if a value has no JSON form.
     pub fn new<T: Serialize>(name: &str, entries: impl IntoIterator<Item = T>) -> Result<Self> {
         Self::after("{}", name, entries)
     }
@@ -55,9 +56,7 @@ impl ListBody {
             if list.count > 0 {
                 list.text.push(b',');
             }
-            serde_json::to_writer(&mut list.text, &entry).map_err(|error| {
-                Error::fault_from("an entry of a list could not be written as JSON", error)
-            })?;
+            append_json(&mut list.text, &entry)?;
             if list.count > 0 && list.text.len() - begin > MAX_LIST_BYTES {
                 list.text.truncate(end);
                 list.is_cut = true;

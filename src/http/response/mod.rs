@@ -1,6 +1,7 @@
 //! The response of a handler, and the format of errors and times. The only place that turns a `Refusal` into HTTP.
 
 pub mod compressed;
+pub mod json_writer;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
 use crate::error::{Error, Result};
+use crate::http::response::json_writer::to_json;
 
 /// `Retry-After` in seconds while the database cannot be used (contract §2.4).
 const STORAGE_RETRY_AFTER: u32 = 5;
@@ -58,15 +60,6 @@ impl std::fmt::Debug for BodyStream {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("BodyStream")
     }
-}
-
-/// Serializes a body as JSON.
-///
-/// # Errors
-/// [`Error::Fault`] if a value has no JSON form.
-pub fn to_json(body: &impl Serialize) -> Result<String> {
-    serde_json::to_string(body)
-        .map_err(|error| Error::fault_from("a response could not be written as JSON", error))
 }
 
 /// Stored JSON, written as it is after one look through it.
@@ -257,31 +250,33 @@ fn format_instant(at: Timestamp, zone: &str) -> String {
         return text + zone;
     };
     // Written digit by digit: a list has hundreds of instants, and the formatter takes several times as long.
-    let mut text = String::with_capacity("2026-01-01T09:00:00.000+00:00".len());
-    push_digits(&mut text, year, 4);
+    let mut text = Vec::with_capacity("2026-01-01T09:00:00.000+00:00".len());
+    push_digits(&mut text, year, [1_000, 100, 10, 1]);
     for (separator, number) in [
-        ('-', local.month()),
-        ('-', local.day()),
-        ('T', local.hour()),
-        (':', local.minute()),
-        (':', local.second()),
+        (b'-', local.month()),
+        (b'-', local.day()),
+        (b'T', local.hour()),
+        (b':', local.minute()),
+        (b':', local.second()),
     ] {
         text.push(separator);
-        push_digits(&mut text, u32::from(number.unsigned_abs()), 2);
+        push_digits(&mut text, u32::from(number.unsigned_abs()), [10, 1]);
     }
     if has_fraction {
-        text.push('.');
-        push_digits(&mut text, u32::from(local.millisecond().unsigned_abs()), 3);
+        text.push(b'.');
+        push_digits(&mut text, u32::from(local.millisecond().unsigned_abs()), [100, 10, 1]);
     }
-    text.push_str(zone);
-    text
+    text.extend_from_slice(zone.as_bytes());
+    // Digits, separators and a zone are ASCII.
+    String::from_utf8(text).unwrap_or_default()
 }
 
-/// Appends the last `count` decimal digits of a number.
-fn push_digits(text: &mut String, number: u32, count: u32) {
-    for place in (0..count).rev() {
-        let digit = number / 10_u32.pow(place) % 10;
-        text.push(char::from_digit(digit, 10).unwrap_or('0'));
+/// Appends the decimal digits of a number at these places.
+fn push_digits<const COUNT: usize>(text: &mut Vec<u8>, number: u32, places: [u32; COUNT]) {
+    for place in places {
+        // Less than 10.
+        let digit = (number / place % 10) as u8;
+        text.push(b'0' + digit);
     }
 }
 

@@ -13,7 +13,8 @@ use crate::http::api::idempotency::{bulk_call, from_stored, run_to_end};
 use crate::http::input::json_fields::JsonFields;
 use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_ids, read_targets};
 use crate::http::request::Request;
-use crate::http::response::{Response, to_json, to_refusal};
+use crate::http::response::json_writer::to_json;
+use crate::http::response::{Response, to_refusal};
 use crate::store::ReadTx;
 use crate::store::cues::cue_selection;
 
