@@ -58,7 +58,7 @@ pub fn create(
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let plans = app.config.plans.clone();
     let limits = CueLimits::of(&plans, caller);
-    let id = CueId::generate(random::fill)?.to_string();
+    let id = CueId::generate(now, random::fill)?.to_string();
     let payload = new.payload.take();
     // A repetition is answered even if the schedule has no later run by now.
     let prepared = new.into_cue(id, user_key, now).map_err(Error::from);

@@ -65,9 +65,9 @@ pub fn single_commits(
     Ok(f64::from(done) / (clock.monotonic() - began).as_secs_f64())
 }
 
-/// Returns the same cue with a new id.
+/// Returns the same cue with a new id of this instant.
 pub fn with_new_id(cue: &Cue) -> crate::error::Result<Cue> {
-    Ok(Cue { id: CueId::generate(random::fill)?.to_string(), ..cue.clone() })
+    Ok(Cue { id: CueId::generate(Clock::system().now(), random::fill)?.to_string(), ..cue.clone() })
 }
 
 /// Measures how many rows like `cue` per second the store inserts from `threads` threads with its group commit.

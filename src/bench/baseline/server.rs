@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::bench::Result;
 use crate::bench::baseline::{LIST_LIMIT, with_new_id};
+use crate::clock::Clock;
 use crate::cores;
 use crate::domain::cue::Cue;
 use crate::domain::cue::payload::Payload;
@@ -119,7 +120,7 @@ async fn bare_insert(file: &BareFile, request: Request<Incoming>) -> crate::erro
     let body = request.into_body().collect().await;
     let body = body.map_err(|_| Error::fault("the connection ended within a request"))?.to_bytes();
     let body = String::from_utf8(body.into()).map_err(|_| Error::fault("the body is no text"))?;
-    let id = CueId::generate(random::fill)?.to_string();
+    let id = CueId::generate(Clock::system().now(), random::fill)?.to_string();
     let answer = file.insert(id.clone(), body).await;
     answer.map_err(|_| Error::fault("the writer of the baseline has ended"))??;
     Ok(format!(r#"{{"id":"{id}"}}"#))

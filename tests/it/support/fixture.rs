@@ -140,7 +140,7 @@ impl Fixture {
             warning: None,
         };
         change(&mut new);
-        let id = CueId::generate(random::fill).unwrap().to_string();
+        let id = CueId::generate(self.now(), random::fill).unwrap().to_string();
         let (cue, payload) = new.into_cue(id, user_key, self.now()).unwrap();
         self.app.store.write(move |tx| cues::insert(tx, cue, payload.as_ref())).wait().unwrap()
     }

@@ -83,7 +83,10 @@ const CUE_COPIES: &str = "WITH RECURSIVE number (value) AS (SELECT ?1 UNION ALL 
     INSERT INTO cues (key, id, user_key, status, next_run, run_count, missed_count, transport, destination_hash, payload_key,
                       cron, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification, callback_url,
                       callback_method, callback_headers, name, created_at, updated_at)
-    SELECT value, 'cue_' || lower(hex(randomblob(6))), user_key, status, next_run + value * 60000, 0, 0, transport,
+    SELECT value,
+           'cue_' || substr('abcdefghijklmnopqrstuvwxyz0123456789', abs(random() % 36) + 1, 1)
+               || substr('abcdefghijklmnopqrstuvwxyz0123456789', abs(random() % 36) + 1, 1) || lower(hex(randomblob(5))),
+           user_key, status, next_run + value * 60000, 0, 0, transport,
            destination_hash, value, cron, timezone, catch_up, max_attempts, backoff_minutes, on_failure, verification,
            callback_url, callback_method, callback_headers, name, created_at, updated_at
       FROM number JOIN cues ON key = 1";
@@ -91,7 +94,7 @@ const COUNT_COPIES: &str = "UPDATE users SET active_cues = active_cues + ?1, cue
     stored_bytes = stored_bytes + ?1 * (SELECT octet_length(body) FROM payloads WHERE key = 1) WHERE key = 1";
 
 /// Inserts `count` copies of the first cue of the file, an active one of its only user; `first` is the key of the first
-/// copy. Faster than one by one. The ids are as random as those of the API, and each copy is due a minute after the one before.
+/// copy. Faster than one by one. The ids are spread like those of the API over a day, and each copy is due a minute after the one before.
 pub fn copy_first_cue(tx: &WriteTx<'_>, first: u32, count: u32) -> Result<()> {
     // The random ids change pages all over their index.
     tx.execute_batch("PRAGMA cache_size = -65536")?;
