@@ -151,6 +151,9 @@ enum Command {
     #[command(after_long_help = EXAMPLES)]
     Api(Box<SingleCommand<Api>>),
     /// Show the state of the server; exits with 1 if it is not healthy
+    ///
+    /// A health check of a container, in which there is neither a shell nor curl, is `cued health --local`: it prints
+    /// `healthy`, or one sentence that says what is wrong.
     Health(Box<SingleCommand<Health>>),
     /// Show the version and public settings of the server
     Info(Box<SingleCommand<Info>>),

@@ -62,7 +62,7 @@ impl Client {
     /// # Errors
     /// If the certificates of the connection cannot be read.
     pub fn new(connection: Connection) -> Result<Self, ClientError> {
-        let agent = tls::agent(&connection.tls, CONNECT_TIMEOUT)?;
+        let agent = tls::agent(&connection.url, &connection.tls, CONNECT_TIMEOUT)?;
         Ok(Self {
             connection,
             agent,

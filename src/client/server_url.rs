@@ -68,6 +68,17 @@ pub fn host_of(url: &str) -> &str {
     rest.split('/').next().unwrap_or(rest)
 }
 
+/// Returns `true` if the host of a base URL is this machine by its name or address.
+#[must_use]
+pub fn is_loopback(url: &str) -> bool {
+    match Url::parse(url).ok().as_ref().and_then(Url::host) {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        None => false,
+    }
+}
+
 fn is_local(url: &Url) -> bool {
     let policy = AddressPolicy::new(&[AllowRule::Private, AllowRule::Loopback]);
     match url.host() {
@@ -115,6 +126,17 @@ mod tests {
         let key = format!("cue_sk_{}", "0".repeat(32));
         let error = server_url(&key).unwrap_err().to_string();
         assert!(!error.contains("cue_sk_"), "{error}");
+    }
+
+    #[test]
+    fn loopback_is_known_by_name_and_address() {
+        for url in ["http://localhost:8000", "http://127.0.0.1", "https://[::1]:1/x", "http://cued.localhost"]
+        {
+            assert!(is_loopback(url), "{url}");
+        }
+        for url in ["http://pi.lan", "http://10.0.0.1:8000", "https://localhost.example.com", "localhost"] {
+            assert!(!is_loopback(url), "{url}");
+        }
     }
 
     #[test]

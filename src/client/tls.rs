@@ -8,6 +8,8 @@ use ureq::Agent;
 use ureq::config::AutoHeaderValue;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
+use crate::client::server_url::is_loopback;
+
 /// Connections that are kept for the next request. A worker makes a request per slot at a time; beyond this number it opens
 /// connections anew, which costs time and no correctness.
 const KEPT_CONNECTIONS: usize = 32;
@@ -32,7 +34,13 @@ pub enum CertificateError {
     Empty(PathBuf),
 }
 
-pub(in crate::client) fn agent(options: &TlsOptions, connect: Duration) -> Result<Agent, CertificateError> {
+/// The agent for the server at `url`. A proxy of the environment (`HTTP_PROXY` and others) cannot reach a server on a
+/// loopback address of this machine, and is not asked for it.
+pub(in crate::client) fn agent(
+    url: &str,
+    options: &TlsOptions,
+    connect: Duration,
+) -> Result<Agent, CertificateError> {
     let roots = match &options.ca {
         None => RootCerts::WebPki,
         Some(path) => RootCerts::new_with_certs(&certificates(path)?),
@@ -47,9 +55,9 @@ pub(in crate::client) fn agent(options: &TlsOptions, connect: Duration) -> Resul
         .max_idle_connections_per_host(KEPT_CONNECTIONS)
         .user_agent(concat!("cued/", env!("CARGO_PKG_VERSION")))
         .accept(AutoHeaderValue::None)
-        .accept_encoding(AutoHeaderValue::None)
-        .build();
-    Ok(config.new_agent())
+        .accept_encoding(AutoHeaderValue::None);
+    let config = if is_loopback(url) { config.proxy(None) } else { config };
+    Ok(config.build().new_agent())
 }
 
 fn certificates(path: &PathBuf) -> Result<Vec<Certificate<'static>>, CertificateError> {

@@ -366,6 +366,17 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§1.12",
+        "health --local checks the server of this machine",
+        &[
+            "a_local_check_finds_the_server_by_its_own_settings_and_prints_one_word",
+            "a_local_check_that_fails_exits_with_1_and_one_sentence",
+            "a_local_check_of_a_held_server_says_so",
+            "a_local_check_with_a_wrong_address_is_wrong_usage",
+            "each_state_that_is_not_healthy_has_a_sentence",
+        ],
+    ),
+    (
+        "§1.12",
         "a request is repeated if that is safe",
         &["a_request_is_repeatable_by_its_method_or_its_key", "pauses_double_and_end_after_three_retries"],
     ),

@@ -1,37 +1,138 @@
 //! `cued health`: the state of the server; fails if it is not healthy.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::Value;
 
+use crate::cli::client::client_args::ClientArgs;
 use crate::cli::client::command::ClientAction;
-use crate::cli::client::context::Context;
+use crate::cli::client::context::{Context, target};
+use crate::cli::client::environment::environment;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::{status, text_of};
+use crate::cli::output::print::print_line;
 use crate::cli::output::table::Cell;
 use crate::cli::output::times::duration;
 use crate::cli::progress::size;
+use crate::cli::server::flag_values::socket_address;
+use crate::client::credentials::Target;
+use crate::client::error::ClientError;
 use crate::client::request::ApiRequest;
 
+/// The whole exchange of a check with the server of this machine. It ends before the usual limit of a health check, so that
+/// its sentence is recorded.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The port of `cued serve` without `--listen`.
+const DEFAULT_PORT: u16 = 8000;
+
 #[derive(Debug, Args)]
-pub struct Health {}
+pub struct Health {
+    /// Check the server of this machine, for the health check of a container: one line of output, one attempt, exit code
+    /// 0 or 1. Reads no credentials file
+    #[arg(long, conflicts_with_all = ["url", "profile", "curl"])]
+    local: bool,
+
+    /// The address and port that the server was given [default: CUED_LISTEN, or 127.0.0.1:8000]
+    #[arg(long, value_name = "ADDR:PORT", requires = "local", value_parser = socket_address)]
+    listen: Option<SocketAddr>,
+}
 
 impl ClientAction for Health {
+    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
+        if !self.local {
+            return target(args);
+        }
+        let url = local_url(self.listen_address()?)?;
+        Ok(Target { url, key: None, profile: None, key_variable: None })
+    }
+
     fn run(self, context: &Context) -> Result<(), CliError> {
-        let answer = context.send(&ApiRequest::get("/health").anonymous())?;
+        let request = ApiRequest::get("/health").anonymous();
+        let answer = if self.local {
+            context.client.send_once(&request.timeout(LOCAL_TIMEOUT)).map_err(local_error)?
+        } else {
+            context.send(&request)?
+        };
         let health = answer.value()?;
-        context.output.object(&answer, "status", |health| {
-            let mut lines = services(context, health);
-            lines.extend(figures(health));
-            lines
-        })?;
-        if health["status"] == "healthy" {
+        let is_healthy = health["status"] == "healthy";
+        if !self.local || context.output.format.is_for_programs() {
+            context.output.object(&answer, "status", |health| {
+                let mut lines = services(context, health);
+                lines.extend(figures(health));
+                lines
+            })?;
+        } else if is_healthy {
+            print_line("healthy")?;
+        }
+        if is_healthy {
             return Ok(());
         }
-        let reason = ["reason", "status"].map(|field| text_of(&health, field));
-        let reason = reason.into_iter().find(|reason| !reason.is_empty()).unwrap_or_default();
-        let held = if health["held_since"].is_string() { ", and held: `cued promote`" } else { "" };
-        Err(CliError::Failed(format!("the server is not healthy: {reason}{held}")))
+        Err(CliError::Failed(format!("the server is not healthy: {}", causes(&health).join("; "))))
     }
+}
+
+impl Health {
+    /// The address of the server, found as the server finds it.
+    fn listen_address(&self) -> Result<SocketAddr, CliError> {
+        let wrong = |text: &str, error| CliError::Usage(format!("CUED_LISTEN: {text:?}: {error}"));
+        match (self.listen, environment("CUED_LISTEN")) {
+            (Some(address), _) => Ok(address),
+            (None, Some(text)) => socket_address(&text).map_err(|error| wrong(&text, error)),
+            (None, None) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))),
+        }
+    }
+}
+
+/// The URL at which this machine reaches a server that listens on `address`.
+fn local_url(address: SocketAddr) -> Result<String, CliError> {
+    if address.port() == 0 {
+        return Err(CliError::Usage(
+            "port 0 names no server: use --listen with the address of the line `cued listening on …`"
+                .to_owned(),
+        ));
+    }
+    // A socket of [::] accepts IPv4 as well, and a container without IPv6 has no [::1].
+    let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
+    Ok(format!("http://{}", SocketAddr::new(ip, address.port())))
+}
+
+/// A failure whose remedy names the flags of `--local`. A refusal has the exit code of any failure: who runs health checks
+/// knows no other.
+fn local_error(error: ClientError) -> CliError {
+    match error {
+        ClientError::Unreachable { url, source } => CliError::Failed(format!(
+            "no server answers at {url}: {source}; is `cued serve` running, and is this its address? (--listen or \
+             CUED_LISTEN)"
+        )),
+        ClientError::NotCued { url, status } => CliError::Failed(format!(
+            "{url} answers with status {status} and no answer of cued: is this the address of the server? (--listen or \
+             CUED_LISTEN)"
+        )),
+        other => CliError::Failed(other.to_string()),
+    }
+}
+
+/// The reasons for which a server is not healthy, each with its remedy.
+fn causes(health: &Value) -> Vec<String> {
+    let service = |name: &str| text_of(health, name);
+    let database = match service("services.database").as_str() {
+        "ok" => None,
+        "damaged" => Some(text_of(health, "reason")),
+        "not writable" => Some("the database cannot be written: its disk is full or failing".to_owned()),
+        "down" => Some("the database cannot be read: see the log of the server".to_owned()),
+        other => Some(format!("the database is {other:?}")),
+    };
+    let poller = match service("services.poller").as_str() {
+        "ok" => None,
+        "held" => Some("held: a restored copy fires no cue until you run `cued promote`".to_owned()),
+        "down" => Some("the scheduler has made no pass for 30 s: see the log of the server".to_owned()),
+        other => Some(format!("the scheduler is {other:?}")),
+    };
+    let causes: Vec<String> = database.into_iter().chain(poller).filter(|cause| !cause.is_empty()).collect();
+    if causes.is_empty() { vec![service("status")] } else { causes }
 }
 
 fn services(context: &Context, health: &Value) -> Vec<(&'static str, Cell)> {
@@ -76,4 +177,45 @@ fn figures(health: &Value) -> Vec<(&'static str, Cell)> {
         ("file", with("database.bytes", bytes).into()),
         ("free disk", with("database.free_disk_bytes", bytes).into()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_server_leads_to_this_machine() {
+        for (listen, url) in [
+            ("127.0.0.1:8000", "http://127.0.0.1:8000"),
+            ("localhost:81", "http://127.0.0.1:81"),
+            ("0.0.0.0:8000", "http://127.0.0.1:8000"),
+            ("[::]:8000", "http://127.0.0.1:8000"),
+            ("[::1]:8000", "http://[::1]:8000"),
+            ("10.0.0.5:80", "http://10.0.0.5:80"),
+        ] {
+            assert_eq!(local_url(socket_address(listen).unwrap()).unwrap(), url, "{listen}");
+        }
+        assert!(local_url(SocketAddr::from(([127, 0, 0, 1], 0))).is_err());
+    }
+
+    #[test]
+    fn each_state_that_is_not_healthy_has_a_sentence() {
+        let causes = |database: &str, poller: &str| {
+            let services = json!({"database": database, "poller": poller});
+            causes(&json!({"status": "degraded", "reason": "stop cued", "services": services})).join("; ")
+        };
+        assert_eq!(causes("ok", "held"), "held: a restored copy fires no cue until you run `cued promote`");
+        assert_eq!(
+            causes("ok", "down"),
+            "the scheduler has made no pass for 30 s: see the log of the server"
+        );
+        assert_eq!(causes("damaged", "ok"), "stop cued");
+        assert!(causes("not writable", "down").starts_with("the database cannot be written"));
+        assert!(causes("not writable", "down").contains("; the scheduler has made no pass"));
+        assert!(causes("down", "ok").starts_with("the database cannot be read"));
+        assert_eq!(causes("ok", "ok"), "degraded");
+        assert_eq!(causes("locked", "ok"), "the database is \"locked\"");
+    }
 }
