@@ -25,7 +25,7 @@ use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
 use crate::random::ExecutionIdSource;
 use crate::store::accounts::key_owners::KeyOwners;
-use crate::store::db::meta;
+use crate::store::db::{hold, meta, open};
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
 
 /// The running program, shared by every thread.
@@ -93,7 +93,16 @@ impl App {
             wake: Arc::new(move |wakes| on_commit.notify(wakes)),
             events: Some(Arc::clone(&events) as Arc<dyn EventSink>),
         };
+        if config.held {
+            open::require_database(&config.db)?;
+        }
         let store = Store::open_with(&config.db, listeners)?;
+        if config.held {
+            // Before anything starts that fires or sends.
+            let now = clock.now();
+            let begun = store.write(move |tx| hold::begin(tx, now)).wait();
+            begun.map_err(|source| OpenError::NotHeld { path: config.db.clone(), source: source.into() })?;
+        }
         let instance = store.read_blocking(meta::instance).map_err(std::io::Error::other)?;
         let login_mailer = LoginMailer::start(config.mail.clone())?;
         Ok(Self {

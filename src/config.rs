@@ -14,6 +14,8 @@ use crate::mail::MailTransport;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub db: PathBuf,
+    /// The start puts the file on hold (contract §1.6).
+    pub held: bool,
     /// The address at which callers reach the server, without a trailing slash.
     pub public_url: String,
     /// `public_url` was given, not derived from the address of the listener.
@@ -46,6 +48,7 @@ impl Config {
     pub fn new(db: PathBuf) -> Self {
         Self {
             db,
+            held: false,
             public_url: "http://127.0.0.1:8000".to_owned(),
             has_public_url: false,
             dev: false,

@@ -50,6 +50,11 @@ pub struct Serve {
     #[arg(long, env = "CUED_RETAIN", value_name = "AGE,COUNT", default_value = "90d,1000", help_heading = STORAGE)]
     retain: Retention,
 
+    /// Start on hold, as after `cued restore`: nothing is fired, sent or claimed until `cued promote`. For a database that a
+    /// replica tool restored; every start with this flag holds
+    #[arg(long, env = "CUED_HELD", value_parser = BoolishValueParser::new(), help_heading = STORAGE)]
+    held: bool,
+
     /// Address and port of the API; port 0 picks a free port [default: 127.0.0.1:8000]
     #[arg(long, env = "CUED_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address, help_heading = LISTENING)]
     listen: Option<SocketAddr>,
@@ -213,6 +218,12 @@ impl Serve {
                 db.display()
             )));
         }
+        if self.ephemeral && self.held {
+            return Err(CliError::Usage(
+                "--ephemeral has a new database, in which there is nothing to hold: remove it or --held (CUED_HELD)"
+                    .to_owned(),
+            ));
+        }
         if dev {
             for (flag, port, address) in
                 [("--listen", 8000, Some(listen)), ("--metrics-listen", 9464, self.metrics_listen)]
@@ -292,6 +303,7 @@ impl Serve {
         };
         Ok(Config {
             public_url: self.public_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
+            held: self.held,
             has_public_url: self.public_url.is_some(),
             dev,
             registration,

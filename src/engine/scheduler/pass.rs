@@ -71,6 +71,11 @@ impl Scheduler {
                 path = %app.config.db.display(),
                 "the database is a restored copy on hold: nothing is fired, sent or claimed until `cued promote`"
             );
+            if app.config.held {
+                tracing::warn!(
+                    "every start with --held (CUED_HELD) holds the database: remove it after `cued promote`"
+                );
+            }
         }
         Ok(Self {
             last_seen,

@@ -2,7 +2,7 @@
 //! it. A trial restore therefore never delivers anything twice.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::store::db::columns::{millis, read_instant};
@@ -35,6 +35,34 @@ pub fn held_since(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 /// True if the file is on hold. Within a write the result stays valid until the commit.
 pub fn is_held(read: &ReadTx<'_>) -> Result<bool> {
     Ok(held_since(read)?.is_some())
+}
+
+/// Puts the file on hold since `now`, as a restored copy is, and ends its sessions. A file on hold stays as it is. Returns
+/// true if the hold is new.
+pub fn begin(tx: &WriteTx<'_>, now: Timestamp) -> Result<bool> {
+    if !mark(tx, now)? {
+        return Ok(false);
+    }
+    end_sessions(tx)?;
+    Ok(true)
+}
+
+/// Puts a file on hold since `since`, unless it is. Returns true if the hold is new.
+pub(in crate::store) fn mark(file: &Connection, since: Timestamp) -> rusqlite::Result<bool> {
+    let mark = "INSERT INTO meta (name, value) VALUES ('held_since', ?1) ON CONFLICT DO NOTHING";
+    Ok(file.execute(mark, [millis(since)])? > 0)
+}
+
+/// Ends the sessions of a copy, and gives it a cookie of its own: a session that was ended in the original must not be
+/// valid again, and the copy may run beside the original. A file of an earlier version has none of them.
+pub(in crate::store) fn end_sessions(copy: &Connection) -> rusqlite::Result<()> {
+    for table in ["sessions", "session_links"] {
+        if copy.table_exists(None, table)? {
+            copy.execute(&format!("DELETE FROM {table}"), [])?;
+        }
+    }
+    copy.execute("UPDATE meta SET value = abs(random() % 4294967296) WHERE name = 'instance'", [])?;
+    Ok(())
 }
 
 /// Releases the hold. Returns when it began, or `None` if there was none.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use thiserror::Error;
 
-use crate::store::db::columns::millis;
+use crate::store::db::hold;
 use crate::store::db::open::error::{Cause, OpenError};
 use crate::store::db::open::open_for_reading;
 use crate::store::db::open::paths::sibling_path;
@@ -205,26 +205,17 @@ fn mark_on_hold(path: &Path, since: Timestamp) -> rusqlite::Result<()> {
     // Durability is not needed: if this is interrupted, the partial copy is discarded.
     copy.pragma_update(None, "journal_mode", "OFF")?;
     copy.pragma_update(None, "synchronous", "OFF")?;
-    copy.execute(
-        "INSERT INTO meta (name, value) VALUES ('held_since', ?1) ON CONFLICT DO NOTHING",
-        [millis(since)],
-    )?;
+    hold::mark(&copy, since)?;
     copy.close().map_err(|(_, error)| error)
 }
 
-/// Ends the sessions of a restored copy, and gives it a cookie of its own: a session that was ended since the backup must
-/// not be valid again, and the copy may run beside the original. A file of an earlier version has none of them.
+/// Ends the sessions of a restored copy before it gets its name.
 fn end_sessions(path: &Path) -> rusqlite::Result<()> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let copy = Connection::open_with_flags(path, access)?;
     copy.pragma_update(None, "journal_mode", "OFF")?;
     copy.pragma_update(None, "synchronous", "OFF")?;
-    for table in ["sessions", "session_links"] {
-        if copy.table_exists(None, table)? {
-            copy.execute(&format!("DELETE FROM {table}"), [])?;
-        }
-    }
-    copy.execute("UPDATE meta SET value = abs(random() % 4294967296) WHERE name = 'instance'", [])?;
+    hold::end_sessions(&copy)?;
     copy.close().map_err(|(_, error)| error)
 }
 

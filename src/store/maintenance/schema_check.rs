@@ -11,15 +11,21 @@ use crate::store::db::open::error::OpenError;
 use crate::store::db::open::open_read_only;
 use crate::store::db::open::schema::SCHEMA;
 
+// The tables `_litestream_lock` and `_litestream_seq` are those that Litestream creates in each database that it
+// replicates: they are passed over, by their exact names, wherever they came to be: in the original, in a backup, in a
+// restored replica.
+//
 // One line for each part of the schema. The SQL text itself is not compared: it contains comments, and differs when a
 // migration added a column.
 const PARTS: &str = "
-    SELECT type || ' ' || name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'
+    SELECT type || ' ' || name FROM sqlite_schema
+     WHERE name NOT LIKE 'sqlite_%' AND NOT (type = 'table' AND name IN ('_litestream_lock', '_litestream_seq'))
     UNION ALL
     SELECT concat('column ', t.name, '.', c.name, ' ', c.type, iif(c.\"notnull\", ' NOT NULL', ''),
                   ' DEFAULT ' || c.dflt_value, iif(c.pk, ' PRIMARY KEY ' || c.pk, ''))
       FROM sqlite_schema t, pragma_table_xinfo(t.name) c
      WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND t.sql NOT LIKE 'CREATE VIRTUAL%'
+       AND t.name NOT IN ('_litestream_lock', '_litestream_seq')
     UNION ALL
     SELECT concat('column ', c.seqno + 1, ' of index ', i.name, ': ', coalesce(c.name, 'an expression'),
                   iif(c.\"desc\", ' DESC', ''))

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod bounds;
+mod clients;
 mod cue_endpoints;
 mod cues;
 mod delivery;
@@ -28,8 +29,9 @@ const CONTRACT: &str = include_str!("contract.md");
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 /// The chapters, each with its number.
-const TABLE: [(&str, &[Row]); 13] = [
+const TABLE: [(&str, &[Row]); 14] = [
     ("1", program::ROWS),
+    ("1", clients::ROWS),
     ("2", http::ROWS),
     ("3", accounts::ROWS),
     ("4", cues::ROWS),

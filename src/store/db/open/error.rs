@@ -66,6 +66,13 @@ pub enum OpenError {
     NotOurDatabase { path: PathBuf },
     #[error("{path} cannot be used: {source}. The file and its folder must be readable and writable")]
     Unusable { path: PathBuf, source: Cause },
+    #[error(
+        "{path} does not exist or is empty: --held (CUED_HELD) is for a database that a replica tool has restored there. \
+         Restore it first, or start without --held for a new database"
+    )]
+    NothingToHold { path: PathBuf },
+    #[error("{path} cannot be put on hold: {source}")]
+    NotHeld { path: PathBuf, source: Cause },
     #[error("a thread could not be started: {0}")]
     ThreadSpawn(#[from] std::io::Error),
 }

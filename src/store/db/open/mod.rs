@@ -36,6 +36,10 @@ const APPLICATION_ID: i64 = 0x6375_6564;
 /// milliseconds; after 5 s the caller gets an error instead of a request that hangs.
 pub(in crate::store) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Limit on the wait of the last checkpoint for readers of other processes. With [`BUSY_TIMEOUT`] each stop of a server
+/// beside Litestream, whose read transaction has no end, took 5 s longer.
+const LAST_CHECKPOINT_WAIT: Duration = Duration::from_millis(200);
+
 /// Attempts to switch a new file to WAL mode while other processes do the same. After a failed attempt the next one
 /// waits for the others to finish, so one or two are enough; the limit only prevents an endless loop.
 const MAX_WAL_ATTEMPTS: u32 = 100;
@@ -66,6 +70,20 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     }
     Ok(version)
+}
+
+/// Refuses a path without a database, for a start that holds one (`cued serve --held`): a new database in the place of one
+/// that a replica tool was to restore would hide that it is missing.
+///
+/// # Errors
+/// [`OpenError::NothingToHold`], or [`OpenError::OrphanedWal`]. Creates no file.
+pub fn require_database(path: &Path) -> Result<(), OpenError> {
+    refuse_orphaned_log(path)?;
+    match std::fs::metadata(path) {
+        Ok(file) if file.len() > 0 => Ok(()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(OpenError::unusable(path, error)),
+        _ => Err(OpenError::NothingToHold { path: path.to_owned() }),
+    }
 }
 
 /// Opens a cued database to read all of it, possibly while a server is using it. Changes neither the file nor its
@@ -191,8 +209,12 @@ pub fn free_bytes(_: &Path) -> Option<u64> {
     None
 }
 
-/// Moves the write-ahead log into the file and closes the connection, so that a stopped server leaves a single file.
+/// Moves the write-ahead log into the file and closes the connection, so that a stopped server leaves a single file. The log
+/// stays where another process uses it: a replica tool has it open all the time.
 pub fn checkpoint(connection: Connection) {
+    if let Err(error) = connection.busy_timeout(LAST_CHECKPOINT_WAIT) {
+        tracing::debug!(error = %error, "busy timeout not set");
+    }
     if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
         tracing::warn!(error = %error, "write-ahead log not moved into the database file; the next start does it");
     }

@@ -5,6 +5,7 @@ mod check;
 mod empty_file;
 mod full_disk;
 mod hold;
+mod replicas;
 mod restore;
 
 use std::collections::BTreeMap;
