@@ -67,7 +67,7 @@ pub struct ListenConfig {
 /// A server could not start or ended with an error. The text says what to do.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    #[error("cannot listen on {address}: {source}; give another {flag}")]
+    #[error("cannot listen on {address}: {source}; {}", remedy(source, flag))]
     Bind { address: SocketAddr, flag: &'static str, source: io::Error },
     #[error("the public URL {url} is not usable: {source}")]
     PublicUrl { url: String, source: UrlError },
@@ -79,6 +79,26 @@ pub enum ServeError {
     Engine(Error),
     #[error("{action} failed: {source}")]
     System { action: &'static str, source: io::Error },
+}
+
+/// The way out for an address that cannot be used, by the error of the operating system.
+fn remedy(source: &io::Error, flag: &str) -> String {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("another program, perhaps another cued, has this port: stop it, or give another {flag}")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!(
+                "this machine has no such address: give {flag} one that it has, or 0.0.0.0 for all of them"
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                "ports below 1024 are reserved: give {flag} a higher one, or run cued with CAP_NET_BIND_SERVICE"
+            )
+        }
+        _ => format!("give another {flag}"),
+    }
 }
 
 impl ServeError {

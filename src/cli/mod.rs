@@ -13,6 +13,8 @@ pub mod printable;
 mod progress;
 pub mod server;
 
+use std::io;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -37,6 +39,7 @@ use crate::cli::client::commands::work::Work;
 use crate::cli::client::commands::worker::WorkerAction;
 use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
 use crate::cli::error::CliError;
+use crate::cli::input::variables;
 use crate::cli::server::{bench, serve};
 use crate::logging;
 use crate::logging::LogFormat;
@@ -183,7 +186,7 @@ impl Cli {
         let read = command.try_get_matches_from_mut(std::env::args_os());
         let read = read
             .and_then(|matches| Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
-        read.unwrap_or_else(|error| exit_with(&error))
+        read.unwrap_or_else(|error| exit_with(&error, variables::source_of(&error, &command)))
     }
 
     /// Runs the command, prints its error, and returns its exit code.
@@ -206,21 +209,28 @@ impl Cli {
 }
 
 /// Prints a message of clap: help, or what is wrong with the command line, as JSON if it asks for JSON.
-fn exit_with(error: &clap::Error) -> ! {
+/// `variable` is the one of the environment that the wrong value comes from.
+fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
+    let source = variable.map(|name| format!("\nThe value is that of the environment variable {name}.\n"));
     let is_json = ["--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"];
     if error.use_stderr() && std::env::args().any(|argument| is_json.contains(&argument.as_str())) {
         let text = error.to_string();
         let text = text.trim_start_matches("error: ").trim_end();
-        CliError::Usage(text.to_owned()).into_json().print();
+        CliError::Usage(format!("{text}{}", source.unwrap_or_default().trim_end())).into_json().print();
         std::process::exit(USAGE);
     }
-    error.exit()
+    // Without the standard streams there is nobody to tell; the exit code remains.
+    drop(error.print().and_then(|()| io::stderr().write_all(source.unwrap_or_default().as_bytes())));
+    std::process::exit(error.exit_code())
 }
 
 impl Command {
     fn run(self) -> Result<(), CliError> {
         match self {
-            Self::Serve(serve) => serve.run(),
+            Self::Serve(serve) => {
+                variables::warn_of_unknown(&Cli::command());
+                serve.run()
+            }
             Self::Bench(bench) => bench.run(),
             Self::User(user) => user.action.run(&user.database),
             Self::Key(key) => key.action.run(&key.database),

@@ -1,5 +1,7 @@
-//! The input of commands besides their flags: values of arguments, files, standard input, texts in an editor.
+//! The input of commands besides their flags: values of arguments, variables of the environment, files, standard input,
+//! texts in an editor.
 
 pub mod editor;
 pub mod values;
+pub mod variables;
 pub mod yaml;

@@ -2,6 +2,7 @@
 
 pub mod administration;
 pub mod backups;
+mod bad_start;
 mod bench;
 mod client;
 mod manual;

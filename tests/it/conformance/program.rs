@@ -44,6 +44,14 @@ pub const ROWS: &[Row] = &[
         "--ephemeral leaves no file",
         &["an_ephemeral_server_leaves_no_file_behind", "an_ephemeral_server_uses_an_explicit_listen_address"],
     ),
+    (
+        "§1.2",
+        "a mistyped variable is named, and so is that of a wrong value",
+        &[
+            "a_mistyped_variable_is_warned_of_with_the_name_that_was_meant",
+            "a_wrong_value_of_a_variable_is_said_to_come_from_it",
+        ],
+    ),
     ("§1.2", "--listen takes localhost", &["localhost_is_a_valid_listen_address"]),
     (
         "§1.3",
@@ -85,6 +93,16 @@ pub const ROWS: &[Row] = &[
         &[
             "an_unusable_file_is_refused_and_left_unchanged",
             "a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing",
+        ],
+    ),
+    (
+        "§1.4",
+        "a start that cannot succeed says what to do",
+        &[
+            "a_port_in_use_is_named_with_the_way_out",
+            "a_place_that_cannot_have_a_database_is_named_with_the_way_out",
+            "a_volume_of_another_user_is_named_with_the_user_that_needs_it",
+            "a_downgrade_is_refused_with_the_way_back",
         ],
     ),
     (

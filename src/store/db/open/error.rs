@@ -1,5 +1,7 @@
 //! The reasons why a database file cannot be opened.
 
+use std::io;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
@@ -17,8 +19,9 @@ pub enum OpenError {
     #[error("{path} is in use by another cued{}: stop it first, or use another --db", process_id(*process))]
     InUse { path: PathBuf, process: Option<u32> },
     #[error(
-        "{path} has schema version {version}, written by a newer cued; this one supports up to {SCHEMA_VERSION}: upgrade \
-         this program, or use another --db"
+        "{path} has schema version {version}, written by a newer cued; this one supports up to {SCHEMA_VERSION}: use that \
+         newer cued again, or go back to the copy that its upgrade left: `cued restore {path}.v{SCHEMA_VERSION} --db \
+         {path} --replace`, without what came later"
     )]
     Newer { path: PathBuf, version: i64 },
     /// Writing the process id into it would overwrite another file.
@@ -64,7 +67,7 @@ pub enum OpenError {
     Disk { path: PathBuf, source: rusqlite::Error },
     #[error("{path} is not a cued database: use the path of one, or of a file that does not exist yet")]
     NotOurDatabase { path: PathBuf },
-    #[error("{path} cannot be used: {source}. The file and its folder must be readable and writable")]
+    #[error("{path} cannot be used: {source}. {}", remedy(source))]
     Unusable { path: PathBuf, source: Cause },
     #[error(
         "{path} does not exist or is empty: --held (CUED_HELD) is for a database that a replica tool has restored there. \
@@ -79,6 +82,23 @@ pub enum OpenError {
 
 fn process_id(process: Option<u32>) -> String {
     process.map(|process| format!(", process {process}")).unwrap_or_default()
+}
+
+/// The way to make a file usable, by the error of the operating system.
+fn remedy(source: &Cause) -> String {
+    let user = rustix::process::geteuid().as_raw();
+    match source.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(ErrorKind::NotFound) => "Its folder does not exist: create it, or use another --db".to_owned(),
+        Some(ErrorKind::IsADirectory) => "Give --db the path of a file in it".to_owned(),
+        Some(ErrorKind::ReadOnlyFilesystem) => {
+            "Its file system is read-only: mount it for writing, or use another --db".to_owned()
+        }
+        Some(ErrorKind::PermissionDenied) => format!(
+            "The file and its folder must be readable and writable for user {user}, as which cued runs: `chown -R \
+             {user}` the folder, or use another --db"
+        ),
+        _ => "The file and its folder must be readable and writable".to_owned(),
+    }
 }
 
 impl OpenError {
