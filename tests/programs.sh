@@ -16,7 +16,8 @@ built_cued() {
   return 2
 }
 
-# environment FOLDER REQUIREMENTS: a Python environment with exactly these packages, made anew only when they change.
+# environment FOLDER REQUIREMENTS: a Python environment with exactly these packages, made anew only when they change. Fails
+# if they cannot be installed, also where the caller asks whether it does: bash then ignores `set -e` in here.
 environment() {
   local folder=$1 requirements=$2
   if [ -x "$folder/bin/python" ] && cmp -s "$requirements" "$folder/installed"; then
@@ -24,7 +25,7 @@ environment() {
   fi
   rm -rf "$folder"
   mkdir -p "$(dirname "$folder")"
-  python3 -m venv "$folder"
-  "$folder/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
+  python3 -m venv "$folder" || return
+  "$folder/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" || return
   cp "$requirements" "$folder/installed"
 }
