@@ -59,6 +59,7 @@ pub const ROWS: &[Row] = &[
         &[
             "a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file",
             "a_stop_ends_long_polls_and_closes_idle_connections",
+            "a_stop_beside_a_reader_without_an_end_leaves_everything_in_the_file_and_its_log",
         ],
     ),
     (

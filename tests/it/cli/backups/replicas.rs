@@ -84,6 +84,23 @@ fn a_file_of_an_earlier_version_with_the_tables_of_litestream_is_upgraded() {
     assert_eq!(contents(&db)["_litestream_seq"].len(), 1);
 }
 
+#[test]
+fn a_stop_beside_a_reader_without_an_end_leaves_everything_in_the_file_and_its_log() {
+    let mut server = Server::with_test_clock(BEGIN);
+    let user = server.user();
+    work(&user);
+    let reader = server.sqlite();
+    reader.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
+    work(&user);
+    assert_eq!(server.stop(), Some(0));
+    let log = server.db().with_file_name("cued.db-wal");
+    assert!(fs::metadata(log).unwrap().len() > 0, "the reader still needs the log");
+    assert_eq!(contents(&backup(&server, "backup"))["cues"].len(), 2);
+    drop(reader);
+    server.restart();
+    assert_eq!(user.at(server.addr()).get("/v1/cues").expect(200)["total"], 2);
+}
+
 /// The same file under a server with `--held`, which starts at `at`.
 fn restart_held(server: &mut Server, user: &Client, at: &str) -> (Server, Client) {
     server.stop();
