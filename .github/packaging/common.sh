@@ -20,6 +20,11 @@ version() {
   sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$repository/Cargo.toml"
 }
 
+# The same, as packages write it: 1.0.0~rc.1 comes before 1.0.0.
+package_version() {
+  version | sed 's/-/~/'
+}
+
 # The second that all files in a package have as their time, so that two packages of a commit are equal.
 source_date() {
   if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then

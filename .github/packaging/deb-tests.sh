@@ -97,6 +97,7 @@ serve() {
   mapfile -t settings < <(sed -n 's/^Environment=//p' "$root/lib/systemd/system/cued.service"
     sed -n '/^CUED_/p' "$root/etc/default/cued")
   code=''
+  : >"$scratch/served"
   "${enter[@]}" "${user[@]}" env "${settings[@]}" "$@" /usr/bin/cued serve >"$scratch/served" 2>&1 &
   server=$!
   for ((tries = 0; tries < 600; tries++)); do

@@ -14,7 +14,6 @@ usage: deb.sh BINARY TARGET OUT     prints the path of the package
 CUED_RUNNER=COMMAND    what runs a BINARY for another CPU: "qemu-aarch64-static -L FOLDER"
 CUED_NATIVE=FILE       or a cued of this machine, for the manual pages
 CUED_MAINTAINER=TEXT   "Name <address>" of who publishes the package
-CUED_VERSION=VERSION   another version than that of the manifest, for tests
 THIRD_PARTY=FILE       notices of the linked crates; made anew without it
 SOURCE_DATE_EPOCH      the time of all files; that of the commit without it
 TEXT
@@ -120,7 +119,7 @@ lay_out() {
 needs dpkg-deb dpkg
 arguments "$@"
 system=$packaging/system
-version=${CUED_VERSION:-$(version)}
+version=$(package_version)
 maintainer=${CUED_MAINTAINER:-cued <cued@localhost.localdomain>}
 SOURCE_DATE_EPOCH=$(source_date)
 export SOURCE_DATE_EPOCH
