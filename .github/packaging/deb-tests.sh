@@ -63,7 +63,8 @@ make_root() {
     { apt-get update -qq && apt-get install -qq -y --no-install-recommends debootstrap; } >"$scratch/log" 2>&1 ||
       skip "debootstrap cannot be installed: $(tail -n 1 "$scratch/log")"
   fi
-  debootstrap --variant=minbase --include=systemd "${CUED_SUITE:-bookworm}" "$root" >"$scratch/log" 2>&1 ||
+  timeout --foreground 300 debootstrap --variant=minbase --include=systemd "${CUED_SUITE:-bookworm}" "$root" \
+    >"$scratch/log" 2>&1 ||
     skip "debootstrap made no Debian, the mirror may be broken: $(tail -n 1 "$scratch/log")"
 }
 
@@ -126,8 +127,18 @@ stop() {
 }
 
 clean_up() {
+  local mounted
   [ -z "$server" ] || kill -s KILL "$server" 2>/dev/null || true
+  # What debootstrap has mounted when it is interrupted.
+  while read -r mounted; do
+    umount -l "$mounted" || return
+  done < <(awk -v below="$scratch/" 'index($2, below) == 1 {print $2}' /proc/mounts | sort -r)
   rm -rf --one-file-system "$scratch"
+}
+
+# The part of a unit that takes privileges away.
+sandbox() {
+  sed -n '/^ProtectSystem=/,$p' "$1"
 }
 
 test_installation() {
@@ -137,6 +148,7 @@ test_installation() {
   equal "$(inside stat -c '%U:%G %a' /etc/default/cued)" "root:cued 640"
   [ -L "$root/etc/systemd/system/multi-user.target.wants/cued.service" ] || failed "the unit is not enabled"
   equal "$(inside systemd-analyze --man=no verify cued.service 2>&1 | grep -i cued || true)" ""
+  equal "$(sandbox "$root/lib/systemd/system/cued.service")" "$(sandbox "$repository/examples/cued.service")"
   inside bash -n /usr/share/bash-completion/completions/cued
   has "$(zcat "$root/usr/share/man/man1/cued-serve.1.gz")" "Run the server"
   has "$(zcat "$root/usr/share/doc/cued/THIRD-PARTY.txt.gz")" BSD-3-Clause
@@ -169,6 +181,13 @@ test_wrong_settings() {
   serve CUED_LISTEN=127.0.0.1:80o0
   equal "$code" 2
   has "$said" "expected an address and a port"
+
+  echo 'CUED_LIMITS off' >>"$root/etc/default/cued"
+  # The unit's line, as systemd reads it.
+  said=$(inside sh -c "$(sed -n 's/^ExecStartPre=-//p' "$root/lib/systemd/system/cued.service" | sed 's/\$\$/$/g')")
+  equal "$(wc -l <<<"$said")" 1
+  has "$said" "has no NAME=value and is ignored"
+  sed -i '$d' "$root/etc/default/cued"
 
   serve
   local first=$server address=${said##*//}
