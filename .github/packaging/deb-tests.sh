@@ -181,6 +181,7 @@ test_wrong_settings() {
   serve CUED_LISTEN=127.0.0.1:80o0
   equal "$code" 2
   has "$said" "expected an address and a port"
+  has "$said" CUED_LISTEN
 
   echo 'CUED_LIMITS off' >>"$root/etc/default/cued"
   # The unit's line, as systemd reads it.
@@ -189,8 +190,9 @@ test_wrong_settings() {
   has "$said" "has no NAME=value and is ignored"
   sed -i '$d' "$root/etc/default/cued"
 
-  serve
-  local first=$server address=${said##*//}
+  serve CUED_LIMIT=off
+  has "$said" CUED_LIMITS
+  local first=$server address=${said##*http://}
   address=${address%%[[:space:]]*}
   serve CUED_DB=/var/lib/cued/another.db "CUED_LISTEN=$address"
   equal "$code" 1
@@ -227,6 +229,7 @@ PY
   serve
   equal "$code" 1
   has "$said" "written by a newer cued"
+  has "$said" "cued restore"
 }
 
 test_removal() {

@@ -97,7 +97,7 @@ test_volume_of_another_user() {
   server fourth "$scratch/folder"
   equal "$(podman_here wait fourth)" 1
   said=$(podman_here logs fourth 2>&1)
-  has "$said" "must be readable and writable"
+  has "$said" "chown -R 65532"
   chown 65532:65532 "$scratch/folder"
   server fifth "$scratch/folder"
   ready fifth
