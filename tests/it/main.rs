@@ -11,6 +11,7 @@ mod fuzz;
 pub mod http;
 mod journeys;
 mod openapi;
+mod packaging;
 mod rules;
 mod simulation;
 mod store;

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Makes what a release consists of: archives, packages, an image, sums, a list of components.
+#
+# Everything is built and tried in a scratch folder. Only when all of it is done, it comes into the output folder.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=build/toolchain.sh
+. "$packaging/build/toolchain.sh"
+# shellcheck source=build/compile.sh
+. "$packaging/build/compile.sh"
+# shellcheck source=build/archive.sh
+. "$packaging/build/archive.sh"
+
+readonly TARGETS=(
+  x86_64-unknown-linux-gnu
+  aarch64-unknown-linux-gnu
+  armv7-unknown-linux-gnueabihf
+  x86_64-unknown-linux-static
+)
+
+usage() {
+  cat <<TEXT
+usage: build.sh [TARGET...]     without TARGET, what runs on this machine
+
+$(printf '  %s\n' "${TARGETS[@]}")
+
+CUED_RELEASE=1       all targets; a missing tool is an error, and nothing is left out
+OUT=FOLDER           the folder of the results: target/packages
+CUED_TOOLCHAIN=DIR   keeps compilers and builds in DIR for the next run (6 GB); otherwise they are removed
+CUED_DEBIAN_MIRROR=URL, SOURCE_DATE_EPOCH=SECONDS, CUED_MAINTAINER=NAME
+
+It needs cargo, git, python3 with pip, and a C compiler; for other CPUs, a Debian or Ubuntu, and rustup or root.
+TEXT
+}
+
+# The targets that run on this machine without help.
+native_targets() {
+  local target
+  for target in "${TARGETS[@]}"; do
+    [ "${target%%-*}" != "$(uname -m)" ] || echo "$target"
+  done
+}
+
+# choose TARGET…: sets $targets.
+choose() {
+  local target
+  if [ "${CUED_RELEASE:-}" = 1 ] && [ $# = 0 ]; then
+    targets=("${TARGETS[@]}")
+  elif [ $# = 0 ]; then
+    mapfile -t targets < <(native_targets)
+    [ "${#targets[@]}" -gt 0 ] || die "nothing is built for $(uname -m): name a target of build.sh --help"
+  else
+    targets=("$@")
+  fi
+  for target in "${targets[@]}"; do
+    if [[ " ${TARGETS[*]} " != *" $target "* ]]; then
+      echo "build.sh: unknown target $target; known are ${TARGETS[*]}" >&2
+      exit 2
+    fi
+    [[ $target != *-static || $target = "$(uname -m)"-* ]] || die "$target is built on ${target%%-*} only, and this is $(uname -m)"
+  done
+}
+
+# Whether a tool is here. In a release it must be.
+has_tool() {
+  local tool=$1 package=$2
+  ! command -v "$tool" >/dev/null || return 0
+  [ "${CUED_RELEASE:-}" != 1 ] || die "$tool is missing: apt-get install $package"
+  echo "skipped: what $tool makes; to have it, apt-get install $package" >&2
+  return 1
+}
+
+# What the chosen targets take, so that nothing is missing after an hour.
+check_tools() {
+  needs cargo "cargo, or rustup"
+  needs git git
+  needs python3 "python3 python3-pip"
+  has_deb=0 has_rpm=0 has_image=0
+  ! has_tool dpkg-deb dpkg || has_deb=1
+  ! has_tool rpmbuild rpm || has_rpm=1
+  ! has_tool buildah buildah || has_image=1
+}
+
+# pack TARGET: everything that is made of $binary, into $stage.
+pack() {
+  local target=$1 rust_target
+  rust_target=$(rust_target "$target")
+  install_runner "$target" || die "qemu for $target cannot be downloaded, as it says above"
+  export CUED_RUNNER="${runner[*]}"
+  "$packaging/smoke.sh" "$binary" "${runner[@]}" >&2
+  archive "$target" "$stage"
+  case "$target" in
+    *-static)
+      [ "$has_image" = 0 ] || "$packaging/image.sh" "$binary" "$rust_target" "$stage" ;;
+    *)
+      [ "$has_deb" = 0 ] || "$packaging/deb.sh" "$binary" "$rust_target" "$stage"
+      # No distribution with rpm runs on armv7 any more.
+      [ "$has_rpm" = 0 ] || [[ $target = armv7-* ]] || "$packaging/rpm.sh" "$binary" "$rust_target" "$stage" ;;
+  esac
+  echo "$target: $compiler; $(stat -c %s "$binary") bytes" >>"$stage/BUILD.txt"
+}
+
+# The files of all targets: notices before, sums after.
+prepare() {
+  open_toolchain
+  stage=$TOOLCHAIN/stage
+  rm -rf "$stage"
+  mkdir -p "$stage"
+  cd "$repository"
+  cargo fetch --locked
+  SOURCE_DATE_EPOCH=$(source_date)
+  THIRD_PARTY=$TOOLCHAIN/THIRD-PARTY.txt
+  export SOURCE_DATE_EPOCH THIRD_PARTY
+  "$packaging/licences.py" --notices >"$THIRD_PARTY"
+  "$packaging/build/sbom.py" >"$stage/cued-$(version).cdx.json"
+}
+
+finish() {
+  (cd "$stage" && sha256sum -- * >SHA256SUMS)
+  mkdir -p "$out"
+  cp "$stage"/* "$out"
+  stage "done"
+  (cd "$stage" && wc -c -- *)
+  echo "in $out"
+}
+
+case "${1:-}" in
+  -h | --help) usage; exit ;;
+esac
+choose "$@"
+check_tools
+out=$(realpath -m "${OUT:-$repository/target/packages}")
+umask 022
+prepare
+for target in "${targets[@]}"; do
+  compile "$target"
+  stage "pack $target"
+  pack "$target"
+done
+finish
