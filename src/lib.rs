@@ -50,6 +50,18 @@
 //! - `worker` → `client` → `domain`; they know the server by its API only.
 //! - Only `server` and `cli` may use every module.
 //!
+//! # Machines with 32 bits
+//!
+//! `cued` runs on 32-bit Arm. Its unit tests run there too (`.github/packaging/arm-tests.sh`).
+//!
+//! - `usize` has 32 bits, and counts only what is in memory. What can be larger has 64 bits: sizes of files, keys,
+//!   timestamps, counters. A number from outside becomes a `usize` by `try_from`.
+//! - An address space of 3 GB holds a file of any size, because SQLite reads it in pages and maps only its index of the
+//!   write-ahead log.
+//! - Instants have 64 bits everywhere: milliseconds in the file, `Timestamp` in the program. With a C library that has
+//!   64-bit time (glibc 2.34 or later, musl 1.2), the program runs past 2038. An older one returns the time as 32 bits
+//!   until then. SQLite's own functions of time have 32 bits there, and no statement uses them.
+//!
 //! # Glossary
 //!
 //! References of the form `contract §n` lead to `tests/it/conformance/contract.md`.
