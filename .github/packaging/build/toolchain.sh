@@ -77,8 +77,8 @@ run_debootstrap() {
 in_chroot() {
   # shellcheck disable=SC2016 # the inner shell expands these
   with_own_mounts sh -ec '
-    root=$1 build=$2 source=$3 registry=$4 python=$5
-    shift 5
+    root=$1 build=$2 source=$3 registry=$4 python=$5 tools=$6
+    shift 6
     mkdir -p "$root/src" "$root/cargo/registry" "$root/build" "$root/python"
     mount -t proc proc "$root/proc"
     mount --bind "$source" "$root/src"
@@ -86,9 +86,15 @@ in_chroot() {
     mount --bind "$registry" "$root/cargo/registry"
     mount --bind "$build" "$root/build"
     [ ! -e "$python" ] || mount --bind "$python" "$root/python"
+    # qemu, by the path that it has outside.
+    if [ -e "$tools" ]; then
+      mkdir -p "$root$tools"
+      mount --bind "$tools" "$root$tools"
+    fi
     exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 CARGO_HOME=/cargo \
       CARGO_ZIGBUILD_ZIG_PATH=/python/ziglang/zig DEBIAN_FRONTEND=noninteractive "$@"
-  ' sh "$TOOLCHAIN/chroot" "$TOOLCHAIN/build" "$repository" "$registry" "$TOOLCHAIN/python" "$@"
+  ' sh "$TOOLCHAIN/chroot" "$TOOLCHAIN/build" "$repository" "$registry" "$TOOLCHAIN/python" \
+    "$TOOLCHAIN/tools" "$@"
 }
 
 # Makes the chroot, without compilers.
