@@ -36,7 +36,7 @@ use crate::support::server::is_full_run;
 
 const STEPS: usize = 64;
 const SEEDS: u64 = 200;
-const SEEDS_OF_FULL_RUN: u64 = 9_000;
+const SEEDS_OF_FULL_RUN: u64 = 6_000;
 /// Simulations at a time. The threads of one wait for each other most of the time.
 const WORKERS: usize = 2;
 
