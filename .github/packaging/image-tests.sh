@@ -71,7 +71,7 @@ test_run() {
   has "$(podman_here inspect --format '{{.Config.Healthcheck.Test}}' first)" "/cued health --local"
   podman_here healthcheck run first >/dev/null || failed "the health check of the image fails"
   step "commands on the database"
-  has "$(podman_here exec first /cued user add me@example.com)" cue_sk_
+  has "$(podman_here exec first /cued user add me@example.com 2>&1)" cue_sk_
 }
 
 test_stop() {

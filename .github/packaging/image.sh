@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes a container image of a static cued with buildah, without a daemon, as an archive that docker and podman load.
+# The same commit and binary make the same archive, bit for bit.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -42,6 +43,7 @@ lay_out() {
 }
 
 needs buildah buildah
+needs python3 python3
 needs xz xz-utils
 arguments "$@"
 ! grep -aq '/ld-linux\|/ld-musl' "$binary" ||
@@ -57,7 +59,8 @@ lay_out
 # The format of Docker: that of OCI has no health check.
 in_scratch bud --isolation chroot --format docker --timestamp "$SOURCE_DATE_EPOCH" --platform "linux/$(platform)" \
   --build-arg "VERSION=$version" --tag "cued:$version" --file "$packaging/image/Dockerfile" "$context"
-in_scratch push "cued:$version" "docker-archive:$scratch/image.tar:cued:$version"
+in_scratch push "cued:$version" "docker-archive:$scratch/built.tar:cued:$version"
+"$packaging/image/reproducible.py" "$scratch/built.tar" "$scratch/image.tar"
 # podman 4.3 reads this, and no archive of gzip.
 xz -9 -T1 "$scratch/image.tar"
 archive=$out/cued-$version-$(cpu_of_target)-image.tar.xz
