@@ -28,7 +28,7 @@ skip() {
 
 # Each step returns an error instead of ending the script.
 prepare_tools() {
-  install_zig && install_std "$TARGET" && install_runner "$TARGET" && cargo fetch --locked
+  cargo fetch --locked && install_zig && install_std "$TARGET" && install_runner "$TARGET"
 }
 
 # Debug information would double the time of the link.

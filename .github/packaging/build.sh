@@ -38,7 +38,7 @@ TEXT
 native_targets() {
   local target
   for target in "${TARGETS[@]}"; do
-    [ "${target%%-*}" != "$(uname -m)" ] || echo "$target"
+    [ "${target%%-*}" != "$(machine)" ] || echo "$target"
   done
 }
 
@@ -49,7 +49,7 @@ choose() {
     targets=("${TARGETS[@]}")
   elif [ $# = 0 ]; then
     mapfile -t targets < <(native_targets)
-    [ "${#targets[@]}" -gt 0 ] || die "nothing is built for $(uname -m): name a target of build.sh --help"
+    [ "${#targets[@]}" -gt 0 ] || die "nothing is built for $(machine): name a target of build.sh --help"
   else
     targets=("$@")
   fi
@@ -58,7 +58,7 @@ choose() {
       echo "build.sh: unknown target $target; known are ${TARGETS[*]}" >&2
       exit 2
     fi
-    [[ $target != *-static || $target = "$(uname -m)"-* ]] || die "$target is built on ${target%%-*} only, and this is $(uname -m)"
+    [[ $target != *-static || $target = "$(machine)"-* ]] || die "$target is built on ${target%%-*} only, and this is $(machine)"
   done
 }
 
@@ -76,10 +76,30 @@ check_tools() {
   needs cargo "cargo, or rustup"
   needs git git
   needs python3 "python3 python3-pip"
+  needs cc "gcc libc6-dev"
+  python3 -m pip --version >/dev/null 2>&1 || die "pip is missing: apt-get install python3-pip"
   has_deb=0 has_rpm=0 has_image=0
   ! has_tool dpkg-deb dpkg || has_deb=1
   ! has_tool rpmbuild rpm || has_rpm=1
-  ! has_tool buildah buildah || has_image=1
+  ! has_tool buildah buildah || ! has_tool xz xz-utils || has_image=1
+}
+
+# try_out TARGET: runs what was packed. The program is that of the archive; the tests of a package and of the image need
+# root, and the CPU of this machine.
+try_out() {
+  local target=$1 folder=$TOOLCHAIN/unpacked
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  tar -xzf "$stage/cued-$(version)-$target.tar.gz" -C "$folder"
+  "$packaging/smoke.sh" "$folder/cued-$(version)-$target/cued" "${runner[@]}" >&2
+  [ "$(id -u)" = 0 ] && [ "${target%%-*}" = "$(machine)" ] || return 0
+  case "$target" in
+    *-static)
+      [ "$has_image" = 0 ] || ! has_tool podman podman ||
+        "$packaging/image-tests.sh" "$stage/cued-$(version)-$(machine)-image.tar.xz" >&2 ;;
+    *)
+      [ "$has_deb" = 0 ] || "$packaging/deb-tests.sh" "$stage"/cued_*.deb >&2 ;;
+  esac
 }
 
 # pack TARGET: everything that is made of $binary, into $stage.
@@ -88,7 +108,6 @@ pack() {
   rust_target=$(rust_target "$target")
   install_runner "$target" || die "qemu for $target cannot be downloaded, as it says above"
   export CUED_RUNNER="${runner[*]}"
-  "$packaging/smoke.sh" "$binary" "${runner[@]}" >&2
   archive "$target" "$stage"
   case "$target" in
     *-static)
@@ -98,6 +117,7 @@ pack() {
       # No distribution with rpm runs on armv7 any more.
       [ "$has_rpm" = 0 ] || [[ $target = armv7-* ]] || "$packaging/rpm.sh" "$binary" "$rust_target" "$stage" ;;
   esac
+  try_out "$target"
   echo "$target: $compiler; $(stat -c %s "$binary") bytes" >>"$stage/BUILD.txt"
 }
 

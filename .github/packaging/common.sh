@@ -15,6 +15,11 @@ needs() {
   command -v "$1" >/dev/null || die "$1 is missing: apt-get install $2"
 }
 
+# The CPU of this machine, as targets name it.
+machine() {
+  uname -m | sed 's/^armv7l$/armv7/'
+}
+
 # The version of the manifest.
 version() {
   sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$repository/Cargo.toml"
@@ -79,7 +84,8 @@ glibc_of() {
 # runnable: a command line, word by word in $run, that runs a cued of this version here: the binary itself, through
 # $CUED_RUNNER (such as "qemu-aarch64-static -L FOLDER"), or $CUED_NATIVE, a binary for this machine.
 runnable() {
-  read -ra run <<<"${CUED_RUNNER:-} $binary"
+  read -ra run <<<"${CUED_RUNNER:-}"
+  run+=("$binary")
   [ -z "${CUED_NATIVE:-}" ] || run=("$CUED_NATIVE")
   local said
   said=$("${run[@]}" --version 2>&1) ||

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Installs a .deb in a chroot and tries what happens to it: a journey, an upgrade of the database, wrong settings, a
-# downgrade, removal. Needs root and debootstrap; prints "skipped: …" and ends well where the mirror does not answer.
+# downgrade, removal. Needs root; prints "skipped: …" and ends well where the mirror does not answer.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
+# shellcheck source=build/toolchain.sh
+. "$packaging/build/toolchain.sh"
+# shellcheck source=testing.sh
+. "$packaging/testing.sh"
 
 usage() {
   cat <<'TEXT'
@@ -11,34 +15,13 @@ usage: deb-tests.sh DEB
 
 CUED_CHROOT=FOLDER   a Debian with systemd to copy, in place of one that debootstrap makes (a minute)
 CUED_SUITE=NAME      the Debian that debootstrap makes: bookworm
+CUED_DEBIAN_MIRROR=URL   its mirror
 TEXT
-}
-
-step() {
-  what=$*
-  printf '%4s s  %s\n' "$SECONDS" "$what"
-}
-
-failed() {
-  echo "deb-tests.sh: failed at: $what: $*" >&2
-  exit 1
 }
 
 skip() {
   echo "skipped: $*"
   exit 0
-}
-
-# has TEXT PATTERN: the text has it.
-has() {
-  case "$1" in
-    *"$2"*) ;;
-    *) failed "expected \"$2\" in: ${1:0:2000}" ;;
-  esac
-}
-
-equal() {
-  [ "$1" = "$2" ] || failed "expected \"$2\", found \"$1\""
 }
 
 inside() {
@@ -59,12 +42,8 @@ make_root() {
     cp -a "$CUED_CHROOT" "$root"
     return
   fi
-  if ! command -v debootstrap >/dev/null; then
-    { apt-get update -qq && apt-get install -qq -y --no-install-recommends debootstrap; } >"$scratch/log" 2>&1 ||
-      skip "debootstrap cannot be installed: $(tail -n 1 "$scratch/log")"
-  fi
-  timeout --foreground 300 debootstrap --variant=minbase --include=systemd "${CUED_SUITE:-bookworm}" "$root" \
-    >"$scratch/log" 2>&1 ||
+  run_debootstrap --variant=minbase --include=systemd "${CUED_SUITE:-bookworm}" "$root" \
+    ${CUED_DEBIAN_MIRROR:+"$CUED_DEBIAN_MIRROR"} >"$scratch/log" 2>&1 ||
     skip "debootstrap made no Debian, the mirror may be broken: $(tail -n 1 "$scratch/log")"
 }
 
@@ -127,12 +106,7 @@ stop() {
 }
 
 clean_up() {
-  local mounted
   [ -z "$server" ] || kill -s KILL "$server" 2>/dev/null || true
-  # What debootstrap has mounted when it is interrupted.
-  while read -r mounted; do
-    umount -l "$mounted" || return
-  done < <(awk -v below="$scratch/" 'index($2, below) == 1 {print $2}' /proc/mounts | sort -r)
   rm -rf --one-file-system "$scratch"
 }
 
@@ -261,6 +235,8 @@ main() {
   trap 'exit 130' INT
   trap 'exit 143' TERM
   root=$scratch/root
+  # shellcheck disable=SC2034 # where debootstrap is unpacked if this machine has none
+  TOOLCHAIN=$scratch
   enter=(env -i PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
     chroot "$root")
   user=(setpriv --reuid cued --regid cued --clear-groups)

@@ -4,30 +4,11 @@
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
+# shellcheck source=testing.sh
+. "$packaging/testing.sh"
 
 usage() {
   echo "usage: image-tests.sh ARCHIVE     an archive that image.sh made, for the CPU of this machine"
-}
-
-step() {
-  what=$*
-  printf '%4s s  %s\n' "$SECONDS" "$what"
-}
-
-failed() {
-  echo "image-tests.sh: failed at: $what: $*" >&2
-  exit 1
-}
-
-has() {
-  case "$1" in
-    *"$2"*) ;;
-    *) failed "expected \"$2\" in: ${1:0:2000}" ;;
-  esac
-}
-
-equal() {
-  [ "$1" = "$2" ] || failed "expected \"$2\", found \"$1\""
 }
 
 # Storage in the scratch folder. Containers of some machines get no resources but those that they have.

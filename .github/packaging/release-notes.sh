@@ -17,5 +17,5 @@ esac
 notes=$(awk -v heading="## $(version)" 'index($0, "## ") == 1 { inside = index($0 " ", heading " ") == 1; next } inside' \
   "$repository/src/docs/changelog.md")
 [ -n "${notes//[[:space:]]/}" ] ||
-  die "src/docs/changelog.md has no section '## $(version)': rename '## Unreleased', and write what changed"
+  die "src/docs/changelog.md has no section '## $(version)' with text: write what changed"
 echo "$notes"

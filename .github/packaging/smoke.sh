@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a built cued through one journey: sign in, a cue, a delivery, kill -9, check, restart, backup, restore.
-# Needs bash and coreutils only. Takes seconds, and leaves nothing behind, also when it is interrupted.
+# Needs bash, coreutils, grep and sed only. Takes seconds, and leaves nothing behind, also when it is interrupted.
 set -euo pipefail
 
 usage() {

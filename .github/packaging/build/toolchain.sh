@@ -12,7 +12,9 @@
 
 # The stable Debian whose rustc-web is newer than the rust-version of the manifest.
 readonly DEBIAN_SUITE=trixie
-readonly ZIG_PACKAGES=(ziglang==0.17.1 cargo-zigbuild==0.24.0)
+# Seconds after which a download that does not go on is given up.
+readonly STALLED=30
+readonly APT_OPTIONS=(-qq -o Acquire::Retries=3 -o "Acquire::http::Timeout=$STALLED" -o "Acquire::https::Timeout=$STALLED")
 
 stage() {
   printf '== %s (after %s s)\n' "$1" "$SECONDS" >&2
@@ -46,7 +48,7 @@ unpack_packages() {
   local folder=$1
   shift
   # The user _apt cannot write here, and nothing is installed.
-  local options=(-qq -o APT::Sandbox::User=root -o Acquire::Retries=3 -o "Dir::State::Lists=$TOOLCHAIN/lists"
+  local options=("${APT_OPTIONS[@]}" -o APT::Sandbox::User=root -o "Dir::State::Lists=$TOOLCHAIN/lists"
     -o "Dir::Cache=$TOOLCHAIN/cache")
   # Packages of an earlier call.
   rm -rf "$TOOLCHAIN/cache/packages"
@@ -66,10 +68,10 @@ run_debootstrap() {
   if ! command -v debootstrap >/dev/null || [ ! -e /usr/share/keyrings/debian-archive-keyring.gpg ]; then
     [ -e "$TOOLCHAIN/tools/usr/sbin/debootstrap" ] \
       || unpack_packages "$TOOLCHAIN/tools" debootstrap debian-archive-keyring || return 1
-    with_own_mounts env DEBOOTSTRAP_DIR="$TOOLCHAIN/tools/usr/share/debootstrap" "$TOOLCHAIN/tools/usr/sbin/debootstrap" \
+    with_own_mounts timeout --foreground 300 env DEBOOTSTRAP_DIR="$TOOLCHAIN/tools/usr/share/debootstrap" "$TOOLCHAIN/tools/usr/sbin/debootstrap" \
       --keyring="$TOOLCHAIN/tools/usr/share/keyrings/debian-archive-keyring.gpg" "$@" >&2
   else
-    with_own_mounts debootstrap "$@" >&2
+    with_own_mounts timeout --foreground 300 debootstrap "$@" >&2
   fi
 }
 
@@ -129,8 +131,8 @@ install_debian_std() {
   install_chroot || return 1
   stage "Debian's Rust for $1"
   in_chroot dpkg --add-architecture "$architecture" || return 1
-  in_chroot apt-get -qq -o Acquire::Retries=3 update >&2 || return 1
-  in_chroot apt-get -qq -y -o Acquire::Retries=3 install --no-install-recommends \
+  in_chroot apt-get "${APT_OPTIONS[@]}" update >&2 || return 1
+  in_chroot apt-get "${APT_OPTIONS[@]}" -y install --no-install-recommends \
     rustc-web cargo-web gcc libc6-dev "libstd-rust-web-dev:$architecture" >&2 || return 1
   touch "$TOOLCHAIN/chroot/.std-$architecture"
 }
@@ -142,7 +144,7 @@ install_rustup_std() {
   [[ $rust_version =~ ^[0-9.]+$ ]] || return 1
   [ ! -d "$TOOLCHAIN/rustup/toolchains/$rust_version-$(rustc -vV | sed -n 's/^host: //p')/lib/rustlib/$1" ] || return 0
   stage "Rust $rust_version for $1"
-  RUSTUP_HOME="$TOOLCHAIN/rustup" rustup toolchain install "$rust_version" --profile minimal --no-self-update \
+  RUSTUP_HOME="$TOOLCHAIN/rustup" timeout --foreground 600 rustup toolchain install "$rust_version" --profile minimal --no-self-update \
     --target "$1" >&2
 }
 
@@ -163,8 +165,8 @@ install_zig() {
   [ ! -e "$TOOLCHAIN/python/.ready" ] || return 0
   stage "zig"
   rm -rf "$TOOLCHAIN/python"
-  python3 -m pip install --quiet --no-cache-dir --disable-pip-version-check --target "$TOOLCHAIN/python" \
-    "${ZIG_PACKAGES[@]}" >&2 || return 1
+  python3 -m pip install --quiet --no-cache-dir --disable-pip-version-check --timeout "$STALLED" --require-hashes \
+    --requirement "$packaging/build/requirements.txt" --target "$TOOLCHAIN/python" >&2 || return 1
   touch "$TOOLCHAIN/python/.ready"
 }
 
@@ -203,7 +205,7 @@ zig_cargo() {
 install_runner() {
   local cpu=${1%%-*} system=${1%%-*}-linux-gnu debian
   runner=()
-  [ "$cpu" != "$(uname -m)" ] || return 0
+  [ "$cpu" != "$(machine)" ] || return 0
   debian=$(debian_architecture "$1")
   case "$cpu" in
     armv7) cpu=arm system=arm-linux-gnueabihf ;;

@@ -68,7 +68,7 @@ pub const ROWS: &[Row] = &[
             "a_local_check_finds_the_server_by_its_own_settings_and_prints_one_word",
             "a_local_check_that_fails_exits_with_1_and_one_sentence",
             "a_local_check_of_a_held_server_says_so",
-            "a_local_check_with_a_wrong_address_is_wrong_usage",
+            "a_local_check_of_no_address_fails_and_says_so",
             "each_state_that_is_not_healthy_has_a_sentence",
         ],
     ),

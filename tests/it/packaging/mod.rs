@@ -54,9 +54,11 @@ fn a_release_without_a_tool_is_refused_before_anything_is_built() {
     for name in ["bash", "dirname", "uname"] {
         symlink(program(name), tools.path().join(name)).unwrap();
     }
-    for name in ["cargo", "git", "python3", "dpkg-deb"] {
+    for name in ["cargo", "git", "cc", "dpkg-deb"] {
         symlink(program("false"), tools.path().join(name)).unwrap();
     }
+    // It is asked for pip.
+    symlink(program("true"), tools.path().join("python3")).unwrap();
     let output = Command::new(program("bash"))
         .arg(path(SCRIPTS).join("build.sh"))
         .arg("aarch64-unknown-linux-gnu")

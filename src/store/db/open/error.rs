@@ -74,7 +74,9 @@ pub enum OpenError {
          Restore it first, or start without --held for a new database"
     )]
     NothingToHold { path: PathBuf },
-    #[error("{path} cannot be put on hold: {source}")]
+    #[error(
+        "{path} cannot be put on hold: {source}. Free space on its disk, or see the system log, and start again"
+    )]
     NotHeld { path: PathBuf, source: Cause },
     #[error("a thread could not be started: {0}")]
     ThreadSpawn(#[from] std::io::Error),

@@ -95,12 +95,12 @@ fn a_local_check_of_a_held_server_says_so() {
 }
 
 #[test]
-fn a_local_check_with_a_wrong_address_is_wrong_usage() {
+fn a_local_check_of_no_address_fails_and_says_so() {
     let home = ClientHome::new().env("CUED_LISTEN", "8000");
-    let wrong = home.fails(&["health", "--local"], 2);
+    let wrong = home.fails(&["health", "--local"], 1);
     assert!(wrong.contains("CUED_LISTEN: \"8000\"") && wrong.contains("127.0.0.1:8000"), "{wrong}");
     let home = ClientHome::new().env("CUED_LISTEN", "127.0.0.1:0");
-    assert!(home.fails(&["health", "--local"], 2).contains("--listen"));
+    assert!(home.fails(&["health", "--local"], 1).contains("--listen"));
     for flags in [["--url", "http://127.0.0.1:8000"], ["--profile", "work"]] {
         assert_eq!(home.run(&[&["health", "--local"], &flags[..]].concat()).code, 2, "{flags:?}");
     }

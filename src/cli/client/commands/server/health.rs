@@ -77,7 +77,8 @@ impl ClientAction for Health {
 impl Health {
     /// The address of the server, found as the server finds it.
     fn listen_address(&self) -> Result<SocketAddr, CliError> {
-        let wrong = |text: &str, error| CliError::Usage(format!("CUED_LISTEN: {text:?}: {error}"));
+        // No wrong usage of this command: a health check has the exit codes 0 and 1 only.
+        let wrong = |text: &str, error| CliError::Failed(format!("CUED_LISTEN: {text:?}: {error}"));
         match (self.listen, environment("CUED_LISTEN")) {
             (Some(address), _) => Ok(address),
             (None, Some(text)) => socket_address(&text).map_err(|error| wrong(&text, error)),
@@ -89,7 +90,7 @@ impl Health {
 /// The URL at which this machine reaches a server that listens on `address`.
 fn local_url(address: SocketAddr) -> Result<String, CliError> {
     if address.port() == 0 {
-        return Err(CliError::Usage(
+        return Err(CliError::Failed(
             "port 0 names no server: use --listen with the address of the line `cued listening on …`"
                 .to_owned(),
         ));
