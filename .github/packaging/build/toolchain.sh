@@ -35,6 +35,11 @@ open_toolchain() {
   mkdir -p "$TOOLCHAIN/build"
   cargo_home=${CARGO_HOME:-$HOME/.cargo}
   registry=$cargo_home/registry
+  # Flags of the compiler are divided at spaces.
+  case "$repository $cargo_home $TOOLCHAIN" in
+    *\ *\ *\ * | *[$'\t\n']*)
+      die "the path of the repository, of cargo ($cargo_home) or of the scratch folder ($TOOLCHAIN) has a space: use others" ;;
+  esac
   settings=()
 }
 
