@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a .deb in a chroot and tries what happens to it: a journey, an upgrade of the database, wrong settings, a
-# downgrade, removal. Needs root; prints "skipped: …" and ends well where the mirror does not answer.
+# downgrade, removal. Prints "skipped: …" and ends well without root, and where the mirror does not answer.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -227,7 +227,7 @@ main() {
   esac
   [ $# = 1 ] || { usage >&2; exit 2; }
   [ -f "$1" ] || die "no file at $1: make it with deb.sh"
-  [ "$(id -u)" = 0 ] || die "a chroot needs root"
+  [ "$(id -u)" = 0 ] || skip "a chroot needs root"
   deb=$(realpath "$1")
   scratch=$(mktemp -d "${TMPDIR:-/tmp}/cued-deb-tests.XXXXXX")
   server=
