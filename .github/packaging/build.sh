@@ -84,22 +84,36 @@ check_tools() {
   ! has_tool buildah buildah || ! has_tool xz xz-utils || has_image=1
 }
 
-# try_out TARGET: runs what was packed. The program is that of the archive; the tests of a package and of the image need
-# root, and the CPU of this machine.
+# journey PROGRAM NAME: the smoke test of a program that was unpacked from the artefact NAME.
+journey() {
+  stage "try $2"
+  "$packaging/smoke.sh" "$1" "${runner[@]}" >&2
+}
+
+# try_out TARGET: runs what was packed: the program of each artefact; the .deb in a chroot and the image in podman where that
+# is possible, which is as root and on the CPU of the machine.
 try_out() {
-  local target=$1 folder=$TOOLCHAIN/unpacked
+  local target=$1 folder=$TOOLCHAIN/unpacked name file
+  name=cued-$(version)-$target
   rm -rf "$folder"
-  mkdir -p "$folder"
-  tar -xzf "$stage/cued-$(version)-$target.tar.gz" -C "$folder"
-  "$packaging/smoke.sh" "$folder/cued-$(version)-$target/cued" "${runner[@]}" >&2
-  [ "$(id -u)" = 0 ] && [ "${target%%-*}" = "$(machine)" ] || return 0
-  case "$target" in
-    *-static)
-      [ "$has_image" = 0 ] || ! has_tool podman podman ||
-        "$packaging/image-tests.sh" "$stage/cued-$(version)-$(machine)-image.tar.xz" >&2 ;;
-    *)
-      [ "$has_deb" = 0 ] || "$packaging/deb-tests.sh" "$stage"/cued_*.deb >&2 ;;
-  esac
+  mkdir -p "$folder"/{archive,deb,rpm}
+  tar -xzf "$stage/$name.tar.gz" -C "$folder/archive"
+  journey "$folder/archive/$name/cued" "$name.tar.gz"
+  for file in "${packed[@]}"; do
+    case "$file" in
+      *.deb)
+        dpkg-deb -x "$file" "$folder/deb"
+        journey "$folder/deb/usr/bin/cued" "${file##*/}" ;;
+      *.rpm)
+        rpm2archive - <"$file" | tar -xz -C "$folder/rpm"
+        journey "$folder/rpm/usr/bin/cued" "${file##*/}" ;;
+    esac
+    [ "$(id -u)" = 0 ] && [ "${target%%-*}" = "$(machine)" ] || continue
+    case "$file" in
+      *.deb) "$packaging/deb-tests.sh" "$file" >&2 ;;
+      *-image.tar.xz) ! has_tool podman podman || "$packaging/image-tests.sh" "$file" >&2 ;;
+    esac
+  done
 }
 
 # pack TARGET: everything that is made of $binary, into $stage.
@@ -109,13 +123,15 @@ pack() {
   install_runner "$target" || die "qemu for $target cannot be downloaded, as it says above"
   export CUED_RUNNER="${runner[*]}"
   archive "$target" "$stage"
+  packed=()
   case "$target" in
     *-static)
-      [ "$has_image" = 0 ] || "$packaging/image.sh" "$binary" "$rust_target" "$stage" ;;
+      [ "$has_image" = 0 ] || packed+=("$("$packaging/image.sh" "$binary" "$rust_target" "$stage")") ;;
     *)
-      [ "$has_deb" = 0 ] || "$packaging/deb.sh" "$binary" "$rust_target" "$stage"
+      [ "$has_deb" = 0 ] || packed+=("$("$packaging/deb.sh" "$binary" "$rust_target" "$stage")")
       # No distribution with rpm runs on armv7 any more.
-      [ "$has_rpm" = 0 ] || [[ $target = armv7-* ]] || "$packaging/rpm.sh" "$binary" "$rust_target" "$stage" ;;
+      [ "$has_rpm" = 0 ] || [[ $target = armv7-* ]] ||
+        packed+=("$("$packaging/rpm.sh" "$binary" "$rust_target" "$stage")") ;;
   esac
   try_out "$target"
   echo "$target: $compiler; $(stat -c %s "$binary") bytes" >>"$stage/BUILD.txt"

@@ -39,12 +39,31 @@ source_date() {
   git -C "$repository" log -1 --format=%ct 2>/dev/null || die "no commit to take the time from: set SOURCE_DATE_EPOCH"
 }
 
-# arguments BINARY TARGET OUT: the three that every packing script takes, as absolute paths in $binary, $target, $out.
-arguments() {
+# counted COUNT WORD…: prints the usage for --help, and refuses another number of words than COUNT.
+counted() {
+  local count=$1
+  shift
   case "${1:-}" in
     -h | --help) usage; exit ;;
   esac
-  [ $# = 3 ] || { usage >&2; exit 2; }
+  [ $# = "$count" ] || { usage >&2; exit 2; }
+}
+
+# begin_package: sets $version, $maintainer and SOURCE_DATE_EPOCH, and makes $scratch, which is removed at the end.
+begin_package() {
+  version=$(package_version)
+  # shellcheck disable=SC2034
+  maintainer=${CUED_MAINTAINER:-cued <cued@localhost.localdomain>}
+  SOURCE_DATE_EPOCH=$(source_date)
+  export SOURCE_DATE_EPOCH
+  scratch=$(mktemp -d "${TMPDIR:-/tmp}/cued-package.XXXXXX")
+  trap 'rm -rf --one-file-system "$scratch"' EXIT
+  umask 022
+}
+
+# arguments BINARY TARGET OUT: the three that every packing script takes, as absolute paths in $binary, $target, $out.
+arguments() {
+  counted 3 "$@"
   [ -f "$1" ] || die "no file at $1: build it first (cargo build --release), or name another"
   binary=$(realpath "$1")
   target=$2

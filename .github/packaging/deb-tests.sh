@@ -222,10 +222,7 @@ test_removal() {
 }
 
 main() {
-  case "${1:-}" in
-    -h | --help) usage; exit ;;
-  esac
-  [ $# = 1 ] || { usage >&2; exit 2; }
+  counted 1 "$@"
   [ -f "$1" ] || die "no file at $1: make it with deb.sh"
   [ "$(id -u)" = 0 ] || skip "a chroot needs root"
   deb=$(realpath "$1")

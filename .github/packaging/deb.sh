@@ -119,13 +119,7 @@ lay_out() {
 needs dpkg-deb dpkg
 arguments "$@"
 system=$packaging/system
-version=$(package_version)
-maintainer=${CUED_MAINTAINER:-cued <cued@localhost.localdomain>}
-SOURCE_DATE_EPOCH=$(source_date)
-export SOURCE_DATE_EPOCH
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/cued-deb.XXXXXX")
-trap 'rm -rf "$scratch"' EXIT
-umask 022
+begin_package
 tree=$scratch/tree
 lay_out
 package=$out/cued_${version}_$(architecture).deb

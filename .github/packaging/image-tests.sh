@@ -87,10 +87,7 @@ test_volume_of_another_user() {
 }
 
 main() {
-  case "${1:-}" in
-    -h | --help) usage; exit ;;
-  esac
-  [ $# = 1 ] || { usage >&2; exit 2; }
+  counted 1 "$@"
   [ -f "$1" ] || die "no file at $1: make it with image.sh"
   [ "$(id -u)" = 0 ] || die "containers without a daemon need root here"
   needs podman podman

@@ -8,10 +8,7 @@ usage() {
   echo "usage: release-notes.sh TAG     such as v1.2.0, for version 1.2.0"
 }
 
-case "${1:-}" in
-  -h | --help) usage; exit ;;
-esac
-[ $# = 1 ] || { usage >&2; exit 2; }
+counted 1 "$@"
 [ "$1" = "v$(version)" ] ||
   die "the tag is $1 and the manifest has version $(version): set the version in Cargo.toml, or tag v$(version)"
 notes=$(awk -v heading="## $(version)" 'index($0, "## ") == 1 { inside = index($0 " ", heading " ") == 1; next } inside' \

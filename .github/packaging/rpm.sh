@@ -43,13 +43,7 @@ needs rpmbuild rpm
 arguments "$@"
 cpu=$(cpu_of_target)
 [ "$cpu" != armv7 ] || die "no distribution with rpm runs on armv7 any more: take the .deb or the archive"
-version=$(package_version)
-maintainer=${CUED_MAINTAINER:-cued <cued@localhost.localdomain>}
-SOURCE_DATE_EPOCH=$(source_date)
-export SOURCE_DATE_EPOCH
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/cued-rpm.XXXXXX")
-trap 'rm -rf "$scratch"' EXIT
-umask 022
+begin_package
 tree=$scratch/tree
 lay_out
 pack

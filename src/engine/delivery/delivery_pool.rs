@@ -19,13 +19,13 @@ pub struct Submission<J> {
     pub job: J,
 }
 
-/// A destination whose jobs take less than this is called by few threads at once: jobs that hardly wait compete for the
-/// processors, and more threads then do less (a herd of 10,000 on two cores: 28 threads 7,200/s, 8 threads 10,500/s). It
-/// stays so until its jobs take twice as long, since they take longer where more run, or until others behind them are taken
-/// back: then all its threads are used until it has no job.
-const SWIFT: Duration = Duration::from_millis(1);
+/// A destination whose jobs take less than this is CPU-bound, and few threads call it at once: jobs that hardly wait
+/// compete for the processors, and more threads then do less (a herd of 10,000 on two cores: 28 threads 7,200/s, 8 threads
+/// 10,500/s). It stays so until its jobs take twice as long, since they take longer where more run, or until others behind
+/// them are taken back: then all its threads are used until it has no job.
+const CPU_BOUND: Duration = Duration::from_millis(1);
 
-/// What a job has shown about its destination.
+/// The state of a destination that a job has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// The next job follows on the same thread. This one took that long.
@@ -44,8 +44,8 @@ pub struct DeliveryPool<J> {
 /// because the destination hangs.
 struct Queues<J> {
     of: HashMap<DestinationKey, Queue<J>>,
-    /// Jobs of a swift destination that run at once.
-    swift_limit: usize,
+    /// Jobs of a CPU-bound destination that run at once.
+    cpu_bound_limit: usize,
 }
 
 struct Queue<J> {
@@ -54,7 +54,7 @@ struct Queue<J> {
     threads: usize,
     /// The duration of its last jobs, the newer ones with more weight.
     took: Option<Duration>,
-    is_swift: bool,
+    is_cpu_bound: bool,
     /// Its jobs have waited too long once: the few that ran do not answer, although others might.
     has_waited: bool,
     /// With the time since which each waits.
@@ -62,18 +62,18 @@ struct Queue<J> {
 }
 
 impl<J: Send + 'static> DeliveryPool<J> {
-    /// Starts a pool of at most `max_threads` threads, of which a swift destination uses `swift_limit`. Each calls `run` for
-    /// one job after another, and `record` with its result. Neither may panic.
+    /// Starts a pool of at most `max_threads` threads, of which a CPU-bound destination uses `cpu_bound_limit`. Each calls
+    /// `run` for one job after another, and `record` with its result. Neither may panic.
     ///
     /// # Errors
     /// The system cannot start a thread.
     pub fn start<R>(
         max_threads: usize,
-        swift_limit: usize,
+        cpu_bound_limit: usize,
         run: impl Fn(J) -> (R, Destination) + Send + Sync + 'static,
         record: impl Fn(R) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let queues = Arc::new(Mutex::new(Queues { of: HashMap::new(), swift_limit }));
+        let queues = Arc::new(Mutex::new(Queues { of: HashMap::new(), cpu_bound_limit }));
         let shared = Arc::clone(&queues);
         let threads = ThreadPool::start_chained(max_threads, move |(destination, job)| {
             let (result, state) = run(job);
@@ -121,24 +121,24 @@ impl<J> Queue<J> {
             running: 0,
             threads: 0,
             took: None,
-            is_swift: false,
+            is_cpu_bound: false,
             has_waited: false,
             waiting: VecDeque::new(),
         }
     }
 
     /// The jobs that may run at once: one at least, whose thread takes those that wait.
-    fn limit(&self, swift_limit: usize) -> usize {
+    fn limit(&self, cpu_bound_limit: usize) -> usize {
         let threads = self.threads.max(1);
-        if self.is_swift && !self.has_waited { threads.min(swift_limit) } else { threads }
+        if self.is_cpu_bound && !self.has_waited { threads.min(cpu_bound_limit) } else { threads }
     }
 
     fn count(&mut self, took: Duration) {
         // A single job that takes long, as beside a checkpoint, does not count for more than a few.
-        let took = took.min(SWIFT * 4);
+        let took = took.min(CPU_BOUND * 4);
         let took = self.took.map_or(took, |before| (before * 7 + took) / 8);
         self.took = Some(took);
-        self.is_swift = took < if self.is_swift { SWIFT * 2 } else { SWIFT };
+        self.is_cpu_bound = took < if self.is_cpu_bound { CPU_BOUND * 2 } else { CPU_BOUND };
     }
 
     fn is_in_use(&self) -> bool {
@@ -153,7 +153,7 @@ impl<J> Queues<J> {
         let queue = self.of.entry(destination).or_insert_with(Queue::new);
         queue.threads = threads;
         queue.waiting.push_back((job, now));
-        let limit = queue.limit(self.swift_limit);
+        let limit = queue.limit(self.cpu_bound_limit);
         let mut started = Vec::new();
         while queue.running < limit
             && let Some((job, _)) = queue.waiting.pop_front()
@@ -170,7 +170,7 @@ impl<J> Queues<J> {
         let next = match state {
             Destination::Answers(took) => {
                 queue.count(took);
-                let may_follow = queue.running <= queue.limit(self.swift_limit);
+                let may_follow = queue.running <= queue.limit(self.cpu_bound_limit);
                 if may_follow { queue.waiting.pop_front() } else { None }
             }
             Destination::Hangs => None,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// A pool whose jobs tell their start and wait for their end. A job from 1,000 on shows that its destination hangs,
-    /// and one from 500 on that it is swift.
+    /// and one from 500 on that it is CPU-bound.
     fn gated(max_threads: usize) -> (DeliveryPool<u32>, Receiver<u32>, Sender<()>, Receiver<u32>) {
         let ((start, starts), (end, ends), (result, results)) = (channel(), channel(), channel());
         let gate = Mutex::new(ends);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swift_destination_is_called_by_few_threads_until_its_jobs_take_longer() {
+    fn a_cpu_bound_destination_is_called_by_few_threads_until_its_jobs_take_longer() {
         let (pool, _starts, end, results) = gated(8);
         let counts = |pool: &DeliveryPool<u32>| {
             let queues = pool.queues.lock();
@@ -279,7 +279,7 @@ mod tests {
             }
         };
         pool.submit(jobs(1, 8, 500..504), NOW);
-        assert_eq!(counts(&pool), (4, 0), "not known to be swift yet");
+        assert_eq!(counts(&pool), (4, 0), "not known to be CPU-bound yet");
         end_some(3);
         pool.submit(jobs(1, 8, 0..12), NOW);
         assert_eq!(counts(&pool), (2, 11));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swift_destination_uses_all_its_threads_after_its_jobs_were_taken_back() {
+    fn a_cpu_bound_destination_uses_all_its_threads_after_its_jobs_were_taken_back() {
         let (pool, starts, end, results) = gated(8);
         pool.submit(jobs(1, 8, 500..503), NOW);
         end.send(()).unwrap();

@@ -37,7 +37,7 @@ pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
 const LONGEST_AHEAD: Duration = Duration::from_millis(250);
 
 /// Attempts at a destination that answers within a millisecond, for each core, that run at once.
-const SWIFT_PER_CORE: usize = 4;
+const CPU_BOUND_PER_CORE: usize = 4;
 
 /// The pause after a database error: long enough to keep the log readable while a disk is full.
 const AFTER_FAULT: Duration = Duration::from_secs(1);
@@ -224,7 +224,7 @@ fn start_pool(
             notifiers.send.notify();
         }
     };
-    DeliveryPool::start(app.config.delivery_threads, cores::count() * SWIFT_PER_CORE, run, record)
+    DeliveryPool::start(app.config.delivery_threads, cores::count() * CPU_BOUND_PER_CORE, run, record)
 }
 
 /// Makes a claimed attempt. Returns `None` if the program stops.

@@ -54,7 +54,7 @@ pub struct Dispatcher {
 struct DeliveryShares {
     threads: FairShare,
     memory: MemoryBudget,
-    /// What was granted last is an attempt ahead.
+    /// The last grant is for an attempt ahead.
     is_ahead: bool,
 }
 

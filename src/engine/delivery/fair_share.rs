@@ -46,9 +46,9 @@ const MAX_REMEMBERED: usize = 512;
 ///
 /// Attempts ahead are claimed without a thread of their own: each follows on a thread of its destination, so that it takes
 /// none from others. Only destinations of trusted accounts whose last attempts were quick have some, and all together no
-/// more than twice the threads. A thread that such attempts keep busy becomes free later, within a quarter of a second. Nobody therefore goes ahead
-/// while it holds more threads than it would get now: an account above its share or while the reserved quarter is in use,
-/// and a destination while another one of the account with fewer threads needs one.
+/// more than twice the threads. A thread that such attempts keep busy becomes free later, within a quarter of a second.
+/// Nobody therefore goes ahead while it holds more threads than it would get now: an account above its share or while the
+/// reserved quarter is in use, and a destination while another one of the account with fewer threads needs one.
 #[derive(Debug, Clone)]
 pub struct FairShare {
     threads: usize,
