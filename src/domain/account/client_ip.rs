@@ -5,22 +5,23 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::domain::webhook::address_policy::Cidr;
 
 /// The client address. `hops` are the values of `X-Forwarded-For` in order. They count only if the peer is in
-/// `trusted`; the client is then the last hop that is not trusted itself.
+/// `trusted`; the client is then the last hop that is not trusted itself. Empty hops do not count (RFC 9110).
 #[must_use]
 pub fn client_address<'a>(
     peer: IpAddr,
-    hops: impl DoubleEndedIterator<Item = &'a str>,
+    hops: impl DoubleEndedIterator<Item = &'a [u8]>,
     trusted: &[Cidr],
 ) -> IpAddr {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
     let mut client = peer.to_canonical();
-    for hop in hops.flat_map(|value| value.split(',')).rev() {
+    let hops = hops.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    for hop in hops.filter(|hop| !hop.is_empty()).rev() {
         // Text before an untrusted hop was written by that hop and may be forged. An unreadable hop was passed on by
         // the hop after it, which is the best address known.
         if !is_trusted(client) {
             break;
         }
-        let Some(address) = read(hop.trim()) else { break };
+        let Some(address) = str::from_utf8(hop).ok().and_then(read) else { break };
         client = address;
     }
     client
@@ -71,7 +72,7 @@ mod tests {
     fn client(peer: &str, hops: &[&str]) -> String {
         let trusted: Vec<Cidr> =
             ["10.0.0.0/8", "::1", "fd00::/8"].map(|network| network.parse().unwrap()).to_vec();
-        client_address(peer.parse().unwrap(), hops.iter().copied(), &trusted).to_string()
+        client_address(peer.parse().unwrap(), hops.iter().map(|hop| hop.as_bytes()), &trusted).to_string()
     }
 
     #[test]
@@ -97,6 +98,12 @@ mod tests {
             (vec!["203.0.113.9, unknown"], "10.0.0.1"),
             (vec!["203.0.113.9, unknown, 10.0.0.2"], "10.0.0.2"),
             (vec![""], "10.0.0.1"),
+            (vec![" , ,"], "10.0.0.1"),
+            // Empty elements of the list.
+            (vec!["203.0.113.9, "], "203.0.113.9"),
+            (vec!["198.51.100.1,,203.0.113.9,"], "203.0.113.9"),
+            (vec!["203.0.113.9", ""], "203.0.113.9"),
+            (vec!["203.0.113.9,, 10.0.0.2, \t"], "203.0.113.9"),
         ] {
             assert_eq!(client("10.0.0.1", &hops), expected, "{hops:?}");
         }

@@ -163,8 +163,8 @@ impl RequestContext {
 }
 
 pub fn client_ip(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
-    // A header that is not text becomes an invalid hop, so that no hop before it is trusted.
-    let hops = headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or("-"));
+    // As bytes: what a client sends that is no text does not hide the address that its proxy appends.
+    let hops = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
     client_address(peer.ip(), hops, &server.app.config.http.trusted_proxies)
 }
 

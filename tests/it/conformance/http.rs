@@ -192,6 +192,7 @@ pub const ROWS: &[Row] = &[
             "behind_a_trusted_proxy_each_client_has_its_own_rate_window",
             "without_a_trusted_proxy_the_header_is_ignored",
             "behind_a_trusted_peer_the_last_untrusted_hop_counts",
+            "empty_entries_of_a_proxy_do_not_count_and_unreadable_ones_are_not_skipped",
         ],
     ),
     ("§2.9", "path and method come before the key", &["paths_and_methods_are_checked_before_the_key"]),

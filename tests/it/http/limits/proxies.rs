@@ -29,6 +29,25 @@ fn behind_a_trusted_proxy_each_client_has_its_own_rate_window() {
 }
 
 #[test]
+fn empty_entries_of_a_proxy_do_not_count_and_unreadable_ones_are_not_skipped() {
+    let server = Server::start(&[DEV_UNLIMITED, &["--trust-proxy", "127.0.0.1"]].concat());
+    let proxy = server.client();
+    let mut expected = 60;
+    for hops in ["203.0.113.1", "203.0.113.1,", "203.0.113.1, ", "203.0.113.1 ,, ,", ",203.0.113.1,\t,"] {
+        expected -= 1;
+        assert_eq!(left(&proxy, hops), expected, "{hops:?}");
+    }
+    let more = [("X-Forwarded-For", "203.0.113.1"), ("X-Forwarded-For", ""), ("X-Forwarded-For", ",")];
+    assert_eq!(number(&proxy.call("GET", "/v1/cues", &more, b"").unwrap(), "x-ratelimit-remaining"), 54);
+    // What a client sends that is no text hides nothing that the proxy appends.
+    assert_eq!(left(&proxy, "Größe, 203.0.113.1"), 53);
+    // The entries before one that cannot be read may be those of the client.
+    assert_eq!(left(&proxy, "203.0.113.9, unknown"), 59, "the proxy itself");
+    assert_eq!(left(&proxy, "203.0.113.9, unknown, "), 58, "the proxy itself");
+    assert_eq!(left(&proxy, " , "), 57, "the proxy itself");
+}
+
+#[test]
 fn without_a_trusted_proxy_the_header_is_ignored() {
     let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
