@@ -1,8 +1,8 @@
 //! Parser for instants: RFC 3339, or a local time without an offset (contract §2).
 
-use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::ScheduleError;
 use crate::domain::schedule::time_zone::Zone;
@@ -11,8 +11,12 @@ use crate::domain::schedule::time_zone::Zone;
 /// before it would need a sign in front of the year, which the form of an instant does not have.
 pub const EARLIEST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
+/// The number of a leap second in its minute (RFC 3339).
+const LEAP_SECOND: i8 = 60;
+
 /// Parses RFC 3339 with any offset, to the millisecond. Without an offset, `text` is a local time in `zone`: of a
-/// repeated local time the first, for a skipped one the first instant after the gap.
+/// repeated local time the first, for a skipped one the first instant after the gap. A leap second, which ends a day of
+/// UTC, is the second after it: no instant of the program is within one.
 ///
 /// # Errors
 /// The text has another form, the date or time does not exist, or the year is beyond 9999.
@@ -24,7 +28,9 @@ pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError
         Some(seconds) => Offset::from_seconds(seconds).and_then(|offset| offset.to_timestamp(reading)).ok(),
         None => zone.earliest_instant(reading),
     };
-    instant.ok_or_else(|| bad("is too far away"))
+    let instant = instant.ok_or_else(|| bad("is too far away"))?;
+    let is_real = parts.second != LEAP_SECOND || instant.as_second() % (24 * 3600) == 0;
+    is_real.then_some(instant).ok_or_else(|| bad("names a date or time that does not exist"))
 }
 
 /// The local time that `text` names, if it has no offset and the clock of `zone` skips it.
@@ -69,8 +75,10 @@ impl Parts {
 
     fn reading(&self) -> Option<DateTime> {
         let date = Date::new(self.year, self.month, self.day).ok()?;
-        let time = Time::new(self.hour, self.minute, self.second, self.millisecond * 1_000_000).ok()?;
-        Some(DateTime::from_parts(date, time))
+        let leap = i8::from(self.second == LEAP_SECOND);
+        let time =
+            Time::new(self.hour, self.minute, self.second - leap, self.millisecond * 1_000_000).ok()?;
+        DateTime::from_parts(date, time).checked_add(SignedDuration::from_secs(leap.into())).ok()
     }
 }
 

@@ -144,6 +144,11 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     (
+        "§2.6",
+        "a leap second is the second after it",
+        &["a_leap_second_is_the_second_after_it", "a_leap_second_is_taken_wherever_an_instant_is"],
+    ),
+    (
         "§2.7",
         "the plan sets the rate",
         &["each_plan_has_its_rate_limit_and_name", "the_rate_of_a_new_plan_applies_to_the_next_request"],

@@ -120,3 +120,24 @@ fn regenerating_a_key_returns_a_message_and_revokes_the_old_key() {
     let me = user.with_key(key).get("/v1/auth/me").expect(200);
     assert!(!me.to_string().contains(key), "the key is shown once");
 }
+
+#[test]
+fn a_leap_second_is_taken_wherever_an_instant_is() {
+    let server = Server::with_test_clock("2026-01-01T00:00:00Z");
+    let user = server.user();
+    for (at, zone) in [
+        ("2026-06-30T23:59:60Z", "UTC"),
+        ("2026-07-01T05:29:60+05:30", "UTC"),
+        ("2026-07-01T01:59:60", "Europe/Berlin"),
+    ] {
+        let schedule = json!({"type": "once", "at": at, "timezone": zone});
+        let cue = user.create(&json!({"name": at, "schedule": schedule, "transport": "worker"}));
+        assert_eq!(cue["schedule"]["at"], "2026-07-01T00:00:00Z", "{at}");
+        let path = format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap());
+        let run = user.post(&path, &json!({"send_at": at})).expect(200);
+        assert_eq!(run["scheduled_for"], "2026-07-01T00:00:00Z", "{at}");
+    }
+    assert_eq!(user.get("/v1/executions?since=2025-12-31T23:59:60Z").expect(200)["total"], 3);
+    assert_eq!(user.get("/v1/executions?since=2026-06-30T23:59:60Z").expect(200)["total"], 0);
+    user.get("/v1/executions?since=2026-06-30T12:30:60Z").expect_error(422, "validation_error");
+}

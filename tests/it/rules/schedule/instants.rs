@@ -55,6 +55,21 @@ fn an_instant_without_an_offset_is_local_to_the_zone() {
 }
 
 #[test]
+fn a_leap_second_is_the_second_after_it() {
+    for (text, zone) in [
+        ("2016-12-31T23:59:60Z", "UTC"),
+        ("2017-01-01T05:29:60+05:30", "UTC"),
+        ("2016-12-31T15:59:60-08:00", "UTC"),
+        ("2016-12-31 23:59:60", "UTC"),
+        ("2017-01-01T00:59:60", "Europe/Berlin"),
+    ] {
+        assert_eq!(read(text, zone).as_deref(), Some("2017-01-01T00:00:00Z"), "{text}");
+    }
+    assert_eq!(read("2016-12-31T23:59:60.25Z", "UTC").as_deref(), Some("2017-01-01T00:00:00.25Z"));
+    assert_eq!(read("2017-01-01T00:00:60", "Europe/Berlin"), None);
+}
+
+#[test]
 fn an_invalid_instant_is_refused() {
     for text in [
         "",
@@ -80,6 +95,9 @@ fn an_invalid_instant_is_refused() {
         "2030-01-31T24:00:00Z",
         "2030-01-31T09:60:00Z",
         "2030-01-31T09:00:60Z",
+        "2030-01-31T23:59:61Z",
+        "2030-01-31T23:59:60+01:00",
+        "9999-12-31T23:59:60Z",
         "9999-12-31T23:59:59Z",
         "9999-12-31T23:59:59-23:59",
         "２030-01-31T09:00:00Z",
