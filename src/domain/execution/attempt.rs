@@ -6,6 +6,16 @@ use crate::domain::text::word_enum::word_enum;
 /// may have more while requests cannot be read from the database; then the oldest give way.
 pub const MAX_KEPT: u32 = 10;
 
+/// Maximum bytes of a response body that are shown (contract §5.1). A stored body that is longer was cut.
+pub const MAX_SHOWN_BODY: usize = 2000;
+
+/// The part of a stored response body that is shown: only whole characters.
+#[must_use]
+pub fn shown_body(stored: &str) -> &str {
+    let end = (0..=MAX_SHOWN_BODY.min(stored.len())).rev().find(|end| stored.is_char_boundary(*end));
+    &stored[..end.unwrap_or(0)]
+}
+
 word_enum! {
     /// The end of an attempt.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -247,17 +247,12 @@ fn status_message(http_status: u16) -> String {
     }
 }
 
-/// The beginning of the body as text of at most [`MAX_KEPT_BODY`] bytes, without the character that was cut in half at the
-/// size limit.
+/// The beginning of the body as text: what is shown, and of a longer one the character after it.
 fn text(body: &[u8]) -> String {
-    let body = &body[..body.len().min(MAX_KEPT_BODY)];
-    let mut text = String::from_utf8_lossy(body).into_owned();
+    let mut text = String::from_utf8_lossy(&body[..body.len().min(MAX_KEPT_BODY)]).into_owned();
     // Each byte that is no UTF-8 becomes three.
-    let end = (0..=MAX_KEPT_BODY.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or(0));
-    if body.len() >= MAX_KEPT_BODY && text.ends_with(char::REPLACEMENT_CHARACTER) {
-        text.pop();
-    }
+    let end = (MAX_KEPT_BODY..text.len()).find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(text.len()));
     text
 }
 

@@ -16,14 +16,15 @@ use ureq::http::{Request, Response, header};
 use ureq::unversioned::resolver::{DefaultResolver, Resolver};
 use ureq::{AsSendBody, Body};
 
+use crate::domain::execution::attempt::MAX_SHOWN_BODY;
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::response_headers::{MAX_KEPT_HEADERS, is_cookie};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::tls::{CertificateError, TlsAgents};
 
-/// Maximum bytes of a response body that are stored (contract §5.1).
-pub const MAX_KEPT_BODY: usize = 2000;
+/// Maximum bytes of a response body that are kept: one more than is shown, so that a longer body is known as such.
+pub const MAX_KEPT_BODY: usize = MAX_SHOWN_BODY + 1;
 /// Maximum bytes of a response body that are read. A connection can be reused only if its response was read to the end;
 /// a longer response closes it.
 pub const MAX_READ_BODY: u64 = 64 * 1024;

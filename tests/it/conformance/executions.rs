@@ -112,6 +112,11 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§5.8",
+        "a body is truncated where something of it was cut",
+        &["a_body_is_truncated_only_where_something_was_cut"],
+    ),
+    (
+        "§5.8",
         "headers are kept without cookies and in bounds",
         &["headers_are_kept_as_pairs_without_cookies", "headers_that_do_not_fit_are_left_out_whole"],
     ),

@@ -186,21 +186,6 @@ fn a_panic_of_the_webhook_client_is_a_failed_attempt() {
 }
 
 #[test]
-fn a_body_cut_inside_a_character_ends_before_that_character() {
-    let fixture = DeliveryFixture::new(8);
-    let id = fixture.due(fixture.webhook_cue(URL));
-    let mut body = "x".repeat(1999).into_bytes();
-    body.push("é".as_bytes()[0]);
-    fixture.deliver(&RecordingClient::with([Ok(WebhookResponse {
-        http_status: 200,
-        retry_after: None,
-        headers: Vec::new(),
-        body,
-    })]));
-    assert_eq!(fixture.field::<String>(id, "response_body"), "x".repeat(1999));
-}
-
-#[test]
 fn a_once_cue_ends_with_its_only_execution() {
     for (status, ends_as) in [(200, "completed"), (410, "failed")] {
         let fixture = DeliveryFixture::new(8);

@@ -76,6 +76,42 @@ fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
 }
 
 #[test]
+fn a_body_is_truncated_only_where_something_was_cut() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let user = server.user();
+    let x = |count: usize| "x".repeat(count);
+    let cue = user.create(&cue(&receiver));
+    for (body, shown, truncated) in [
+        (x(1_996), 1_996, false),
+        (x(1_997), 1_997, false),
+        (x(2_000), 2_000, false),
+        (x(2_001), 2_000, true),
+        (x(100_000), 2_000, true),
+        ("é".repeat(1_000), 2_000, false),
+        (x(1) + &"é".repeat(1_000), 1_999, true),
+        (x(1_996) + "🦀", 2_000, false),
+        (x(1_997) + "🦀", 1_997, true),
+        (x(1_999) + "🦀", 1_999, true),
+        (x(2_000) + "🦀", 2_000, true),
+    ] {
+        let answer = |status| Reaction::Full(status, Vec::new(), body.clone());
+        receiver.first([answer(503), answer(200)]);
+        let execution = fire(&user, &cue);
+        user.advance("PT2M");
+        let all = attempts(&user, &execution);
+        assert_eq!(column(&all, "response_body"), [&body[..shown]; 2]);
+        assert_eq!(column(&all, "response_truncated"), [truncated; 2], "{} bytes", body.len());
+        assert_eq!(user.get(&execution).expect(200)["response_body"], body[..shown]);
+    }
+    // Each byte that is no text is shown as three.
+    let bytes = [b"HTTP/1.1 200 OK\r\nContent-Length: 667\r\n\r\n".as_slice(), &[0xff; 667]].concat();
+    receiver.first([Reaction::Bytes(bytes.into())]);
+    let last = attempts(&user, &fire(&user, &cue)).remove(0);
+    assert_eq!(last["response_body"], "\u{fffd}".repeat(666));
+    assert_eq!(last["response_truncated"], true);
+}
+
+#[test]
 fn a_run_that_ends_at_once_writes_no_row_of_an_attempt() {
     let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let user = server.user();

@@ -6,7 +6,7 @@ use crate::actions::executions::not_found;
 use crate::domain::account::user::SECRET_OVERLAP;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::ExecutionStatus;
-use crate::domain::execution::attempt::AttemptEnd;
+use crate::domain::execution::attempt::{AttemptEnd, MAX_SHOWN_BODY, shown_body};
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::json::JsonText;
 use crate::domain::time::saturating_sub;
@@ -21,9 +21,6 @@ use crate::store::{ReadTx, executions};
 
 /// The body of a request is shown as a JSON string, in which a character of it takes at most two.
 const MAX_ESCAPED: usize = 2;
-
-/// A kept body of this size may have been longer: 2,000 bytes are kept, without a character that was cut in half.
-const MAY_BE_CUT: usize = 1_997;
 
 /// `GET /v1/executions/{execution_id}/attempts`.
 pub async fn list(request: Request) -> Result<Response> {
@@ -164,8 +161,8 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
             http_status: it.http_status,
             error_message: it.error_message.as_deref(),
             response_headers: it.response_headers.as_ref(),
-            response_body: it.response_body.as_deref(),
-            response_truncated: it.response_body.as_ref().is_some_and(|body| body.len() >= MAY_BE_CUT),
+            response_body: it.response_body.as_deref().map(shown_body),
+            response_truncated: it.response_body.as_ref().is_some_and(|body| body.len() > MAX_SHOWN_BODY),
             next_retry: it.next_retry.map(JsonTimestamp),
             worker_id: it.worker_id.as_deref(),
         }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::actions::manual_runs::ManualRun;
 use crate::domain::execution::ExecutionStatus;
+use crate::domain::execution::attempt::shown_body;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
@@ -99,7 +100,7 @@ impl<'a> From<&'a ExecutionDetails> for ExecutionView<'a> {
             max_attempts: details.max_attempts,
             http_status: it.http_status,
             error_message: it.error_message.as_deref(),
-            response_body: it.response_body.as_deref(),
+            response_body: it.response_body.as_deref().map(shown_body),
             cause: it.cause.map(FailureCause::as_str),
             duration_ms: it.duration.map(|duration| duration.as_millis()),
             late_ms: it.lateness().map(|lateness| lateness.as_millis()),
