@@ -53,6 +53,11 @@ impl LoginMailer {
     /// # Errors
     /// The system cannot start another thread.
     pub fn start(transport: MailTransport) -> io::Result<Self> {
+        if let MailTransport::Smtp(smtp) = &transport
+            && let Some(tls) = smtp.tls()
+        {
+            tracing::info!(tls, "mail is sent by SMTP");
+        }
         let (queue, jobs) = sync_channel(QUEUE);
         let (alive, ended) = sync_channel(0);
         let (clock, deadline) = (Arc::new(Clock::system()), Arc::default());

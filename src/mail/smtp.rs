@@ -32,6 +32,7 @@ const SERVER_LACKS: [&str; 2] = ["STARTTLS", "authentication mechanism"];
 pub struct Smtp {
     transport: SmtpTransport,
     from: Mailbox,
+    tls: Option<&'static str>,
 }
 
 /// The rules for TLS. The program uses the default; tests have a mail server on this machine.
@@ -84,8 +85,8 @@ impl Smtp {
     /// A server at `smtp[s]://user:password@host:port` and the sender's address. Only the host is required; user and
     /// password are percent-encoded.
     ///
-    /// `smtps` uses TLS from the start (port 465). `smtp` (port 587) upgrades with STARTTLS if the server offers it.
-    /// With a password, TLS is required, except for a server on this machine.
+    /// `smtps` uses TLS from the start (port 465). `smtp` (port 587) requires STARTTLS, except for a server on this
+    /// machine, and with `?tls=none` and no password.
     pub fn new(url: &str, from: &str) -> Result<Self, SmtpConfigError> {
         Self::with_tls(url, from, &SmtpTls::default())
     }
@@ -105,18 +106,29 @@ impl Smtp {
         }
         let tls = tls.build().map_err(|_| SmtpConfigError::Url("TLS cannot verify a host of this form"))?;
         let is_trusted = rules.trusts_this_machine && server.is_on_this_machine();
-        let tls = match (server.implicit_tls, is_trusted, &server.login) {
-            (true, ..) => Tls::Wrapper(tls),
-            (false, true, _) => Tls::None,
-            (false, false, Some(_)) => Tls::Required(tls),
-            (false, false, None) => Tls::Opportunistic(tls),
+        let (tls, name) = match server {
+            SmtpServer { implicit_tls: true, .. } => (Tls::Wrapper(tls), Some("implicit")),
+            _ if is_trusted => (Tls::None, None),
+            SmtpServer { refuses_tls: true, login: Some(_), .. } => {
+                return Err(SmtpConfigError::Url(
+                    "`?tls=none` would send the password unencrypted: remove it",
+                ));
+            }
+            SmtpServer { refuses_tls: true, .. } => (Tls::None, Some("none")),
+            _ => (Tls::Required(tls), Some("starttls")),
         };
         let mut transport =
             SmtpTransport::builder_dangerous(server.host).port(server.port).tls(tls).timeout(Some(TIMEOUT));
         if let Some((user, password)) = server.login {
             transport = transport.credentials(Credentials::new(user, password));
         }
-        Ok(Self { transport: transport.build(), from })
+        Ok(Self { transport: transport.build(), from, tls: name })
+    }
+
+    /// The use of TLS, for the log: `implicit`, `starttls` or `none`. `None` for a server on this machine.
+    #[must_use]
+    pub fn tls(&self) -> Option<&'static str> {
+        self.tls
     }
 
     /// Sends a mail and blocks the thread until the server accepts or rejects it.
@@ -185,6 +197,8 @@ fn body(text: &str) -> Body {
 #[derive(PartialEq, Eq)]
 struct SmtpServer {
     implicit_tls: bool,
+    /// `?tls=none`.
+    refuses_tls: bool,
     host: String,
     port: u16,
     login: Option<(String, String)>,
@@ -204,8 +218,16 @@ impl SmtpServer {
             Some(Host::Ipv6(address)) => address.to_string(),
             _ => return Err(SmtpConfigError::Url(NO_HOST)),
         };
-        if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
-            return Err(SmtpConfigError::Url("nothing may follow the host and the port"));
+        let refuses_tls = match url.query() {
+            None => false,
+            Some("tls=none") if !implicit_tls => true,
+            Some("tls=none") => {
+                return Err(SmtpConfigError::Url("`?tls=none` is for smtp://, not for smtps://"));
+            }
+            Some(_) => return Err(SmtpConfigError::Url(WRONG_END)),
+        };
+        if !matches!(url.path(), "" | "/") || url.fragment().is_some() {
+            return Err(SmtpConfigError::Url(WRONG_END));
         }
         let login = match (url.username(), url.password()) {
             ("", None) => None,
@@ -214,7 +236,7 @@ impl SmtpServer {
                 Some(login.ok_or(SmtpConfigError::Url("the user and password cannot be read"))?)
             }
         };
-        Ok(Self { implicit_tls, host, port: url.port().unwrap_or(default_port), login })
+        Ok(Self { implicit_tls, refuses_tls, host, port: url.port().unwrap_or(default_port), login })
     }
 
     fn is_on_this_machine(&self) -> bool {
@@ -224,6 +246,8 @@ impl SmtpServer {
 }
 
 const WRONG_SCHEME: &str = "the URL must begin with smtp:// or smtps://";
+const WRONG_END: &str =
+    "nothing may follow the host and the port but `?tls=none`, for a mail server without TLS";
 const NO_HOST: &str = "the URL has no valid host";
 
 fn explain(error: ParseError) -> &'static str {
@@ -255,12 +279,15 @@ mod tests {
             ("smtp://127.0.0.1:2525", false, "127.0.0.1", 2525, None),
             ("smtp://[::1]:25", false, "::1", 25, None),
             ("smtp://[::1]", false, "::1", 587, None),
+            ("smtp://mail.example.com?tls=none", false, "mail.example.com", 587, None),
+            ("smtp://127.0.0.1:25/?tls=none", false, "127.0.0.1", 25, None),
             ("smtps://a:b@h:1", true, "h", 1, login("a", "b")),
             ("smtps://a%40b.c:p%3A%2f%C3%A4@h", true, "h", 465, login("a@b.c", "p:/ä")),
             ("smtps://a:p@ss:w@h", true, "h", 465, login("a", "p@ss:w")),
         ];
         for (url, implicit_tls, host, port, login) in table {
-            let expected = SmtpServer { implicit_tls, host: host.to_owned(), port, login };
+            let refuses_tls = url.ends_with("?tls=none");
+            let expected = SmtpServer { implicit_tls, refuses_tls, host: host.to_owned(), port, login };
             assert!(SmtpServer::parse(url) == Ok(expected), "{url}");
         }
     }
@@ -279,6 +306,10 @@ mod tests {
             "smtp://a:hunter2@mail.example.com:99999",
             "smtp://a:hunter2@mail.example.com/path",
             "smtp://a:hunter2@mail.example.com?query",
+            "smtp://mail.example.com?tls=hunter2",
+            "smtp://mail.example.com?tls=none&hunter2",
+            "smtps://hunter2.example.com?tls=none",
+            "smtp://a:hunter2@mail.example.com?tls=none",
             "smtp://a:hunter2@mail example.com",
         ];
         for url in invalid {

@@ -127,8 +127,9 @@ pub struct Serve {
     #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on", help_heading = ACCOUNTS)]
     limits: OnOff,
 
-    /// Mail server: smtp://USER:PASSWORD@HOST:PORT (STARTTLS) or smtps://... (TLS); percent-encode user and password.
-    /// Without it, sign-in links are written to the log
+    /// Mail server: smtps://USER:PASSWORD@HOST:PORT (TLS) or smtp://... (STARTTLS); percent-encode user and password.
+    /// smtp://HOST?tls=none needs no TLS, nor does a server on this machine. Without a mail server, sign-in links are
+    /// written to the log
     #[arg(long, env = "CUED_SMTP_URL", value_name = "URL", hide_env_values = true, requires = "mail_from", help_heading = MAIL)]
     smtp_url: Option<String>,
 

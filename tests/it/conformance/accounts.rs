@@ -266,6 +266,14 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§3.9",
+        "TLS is required unless the URL says otherwise",
+        &[
+            "a_server_without_starttls_gets_a_mail_only_where_the_url_says_so",
+            "the_log_says_whether_mail_is_sent_over_tls",
+        ],
+    ),
+    (
+        "§3.9",
         "a wrong certificate is a temporary failure",
         &[
             "a_wrong_certificate_gets_neither_password_nor_mail",

@@ -14,9 +14,12 @@ const LOGIN: &str = "post:hunter2@";
 
 /// A route to the mail server by the name `localhost`, with the rules of a server elsewhere.
 fn route(scheme: &str, login: &str, server: &TlsMailServer, authority: &Authority) -> MailTransport {
+    route_to(&format!("{scheme}://{login}localhost:{}", server.port()), authority)
+}
+
+fn route_to(url: &str, authority: &Authority) -> MailTransport {
     let rules = SmtpTls { authority: Some(authority.pem().into_bytes()), trusts_this_machine: false };
-    let url = format!("{scheme}://{login}localhost:{}", server.port());
-    MailTransport::Smtp(Box::new(Smtp::with_tls(&url, "cued@example.com", &rules).unwrap()))
+    MailTransport::Smtp(Box::new(Smtp::with_tls(url, "cued@example.com", &rules).unwrap()))
 }
 
 fn mail() -> Mail {
@@ -62,9 +65,34 @@ fn a_server_without_starttls_gets_no_password() {
     assert!(error.to_string().contains("STARTTLS"), "{error}");
     let sent = server.verbs(false);
     assert!(!sent.iter().any(|verb| ["AUTH", "MAIL", "DATA"].contains(&verb.as_str())), "{sent:?}");
-    // Without a password TLS is optional.
-    route("smtp", "", &server, &authority).send(&mail()).unwrap();
+}
+
+#[test]
+fn a_server_without_starttls_gets_a_mail_only_where_the_url_says_so() {
+    let authority = Authority::new();
+    let server = TlsMailServer::start(Security::Plain, authority.server("localhost"));
+    let error = route("smtp", "", &server, &authority).send(&mail()).unwrap_err();
+    assert!(error.is_transient && error.to_string().contains("STARTTLS"), "{error}");
+    assert_eq!(server.mails().len(), 0);
+    let url = format!("smtp://localhost:{}?tls=none", server.port());
+    route_to(&url, &authority).send(&mail()).unwrap();
     assert_eq!(server.mails().len(), 1);
+}
+
+#[test]
+fn the_log_says_whether_mail_is_sent_over_tls() {
+    for (url, tls) in [
+        ("smtps://mail.example.com", Some("implicit")),
+        ("smtp://mail.example.com", Some("starttls")),
+        ("smtp://mail.example.com?tls=none", Some("none")),
+        ("smtp://127.0.0.1", None),
+    ] {
+        let server =
+            Server::start(&[DEV_UNLIMITED, &["--smtp-url", url, "--mail-from", "a@example.com"]].concat());
+        let log = server.log();
+        let line = log.lines().find(|line| line.contains("mail is sent by SMTP"));
+        assert_eq!(line.and_then(|line| line.split('"').nth(1)), tls, "{url}: {log}");
+    }
 }
 
 #[test]

@@ -148,6 +148,17 @@ fn a_mail_server_requires_a_sender_and_its_password_is_never_shown() {
     let (code, stderr) = serve(&["--smtp-url", "mail://a:hunter2@h", "--mail-from", "a@b.c"]);
     assert_eq!(code, Some(2));
     assert!(stderr.contains("smtp://") && !stderr.contains("hunter2"), "{stderr}");
+    for url in [
+        "smtp://h?tls=off",
+        "smtp://h?tls=",
+        "smtp://h?ssl=none",
+        "smtps://h?tls=none",
+        "smtp://a:b@h?tls=none",
+    ] {
+        let (code, stderr) = serve(&["--smtp-url", url, "--mail-from", "a@b.c"]);
+        assert_eq!(code, Some(2), "{url}");
+        assert!(stderr.contains("?tls=none"), "{url}: {stderr}");
+    }
     let help = crate::support::server::cued(&["serve", "--help"])
         .env("CUED_SMTP_URL", "smtps://a:hunter2@h")
         .output();
