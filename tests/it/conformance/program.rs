@@ -117,7 +117,10 @@ pub const ROWS: &[Row] = &[
     (
         "§1.5",
         "one server at a time uses the file",
-        &["a_second_server_on_the_same_file_is_refused_and_shown_the_owner"],
+        &[
+            "a_second_server_on_the_same_file_is_refused_and_shown_the_owner",
+            "a_second_server_is_refused_although_the_lock_file_was_deleted",
+        ],
     ),
     (
         "§1.5",

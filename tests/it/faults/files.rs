@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::disk::{assert_sound, refused_start};
-use crate::cli::administration::on;
+use crate::cli::administration::{fails, ok, on};
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::event_stream::EventReader;
 use crate::support::random::Random;
@@ -128,6 +128,32 @@ fn a_lock_file_that_is_a_link_is_refused_and_its_target_left_unchanged() {
     fs::remove_file(&lock).unwrap();
     server.restart();
     server.user();
+}
+
+#[test]
+fn a_second_server_is_refused_although_the_lock_file_was_deleted() {
+    let mut server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let lock = beside(&server.db(), ".lock");
+    let folder = TempDir::new().unwrap();
+    let (link, backup) = (folder.path().join("link.db"), folder.path().join("backup.db"));
+    std::os::unix::fs::symlink(server.db(), &link).unwrap();
+    ok(&server.db(), &["backup", backup.to_str().unwrap()]);
+    fs::remove_file(&lock).unwrap();
+    for db in [server.db(), link] {
+        let stderr = refused_start(&db);
+        assert!(stderr.contains("is in use by another cued: stop it first"), "{stderr}");
+    }
+    let restore = ["restore", backup.to_str().unwrap(), "--replace"];
+    assert!(fails(&server.db(), &restore, 1).contains("in use by another cued"));
+    ok(&server.db(), &["user", "list"]);
+    assert_eq!(run(&["check", server.db().to_str().unwrap()]).status.code(), Some(0));
+    user.get("/v1/cues").expect(200);
+    assert_eq!(server.stop(), Some(0));
+    ok(&server.db(), &restore);
+    server.restart();
+    assert!(lock.exists());
+    assert!(!server.log().contains("not locked"), "{}", server.log());
 }
 
 #[test]

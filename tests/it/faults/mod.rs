@@ -49,7 +49,8 @@
 //! - of two names: `faults::files::a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted`
 //! - with a link in the place of its lock file: refused:
 //!   `faults::files::a_lock_file_that_is_a_link_is_refused_and_its_target_left_unchanged`
-//! - another server has it: `journeys::stops::a_second_server_on_the_same_file_is_refused_and_shown_the_owner`
+//! - another server has it: `journeys::stops::a_second_server_on_the_same_file_is_refused_and_shown_the_owner`,
+//!   `faults::files::a_second_server_is_refused_although_the_lock_file_was_deleted`
 //! - another program writes to it: waited for, then 503:
 //!   `faults::disk::a_lock_of_another_program_is_awaited_and_then_reported`,
 //!   `cli::administration::a_command_waits_for_another_process_that_creates_the_file`
