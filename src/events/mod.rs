@@ -8,6 +8,7 @@ mod recording;
 mod ring;
 mod share;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -116,7 +117,7 @@ impl Events {
 
     /// The number of open streams.
     pub fn streams(&self) -> usize {
-        self.state.lock().streams
+        self.state.lock().streams.len()
     }
 
     /// The number of events that were recorded since the start.
@@ -124,32 +125,37 @@ impl Events {
         self.recorded.get()
     }
 
-    /// Begins a stream of a user, after `after` if that is possible.
+    /// Begins a stream of a user at `address`, after `after` if that is possible. Where the server has the most streams,
+    /// one that gives way ends.
     ///
     /// # Errors
-    /// The user or the server has the most streams already.
+    /// The user has the most streams already, or the server has and none gives way.
     pub fn subscribe(
         self: &Arc<Self>,
         user_key: i64,
+        address: IpAddr,
         after: Option<&EventId>,
     ) -> std::result::Result<(EventStream, StreamStart), TooManyStreams> {
         let now = self.clock.elapsed();
         let mut state = self.state.lock();
         state.forget_left(now);
-        if state.streams >= self.max_streams {
-            return Err(TooManyStreams::OfServer(self.max_streams));
+        if state.users.get(&user_key).is_some_and(|user| user.streams >= MAX_STREAMS_PER_USER) {
+            return Err(TooManyStreams::OfUser);
         }
-        let Recording { ring, users, streams } = &mut *state;
+        if state.streams.len() >= self.max_streams {
+            let ends = state.stream_to_end(user_key, address);
+            state.end(ends.ok_or(TooManyStreams::OfServer(self.max_streams))?, now);
+            // Wakes it.
+            self.last.send_replace(state.ring.last());
+        }
+        let number = state.begin(user_key, address);
+        let Recording { ring, users, .. } = &mut *state;
         let user = users.entry(user_key).or_insert_with(|| {
             // A number of its own: an id of an earlier recording must not seem to be one of this.
             let since = ring.skip();
             FollowedUser { streams: 0, since, is_complete: false, left_at: now, share: Share::default() }
         });
-        if user.streams >= MAX_STREAMS_PER_USER {
-            return Err(TooManyStreams::OfUser);
-        }
         user.streams += 1;
-        *streams += 1;
         let present = ring.last();
         let (position, start) = match after {
             None => (present, StreamStart::Now),
@@ -163,7 +169,7 @@ impl Events {
         };
         self.is_watched.store(true, Ordering::SeqCst);
         let changed = self.last.subscribe();
-        Ok((EventStream { events: Arc::clone(self), user_key, position, changed }, start))
+        Ok((EventStream { events: Arc::clone(self), number, user_key, position, changed }, start))
     }
 
     /// Hands out the `burst` of a user, also one that is not due.
@@ -215,6 +221,7 @@ impl EventSink for Events {
 /// The place of one stream in the events. Dropping it makes room for another.
 pub struct EventStream {
     events: Arc<Events>,
+    number: u64,
     user_key: i64,
     /// The number of the last event that it has passed.
     position: u64,
@@ -231,6 +238,12 @@ impl EventStream {
     #[must_use]
     pub fn user_key(&self) -> i64 {
         self.user_key
+    }
+
+    /// Returns whether the stream has given way to another.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.events.state.lock().position(self.number).is_none()
     }
 
     #[must_use]
@@ -308,11 +321,6 @@ impl EventStream {
 impl Drop for EventStream {
     fn drop(&mut self) {
         let now = self.events.clock.elapsed();
-        let mut state = self.events.state.lock();
-        state.streams = state.streams.saturating_sub(1);
-        if let Some(user) = state.users.get_mut(&self.user_key) {
-            user.streams = user.streams.saturating_sub(1);
-            user.left_at = now;
-        }
+        self.events.state.lock().end(self.number, now);
     }
 }

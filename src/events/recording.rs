@@ -1,6 +1,7 @@
 //! The users whose events are recorded, and the record.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::domain::notification::event::{Emitted, MAX_SINGLE_PER_COMMIT};
@@ -15,7 +16,15 @@ const KEPT_AFTER_LAST: Duration = Duration::from_secs(60);
 pub struct Recording {
     pub ring: Ring,
     pub users: BTreeMap<i64, FollowedUser>,
-    pub streams: usize,
+    /// In the order of their numbers.
+    pub streams: Vec<OpenStream>,
+    last_stream: u64,
+}
+
+pub struct OpenStream {
+    number: u64,
+    user_key: i64,
+    address: IpAddr,
 }
 
 /// A user whose events are recorded.
@@ -31,6 +40,49 @@ pub struct FollowedUser {
 }
 
 impl Recording {
+    /// Adds a stream and returns its number.
+    pub fn begin(&mut self, user_key: i64, address: IpAddr) -> u64 {
+        self.last_stream += 1;
+        self.streams.push(OpenStream { number: self.last_stream, user_key, address });
+        self.last_stream
+    }
+
+    /// Removes a stream, unless it has given way before.
+    pub fn end(&mut self, number: u64, now: Duration) {
+        let Some(index) = self.position(number) else { return };
+        let stream = self.streams.remove(index);
+        if let Some(user) = self.users.get_mut(&stream.user_key) {
+            user.streams = user.streams.saturating_sub(1);
+            user.left_at = now;
+        }
+    }
+
+    /// The position of an open stream.
+    pub fn position(&self, number: u64) -> Option<usize> {
+        self.streams.binary_search_by_key(&number, |stream| stream.number).ok()
+    }
+
+    /// The stream that gives way to one of `user_key` at `address`: the newest of the user, or else of the address, that
+    /// has most. Only to a user or an address without a stream, and only where users, or else addresses, with a stream
+    /// become more by it: two clients never end the streams of each other in turns.
+    pub fn stream_to_end(&self, user_key: i64, address: IpAddr) -> Option<u64> {
+        let (mut of_user, mut of_address) = (BTreeMap::new(), BTreeMap::new());
+        for stream in &self.streams {
+            *of_user.entry(stream.user_key).or_insert(0) += 1;
+            *of_address.entry(stream.address).or_insert(0) += 1;
+        }
+        let (is_new_user, is_new_address) =
+            (!of_user.contains_key(&user_key), !of_address.contains_key(&address));
+        let ranks = self.streams.iter().map(|it| (of_user[&it.user_key], of_address[&it.address], it.number));
+        let may_end = |(user, address, _): &(u32, u32, u64)| match (is_new_user, is_new_address) {
+            (true, true) => *user > 1 || *address > 1,
+            (true, false) => *user > 1,
+            (false, true) => *user > 1 && *address > 1,
+            (false, false) => false,
+        };
+        ranks.filter(may_end).max().map(|(_, _, number)| number)
+    }
+
     pub fn record(&mut self, events: Vec<Emitted>, now: Duration) {
         let mut of_commit = BTreeMap::<i64, u32>::new();
         for emitted in events {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::actions::cues::not_found;
 use crate::app::App;
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::user::Credential;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::notification::event::{Event, EventFilter, EventType, ServerChange, burst_data};
@@ -54,7 +55,9 @@ pub async fn stream(request: Request) -> Result<Response> {
     }
     request.reserve_response(STREAM_COST)?;
     let held = request.app.store.read_inline_single(hold::is_held).await?;
-    let (events, start) = request.app.events.subscribe(caller.user_key, after.as_ref()).map_err(too_many)?;
+    let address = rate_limit_address(request.client_ip);
+    let begun = request.app.events.subscribe(caller.user_key, address, after.as_ref());
+    let (events, start) = begun.map_err(too_many)?;
     await_earlier_writes(&request, &events).await;
     let greeting = greeting(&request, &events, start, held);
     let live = LiveStream {
@@ -189,7 +192,7 @@ impl LiveStream {
             return Some(greeting);
         }
         loop {
-            if self.is_over {
+            if self.is_over || self.events.has_ended() {
                 return None;
             }
             // Before the events: also a stream that always has some ends when its key is revoked.

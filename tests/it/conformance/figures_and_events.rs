@@ -143,6 +143,7 @@ pub const ROWS: &[Row] = &[
         &[
             "a_sixth_stream_is_refused_until_another_ends",
             "the_number_of_streams_of_a_server_is_a_flag",
+            "at_the_limit_accounts_and_addresses_share_the_streams",
             "a_stream_counts_as_one_request",
             "a_client_that_reads_nothing_is_cut_off",
             "a_stream_outlives_the_time_of_a_request",

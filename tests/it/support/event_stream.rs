@@ -38,6 +38,12 @@ impl EventReader {
         Self::with_headers(addr, query, &format!("Authorization: Bearer {}\r\n{id}", client.key()))
     }
 
+    /// As [`EventReader::open`], through a proxy that names the address of the client.
+    pub fn from(addr: SocketAddr, client: &Client, address: &str) -> Self {
+        let headers = format!("Authorization: Bearer {}\r\nX-Forwarded-For: {address}\r\n", client.key());
+        Self::with_headers(addr, "", &headers)
+    }
+
     /// Opens a stream of the user whose session has this cookie.
     pub fn with_cookie(addr: SocketAddr, cookie: &str) -> Self {
         Self::with_headers(addr, "", &format!("Cookie: {cookie}\r\n"))

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::support::api::Api;
+use crate::support::client::Client;
 use crate::support::event_stream::EventReader;
 use crate::support::server::{DEV_UNLIMITED, Server, until};
 
@@ -33,6 +34,41 @@ fn the_number_of_streams_of_a_server_is_a_flag() {
     drop(open);
     let server = Server::start(&[DEV_UNLIMITED, &["--max-streams", "0"]].concat());
     server.user().get("/v1/events").expect_error(404, "not_found");
+}
+
+#[test]
+fn at_the_limit_accounts_and_addresses_share_the_streams() {
+    let flags = ["--max-streams", "4", "--trust-proxy", "127.0.0.1"];
+    let server = Server::start(&[DEV_UNLIMITED, &flags].concat());
+    let [ada, bob, eve, fay, gil, hal] = [(); 6].map(|()| server.user());
+    let open = |user: &Client, address: &str| {
+        let mut stream = EventReader::from(server.addr(), user, address);
+        assert_eq!(stream.next().0, "hello");
+        stream
+    };
+    let refused = |user: &Client, address: &str| {
+        let response = user.call("GET", "/v1/events", &[("X-Forwarded-For", address)], b"").unwrap();
+        response.expect_error(429, "too_many_streams");
+    };
+    let ends = |stream: &mut EventReader| assert_eq!(stream.next_event(), None);
+    let mut of_ada = ["2001:db8::1", "2001:db8::2", "2001:db8::3"].map(|address| open(&ada, address));
+    let _bob = open(&bob, "198.51.100.2");
+    refused(&ada, "2001:db8::4");
+    refused(&bob, "2001:db8::4");
+    let mut of_eve = open(&eve, "2001:db8::4");
+    ends(&mut of_ada[2]);
+    refused(&ada, "2001:db8::4");
+    let mut bob_elsewhere = open(&bob, "198.51.100.20");
+    ends(&mut of_ada[1]);
+    let mut of_fay = open(&fay, "2001:db8::5");
+    ends(&mut bob_elsewhere);
+    // Each account has one: only another address gets one now, from the address that has three.
+    refused(&gil, "2001:db8::6");
+    let _gil = open(&gil, "198.51.100.21");
+    ends(&mut of_fay);
+    let _hal = open(&hal, "198.51.100.22");
+    ends(&mut of_eve);
+    refused(&fay, "198.51.100.23");
 }
 
 #[test]

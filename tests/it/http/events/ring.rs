@@ -1,6 +1,7 @@
 //! The events in memory: order, resumption, bursts, and what is never shown.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::thread;
 
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use crate::support::fixture::Fixture;
 
+const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ADA: i64 = 1;
 const EVE: i64 = 2;
 
@@ -62,7 +64,7 @@ fn nothing_is_recorded_before_the_first_stream() {
     let events = events();
     assert!(!events.is_watched());
     events.publish(vec![event(ADA, 1)]);
-    let (mut stream, start) = events.subscribe(ADA, None).unwrap();
+    let (mut stream, start) = events.subscribe(ADA, HOME, None).unwrap();
     assert_eq!((start, drain(&mut stream)), (StreamStart::Now, Vec::new()));
     assert!(events.is_watched() && events.is_watched_by(ADA) && !events.is_watched_by(EVE));
 }
@@ -70,21 +72,21 @@ fn nothing_is_recorded_before_the_first_stream() {
 #[test]
 fn a_stream_has_the_events_of_its_user_only() {
     let events = events();
-    let (mut ada, _) = events.subscribe(ADA, None).unwrap();
-    let (mut eve, _) = events.subscribe(EVE, None).unwrap();
+    let (mut ada, _) = events.subscribe(ADA, HOME, None).unwrap();
+    let (mut eve, _) = events.subscribe(EVE, HOME, None).unwrap();
     events.publish(vec![event(ADA, 1), event(EVE, 2), event(ADA, 3), event(3, 4)]);
     assert_eq!(drain(&mut ada), numbers([1, 3]));
     assert_eq!(drain(&mut eve), numbers([2]));
     // The position of another user is a number like any other.
     let id = EventId::parse(&ada.id()).unwrap();
-    let (mut resumed, start) = events.subscribe(EVE, Some(&id)).unwrap();
+    let (mut resumed, start) = events.subscribe(EVE, HOME, Some(&id)).unwrap();
     assert_eq!((start, drain(&mut resumed)), (StreamStart::Resumed, Vec::new()));
 }
 
 #[test]
 fn an_event_of_the_server_comes_after_all_events_before_it() {
     let events = events();
-    let (mut stream, _) = events.subscribe(ADA, None).unwrap();
+    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
     // More than a second has places for: the others wait for its end.
     for number in 0..250 {
         events.publish(vec![event(ADA, number)]);
@@ -98,7 +100,7 @@ fn an_event_of_the_server_comes_after_all_events_before_it() {
 #[test]
 fn a_stream_resumes_after_any_event_without_loss_or_repetition() {
     let events = events();
-    let (mut first, _) = events.subscribe(ADA, None).unwrap();
+    let (mut first, _) = events.subscribe(ADA, HOME, None).unwrap();
     let begin = EventId::parse(&first.id()).unwrap();
     publish(&events, 1..=4_096);
     let mut seen = 0;
@@ -108,16 +110,16 @@ fn a_stream_resumes_after_any_event_without_loss_or_repetition() {
         let Some(last) = taken.last() else { break };
         seen += taken.len();
         let id = EventId::parse(&first.id_of(last.number)).unwrap();
-        let (next, start) = events.subscribe(ADA, Some(&id)).unwrap();
+        let (next, start) = events.subscribe(ADA, HOME, Some(&id)).unwrap();
         assert_eq!(start, StreamStart::Resumed);
         first = next;
     }
     assert_eq!(seen, 4_096);
-    let (mut again, start) = events.subscribe(ADA, Some(&begin)).unwrap();
+    let (mut again, start) = events.subscribe(ADA, HOME, Some(&begin)).unwrap();
     assert_eq!((start, drain(&mut again)), (StreamStart::Resumed, numbers(1..=4_096)));
     // One more, and the first is gone.
     publish(&events, [4_097]);
-    let (mut late, start) = events.subscribe(ADA, Some(&begin)).unwrap();
+    let (mut late, start) = events.subscribe(ADA, HOME, Some(&begin)).unwrap();
     assert_eq!((start, drain(&mut late)), (StreamStart::Reset(ResetReason::Gap), Vec::new()));
     publish(&events, 4_098..=5_000);
     assert_eq!(drain(&mut late), numbers(4_098..=5_000));
@@ -126,8 +128,8 @@ fn a_stream_resumes_after_any_event_without_loss_or_repetition() {
 #[test]
 fn an_id_of_another_start_or_of_the_future_resets_the_stream() {
     let events = events();
-    let start = |id: &str| events.subscribe(ADA, Some(&EventId::parse(id).unwrap())).unwrap().1;
-    let (here, _) = events.subscribe(ADA, None).unwrap();
+    let start = |id: &str| events.subscribe(ADA, HOME, Some(&EventId::parse(id).unwrap())).unwrap().1;
+    let (here, _) = events.subscribe(ADA, HOME, None).unwrap();
     let boot = here.id()[..6].to_owned();
     let other = if boot == "000000" { "111111" } else { "000000" };
     assert_eq!(start(&format!("{other}-1")), StreamStart::Reset(ResetReason::Restart));
@@ -151,7 +153,7 @@ fn an_id_of_another_start_or_of_the_future_resets_the_stream() {
 #[test]
 fn a_stream_that_is_too_slow_is_moved_to_the_present() {
     let events = events();
-    let (mut stream, _) = events.subscribe(ADA, None).unwrap();
+    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
     publish(&events, 0..5_000);
     assert_eq!(stream.take(&EventFilter::default()).map(|_| ()), Err(ResetReason::Lagged));
     publish(&events, [7]);
@@ -161,7 +163,7 @@ fn a_stream_that_is_too_slow_is_moved_to_the_present() {
 #[test]
 fn more_than_32_events_in_a_commit_end_in_a_burst() {
     let events = events();
-    let (mut stream, _) = events.subscribe(ADA, None).unwrap();
+    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
     let mut commit: Vec<_> = (0..40).map(|number| event(ADA, number)).collect();
     commit.push(Emitted::Counted { user_key: ADA, event_type: EventType::CuePaused });
     events.publish(commit);
@@ -176,7 +178,7 @@ fn more_than_32_events_in_a_commit_end_in_a_burst() {
 #[test]
 fn more_than_200_events_in_a_second_end_in_a_burst() {
     let events = events();
-    let (mut stream, _) = events.subscribe(ADA, None).unwrap();
+    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
     let mut published = 0;
     // Faster than 200 a second; on a machine that is not, another second begins.
     while stream.burst_due_in().is_none() {
@@ -199,7 +201,7 @@ fn more_than_200_events_in_a_second_end_in_a_burst() {
 #[test]
 fn a_filter_selects_the_part_of_a_burst() {
     let events = events();
-    let (mut stream, _) = events.subscribe(ADA, None).unwrap();
+    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
     let mut commit: Vec<_> = (0..33).map(|number| event(ADA, number)).collect();
     commit.push(Emitted::Counted { user_key: ADA, event_type: EventType::CuePaused });
     events.publish(commit);
@@ -213,20 +215,20 @@ fn a_filter_selects_the_part_of_a_burst() {
 #[test]
 fn a_user_has_five_streams_and_a_server_its_limit() {
     let events = Arc::new(Events::new(7).unwrap());
-    let mut open: Vec<_> = (0..5).map(|_| events.subscribe(ADA, None).unwrap().0).collect();
-    assert_eq!(events.subscribe(ADA, None).err(), Some(TooManyStreams::OfUser));
-    let others: Vec<_> = (0..2).map(|_| events.subscribe(EVE, None).unwrap().0).collect();
-    assert_eq!(events.subscribe(EVE, None).err(), Some(TooManyStreams::OfServer(7)));
+    let mut open: Vec<_> = (0..5).map(|_| events.subscribe(ADA, HOME, None).unwrap().0).collect();
+    assert_eq!(events.subscribe(ADA, HOME, None).err(), Some(TooManyStreams::OfUser));
+    let others: Vec<_> = (0..2).map(|_| events.subscribe(EVE, HOME, None).unwrap().0).collect();
+    assert_eq!(events.subscribe(EVE, HOME, None).err(), Some(TooManyStreams::OfServer(7)));
     drop(others);
     open.pop();
-    assert!(events.subscribe(ADA, None).is_ok());
+    assert!(events.subscribe(ADA, HOME, None).is_ok());
     assert_eq!(events.streams(), 4);
 }
 
 #[test]
 fn a_write_that_is_rolled_back_emits_nothing() {
     let fixture = Fixture::new();
-    let (mut stream, _) = fixture.app.events.subscribe(ADA, None).unwrap();
+    let (mut stream, _) = fixture.app.events.subscribe(ADA, HOME, None).unwrap();
     let emit = |tx: &cued::store::WriteTx<'_>, number| {
         tx.emit(ADA, EventType::CueUpdated, || Ok(Some(single(number))));
     };
@@ -257,7 +259,7 @@ fn a_write_that_is_rolled_back_emits_nothing() {
 #[test]
 fn an_event_that_cannot_be_built_does_not_fail_its_write() {
     let fixture = Fixture::new();
-    let (mut stream, _) = fixture.app.events.subscribe(ADA, None).unwrap();
+    let (mut stream, _) = fixture.app.events.subscribe(ADA, HOME, None).unwrap();
     fixture.write(|tx| tx.emit(ADA, EventType::CueUpdated, || Err(Error::fault("no"))));
     assert_eq!(drain(&mut stream), Vec::<String>::new());
 }
@@ -265,14 +267,14 @@ fn an_event_that_cannot_be_built_does_not_fail_its_write() {
 #[test]
 fn nothing_is_built_for_a_user_whom_nobody_follows() {
     let fixture = Fixture::new();
-    let _stream = fixture.app.events.subscribe(EVE, None).unwrap();
+    let _stream = fixture.app.events.subscribe(EVE, HOME, None).unwrap();
     fixture.write(|tx| tx.emit(ADA, EventType::CueUpdated, || panic!("built for nobody")));
 }
 
 #[test]
 fn events_come_in_the_order_of_the_commits_of_concurrent_writers() {
     let fixture = Fixture::new();
-    let (mut stream, _) = fixture.app.events.subscribe(ADA, None).unwrap();
+    let (mut stream, _) = fixture.app.events.subscribe(ADA, HOME, None).unwrap();
     let app = Arc::clone(&fixture.app);
     fixture.sql("CREATE TABLE numbers (n INTEGER PRIMARY KEY AUTOINCREMENT)");
     let writers: Vec<_> = (0..4)

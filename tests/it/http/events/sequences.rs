@@ -1,5 +1,7 @@
 //! The events that each change causes, in their order and with their fields.
 
+use std::net::Ipv4Addr;
+
 use serde_json::{Value, json};
 
 use super::types;
@@ -243,7 +245,7 @@ fn a_quota_is_reported_when_it_is_near_and_when_it_is_exceeded() {
 fn missed_runs_are_an_event() {
     let fixture = Fixture::new();
     let ada = fixture.user("ada");
-    let (mut stream, _) = fixture.app.events.subscribe(ada, None).unwrap();
+    let (mut stream, _) = fixture.app.events.subscribe(ada, Ipv4Addr::LOCALHOST.into(), None).unwrap();
     let cue = fixture.worker_cue(ada, |_| ());
     let now = fixture.now() + jiff::SignedDuration::from_hours(2);
     let key = cue.key;
