@@ -98,17 +98,20 @@ CREATE INDEX sessions_by_user ON sessions (user_key, key);
 CREATE INDEX sessions_by_api_key ON sessions (api_key_key) WHERE api_key_key IS NOT NULL;
 CREATE INDEX sessions_by_age ON sessions (expires_at);
 
--- Links that begin one session each, within five minutes. A row is deleted when its link is used.
+-- Links that begin one session each, within five minutes. A row is deleted when its link is used, and with the API key
+-- and the session that made the link.
 CREATE TABLE session_links (
     key         INTEGER PRIMARY KEY,
     user_key    INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     api_key_key INTEGER REFERENCES api_keys (key) ON DELETE CASCADE,
+    session_key INTEGER REFERENCES sessions (key) ON DELETE CASCADE,
     token_hash  BLOB    NOT NULL UNIQUE,
     expires_at  INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX session_links_by_user ON session_links (user_key, key);
 CREATE INDEX session_links_by_api_key ON session_links (api_key_key) WHERE api_key_key IS NOT NULL;
+CREATE INDEX session_links_by_session ON session_links (session_key) WHERE session_key IS NOT NULL;
 CREATE INDEX session_links_by_age ON session_links (expires_at);
 
 -- Usage per user and calendar month in UTC. `month` is year * 12 + month - 1. Deleting a cue does not change its

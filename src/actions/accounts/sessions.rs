@@ -10,7 +10,7 @@ use crate::domain::account::session::{
     DEV_EMAIL, LINK_LIFETIME, MAX_LINKS, MAX_SESSIONS, Session, SessionToken, SignInWay, UnstoredSession,
     expiry,
 };
-use crate::domain::account::user::{Caller, User};
+use crate::domain::account::user::{Caller, Credential, User};
 use crate::domain::api_error::ErrorCode;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
@@ -150,17 +150,31 @@ fn claim_device_login(tx: &WriteTx<'_>, code: &DeviceCode, now: Timestamp) -> Re
     }
 }
 
-/// Makes a one-time link that begins a session of this user, which ends with the key in row `api_key_key`.
+/// Makes a one-time link that begins a session of this user. The link ends with the key or session of `maker`; the session
+/// that it begins ends with the key.
+///
+/// # Errors
+/// `invalid_api_key` if `maker` has ended since the request began, or is a session in memory.
 pub fn create_link(
     store: &Store,
     user_key: i64,
-    api_key_key: Option<i64>,
+    maker: Option<Credential>,
     now: Timestamp,
 ) -> Result<Pending<NewSessionLink>> {
     let token = SessionToken::from_random(random::bytes()?);
     let expires_at = saturating_add(now, LINK_LIFETIME);
     Ok(store.write_for(user_key, move |tx| {
-        let link = NewLink { user_key, api_key_key, token_hash: token.hash(), expires_at };
+        let (api_key_key, session_key) = match maker {
+            Some(Credential::ApiKey { hash, .. }) => {
+                (Some(api_keys::find_owner(tx, &hash, now)?.ok_or_else(invalid_key)?.key), None)
+            }
+            Some(Credential::Session { hash, .. }) => {
+                let maker = sessions::find_owner(tx, &hash, now)?.ok_or_else(not_stored)?;
+                (maker.api_key_key, Some(maker.key))
+            }
+            None => (None, None),
+        };
+        let link = NewLink { user_key, api_key_key, session_key, token_hash: token.hash(), expires_at };
         session_links::insert(tx, &link, MAX_LINKS)?;
         Ok(NewSessionLink { token, expires_at })
     }))
@@ -242,6 +256,11 @@ fn invalid_link() -> Error {
 }
 
 fn of_another_account() -> Error {
+fn not_stored() -> Error {
+    let message = "This session has ended, or is in memory only: sign in again to make a link";
+    Error::refused(ErrorCode::InvalidApiKey, message)
+}
+
     let message = "This browser is signed in to another account than that of the link: sign out first, or send \
                    `switch_account` as true";
     Error::refused(ErrorCode::InvalidState, message)

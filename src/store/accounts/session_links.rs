@@ -24,8 +24,10 @@ const DELETE_EXPIRED: &str = "DELETE FROM session_links WHERE key IN (
 #[derive(Debug, Clone)]
 pub struct NewLink {
     pub user_key: i64,
-    /// Row key of the API key that made it, with which it ends.
+    /// Row key of the API key that made it, or began the session that did. The link ends with it.
     pub api_key_key: Option<i64>,
+    /// Row key of the session that made it, with which it ends.
+    pub session_key: Option<i64>,
     pub token_hash: [u8; 32],
     pub expires_at: Timestamp,
 }
@@ -41,9 +43,16 @@ pub struct UsedLink {
 pub fn insert(tx: &WriteTx<'_>, new: &NewLink, limit: i64) -> Result<()> {
     tx.prepare_cached(SURPLUS)?.execute([new.user_key, limit - 1])?;
     tx.prepare_cached(
-        "INSERT INTO session_links (user_key, api_key_key, token_hash, expires_at) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO session_links (user_key, api_key_key, session_key, token_hash, expires_at)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
-    .execute(params![new.user_key, new.api_key_key, new.token_hash, millis(new.expires_at)])?;
+    .execute(params![
+        new.user_key,
+        new.api_key_key,
+        new.session_key,
+        new.token_hash,
+        millis(new.expires_at)
+    ])?;
     Ok(())
 }
 

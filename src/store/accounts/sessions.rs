@@ -12,6 +12,8 @@ use crate::store::{ReadTx, WriteTx};
 /// The user that a session belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOwner {
+    /// Row key of the session.
+    pub key: i64,
     pub id: String,
     /// Row key of the API key that began the session.
     pub api_key_key: Option<i64>,
@@ -27,7 +29,7 @@ pub struct SessionOwner {
 // Runs with every request by session.
 const FIND_OWNER: &str =
     "SELECT sessions.id, api_key_key, sessions.created_at, seen_at, users.key, users.id, plan,
-        coalesce(executions, 0)
+        coalesce(executions, 0), sessions.key
    FROM sessions JOIN users ON users.key = sessions.user_key
         LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE token_hash = ?1 AND expires_at > ?3 AND disabled_at IS NULL";
@@ -82,6 +84,7 @@ pub fn find_owner(read: &ReadTx<'_>, token_hash: &[u8; 32], now: Timestamp) -> R
     let owner =
         read.prepare_cached(FIND_OWNER)?.query_row(params![token_hash, month_of(now), millis(now)], |row| {
             Ok(SessionOwner {
+                key: row.get(8)?,
                 id: row.get(0)?,
                 api_key_key: row.get(1)?,
                 created_at: read_instant(row.get(2)?)?,

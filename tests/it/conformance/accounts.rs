@@ -355,6 +355,7 @@ pub const ROWS: &[Row] = &[
             "a_disabled_user_has_no_sessions_until_enabled_again",
         ],
     ),
+            "a_link_ends_with_the_session_that_made_it",
     (
         "§3.11",
         "an idle page writes nothing, and a full disk keeps nobody out",

@@ -102,7 +102,8 @@ pub async fn end_others(request: Request) -> Result<Response> {
 pub async fn create_link(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let (app, now) = (&request.app, request.now);
-    let link = actions::create_link(&app.store, caller.user_key, caller.credential.api_key(), now)?.await?;
+    let link =
+        actions::create_link(&app.store, caller.user_key, Some(caller.credential.clone()), now)?.await?;
     let base = base_url(app, request.peer.ip(), &request.headers, &request.host);
     Ok(Response::created(&json!({
         "url": actions::link_url(&base, &link),

@@ -21,11 +21,13 @@ CREATE TABLE session_links (
     key         INTEGER PRIMARY KEY,
     user_key    INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     api_key_key INTEGER REFERENCES api_keys (key) ON DELETE CASCADE,
+    session_key INTEGER REFERENCES sessions (key) ON DELETE CASCADE,
     token_hash  BLOB    NOT NULL UNIQUE,
     expires_at  INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX session_links_by_user ON session_links (user_key, key);
 CREATE INDEX session_links_by_api_key ON session_links (api_key_key) WHERE api_key_key IS NOT NULL;
+CREATE INDEX session_links_by_session ON session_links (session_key) WHERE session_key IS NOT NULL;
 CREATE INDEX session_links_by_age ON session_links (expires_at);
 
 ALTER TABLE device_logins ADD COLUMN is_for_session INTEGER NOT NULL DEFAULT 0;

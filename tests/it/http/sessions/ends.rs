@@ -84,6 +84,39 @@ fn a_session_ends_with_its_key() {
     assert!(!kept.is_signed_in(), "the key is another one");
 }
 
+#[test]
+fn a_link_ends_with_the_session_that_made_it() {
+    let api = Api::start();
+    let ada = api.user("ada");
+    let client = Client::new(api.addr());
+    let (maker, other) = (browser(&api, &ada), browser(&api, &ada));
+    let id = |browser: &Browser| browser.get("/v1/auth/me").expect(200)["auth"]["id"].clone();
+    let by_link = || {
+        let link = maker.call("POST", "/v1/auth/session-link", "").expect(201);
+        token_of(link["url"].as_str().unwrap())
+    };
+    sign_in(&client, &by_link()).expect(201);
+    let links = [by_link(), by_link()];
+    assert_eq!(other.call("DELETE", "/v1/auth/session", "").status, 204);
+    sign_in(&client, &links[0]).expect(201);
+    assert_eq!(maker.call("DELETE", "/v1/auth/session", "").status, 204);
+    sign_in(&client, &links[1]).expect_error(401, "invalid_api_key");
+    let enders: [&dyn Fn(&Browser); 3] = [
+        &|maker| {
+            let path = format!("/v1/auth/sessions/{}", id(maker).as_str().unwrap());
+            assert_eq!(ada.delete(&path).status, 204);
+        },
+        &|_| drop(ada.delete("/v1/auth/sessions").expect(200)),
+        &|_| drop(ada.post("/v1/auth/key/regenerate", &json!({})).expect(200)),
+    ];
+    for end in enders {
+        let maker = browser(&api, &ada);
+        let link = maker.call("POST", "/v1/auth/session-link", "").expect(201);
+        end(&maker);
+        sign_in(&client, &token_of(link["url"].as_str().unwrap())).expect_error(401, "invalid_api_key");
+    }
+}
+
 /// Returns whether a stream ends before it has shown many signs of life.
 fn ends(stream: &mut EventReader) -> bool {
     (0..200).any(|_| stream.next_block().unwrap().is_none())
@@ -201,7 +234,8 @@ fn while_the_file_cannot_be_written_a_key_begins_a_session_in_memory() {
     is_full.store(true, Ordering::SeqCst);
     let during = browser(&api, &ada);
     assert!(before.is_signed_in() && during.is_signed_in());
-    during.call("POST", "/v1/auth/session-link", "").expect_error(503, "storage_unavailable");
+    before.call("POST", "/v1/auth/session-link", "").expect_error(503, "storage_unavailable");
+    during.call("POST", "/v1/auth/session-link", "").expect_error(401, "invalid_api_key");
     assert_eq!(during.get("/v1/auth/sessions").expect(200)["sessions"].as_array().unwrap().len(), 2);
     let another = browser(&api, &ada);
     assert_eq!(another.call("DELETE", "/v1/auth/session", "").status, 204);
