@@ -25,10 +25,10 @@ pub enum SignIn {
     ApiKey(ApiKey),
     /// A device login for a session, whose mailed link was confirmed.
     DeviceCode(DeviceCode),
-    /// With `only_for`, the link of another user is refused, and can be used later.
+    /// The link of a user beside those of `only_for`, if there are any, is refused, and can be used later.
     Link {
         token: SessionToken,
-        only_for: Option<i64>,
+        only_for: Vec<i64>,
     },
     /// Nothing, in development mode. The caller has checked that this is permitted.
     Dev,
@@ -38,6 +38,8 @@ pub enum SignIn {
 #[derive(Debug, Clone)]
 pub struct NewSession {
     pub token: SessionToken,
+    /// The hash of the token at the origin of the sign-in.
+    pub token_hash: [u8; 32],
     pub session: Session,
     pub user: User,
 }
@@ -49,7 +51,7 @@ pub struct NewSessionLink {
     pub expires_at: Timestamp,
 }
 
-/// Begins a session for a browser with this name at this address.
+/// Begins a session at `origin` for a browser with this name at this address.
 ///
 /// # Errors
 /// `invalid_api_key`, `device_code_not_found`, `invalid_state` while the mailed link is not confirmed, or for a link of
@@ -57,11 +59,13 @@ pub struct NewSessionLink {
 pub fn sign_in(
     app: &App,
     sign_in: SignIn,
+    origin: &str,
     device: String,
     address: String,
     now: Timestamp,
 ) -> Result<Pending<NewSession>> {
     let token = SessionToken::from_random(random::bytes()?);
+    let token_hash = token.hash_at(origin);
     let id = random_id()?;
     let new_dev_user = new_user(DEV_EMAIL, app.config.plans.default_plan(), now)?;
     Ok(app.store.write(move |tx| {
@@ -73,7 +77,7 @@ pub fn sign_in(
             SignIn::DeviceCode(code) => (claim_device_login(tx, &code, now)?, None, SignInWay::Mail),
             SignIn::Link { token, only_for } => {
                 let link = session_links::take(tx, &token.hash(), now)?.ok_or_else(invalid_link)?;
-                if only_for.is_some_and(|user_key| user_key != link.user_key) {
+                if only_for.iter().any(|user_key| *user_key != link.user_key) {
                     return Err(of_another_account());
                 }
                 (users::find(tx, link.user_key)?, link.api_key_key, SignInWay::Link)
@@ -91,8 +95,8 @@ pub fn sign_in(
         };
         let user = user.filter(|user| user.disabled_at.is_none()).ok_or_else(invalid_link)?;
         let session = Session::begin(id, via, device, address, now);
-        sessions::insert(tx, &session, user.key, api_key_key, &token.hash(), MAX_SESSIONS)?;
-        Ok(NewSession { token, session, user })
+        sessions::insert(tx, &session, user.key, api_key_key, &token_hash, MAX_SESSIONS)?;
+        Ok(NewSession { token, token_hash, session, user })
     }))
 }
 
@@ -103,17 +107,19 @@ pub fn sign_in(
 pub fn sign_in_unstored(
     app: &App,
     key: &ApiKey,
+    origin: &str,
     device: String,
     address: String,
     now: Timestamp,
 ) -> Result<Pending<NewSession>> {
     let token = SessionToken::from_random(random::bytes()?);
+    let token_hash = token.hash_at(origin);
     let session = Session::begin(random_id()?, SignInWay::Key, device, address, now);
     let key_hash = key.hash();
     Ok(app.store.read(move |read| {
         let owner = api_keys::find_owner(read, &key_hash, now)?.ok_or_else(invalid_key)?;
         let user = users::find(read, owner.user_key)?.ok_or_else(invalid_key)?;
-        Ok(NewSession { token, session, user })
+        Ok(NewSession { token, token_hash, session, user })
     }))
 }
 
@@ -123,7 +129,7 @@ pub fn keep_unstored(app: &App, new: &NewSession, key: &ApiKey) {
     app.unstored_sessions.lock().add(UnstoredSession {
         session: new.session.clone(),
         user_key: new.user.key,
-        token_hash: new.token.hash(),
+        token_hash: new.token_hash,
         key_hash: key.hash(),
     });
 }
@@ -250,17 +256,17 @@ fn invalid_key() -> Error {
     Error::refused(ErrorCode::InvalidApiKey, "This API key is invalid, or was revoked; use another one")
 }
 
+fn not_stored() -> Error {
+    let message = "This session has ended, or is in memory only: sign in again to make a link";
+    Error::refused(ErrorCode::InvalidApiKey, message)
+}
+
 fn invalid_link() -> Error {
     let message = "This link is unknown, used or expired: get a new one with `cued open` or `cued user link`";
     Error::refused(ErrorCode::InvalidApiKey, message)
 }
 
 fn of_another_account() -> Error {
-fn not_stored() -> Error {
-    let message = "This session has ended, or is in memory only: sign in again to make a link";
-    Error::refused(ErrorCode::InvalidApiKey, message)
-}
-
     let message = "This browser is signed in to another account than that of the link: sign out first, or send \
                    `switch_account` as true";
     Error::refused(ErrorCode::InvalidState, message)

@@ -66,10 +66,17 @@ impl SessionToken {
         &self.0
     }
 
-    /// The SHA-256 that is stored and looked up.
+    /// The SHA-256 of a link that is stored and looked up.
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
+    }
+
+    /// The SHA-256 of a session that is stored and looked up. The token is of no use at another origin: a browser sends a
+    /// cookie to all ports of a host.
+    #[must_use]
+    pub fn hash_at(&self, origin: &str) -> [u8; 32] {
+        sha256(format!("{}\n{origin}", self.0).as_bytes())
     }
 }
 

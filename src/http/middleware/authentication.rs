@@ -11,7 +11,8 @@ use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::quota::is_nearly_used_up;
 use crate::domain::account::session::{SessionToken, is_to_record};
 use crate::domain::account::user::{Caller, Credential};
-use crate::error::Result;
+use crate::domain::api_error::ErrorCode;
+use crate::error::{Error, Result};
 use crate::http::limits::buffer_budget::BufferOwner;
 use crate::http::middleware::browser_guard::RequestSource;
 use crate::http::middleware::context::RequestContext;
@@ -121,14 +122,19 @@ async fn find_session_owner(
     peer: IpAddr,
 ) -> Result<Option<Caller>> {
     let (app, now) = (&server.app, context.now);
-    let cookie = SessionCookie::of_request(app, peer, source.headers);
-    let Some((token, owner)) = find_session(app, &cookie, source.headers, now).await? else {
+    let cookie = SessionCookie::of_request(app, peer, source.headers, source.host);
+    let mut found = find_sessions(app, &cookie, source.headers, now).await?;
+    if found.iter().any(|(_, session)| session.user_key != found[0].1.user_key) {
+        return Err(of_several_accounts());
+    }
+    if found.is_empty() {
         return Ok(None);
-    };
+    }
+    let (token, owner) = found.swap_remove(0);
     if let Some(route) = context.route {
         server.browser_guard.check_session_request(&route.method, source)?;
     }
-    let hash = token.hash();
+    let hash = token.hash_at(&cookie.origin);
     // While the file cannot be written, each request would try.
     if owner.is_stored && is_to_record(owner.seen_at, now) && app.store.is_writable() {
         let (write, expires_at) = sessions::record_seen(app, owner.user_key, hash, owner.created_at, now);
@@ -142,33 +148,39 @@ async fn find_session_owner(
     Ok(Some(caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)))
 }
 
-/// The first session that is valid among those whose tokens the cookies have, and of the account that the request names.
-async fn find_session(
+/// The sessions that are valid among those whose tokens the cookies have, and of the account that the request names.
+async fn find_sessions(
     app: &App,
     cookie: &SessionCookie,
     headers: &HeaderMap,
     now: Timestamp,
-) -> Result<Option<(SessionToken, FoundSession)>> {
+) -> Result<Vec<(SessionToken, FoundSession)>> {
     let account = headers.get(ACCOUNT_ID).map(HeaderValue::as_bytes);
+    let mut sessions = Vec::new();
     for token in cookie.read(headers) {
-        let found = read_session(app, token.hash(), now).await?;
-        if let Some(found) = found.filter(|found| account.is_none_or(|id| id == found.user_id.as_bytes())) {
-            return Ok(Some((token, found)));
-        }
+        let found = read_session(app, token.hash_at(&cookie.origin), now).await?;
+        let found = found.filter(|found| account.is_none_or(|id| id == found.user_id.as_bytes()));
+        sessions.extend(found.map(|found| (token, found)));
     }
-    Ok(None)
+    Ok(sessions)
 }
 
-/// The key of the user whose session the browser of a sign-in has already.
-pub async fn signed_in_user(
+/// The keys of the users whose sessions the browser of a sign-in has already.
+pub async fn signed_in_users(
     app: &App,
-    peer: IpAddr,
+    cookie: &SessionCookie,
     headers: &HeaderMap,
     now: Timestamp,
-) -> Result<Option<i64>> {
-    let cookie = SessionCookie::of_request(app, peer, headers);
-    let found = find_session(app, &cookie, headers, now).await?;
-    Ok(found.map(|(_, session)| session.user_key))
+) -> Result<Vec<i64>> {
+    let found = find_sessions(app, cookie, headers, now).await?;
+    Ok(found.into_iter().map(|(_, session)| session.user_key).collect())
+}
+
+/// A program at another port of the host can set our cookie too: nothing is done in an account that it may have chosen.
+fn of_several_accounts() -> Error {
+    let message =
+        "The request has cookies of several accounts; name one as X-Account-Id, or delete the cookies";
+    Error::refused(ErrorCode::InvalidApiKey, message)
 }
 
 fn caller(

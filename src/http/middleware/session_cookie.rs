@@ -21,20 +21,23 @@ pub struct SessionCookie {
     name: String,
     path: String,
     is_secure: bool,
+    /// The origin of the request, at which a session is valid.
+    pub origin: String,
 }
 
 impl SessionCookie {
-    /// The cookie for a request with these headers from `peer`.
-    pub fn of_request(app: &App, peer: IpAddr, headers: &HeaderMap) -> Self {
+    /// The cookie for a request with these headers to `host` from `peer`.
+    pub fn of_request(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> Self {
         let public_url = &app.config.public_url;
-        Self::new(app.instance, public_url, is_https(app, peer, headers))
+        let origin = origin(app, peer, headers, host);
+        Self::new(app.instance, public_url, is_https(app, peer, headers), origin)
     }
 
-    fn new(instance: u32, public_url: &str, is_secure: bool) -> Self {
+    fn new(instance: u32, public_url: &str, is_secure: bool, origin: String) -> Self {
         let path = base_path(public_url);
         // The prefix keeps other hosts of the same domain from setting the cookie. It demands `Secure` and the path `/`.
         let prefix = if is_secure && path == "/" { "__Host-" } else { "" };
-        Self { name: format!("{prefix}cued_{instance:08x}"), path, is_secure }
+        Self { name: format!("{prefix}cued_{instance:08x}"), path, is_secure, origin }
     }
 
     /// The tokens in the cookies of this name, at most [`MAX_TOKENS`]: what another program on this host has set beside
@@ -66,7 +69,7 @@ impl SessionCookie {
     }
 
     fn header(&self, value: &str, max_age: i64) -> Result<HeaderValue> {
-        let Self { name, path, is_secure } = self;
+        let Self { name, path, is_secure, .. } = self;
         let secure = if *is_secure { "; Secure" } else { "" };
         let text =
             format!("{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}");
@@ -80,10 +83,15 @@ impl SessionCookie {
 /// The address by which a request reached this server, without a trailing slash: the public URL if one was given,
 /// otherwise what the request, or a trusted proxy, names as its host.
 pub fn base_url(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> String {
-    let host = forwarded_host(app, peer, headers).unwrap_or(host);
-    if app.config.has_public_url || host.is_empty() {
+    if app.config.has_public_url || forwarded_host(app, peer, headers).unwrap_or(host).is_empty() {
         return app.config.public_url.clone();
     }
+    origin(app, peer, headers, host)
+}
+
+/// Scheme, host and port of the page that sent a request to `host`, as a trusted proxy was asked for them.
+fn origin(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> String {
+    let host = forwarded_host(app, peer, headers).unwrap_or(host);
     let scheme = if is_https(app, peer, headers) { "https" } else { "http" };
     format!("{scheme}://{host}")
 }
@@ -157,17 +165,17 @@ mod tests {
                 "cued_0000002a=TOKEN; Path=/; Max-Age=3600; HttpOnly; SameSite=Strict",
             ),
         ] {
-            let cookie = SessionCookie::new(42, url, is_secure);
+            let cookie = SessionCookie::new(42, url, is_secure, String::new());
             let expected = expected.replace("TOKEN", token().reveal());
             assert_eq!(cookie.set(&token(), now, later).unwrap(), expected.as_str());
         }
         let cleared = "cued_0000002a=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict";
-        assert_eq!(SessionCookie::new(42, "", false).clear().unwrap(), cleared);
+        assert_eq!(SessionCookie::new(42, "", false, String::new()).clear().unwrap(), cleared);
     }
 
     #[test]
     fn only_the_cookie_of_this_server_is_read() {
-        let cookie = SessionCookie::new(42, "", false);
+        let cookie = SessionCookie::new(42, "", false, String::new());
         let (token, other) = (token(), SessionToken::from_random([1; 32]));
         let read = |values: &[String]| {
             let value = |text: &String| (header::COOKIE, HeaderValue::from_bytes(text.as_bytes()).unwrap());

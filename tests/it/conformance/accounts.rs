@@ -342,11 +342,20 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§3.11",
+        "a session is valid where it began, and of two accounts none is chosen",
+        &[
+            "a_session_is_of_no_use_at_another_port_or_name_or_scheme",
+            "of_the_sessions_of_two_accounts_none_is_chosen",
+        ],
+    ),
+    (
+        "§3.11",
         "a session ends",
         &[
             "a_cookie_is_of_no_use_after_the_sign_out",
             "a_user_ends_single_sessions_and_all_others",
             "a_session_ends_with_its_key",
+            "a_link_ends_with_the_session_that_made_it",
             "a_stream_ends_within_a_beat_of_the_end_of_its_session",
             "a_session_is_moved_on_once_a_day_and_ends_after_30_days_or_90",
             "the_21st_session_ends_the_oldest",
@@ -355,7 +364,6 @@ pub const ROWS: &[Row] = &[
             "a_disabled_user_has_no_sessions_until_enabled_again",
         ],
     ),
-            "a_link_ends_with_the_session_that_made_it",
     (
         "§3.11",
         "an idle page writes nothing, and a full disk keeps nobody out",

@@ -13,7 +13,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::input::json_fields::JsonFields;
 use crate::http::list::ListBody;
-use crate::http::middleware::authentication::signed_in_user;
+use crate::http::middleware::authentication::signed_in_users;
 use crate::http::middleware::browser_guard::{check_sign_in, host_name};
 use crate::http::middleware::session_cookie::{SessionCookie, base_url};
 use crate::http::request::Request;
@@ -42,14 +42,14 @@ pub async fn begin(request: Request) -> Result<Response> {
     // Also an address with too many failures has its credential looked up: a valid one cannot be guessed, and one device
     // must not lock out all others behind the same proxy.
     let refused_for = request.app.sign_ins.lock().admit(request.client_ip, request.app.clock.now_moving());
-    let result = sign_in(&request, credential).await;
+    let cookie = cookie_of(&request);
+    let result = sign_in(&request, &cookie, credential).await;
     match (refused_for, result.as_ref().is_err_and(is_failure)) {
         (Some(seconds), true) => return Err(too_many_failures(seconds)),
         (None, false) => request.app.sign_ins.lock().give_back(request.client_ip),
         _ => {}
     }
-    let NewSession { token, session, user } = result?;
-    let cookie = SessionCookie::of_request(&request.app, request.peer.ip(), &request.headers);
+    let NewSession { token, session, user, .. } = result?;
     let body = json!({
         "user": {"id": user.id, "email": user.email, "plan": user.plan},
         "session": {"id": session.id, "expires_at": instant(session.expires_at)},
@@ -69,8 +69,11 @@ pub async fn end_own(request: Request) -> Result<Response> {
     if let Some(ended) = actions::end(&request.app, caller.user_key, id.to_owned()) {
         ended.await?;
     }
-    let cookie = SessionCookie::of_request(&request.app, request.peer.ip(), &request.headers);
-    Ok(Response::no_content().with(header::SET_COOKIE, cookie.clear()?))
+    Ok(Response::no_content().with(header::SET_COOKIE, cookie_of(&request).clear()?))
+}
+
+fn cookie_of(request: &Request) -> SessionCookie {
+    SessionCookie::of_request(&request.app, request.peer.ip(), &request.headers, &request.host)
 }
 
 /// `GET /v1/auth/sessions`
@@ -154,7 +157,7 @@ fn read_credential(fields: &mut JsonFields<'_>) -> Option<Credential> {
     }
 }
 
-async fn sign_in(request: &Request, credential: Credential) -> Result<NewSession> {
+async fn sign_in(request: &Request, cookie: &SessionCookie, credential: Credential) -> Result<NewSession> {
     let (app, now) = (&request.app, request.now);
     let device = device_name(request.header("user-agent").unwrap_or_default());
     let address = request.client_ip.to_string();
@@ -165,18 +168,18 @@ async fn sign_in(request: &Request, credential: Credential) -> Result<NewSession
             let token = SessionToken::parse(&token).ok_or_else(not_a_link)?;
             // Any page can lead its visitor to a link, which must not change the account without a question.
             let only_for = match switch_account {
-                true => None,
-                false => signed_in_user(app, request.peer.ip(), &request.headers, now).await?,
+                true => Vec::new(),
+                false => signed_in_users(app, cookie, &request.headers, now).await?,
             };
             SignIn::Link { token, only_for }
         }
         Credential::Dev => SignIn::Dev,
     };
     let key = if let SignIn::ApiKey(key) = &by { Some(key.clone()) } else { None };
-    let stored = actions::sign_in(app, by, device.clone(), address.clone(), now)?.await;
+    let stored = actions::sign_in(app, by, &cookie.origin, device.clone(), address.clone(), now)?.await;
     match (stored, key) {
         (Err(Error::Storage(_)), Some(key)) => {
-            let new = actions::sign_in_unstored(app, &key, device, address, now)?.await?;
+            let new = actions::sign_in_unstored(app, &key, &cookie.origin, device, address, now)?.await?;
             actions::keep_unstored(app, &new, &key);
             Ok(new)
         }

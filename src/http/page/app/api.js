@@ -4,6 +4,28 @@ import { state, update } from "./state.js";
 
 const LONGEST_WAIT_MS = 30_000; // a call takes no longer than this; the server's own limit is 30 s
 
+const accountKey = () => "cued account " + new URL(".", location.href).pathname;
+
+/**
+ * The id of the account that signed in here; "" if none did. A program at another port of this host can set our cookie, but
+ * not this: a session that did not begin on this page is not used.
+ */
+export function account() {
+  try {
+    return localStorage.getItem(accountKey()) || "";
+  } catch {
+    return "";
+  }
+}
+
+export function setAccount(id) {
+  try {
+    localStorage.setItem(accountKey(), id);
+  } catch {
+    // A browser that keeps nothing is told so after the sign-in.
+  }
+}
+
 export class ApiError extends Error {
   constructor(status, code, message, more = {}) {
     super(message);
@@ -18,11 +40,10 @@ export class ApiError extends Error {
  * `signal`.
  */
 export async function call(method, path, { query, body, raw, key, text, quiet, signal } = {}) {
-  const headers = { Accept: "application/json" };
+  // Another tab may have signed in as another account: nothing of this one is done there.
+  const headers = { Accept: "application/json", "X-Account-Id": (!quiet && state.user?.id) || account() };
   if (body || raw) headers["Content-Type"] = "application/json";
   if (key) headers["Idempotency-Key"] = key;
-  // Another tab may have signed in as another account: nothing of this one is done there.
-  if (state.user && !quiet) headers["X-Account-Id"] = state.user.id;
   const sent = Date.now();
   let answer;
   try {
@@ -75,9 +96,6 @@ export function randomKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Shows what the browser is signed in as now, where that is another account. */
-const leaveOtherAccount = () => get("v1/auth/me", {}, { quiet: true }).then(({ id }) => state.user && id !== state.user.id && location.reload()).catch(() => {});
-
 function failure(answer, content, quiet) {
   let told = {};
   try {
@@ -93,7 +111,11 @@ function failure(answer, content, quiet) {
     field: field ?? null,
     span: span ?? null,
   });
-  if (error.status === 401 && !quiet) (leaveOtherAccount(), update((s) => (s.signedOut = true)));
+  if (error.status === 401 && !quiet) {
+    update((s) => (s.signedOut = true));
+    // Shows what the browser is signed in as now.
+    if (state.user && account() && account() !== state.user.id) location.reload();
+  }
   if (error.status === 429) update((s) => (s.waitUntil = Date.now() + (error.retryAfter || 5) * 1000));
   if (error.code === "storage_unavailable") update((s) => (s.readOnly = true));
   return error;

@@ -1,5 +1,5 @@
 // The state of the server and its user, shared by all screens.
-import { get, del } from "./api.js";
+import { get, del, setAccount } from "./api.js";
 import * as events from "./events.js";
 import { freeze, instant } from "./time.js";
 import { state, update } from "./state.js";
@@ -81,6 +81,7 @@ export function signedIn(isTold = false) {
 export async function signOut() {
   // A 401 says that the session has ended already.
   await del("v1/auth/session", { quiet: true }).catch((error) => error.status === 401 || Promise.reject(error));
+  setAccount("");
   tabs.postMessage(null);
   events.stop();
   update((s) => Object.assign(s, { signedOut: true, user: null, overview: null, toasts: [] }));

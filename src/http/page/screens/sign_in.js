@@ -1,6 +1,6 @@
 // The ways in: those that GET /v1/info offers. It covers the screen that was asked for, whose address stays as it is.
 import { html, nothing } from "../lit/lit-html.js";
-import { ApiError, get, post } from "../app/api.js";
+import { ApiError, get, post, setAccount } from "../app/api.js";
 import { loadInfo, signedIn } from "../app/server.js";
 import { state, update } from "../app/state.js";
 import { copyButton, showSecret } from "../parts/copy.js";
@@ -60,6 +60,7 @@ async function enterByLink(token) {
 
 async function enter(credential) {
   const { user } = await post("v1/auth/session", credential, quiet);
+  setAccount(user.id);
   await get("v1/auth/me", {}, quiet).catch(explain);
   const isAnother = credential.switch_account || (state.user && state.user.id !== user.id);
   signedIn();

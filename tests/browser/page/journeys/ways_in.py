@@ -1,6 +1,7 @@
 """Every way to sign in, and out."""
 
 import http.client
+import json
 import os
 import subprocess
 
@@ -174,6 +175,7 @@ def a_page_of_one_account_does_nothing_in_another_one(world):
     signed_in = f"""
         const answer = await fetch("v1/auth/session", {{method: "POST", headers: {{"Content-Type": "application/json"}},
             body: JSON.stringify({{api_key: "{eve}"}})}});
+        localStorage.setItem("cued account /", (await answer.json()).user.id);
         document.body.dataset.status = answer.status;"""
     page.run(f"(async () => {{{signed_in}}})()")
     page.wait("the other account", lambda: page.run("return document.body.dataset.status === '201'"))
@@ -183,6 +185,25 @@ def a_page_of_one_account_does_nothing_in_another_one(world):
     page.see("eve@example.com", "#tools")
     totals = [server.call("GET", "/v1/cues", key=key)["total"] for key in (server.key, eve)]
     check(totals == [0, 0], totals)
+
+
+@test
+def a_cookie_that_another_program_has_set_is_not_used(world):
+    server, page = opened(world)
+    page.expect("status of 401")
+    page.sign_in(server.key)
+    is_in(page)
+    planted = server.call("POST", "/v1/auth/register", {"email": "eve@example.com"})["api_key"]
+    asked = http.client.HTTPConnection("127.0.0.1", int(server.port), timeout=30)
+    asked.request("POST", "/v1/auth/session", json.dumps({"api_key": planted}), {"Content-Type": "application/json"})
+    name, _, value = asked.getresponse().headers["Set-Cookie"].split(";")[0].partition("=")
+    # Browsers send the cookie with the longer path first.
+    page.devtools("Network.setCookie", name=name, value=value, url=server.url, path="/v1")
+    page.show("#/settings", "settings")
+    page.see("ann@example.com", "#account")
+    page.forget()
+    page.devtools("Network.setCookie", name=name, value=value, url=server.url)
+    page.show("", "sign_in")
 
 
 @test

@@ -152,12 +152,66 @@ fn behind_a_trusted_proxy_the_forwarded_host_is_an_origin() {
         }));
         let ada = api.user("ada");
         let client = Client::new(api.addr());
-        let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
-        let headers =
-            [("Cookie", cookie.as_str()), ("Origin", "http://pi.lan"), ("X-Forwarded-Host", "pi.lan")];
+        let forwarded = ("X-Forwarded-Host", "pi.lan");
+        let credential = json!({"api_key": ada.key()}).to_string();
+        let headers = [("Content-Type", "application/json"), forwarded];
+        let cookie = cookie_of(&send(&client, "POST", "/v1/auth/session", &headers, &credential));
+        let headers = [("Cookie", cookie.as_str()), ("Origin", "http://pi.lan"), forwarded];
         let answer = send(&client, "PATCH", "/v1/auth/me", &headers, "{}");
         assert_eq!(answer.status, status, "{}", answer.text());
-        let without = send(&client, "PATCH", "/v1/auth/me", &headers[..2], "{}");
-        without.expect_error(403, "cross_site_request");
+        // Where the proxy is trusted, this is another origin than that of the sign-in.
+        let (status, code) =
+            if status == 200 { (401, "invalid_api_key") } else { (403, "cross_site_request") };
+        send(&client, "PATCH", "/v1/auth/me", &headers[..2], "{}").expect_error(status, code);
     }
+}
+
+#[test]
+fn a_session_is_of_no_use_at_another_port_or_name_or_scheme() {
+    let clock = cued::clock::Clock::test(Some(crate::support::fixture::BEGIN.parse().unwrap()));
+    let api = Api::from_fixture(crate::support::fixture::Fixture::with_config(clock, |config| {
+        config.http.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+        config.public_url = "http://pi.lan/below".to_owned();
+    }));
+    let ada = api.user("ada");
+    let client = Client::new(api.addr());
+    let begun = [("X-Forwarded-Host", "pi.lan:8000"), ("X-Forwarded-Proto", "http")];
+    let headers = [&[("Content-Type", "application/json")], &begun[..]].concat();
+    let body = json!({"api_key": ada.key()}).to_string();
+    let cookie = cookie_of(&send(&client, "POST", "/v1/auth/session", &headers, &body));
+    for (host, scheme, status) in [
+        ("pi.lan:8000", "http", 200),
+        ("pi.lan:8001", "http", 401),
+        ("pi.lan", "http", 401),
+        ("pi.local:8000", "http", 401),
+        ("pi.lan:8000", "https", 401),
+    ] {
+        let headers =
+            [("Cookie", cookie.as_str()), ("X-Forwarded-Host", host), ("X-Forwarded-Proto", scheme)];
+        assert_eq!(send(&client, "GET", "/v1/auth/me", &headers, "").status, status, "{scheme}://{host}");
+    }
+}
+
+#[test]
+fn of_the_sessions_of_two_accounts_none_is_chosen() {
+    let api = Api::start();
+    let (ada, eve) = (api.user("ada"), api.user("eve"));
+    let client = Client::new(api.addr());
+    let cookie = |user: &User| cookie_of(&sign_in(&client, &json!({"api_key": user.key()})));
+    let (own, planted) = (cookie(&ada), cookie(&eve));
+    let both = format!("{planted}; {own}");
+    for cookies in [&both, &format!("{own}; {planted}")] {
+        send(&client, "GET", "/v1/auth/me", &[("Cookie", cookies)], "").expect_error(401, "invalid_api_key");
+        for id in ["ada", "eve"] {
+            let headers = [("Cookie", cookies.as_str()), ("X-Account-Id", id)];
+            assert_eq!(send(&client, "GET", "/v1/auth/me", &headers, "").expect(200)["id"], id);
+        }
+    }
+    let of_one = format!("{own}; {}", cookie(&ada));
+    assert_eq!(send(&client, "GET", "/v1/auth/me", &[("Cookie", &of_one)], "").status, 200);
+    // A link of an account that the browser may not want asks first, whatever cookies were added.
+    let link = eve.post("/v1/auth/session-link", &json!({})).expect(201);
+    let link = crate::http::sessions::token_of(link["url"].as_str().unwrap()).to_string();
+    let headers = [("Cookie", both.as_str()), ("Content-Type", "application/json")];
+    send(&client, "POST", "/v1/auth/session", &headers, &link).expect_error(409, "invalid_state");
 }
