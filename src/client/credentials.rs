@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
@@ -40,6 +42,8 @@ pub enum CredentialsError {
     Damaged { path: PathBuf, source: serde_json::Error },
     #[error("there is no profile {name:?} in {path}; run `cued login --profile {name}`")]
     NoProfile { name: String, path: PathBuf },
+    #[error("{0} is a symbolic link, and must be a file of its own: remove it")]
+    LinkedLock(PathBuf),
     #[error("there is no place for a credentials file: set HOME, XDG_CONFIG_HOME or CUED_CONFIG")]
     NoPlace,
     #[error(transparent)]
@@ -123,7 +127,7 @@ impl Credentials {
     pub fn update<T>(path: &Path, change: impl FnOnce(&mut Self) -> T) -> Result<T, CredentialsError> {
         let failed = |source| CredentialsError::Write { path: path.to_owned(), source };
         // The file itself is replaced, so that its lock would be that of a removed file.
-        let lock = File::create(folder_of(path).map_err(failed)?.join(LOCK)).map_err(failed)?;
+        let lock = open_lock(&folder_of(path).map_err(failed)?.join(LOCK))?;
         lock.lock().map_err(failed)?;
         let mut credentials = Self::read(path)?;
         let result = change(&mut credentials);
@@ -151,6 +155,16 @@ impl Credentials {
         file.as_file().sync_all()?;
         file.persist(path)?;
         Ok(())
+    }
+}
+
+/// Opens the file of the lock, or makes it. Another file that a link leads to is neither emptied nor locked.
+fn open_lock(path: &Path) -> Result<File, CredentialsError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::LOOP) => Err(CredentialsError::LinkedLock(path.to_owned())),
+        Err(error) => Err(CredentialsError::Write { path: path.to_owned(), source: error.into() }),
     }
 }
 

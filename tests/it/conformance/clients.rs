@@ -19,6 +19,7 @@ pub const ROWS: &[Row] = &[
         "keys are stored for their owner only, sent to their server only, and never shown",
         &[
             "a_credentials_file_that_others_can_read_is_refused",
+            "a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_kept",
             "the_key_of_a_profile_goes_to_no_other_server",
             "a_key_as_an_argument_is_refused_and_not_repeated",
             "no_output_and_no_log_has_the_key",
