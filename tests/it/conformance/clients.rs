@@ -23,6 +23,7 @@ pub const ROWS: &[Row] = &[
             "the_key_of_a_profile_goes_to_no_other_server",
             "a_key_as_an_argument_is_refused_and_not_repeated",
             "no_output_and_no_log_has_the_key",
+            "the_browser_gets_the_link_in_a_file_and_not_as_an_argument",
         ],
     ),
     (

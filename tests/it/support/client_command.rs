@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::client::Client;
-use crate::support::server::{Server, bounded, cued};
+use crate::support::server::{Server, bounded, cued, skip};
 
 /// A finished command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +88,24 @@ impl ClientHome {
         command.env("HOME", self.folder.path()).env("TZ", "UTC").current_dir(self.folder.path());
         command.envs(self.env.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
         command
+    }
+
+    /// A command at a terminal, which `script` of util-linux is; `None` where there is no such program.
+    pub fn at_terminal(&self, arguments: &str) -> Option<Command> {
+        if Command::new("script").arg("--version").output().is_err() {
+            skip("there is no command `script`");
+            return None;
+        }
+        let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_cued"));
+        let mut script = Command::new("script");
+        script.args(["-qefc", &line, "/dev/null"]).current_dir(self.folder()).stdin(Stdio::null());
+        for (name, value) in self.command(&[]).get_envs() {
+            match value {
+                Some(value) => script.env(name, value),
+                None => script.env_remove(name),
+            };
+        }
+        Some(script)
     }
 
     /// A script of bash in the same environment.

@@ -1,15 +1,23 @@
 //! `cued open`: opens the page of the server, signed in.
 
 use std::io::{self, IsTerminal as _};
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::sign_in::browser;
 use crate::cli::client::context::Context;
+use crate::cli::client::interrupt::Interrupt;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::client::request::ApiRequest;
+
+/// The time that a browser has to show the page.
+const LONGEST_START: Duration = Duration::from_secs(30);
+
+/// Between two looks at whether it does.
+const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub struct Open {
@@ -30,12 +38,27 @@ impl ClientAction for Open {
         if self.no_browser || context.output.format.is_json() || !io::stdout().is_terminal() {
             return Ok(());
         }
-        if browser::open(&page(&answer.value()?)) {
-            context.output.note("Opened in the browser. The address works once, for five minutes.")
-        } else {
-            context.output.note("Open this address in a browser. It works once, for five minutes.")
+        let before = sessions(context);
+        let Some(_file) = browser::open_secret(&page(&answer.value()?)) else {
+            return context.output.note("Open this address in a browser. It works once, for five minutes.");
+        };
+        context.output.note("Opened in the browser. The address works once, for five minutes.")?;
+        // A browser that is started now takes a while to read the file.
+        let interrupt = Interrupt::listen()?;
+        let clock = context.client.clock();
+        let deadline = clock.monotonic() + LONGEST_START;
+        while sessions(context) == before && clock.monotonic() < deadline && !interrupt.is_requested() {
+            clock.sleep(LOOK);
         }
+        Ok(())
     }
+}
+
+/// The ids of the sessions of the account: there is another one as soon as the link was used.
+fn sessions(context: &Context) -> Vec<String> {
+    let answer = context.look_up(&ApiRequest::get("/v1/auth/sessions"));
+    let value = answer.ok().and_then(|answer| answer.value().ok()).unwrap_or_default();
+    value["sessions"].as_array().into_iter().flatten().map(|session| text_of(session, "id")).collect()
 }
 
 /// The part of the address that names a screen.

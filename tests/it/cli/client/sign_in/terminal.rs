@@ -1,32 +1,19 @@
-//! `cued login` at a terminal, which `script` of util-linux is.
+//! `cued login` and `cued open` at a terminal.
 
 use std::io::Write as _;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 
 use serde_json::json;
 
 use super::Waiting;
 use super::login::printed_link;
+use crate::http::sessions::{sign_in, token_of};
 use crate::support::client_command::ClientHome;
-use crate::support::server::{DEV_UNLIMITED, Server, skip};
+use crate::support::server::{DEV_UNLIMITED, Server, until};
 
 /// A command at a terminal, and its keyboard.
 fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(Waiting, ChildStdin)> {
-    if Command::new("script").arg("--version").output().is_err() {
-        skip("there is no command `script`");
-        return None;
-    }
-    let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_cued"));
-    let environment = home.command(&[]);
-    let mut script = Command::new("script");
-    script.args(["-qefc", &line, "/dev/null"]).current_dir(home.folder());
-    for (name, value) in environment.get_envs() {
-        match value {
-            Some(value) => script.env(name, value),
-            None => script.env_remove(name),
-        };
-    }
-    let mut waiting = Waiting::start(script, home, Stdio::piped());
+    let mut waiting = Waiting::start(home.at_terminal(arguments)?, home, Stdio::piped());
     let keyboard = waiting.process.0.stdin.take().unwrap();
     Some((waiting, keyboard))
 }
@@ -81,4 +68,30 @@ fn the_page_is_opened_in_the_browser_unless_that_is_not_wanted() {
         std::fs::read_to_string(&opened).ok().filter(|page| page.ends_with('\n'))
     });
     assert_eq!(page.trim_end(), format!("{}/auth/device?code={code}", mailing.server.url()));
+}
+
+#[test]
+fn the_browser_gets_the_link_in_a_file_and_not_as_an_argument() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::signed_in(&server, &server.user());
+    let [browser, shown] = ["browser", "shown"].map(|name| home.folder().join(name));
+    let script = "#!/bin/sh\nfile=${1#file://}\n{ echo \"$1\"; stat -c %a \"$file\"; cat \"$file\"; } > taken\nmv taken shown\n";
+    std::fs::write(&browser, script).unwrap();
+    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let home = home.env("BROWSER", browser.into_os_string());
+    let Some((mut open, _keyboard)) = at_terminal(&home, "open runs?a=1\\&b=2") else { return };
+    let shown = until("the page is opened", || std::fs::read_to_string(&shown).ok());
+    let [address, mode, page] = shown.splitn(3, '\n').collect::<Vec<_>>()[..] else { panic!("{shown}") };
+    assert!(address.starts_with("file:///") && !address.contains("enter"), "{address}");
+    assert_eq!(mode, "600");
+    assert!(page.contains("content=\"no-referrer\""), "{page}");
+    let (_, link) = page.split_once("0;url=").unwrap();
+    let (link, rest) = link.split_once("/runs?").unwrap();
+    assert_eq!(rest, "a=1&amp;b=2\">\n");
+    let file = std::path::Path::new(address.strip_prefix("file://").unwrap());
+    assert!(file.exists(), "the link was not used yet");
+    sign_in(&server.client(), &token_of(link)).expect(201);
+    assert_eq!(open.code(), 0, "{}", open.output());
+    assert!(!file.exists());
+    assert!(open.output().contains("Opened in the browser"), "{}", open.output());
 }
