@@ -1,4 +1,6 @@
-//! The log: lines on standard error. Secrets and keys never reach it (contract §1.8).
+//! The log: lines on standard error. Secrets and keys never reach it (contract §1.8), nor does what a terminal would execute.
+
+use std::io::{self, Write};
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -9,6 +11,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::clock::Clock;
+use crate::domain::text::escaped::escaped;
 
 /// Writes the system's time on each line, even under a test clock, so that the lines sort with other logs.
 struct LogTimer(Clock);
@@ -16,6 +19,20 @@ struct LogTimer(Clock);
 impl FormatTime for LogTimer {
     fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
         write!(writer, "{:.3}", self.0.now())
+    }
+}
+
+/// Standard error. Each write has whole lines.
+struct EscapedStderr;
+
+impl Write for EscapedStderr {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        io::stderr().write_all(escaped(&String::from_utf8_lossy(lines), &[]).as_bytes())?;
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -30,7 +47,7 @@ pub enum LogFormat {
 /// Starts the log of this process. At `INFO`, a healthy server logs only notable events.
 pub fn start(level: Level, format: LogFormat) {
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| EscapedStderr)
         .with_ansi(false)
         .with_target(false)
         .with_timer(LogTimer(Clock::system()));

@@ -1,11 +1,9 @@
 //! A failed command: its message, and its exit code.
 
-use std::io::{self, Write as _};
-
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
-use crate::cli::printable::printable;
+use crate::cli::printable::print_error;
 use crate::client::error::ClientError;
 use crate::error::Error;
 use crate::server::ServeError;
@@ -70,14 +68,10 @@ impl CliError {
             Self::OnlyShown => return,
             Self::Json(error) if matches!(**error, Self::OnlyShown) => return,
             Self::Json(error) => error.to_json().to_string(),
-            // A part of it can come from a server.
-            _ => {
-                let lines: Vec<String> = self.to_string().lines().map(printable).collect();
-                format!("cued: {}", lines.join("\n"))
-            }
+            _ => format!("cued: {self}"),
         };
         // Without standard error there is nobody to tell; the exit code remains.
-        drop(writeln!(io::stderr(), "{text}"));
+        drop(print_error(&format!("{text}\n")));
     }
 
     fn to_json(&self) -> Value {

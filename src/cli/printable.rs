@@ -1,15 +1,22 @@
 //! Texts of users and servers, made harmless for a terminal.
 
+use std::io::{self, Write as _};
+
+use crate::domain::text::escaped::{escaped, is_order_mark};
+
+/// Writes a text to standard error.
+///
+/// # Errors
+/// If that fails. Most callers have nobody left to tell.
+pub fn print_error(text: &str) -> io::Result<()> {
+    io::stderr().write_all(escaped(text, &[]).as_bytes())
+}
+
 /// Replaces control characters, which a terminal would execute as commands, and those that change the order of a text;
 /// the text comes from users.
 pub fn printable(text: &str) -> String {
     let is_unsafe = |char: char| char.is_control() || is_order_mark(char);
     text.chars().map(|char| if is_unsafe(char) { char::REPLACEMENT_CHARACTER } else { char }).collect()
-}
-
-/// A control of the order of left-to-right and right-to-left text: with it, a text can show as another.
-pub fn is_order_mark(char: char) -> bool {
-    matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use std::io::{self, Write as _};
 
 use jiff::Timestamp;
 
+use crate::domain::text::escaped::escaped;
+
 pub use crate::mail::smtp::{Smtp, SmtpConfigError, SmtpError, SmtpTls};
 
 /// A plain-text mail to one recipient.
@@ -76,7 +78,8 @@ fn write_to_log(Mail { to, log_line, .. }: &Mail, reason: &str, stdout: bool) {
     tracing::info!(reason, %to, summary = %log_line, "mail not sent");
     if stdout {
         let mut out = io::stdout().lock();
-        if let Err(error) = writeln!(out, "mail to {to}: {log_line}").and_then(|()| out.flush()) {
+        let line = format!("mail to {to}: {log_line}");
+        if let Err(error) = writeln!(out, "{}", escaped(&line, &[])).and_then(|()| out.flush()) {
             tracing::warn!(%error, "standard output cannot be written");
         }
     }

@@ -1,6 +1,6 @@
 //! The parts that every command of the client has: the connection, the form of the output, questions to the user.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::Output;
 use crate::cli::output::print::print_line;
 use crate::cli::output::times::Times;
+use crate::cli::printable::print_error;
 use crate::client::credentials::{Chosen, Credentials, Target};
 use crate::client::curl;
 use crate::client::error::ClientError;
@@ -155,7 +156,7 @@ impl Context {
         }
         let mut answer = String::new();
         let mut ask = || {
-            write!(io::stderr(), "{question} [y/N] ")?;
+            print_error(&format!("{question} [y/N] "))?;
             io::stdin().read_line(&mut answer)
         };
         ask().map_err(|error| CliError::Failed(format!("cannot ask: {error}")))?;
@@ -205,7 +206,7 @@ fn connect(target: &Target, tls: TlsOptions, is_verbose: bool) -> Result<Client,
     client.watch_pauses(|pause| {
         if pause >= NOTED_PAUSE {
             // Without standard error there is nobody to tell.
-            drop(writeln!(io::stderr(), "The server asks for a pause of {} s.", pause.as_secs()));
+            drop(print_error(&format!("The server asks for a pause of {} s.\n", pause.as_secs())));
         }
     });
     Ok(client)
@@ -216,5 +217,5 @@ fn print_exchange(exchange: &Exchange<'_>) {
     let status = status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
     let id = request_id.map(|id| format!(" {id}")).unwrap_or_default();
     // Without standard error there is nobody to tell.
-    drop(writeln!(io::stderr(), "{method} {url} {status} {} ms{id}", duration.as_millis()));
+    drop(print_error(&format!("{method} {url} {status} {} ms{id}\n", duration.as_millis())));
 }

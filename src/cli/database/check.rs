@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::cli::error::CliError;
 use crate::cli::output::print::{count, print_line};
+use crate::cli::printable::print_error;
 use crate::cli::progress::{Bar, size};
 use crate::clock::Clock;
 use crate::store::db::open::SCHEMA_VERSION;
@@ -46,7 +47,8 @@ impl CheckCommand {
 pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
     let report = inspect(file, now)?;
     for problem in listed(&report.problems) {
-        eprintln!("{problem}");
+        // Without standard error there is nobody to tell; the exit code remains.
+        drop(print_error(&format!("{problem}\n")));
     }
     require_no_problems(file, &report)
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use tempfile::NamedTempFile;
 
 use crate::cli::error::CliError;
+use crate::cli::printable::print_error;
 
 /// A text in a file that only its owner can read. The file is removed unless it is kept.
 pub struct EditedText {
@@ -88,7 +89,7 @@ pub fn wants_again(reason: &str) -> bool {
     }
     let mut answer = String::new();
     let mut ask = || {
-        write!(io::stderr(), "{reason}\nEdit again? [Y/n] ")?;
+        print_error(&format!("{reason}\nEdit again? [Y/n] "))?;
         io::stdin().read_line(&mut answer)
     };
     // The end of the input, or an input that cannot be read, is a no.

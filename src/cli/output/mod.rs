@@ -11,8 +11,6 @@ pub mod table;
 pub mod times;
 pub mod yaml;
 
-use std::io::{self, Write as _};
-
 use serde_json::Value;
 
 use crate::cli::error::CliError;
@@ -23,7 +21,7 @@ use crate::cli::output::print::{print, print_line};
 use crate::cli::output::style::Styles;
 use crate::cli::output::table::{Cell, Table, details};
 use crate::cli::output::times::Times;
-use crate::cli::printable::printable;
+use crate::cli::printable::{print_error, printable};
 use crate::client::request::Answer;
 
 /// The form of a command's output.
@@ -127,7 +125,7 @@ impl Output {
     /// # Errors
     /// If standard error cannot be written.
     pub fn note(&self, text: &str) -> Result<(), CliError> {
-        writeln!(io::stderr(), "{text}")
+        print_error(&format!("{text}\n"))
             .map_err(|error| CliError::Failed(format!("cannot write to standard error: {error}")))
     }
 }

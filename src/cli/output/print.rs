@@ -1,9 +1,10 @@
-//! Prints to standard output.
+//! Prints to standard output. Nothing that a terminal would execute passes, whoever wrote it.
 
 use std::io::{self, Write as _};
 
 use crate::cli::error::CliError;
 use crate::cli::printable::printable;
+use crate::domain::text::escaped::{STYLES, escaped};
 
 /// Formats a count with its noun: `1 cue`, `2 cues`.
 pub fn count(number: i64, noun: &str) -> String {
@@ -42,25 +43,26 @@ pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
     let consequence = ". The new API key is lost: revoke it and create another with `cued key add`";
-    write(text.as_bytes()).map_err(|error| write_failed(consequence, &error))
+    write(escaped(&text, &[]).as_bytes()).map_err(|error| write_failed(consequence, &error))
 }
 
 /// As [`print()`], with a newline.
 pub fn print_line(line: &str) -> Result<(), CliError> {
-    is_read(write(format!("{line}\n").as_bytes()), ". The command itself succeeded").map(drop)
+    let line = format!("{}\n", escaped(line, &[]));
+    is_read(write(line.as_bytes()), ". The command itself succeeded").map(drop)
 }
 
-/// Prints a part of an output without an end. Returns false if its reader has closed the pipe.
+/// Prints a part of an output without an end, which may have colours. Returns false if its reader has closed the pipe.
 pub fn print_part(text: &str) -> Result<bool, CliError> {
-    is_read(write(text.as_bytes()), "")
+    is_read(write(escaped(text, &STYLES).as_bytes()), "")
 }
 
 /// Prints a text that ends with a newline. A closed pipe is not an error: `| head` reads only what it needs.
 pub fn print(text: &str) -> Result<(), CliError> {
-    is_read(write(text.as_bytes()), "").map(drop)
+    print_part(text).map(drop)
 }
 
-/// Prints bytes as they are: the answer to a request of the user's own.
+/// Prints bytes as they are, which must not go to a terminal: the answer to a request of the user's own.
 ///
 /// # Errors
 /// If standard output cannot be written.

@@ -1,8 +1,8 @@
 //! JSON as YAML, in the order of the text. Strings are quoted as in JSON where YAML would read something else.
 
 use crate::cli::error::CliError;
-use crate::cli::printable::is_order_mark;
 use crate::domain::json::{self, JsonObject, JsonStr};
+use crate::domain::text::escaped::is_order_mark;
 
 /// The document of a JSON text.
 ///

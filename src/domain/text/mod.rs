@@ -1,5 +1,6 @@
 //! Cleaning of untrusted text for places that have one line for it.
 
+pub mod escaped;
 pub mod hex;
 pub(crate) mod word_enum;
 

@@ -23,7 +23,7 @@ impl Sink {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let is_for_programs = arguments.iter().any(|it| ["--json", "-q", "-o"].contains(it));
+        let is_for_programs = arguments.iter().any(|it| ["--json", "-q", "json", "yaml"].contains(it));
         let first = if is_for_programs { line(&mut stderr) } else { line(&mut stdout) };
         let addr = first.strip_prefix("listening on http://").expect(&first).parse().unwrap();
         Self { child: Process(child), addr, stdout, stderr }

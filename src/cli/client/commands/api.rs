@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 
 use clap::Args;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
@@ -11,8 +12,9 @@ use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::format::Format;
-use crate::cli::output::print::print_bytes;
+use crate::cli::output::print::{print_bytes, print_line};
 use crate::client::request::{ApiRequest, RawAnswer};
+use crate::domain::text::escaped::escaped;
 
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
@@ -79,12 +81,19 @@ impl ClientAction for Api {
         let request = if context.target.key.is_none() { request.anonymous() } else { request };
         let answer = context.call(&request)?;
         let mut printed = if self.include { head(&answer) } else { Vec::new() };
-        printed.extend_from_slice(&answer.body);
-        // The prompt of the shell would follow on the same line.
-        if io::stdout().is_terminal() && !printed.is_empty() && !printed.ends_with(b"\n") {
-            printed.push(b'\n');
+        match std::str::from_utf8(&answer.body) {
+            Ok(text) if serde_json::from_str::<IgnoredAny>(text).is_ok() => {
+                printed.extend_from_slice(escaped(text, &[]).as_bytes());
+            }
+            _ => printed.extend_from_slice(&answer.body),
         }
-        print_bytes(&printed)?;
+        if io::stdout().is_terminal() && !printed.is_empty() {
+            let text = String::from_utf8_lossy(&printed);
+            // Without an end of the line the prompt of the shell would follow on it.
+            print_line(text.strip_suffix('\n').unwrap_or(&text))?;
+        } else {
+            print_bytes(&printed)?;
+        }
         match context.client.refusal(&answer) {
             // The answer is printed, but the exit code says that it is an error.
             Some(error) => Err(error.into()),

@@ -11,7 +11,7 @@ use crate::support::receiver::Receiver;
 use crate::support::receiver::reaction::Reaction;
 
 /// A run of each command that makes requests and ends by itself.
-const COMMANDS: [&[&str]; 40] = [
+pub const COMMANDS: [&[&str]; 40] = [
     &["login", "--key", "-"],
     &["logout"],
     &["whoami"],

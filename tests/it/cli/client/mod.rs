@@ -8,6 +8,7 @@ mod cue_changes;
 mod cue_edit;
 mod failures;
 mod health;
+mod hostile;
 mod output;
 mod preview;
 mod replay;

@@ -94,7 +94,7 @@ fn a_server_cannot_move_the_cursor_of_the_terminal() {
         json!({"error": {"code": "invalid_state", "message": "bad \u{1b}[31mred\u{7}\nline"}}).to_string();
     server.react(Reaction::Full(409, vec![("Content-Type", "application/json".to_owned())], body));
     let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_some");
-    assert_eq!(home.fails(&["cue", "list"], 5), "cued: bad \u{fffd}[31mred\u{fffd}\nline\n");
+    assert_eq!(home.fails(&["cue", "list"], 5), "cued: bad \\u001b[31mred\\u0007\nline\n");
 }
 
 #[test]

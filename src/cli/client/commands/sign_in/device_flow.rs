@@ -3,7 +3,6 @@
 //! The server mails a link, or writes it to its log. The person confirms on the page behind it, and the next poll has the
 //! key. A server without mail that admits new users hands out the key of a new account at once (contract §3.2).
 
-use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::cli::client::commands::sign_in::new_key::NewKey;
 use crate::cli::client::commands::sign_in::{browser, terminal};
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::printable::printable;
+use crate::cli::printable::{print_error, printable};
 use crate::client::error::ClientError;
 use crate::client::request::{Answer, ApiRequest};
 
@@ -167,9 +166,7 @@ impl PendingLogin<'_> {
     }
 
     fn prompt(&self, text: &str) -> Result<(), CliError> {
-        let mut terminal = io::stderr().lock();
-        let written = write!(terminal, "{text}").and_then(|()| terminal.flush());
-        written.map_err(|error| CliError::Failed(format!("cannot ask: {error}")))
+        print_error(text).map_err(|error| CliError::Failed(format!("cannot ask: {error}")))
     }
 
     /// Polls until the login is approved or has expired, and meanwhile takes what the person enters.

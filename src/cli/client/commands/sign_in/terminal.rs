@@ -1,12 +1,13 @@
 //! Asks the person at the terminal.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::cli::error::CliError;
+use crate::cli::printable::print_error;
 
 /// Somebody can be asked.
 #[must_use]
@@ -21,7 +22,7 @@ pub fn can_ask() -> bool {
 pub fn ask(question: &str) -> Result<String, CliError> {
     let mut answer = String::new();
     let mut ask = || {
-        write!(io::stderr(), "{question}")?;
+        print_error(question)?;
         io::stdin().read_line(&mut answer)
     };
     match ask() {
@@ -44,7 +45,7 @@ pub fn ask_hidden(question: &str) -> Result<String, CliError> {
     let answer = ask(question);
     tcsetattr(io::stdin(), OptionalActions::Now, &shown).map_err(failed)?;
     // The end of the line was not shown either.
-    writeln!(io::stderr()).map_err(|error| CliError::Failed(format!("cannot ask: {error}")))?;
+    print_error("\n").map_err(|error| CliError::Failed(format!("cannot ask: {error}")))?;
     answer
 }
 

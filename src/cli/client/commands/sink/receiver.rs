@@ -1,7 +1,5 @@
 //! Verifies, counts and prints deliveries, and decides their answers.
 
-use std::io::{self, Write as _};
-
 use tokio::sync::mpsc::Sender;
 
 use crate::cli::client::commands::sink::delivery::Delivery;
@@ -10,6 +8,7 @@ use crate::cli::client::commands::sink::script::{Script, Step};
 use crate::cli::client::commands::sink::secrets::Secrets;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::output::print::print_part;
 use crate::locks::Mutex;
 
 /// The end of a sink.
@@ -51,14 +50,10 @@ impl Receiver {
         }
         let step = self.script.step(index);
         let report = Report { delivery, verification, step, has_body: self.has_body };
-        match report.text(&self.context.output).map(|text| write(&text)) {
-            Ok(Ok(())) => {}
+        match report.text(&self.context.output).and_then(|text| print_part(&text)) {
+            Ok(true) => {}
             // Nobody reads any more.
-            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => return self.end_with(Ok(())),
-            Ok(Err(error)) => {
-                let message = format!("cannot write to standard output: {error}");
-                return self.end_with(Err(CliError::Failed(message)));
-            }
+            Ok(false) => return self.end_with(Ok(())),
             Err(error) => return self.end_with(Err(error)),
         }
         let mut counts = self.counts.lock();
@@ -88,11 +83,4 @@ impl Receiver {
         drop(self.end.try_send(end));
         None
     }
-}
-
-// Not `println!`, which panics when the pipe is closed.
-fn write(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }
