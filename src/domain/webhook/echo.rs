@@ -16,7 +16,8 @@ const RETENTION_TIME: SignedDuration = SignedDuration::from_mins(5);
 const MAX_ECHOES: usize = 1_000;
 /// Bytes of all echoes together.
 const MAX_BYTES: usize = 8 << 20;
-/// Parts of both of which a sender has at most one. Four senders can still fill the store; then the largest gives way.
+/// Parts of both of which an account has at most one, and all addresses without an account together: anybody may post from
+/// many of them. Four accounts can still fill the store; then the largest sender gives way.
 const SENDER_PART: usize = 4;
 /// Approximate memory per header in addition to its text, and per echo in addition to its headers and payload.
 const OVERHEAD: usize = 64;
@@ -46,14 +47,13 @@ pub enum EchoSender {
 }
 
 /// The echoes of the last five minutes, the newest of each token. At the limits the oldest are dropped, and only those
-/// of the largest sender: no sender can drop the echoes of one that has less.
+/// of the largest sender: no sender can drop the echoes of one that has less. Addresses share one part like that.
 ///
 /// Anyone may post: rejecting requests at the limits would let one caller block the others for minutes.
 #[derive(Debug, Default)]
 pub struct EchoStore {
     /// In the order received.
     kept: VecDeque<Kept>,
-    used: Usage,
 }
 
 #[derive(Debug)]
@@ -107,19 +107,11 @@ impl EchoStore {
     pub fn put(&mut self, sender: EchoSender, token: EchoToken, echo: Echo) {
         let now = echo.received_at;
         self.kept.retain(|kept| kept.token != token && !kept.echo.is_expired(now));
-        self.used = self.kept.iter().map(Kept::size).fold(Usage::default(), Usage::plus);
         let new = Kept { sender, token, echo: Arc::new(echo) };
-        let of_sender = self.kept.iter().filter(|kept| kept.sender == sender).map(Kept::size);
-        let mut own = of_sender.fold(new.size(), Usage::plus);
-        while own.exceeds(MAX_ECHOES / SENDER_PART, MAX_BYTES / SENDER_PART) {
-            let Some(dropped) = self.drop_oldest(sender) else { break };
-            own = own.minus(dropped);
-        }
-        self.used = self.used.plus(new.size());
-        while self.used.exceeds(MAX_ECHOES, MAX_BYTES) {
-            let Some(largest) = self.largest_sender() else { break };
-            self.drop_oldest(largest);
-        }
+        self.make_room(&new, (MAX_ECHOES / SENDER_PART, MAX_BYTES / SENDER_PART), |other| {
+            other == sender || (other.is_address() && sender.is_address())
+        });
+        self.make_room(&new, (MAX_ECHOES, MAX_BYTES), |_| true);
         self.kept.push_back(new);
     }
 
@@ -130,27 +122,40 @@ impl EchoStore {
         (!kept.echo.is_expired(now)).then(|| Arc::clone(&kept.echo))
     }
 
-    /// The sender with the most of what is scarce; of several, the one with the oldest echo.
-    fn largest_sender(&self) -> Option<EchoSender> {
-        let mut senders: HashMap<EchoSender, Usage> = HashMap::new();
-        for kept in &self.kept {
-            let usage = senders.entry(kept.sender).or_default();
-            *usage = usage.plus(kept.size());
+    /// Drops the oldest echoes of the largest of the senders `among`, until theirs and the `new` one are within the limits:
+    /// the largest has the most of what is scarce, the new one included; of several it is the one with the oldest echo.
+    fn make_room(&mut self, new: &Kept, (echoes, bytes): (usize, usize), among: impl Fn(EchoSender) -> bool) {
+        loop {
+            let mut senders: HashMap<EchoSender, Usage> = HashMap::from([(new.sender, new.size())]);
+            for kept in self.kept.iter().filter(|kept| among(kept.sender)) {
+                let usage = senders.entry(kept.sender).or_default();
+                *usage = usage.plus(kept.size());
+            }
+            let used = senders.values().copied().fold(Usage::default(), Usage::plus);
+            if !used.exceeds(echoes, bytes) {
+                return;
+            }
+            let amount = |sender: EchoSender| {
+                let usage = senders.get(&sender).copied().unwrap_or_default();
+                if used.echoes > echoes { usage.echoes } else { usage.bytes }
+            };
+            // The first of equals, from the newest to the oldest, is the last maximum.
+            let kept = self.kept.iter().rev().map(|kept| kept.sender).filter(|sender| among(*sender));
+            let Some(largest) = kept.max_by_key(|sender| amount(*sender)) else { return };
+            self.drop_oldest(largest);
         }
-        let by_count = self.used.echoes > MAX_ECHOES;
-        let amount = |sender| {
-            let usage = senders.get(&sender).copied().unwrap_or_default();
-            if by_count { usage.echoes } else { usage.bytes }
-        };
-        // The first of equals, from the newest to the oldest, is the last maximum.
-        self.kept.iter().rev().map(|kept| kept.sender).max_by_key(|sender| amount(*sender))
     }
 
-    fn drop_oldest(&mut self, sender: EchoSender) -> Option<Usage> {
-        let place = self.kept.iter().position(|kept| kept.sender == sender)?;
-        let size = self.kept.remove(place)?.size();
-        self.used = self.used.minus(size);
-        Some(size)
+    fn drop_oldest(&mut self, sender: EchoSender) {
+        if let Some(place) = self.kept.iter().position(|kept| kept.sender == sender) {
+            self.kept.remove(place);
+        }
+    }
+}
+
+impl EchoSender {
+    fn is_address(self) -> bool {
+        matches!(self, Self::Address(_))
     }
 }
 
@@ -163,10 +168,6 @@ impl Kept {
 impl Usage {
     fn plus(self, other: Self) -> Self {
         Self { echoes: self.echoes + other.echoes, bytes: self.bytes + other.bytes }
-    }
-
-    fn minus(self, other: Self) -> Self {
-        Self { echoes: self.echoes - other.echoes, bytes: self.bytes - other.bytes }
     }
 
     fn exceeds(self, echoes: usize, bytes: usize) -> bool {
@@ -204,6 +205,10 @@ mod tests {
         }
     }
 
+    fn used(echoes: &EchoStore) -> Usage {
+        echoes.kept.iter().map(Kept::size).fold(Usage::default(), Usage::plus)
+    }
+
     /// The account with this row key.
     fn account(key: usize) -> EchoSender {
         EchoSender::Account(i64::try_from(key).unwrap())
@@ -239,7 +244,7 @@ mod tests {
         assert!(echoes.find(&token(1), at(700)).is_none());
         assert!(echoes.find(&token(2), at(1_000)).is_none());
         echoes.put(account(2), token(2), echo(1, 1_300));
-        assert_eq!(echoes.used, Usage { echoes: 1, bytes: echo(1, 0).size(&token(2)) }, "it was let go");
+        assert_eq!(used(&echoes), Usage { echoes: 1, bytes: echo(1, 0).size(&token(2)) }, "it was let go");
     }
 
     #[test]
@@ -248,7 +253,7 @@ mod tests {
         echoes.put(account(1), token(1), echo(7, 1_000));
         echoes.put(account(2), token(1), echo(9, 1_200));
         assert_eq!(echoes.find(&token(1), at(1_400)).unwrap().payload.len(), 9);
-        assert_eq!(echoes.used, Usage { echoes: 1, bytes: echo(9, 0).size(&token(1)) });
+        assert_eq!(used(&echoes), Usage { echoes: 1, bytes: echo(9, 0).size(&token(1)) });
     }
 
     #[test]
@@ -257,18 +262,16 @@ mod tests {
         for number in 0..3 * MAX_ECHOES {
             echoes.put(account(number % 100), token(number), echo(1, 1_000));
         }
-        assert_eq!(echoes.used.echoes, MAX_ECHOES);
+        assert_eq!(used(&echoes).echoes, MAX_ECHOES);
         assert!(echoes.find(&token(2 * MAX_ECHOES - 1), at(1_000)).is_none());
         assert!(echoes.find(&token(2 * MAX_ECHOES), at(1_000)).is_some());
         for number in 0..100 {
             let mut large = echo(MAX_PAYLOAD, 1_000);
             large.headers.push(("x-large".to_owned(), "v".repeat(16_000)));
             echoes.put(account(number), token(number), large);
-            assert!(echoes.used.bytes <= MAX_BYTES);
+            assert!(used(&echoes).bytes <= MAX_BYTES);
             assert!(echoes.find(&token(number), at(1_000)).is_some(), "the newest is always kept");
         }
-        let counted = echoes.kept.iter().map(Kept::size).fold(Usage::default(), Usage::plus);
-        assert_eq!(echoes.used, counted);
     }
 
     #[test]
@@ -278,12 +281,12 @@ mod tests {
         for number in 0..100 {
             echoes.put(address, token(number), echo(MAX_PAYLOAD / 2, 1_000));
         }
-        assert_eq!(echoes.used.echoes, 3, "beyond its payload an echo has a token and overhead");
+        assert_eq!(used(&echoes).echoes, 3, "beyond its payload an echo has a token and overhead");
         assert!(echoes.find(&token(96), at(1_000)).is_none() && echoes.find(&token(97), at(1_000)).is_some());
         for number in 100..2_000 {
             echoes.put(address, token(number), echo(1, 1_000));
         }
-        assert_eq!(echoes.used.echoes, MAX_ECHOES / 4);
+        assert_eq!(used(&echoes).echoes, MAX_ECHOES / 4);
     }
 
     #[test]
@@ -298,6 +301,30 @@ mod tests {
             echoes.put(account(20 + number % 9), token(number), echo(1, 1_002));
         }
         assert!(echoes.find(&token(0), at(1_002)).is_some(), "by number");
-        assert!(echoes.used.echoes <= MAX_ECHOES && echoes.used.bytes <= MAX_BYTES);
+        assert!(used(&echoes).echoes <= MAX_ECHOES && used(&echoes).bytes <= MAX_BYTES);
+    }
+
+    #[test]
+    fn addresses_share_a_quarter_in_which_none_drops_the_echoes_of_one_that_has_less() {
+        let mut echoes = EchoStore::default();
+        let address = |number: u8| EchoSender::Address([192, 0, 2, number].into());
+        for number in 0..3 {
+            echoes.put(account(number), token(number), echo(MAX_PAYLOAD, 1_000));
+        }
+        echoes.put(address(0), token(10), echo(MAX_PAYLOAD / 2, 1_001));
+        for number in 0..40 {
+            let sender = address(1 + u8::try_from(number % 2).unwrap());
+            echoes.put(sender, token(100 + number), echo(MAX_PAYLOAD / 2, 1_002));
+        }
+        for kept in [0, 1, 2, 10, 138, 139] {
+            assert!(echoes.find(&token(kept), at(1_003)).is_some(), "{kept} by bytes");
+        }
+        assert_eq!(used(&echoes).echoes, 6, "a quarter has room for three of these");
+        for number in 0..1_000 {
+            let sender = address(3 + u8::try_from(number % 100).unwrap());
+            echoes.put(sender, token(1_000 + number), echo(1, 1_004));
+        }
+        assert_eq!(used(&echoes).echoes, 3 + MAX_ECHOES / 4);
+        assert!(echoes.find(&token(10), at(1_005)).is_some(), "by number");
     }
 }

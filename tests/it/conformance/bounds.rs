@@ -161,6 +161,8 @@ pub const ROWS: &[Row] = &[
         "echoes of one sender drop no other's",
         &[
             "a_sender_has_at_most_a_quarter_of_the_memory",
+            "addresses_share_a_quarter_in_which_none_drops_the_echoes_of_one_that_has_less",
+            "echoes_without_an_account_use_a_quarter_of_the_memory_in_fair_shares",
             "senders_that_fill_the_memory_do_not_drop_the_echoes_of_smaller_ones",
             "many_echoes_of_one_account_drop_none_of_another",
             "only_a_delivery_of_the_account_to_its_own_echo_takes_from_its_share",

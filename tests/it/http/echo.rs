@@ -164,6 +164,30 @@ fn many_echoes_of_one_account_drop_none_of_another() {
 }
 
 #[test]
+fn echoes_without_an_account_use_a_quarter_of_the_memory_in_fair_shares() {
+    let server = Server::start(&[SAFE, &["--trust-proxy", "127.0.0.1"]].concat());
+    let users = [(); 3].map(|()| server.user());
+    let body = |bytes: usize| format!("\"{}\"", "a".repeat(bytes));
+    let echo_of = |number: usize| format!("/v1/echo/token-{number:010}");
+    for (number, user) in users.iter().chain(&users).enumerate() {
+        user.call("POST", &echo_of(number), &[], body(900_000).as_bytes()).unwrap().expect(200);
+    }
+    let post_from = |address: &str, number: usize, bytes: usize| {
+        let headers = [("X-Forwarded-For", address)];
+        server.client().call("POST", &echo_of(number), &headers, body(bytes).as_bytes()).unwrap().expect(200);
+    };
+    post_from("192.0.2.1", 10, 300_000);
+    for number in 20..40 {
+        post_from(&format!("192.0.2.{}", 2 + number % 5), number, 600_000);
+    }
+    for number in (0..6).chain([10, 39]) {
+        assert_eq!(status(&users[0], &echo_of(number)), "delivered", "{number}");
+    }
+    let kept = (20..40).filter(|number| status(&users[0], &echo_of(*number)) == "delivered").count();
+    assert_eq!(kept, 2, "of 2 MiB, beside the small one");
+}
+
+#[test]
 fn only_a_delivery_of_the_account_to_its_own_echo_takes_from_its_share() {
     let server = Server::start(SAFE);
     let owner = server.user();
