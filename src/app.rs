@@ -1,5 +1,6 @@
 //! The state that every module shares: the store, the clock, the notifiers, the statistics and the settings.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 
@@ -10,8 +11,8 @@ use crate::billing::stripe::Stripe;
 use crate::clock::{Clock, Notifier};
 use crate::config::Config;
 use crate::domain::account::poll_limit::PollLimiter;
-use crate::domain::account::session::UnstoredSessions;
-use crate::domain::account::sign_in_limit::SignInLimiter;
+use crate::domain::account::session::{MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW, UnstoredSessions};
+use crate::domain::account::windowed_limit::WindowedLimiter;
 use crate::domain::notification::event::EventSink;
 use crate::domain::notification::test_alert::RunningTests;
 use crate::domain::schedule::catch_up::Outage;
@@ -19,7 +20,7 @@ use crate::domain::webhook::echo::EchoStore;
 use crate::events::Events;
 use crate::lifecycle::fire::{CueFirer, SchedulerClock};
 use crate::locks::Mutex;
-use crate::mail::limit::MailLimiter;
+use crate::mail::limit::MailLimits;
 use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
@@ -41,11 +42,11 @@ pub struct App {
     pub requests: Family<Histogram, 3>,
     pub login_mailer: LoginMailer,
     /// Counts every mail.
-    pub mail_limiter: MailLimiter,
+    pub mail_limits: MailLimits,
     /// Limits how often a device polls for its login.
     pub polls: Mutex<PollLimiter>,
     /// Limits failed sign-ins.
-    pub sign_ins: Mutex<SignInLimiter>,
+    pub sign_ins: Mutex<WindowedLimiter<IpAddr>>,
     /// Test alerts that requests wait for. Shared with the threads that send them.
     pub test_alerts: Arc<Mutex<RunningTests>>,
     /// Sessions that began while the file could not be written.
@@ -114,9 +115,9 @@ impl App {
             engine_stats: EngineStats::default(),
             requests: Family::new(|| Histogram::new(&TIME), &[]),
             login_mailer,
-            mail_limiter: MailLimiter::new(config.max_mails),
+            mail_limits: MailLimits::new(config.max_mails),
             polls: Mutex::default(),
-            sign_ins: Mutex::default(),
+            sign_ins: Mutex::new(WindowedLimiter::new(MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW)),
             test_alerts: Arc::default(),
             unstored_sessions: Mutex::default(),
             key_owners: KeyOwners::default(),

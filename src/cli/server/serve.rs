@@ -137,8 +137,9 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAIL_FROM", value_name = "ADDRESS", help_heading = MAIL)]
     mail_from: Option<String>,
 
-    /// Maximum mails in any hour, all together; beyond that, failure mails wait and logins are refused
-    #[arg(long, env = "CUED_MAX_MAILS", value_name = "COUNT", default_value = "200", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = MAIL)]
+    /// Maximum mails in any hour, all together; half of them are for logins. Beyond that, failure mails wait and logins
+    /// are refused
+    #[arg(long, env = "CUED_MAX_MAILS", value_name = "COUNT", default_value = "200", value_parser = clap::value_parser!(u32).range(2..=1_000_000), help_heading = MAIL)]
     max_mails: u32,
 
     /// Log level on standard error; each level includes those above it

@@ -8,6 +8,6 @@ pub mod plan;
 pub mod poll_limit;
 pub mod quota;
 pub mod session;
-pub mod sign_in_limit;
 pub mod sliding_window;
 pub mod user;
+pub mod windowed_limit;

@@ -25,6 +25,12 @@ pub const MAX_SESSIONS: i64 = 20;
 /// Requests by session in a minute, of all sessions of a user: a page makes some when it is opened and few after that.
 pub const REQUESTS_PER_MINUTE: u32 = 240;
 
+/// Failed sign-ins of a client address in [`SIGN_IN_WINDOW`].
+pub const MAX_FAILED_SIGN_INS: usize = 10;
+
+/// The window in which failed sign-ins are counted.
+pub const SIGN_IN_WINDOW: SignedDuration = SignedDuration::from_mins(15);
+
 /// The life of a one-time link.
 pub const LINK_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 

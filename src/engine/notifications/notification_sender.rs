@@ -27,6 +27,7 @@ pub struct NotificationResult {
     pub(in crate::engine) user_key: i64,
     /// The destination that held a slot; `None` for a mail.
     pub(in crate::engine) destination: Option<i64>,
+    pub(in crate::engine) is_confirmed: bool,
     pub(in crate::engine) next: NextStep,
     pub(in crate::engine) timed_out: bool,
 }
@@ -89,6 +90,7 @@ pub fn result_of_post(
         key: notification.key,
         user_key: notification.user_key,
         destination: notification.destination,
+        is_confirmed: notification.is_confirmed,
         next,
         timed_out: result.timed_out(),
     }
@@ -122,6 +124,7 @@ pub fn result_of_mail(
         key: notification.key,
         user_key: notification.user_key,
         destination: None,
+        is_confirmed: notification.is_confirmed,
         next,
         timed_out: false,
     }

@@ -138,13 +138,13 @@ impl NotificationDispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for NotificationResult { key, user_key, destination, next, timed_out } in finished {
+        for NotificationResult { key, user_key, destination, is_confirmed, next, timed_out } in finished {
             match destination {
                 Some(destination) => self.slots.release(user_key, destination, timed_out),
                 None => {
                     self.mails = self.mails.saturating_sub(1);
                     if next != NextStep::Success {
-                        app.mail_limiter.give_back();
+                        app.mail_limits.give_back(is_confirmed);
                     }
                 }
             }
@@ -185,7 +185,9 @@ impl NotificationDispatcher {
     ) -> Vec<Notification> {
         let mut admitted = Vec::with_capacity(found.len());
         for notification in found {
-            match notification.destination.map_or_else(|| app.mail_limiter.take(now), |_| Ok(())) {
+            let is_confirmed = notification.is_confirmed;
+            match notification.destination.map_or_else(|| app.mail_limits.take(is_confirmed, now), |_| Ok(()))
+            {
                 Ok(()) => admitted.push(notification),
                 Err(free_at) => self.end(notification.key, NextStep::RetryAt(free_at)),
             }

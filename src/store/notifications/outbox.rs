@@ -43,6 +43,8 @@ pub struct Notification {
     pub created_at: Timestamp,
     pub user_id: String,
     pub email: String,
+    /// True if `email` is confirmed.
+    pub is_confirmed: bool,
     pub disabled_at: Option<Timestamp>,
     pub webhook_secret: String,
     pub previous_webhook_secret: Option<String>,
@@ -80,7 +82,7 @@ const READY_MAILS: &str =
     "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
 const FIND: &str =
     "SELECT outbox.key, user_key, outbox.id, kind, url, destination_hash, body, attempts, outbox.created_at,
-        users.id AS user_id, email, disabled_at, webhook_secret, previous_webhook_secret,
+        users.id AS user_id, email, confirmed_at IS NOT NULL AS is_confirmed, disabled_at, webhook_secret, previous_webhook_secret,
         previous_webhook_secret_expires_at, alert_webhook_secret
    FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1";
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
@@ -268,6 +270,7 @@ fn read_notification(row: &Row<'_>) -> rusqlite::Result<Notification> {
         created_at: instant(row, "created_at")?,
         user_id: row.get("user_id")?,
         email: row.get("email")?,
+        is_confirmed: row.get("is_confirmed")?,
         disabled_at: maybe_instant(row, "disabled_at")?,
         webhook_secret: row.get("webhook_secret")?,
         previous_webhook_secret: row.get("previous_webhook_secret")?,

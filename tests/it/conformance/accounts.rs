@@ -243,6 +243,7 @@ pub const ROWS: &[Row] = &[
         "keys, cues and executions end at once",
         &[
             "a_disabled_users_keys_cues_and_deliveries_stop",
+            "one_client_address_cannot_use_up_the_mails_for_logins",
             "keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop",
             "a_disabled_user_has_no_queued_work",
         ],
@@ -305,6 +306,14 @@ pub const ROWS: &[Row] = &[
         &[
             "an_unconfirmed_address_gets_one_fixed_mail_until_it_is_confirmed",
             "the_first_user_an_added_user_and_one_who_signed_in_are_confirmed",
+        ],
+    ),
+    (
+        "§3.9",
+        "half of the mails are for sign-ins",
+        &[
+            "failures_of_many_accounts_leave_half_of_the_mails_for_logins",
+            "half_of_the_mails_are_for_sign_ins_and_a_quarter_of_these_for_one_client",
         ],
     ),
     (

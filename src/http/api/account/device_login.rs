@@ -1,12 +1,12 @@
 //! Device login: the three endpoints for the device, and the pages for its user.
 
 use hyper::StatusCode;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::actions::accounts;
 use crate::actions::device_login as actions;
 use crate::actions::device_login::{StartedLogin, SubmittedEmail};
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::device_login::{
     DeviceCode, DeviceLogin, LIFETIME, LinkStatus, LoginPurpose, LoginState, OtherKeys, POLL_INTERVAL_SECS,
@@ -180,13 +180,14 @@ pub async fn confirm(request: Request) -> Result<Response> {
 async fn send_link(request: &Request, code: String, email: Email) -> Result<String> {
     let app = std::sync::Arc::clone(&request.app);
     // Counted for every address alike, and before the login changes: a mail is refused or sent, never lost.
-    app.mail_limiter.take(request.now).map_err(|free_at| too_many_mails(free_at, request.now))?;
+    let client = rate_limit_address(request.client_ip);
+    app.mail_limits.take_sign_in(client, request.now).map_err(too_many_mails)?;
     let pending = actions::submit_email(&app, code, email, request.client_ip, request.now)?;
     // A separate task: the mail must be queued even if the client disconnects after the commit.
     let task = tokio::spawn(async move {
         let submitted = pending.await;
         if !submitted.as_ref().is_ok_and(|submitted| submitted.mail.is_some()) {
-            app.mail_limiter.give_back();
+            app.mail_limits.give_back_sign_in();
         }
         let SubmittedEmail { mail, user_code } = submitted?;
         app.login_mailer.enqueue(mail);
@@ -195,9 +196,11 @@ async fn send_link(request: &Request, code: String, email: Email) -> Result<Stri
     task.await.map_err(|error| Error::fault_from("a mail could not be queued", error))?
 }
 
-fn too_many_mails(free_at: Timestamp, now: Timestamp) -> Refusal {
-    let seconds = u32::try_from(free_at.duration_since(now).as_secs()).unwrap_or(1).max(1);
-    let message = format!("This server has sent its hourly number of mails: try again in {seconds} s");
+fn too_many_mails(seconds: u32) -> Refusal {
+    let message = format!(
+        "This server has sent its hourly number of sign-in mails, or its share for this client address: try again in \
+         {seconds} s"
+    );
     Refusal { retry_after: Some(seconds), ..Refusal::new(ErrorCode::RateLimitExceeded, message) }
 }
 

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::actions::accounts::sessions as actions;
 use crate::actions::accounts::sessions::{NewSession, SignIn};
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::device_login::DeviceCode;
-use crate::domain::account::session::{Session, SessionToken, device_name};
-use crate::domain::account::sign_in_limit::MAX_FAILURES;
+use crate::domain::account::session::{MAX_FAILED_SIGN_INS, Session, SessionToken, device_name};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::input::json_fields::JsonFields;
@@ -41,12 +41,13 @@ pub async fn begin(request: Request) -> Result<Response> {
     }
     // Also an address with too many failures has its credential looked up: a valid one cannot be guessed, and one device
     // must not lock out all others behind the same proxy.
-    let refused_for = request.app.sign_ins.lock().admit(request.client_ip, request.app.clock.now_moving());
+    let client = rate_limit_address(request.client_ip);
+    let refused_for = request.app.sign_ins.lock().admit(client, request.app.clock.now_moving());
     let cookie = cookie_of(&request);
     let result = sign_in(&request, &cookie, credential).await;
     match (refused_for, result.as_ref().is_err_and(is_failure)) {
         (Some(seconds), true) => return Err(too_many_failures(seconds)),
-        (None, false) => request.app.sign_ins.lock().give_back(request.client_ip),
+        (None, false) => request.app.sign_ins.lock().give_back(client),
         _ => {}
     }
     let NewSession { token, session, user, .. } = result?;
@@ -218,8 +219,9 @@ fn dev_refused(request: &Request) -> Error {
 }
 
 fn too_many_failures(seconds: u32) -> Error {
-    let message =
-        format!("{MAX_FAILURES} sign-ins from this client address have failed; try again in {seconds} s");
+    let message = format!(
+        "{MAX_FAILED_SIGN_INS} sign-ins from this client address have failed; try again in {seconds} s"
+    );
     let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
     Error::Refused(Refusal { retry_after: Some(seconds), ..refusal })
 }

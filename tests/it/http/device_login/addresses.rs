@@ -316,7 +316,7 @@ fn all_mails_together_have_an_hourly_limit() {
     mailing.mail(&second, "bob@example.com");
     fail(&user, &cue);
     assert_eq!(mailing.mailbox.next().to, "TO:<first@example.com>");
-    // The limit is reached: a failure mail waits, and a login is told when to come again.
+    // Both halves are used up: a failure mail waits, and a login is told when to come again.
     fail(&user, &cue);
     let body = json!({"device_code": second, "email": "cid@example.com"});
     let submit = || mailing.client().post("/v1/auth/device-code/submit-email", &body);
@@ -330,9 +330,50 @@ fn all_mails_together_have_an_hourly_limit() {
     assert_eq!(page.status, 429, "{}", page.text());
     assert!(mailing.mailbox.is_empty());
     let log = mailing.server.log();
-    assert_eq!(log.matches("the hourly limit of all mails is reached").count(), 1, "{log}");
-    mailing.advance("PT49M59S");
+    assert_eq!(log.matches("the hourly limit of this kind is reached").count(), 2, "{log}");
+    mailing.advance("PT59M59S");
     assert!(mailing.mailbox.is_empty());
     mailing.advance("PT1S");
     assert_eq!(mailing.mailbox.next().to, "TO:<first@example.com>", "the failure mail was not lost");
+}
+
+#[test]
+fn failures_of_many_accounts_leave_half_of_the_mails_for_logins() {
+    let mailing = MailingServer::open(&[DEV_UNLIMITED, &["--max-mails", "60"]].concat());
+    let first = mailing.client().register("first@example.com");
+    for number in 0..25 {
+        let user = mailing.client().register(&format!("user{number}@example.com"));
+        fail(&user, &failing_cue(&user));
+    }
+    (0..20).for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Confirm your email address"));
+    let cue = failing_cue(&first);
+    (0..10).for_each(|_| fail(&first, &cue));
+    (0..10).for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Cue a stranger's text failed"));
+    first.settle();
+    assert!(mailing.mailbox.is_empty(), "20 mails in an hour ask to confirm, and 30 are not for logins");
+    mailing.mail(&mailing.code(), "ann@example.com");
+    mailing.advance("PT1H");
+    (0..5).for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Confirm your email address"));
+}
+
+#[test]
+fn one_client_address_cannot_use_up_the_mails_for_logins() {
+    let proxy = ["--max-mails", "40", "--trust-proxy", "127.0.0.1"];
+    let mailing = MailingServer::open(&[DEV_UNLIMITED, &proxy].concat());
+    let code = mailing.code();
+    let submit = |client: &str, number: u32| {
+        let body = json!({"device_code": code, "email": format!("user{number}@example.com")}).to_string();
+        let headers = [("X-Forwarded-For", client), ("Content-Type", "application/json")];
+        let path = "/v1/auth/device-code/submit-email";
+        mailing.client().call("POST", path, &headers, body.as_bytes()).unwrap()
+    };
+    for number in 0..5 {
+        submit("192.0.2.1", number).expect(200);
+        assert_eq!(mailing.mailbox.next().to, format!("TO:<user{number}@example.com>"));
+    }
+    let refused = submit("192.0.2.1", 5);
+    refused.expect_error(429, "rate_limit_exceeded");
+    assert_eq!(refused.header("retry-after"), Some("3600"));
+    submit("192.0.2.2", 5).expect(200);
+    assert_eq!(mailing.mailbox.next().to, "TO:<user5@example.com>");
 }
