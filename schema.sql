@@ -63,6 +63,9 @@ CREATE TABLE users (
     failed_cues                        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
+-- What accounts with unconfirmed addresses store together (contract §3.10).
+CREATE INDEX users_unconfirmed ON users (confirmed_at, stored_bytes) WHERE confirmed_at IS NULL;
+
 CREATE TABLE api_keys (
     key        INTEGER PRIMARY KEY,
     id         TEXT    NOT NULL UNIQUE,

@@ -10,8 +10,10 @@ use crate::billing::Provider;
 use crate::billing::stripe::Stripe;
 use crate::clock::{Clock, Notifier};
 use crate::config::Config;
+use crate::domain::account::plan::{CALL_WINDOW, MAX_UNCONFIRMED_CALLS};
 use crate::domain::account::poll_limit::PollLimiter;
 use crate::domain::account::session::{MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW, UnstoredSessions};
+use crate::domain::account::user::{MAX_REGISTRATIONS, REGISTRATION_WINDOW};
 use crate::domain::account::windowed_limit::WindowedLimiter;
 use crate::domain::notification::event::EventSink;
 use crate::domain::notification::test_alert::RunningTests;
@@ -28,6 +30,9 @@ use crate::random::ExecutionIdSource;
 use crate::store::accounts::key_owners::KeyOwners;
 use crate::store::db::{hold, meta, open};
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
+
+/// The calls of users, by row key.
+pub type CallLimiter = Arc<Mutex<WindowedLimiter<i64>>>;
 
 /// The running program, shared by every thread.
 pub struct App {
@@ -47,6 +52,10 @@ pub struct App {
     pub polls: Mutex<PollLimiter>,
     /// Limits failed sign-ins.
     pub sign_ins: Mutex<WindowedLimiter<IpAddr>>,
+    /// Limits registrations, where they are open.
+    pub registrations: Mutex<WindowedLimiter<IpAddr>>,
+    /// Limits the calls of users with unconfirmed addresses; `None` if they are not bounded.
+    pub unconfirmed_calls: Option<CallLimiter>,
     /// Test alerts that requests wait for. Shared with the threads that send them.
     pub test_alerts: Arc<Mutex<RunningTests>>,
     /// Sessions that began while the file could not be written.
@@ -118,6 +127,11 @@ impl App {
             mail_limits: MailLimits::new(config.max_mails),
             polls: Mutex::default(),
             sign_ins: Mutex::new(WindowedLimiter::new(MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW)),
+            registrations: Mutex::new(WindowedLimiter::new(MAX_REGISTRATIONS, REGISTRATION_WINDOW)),
+            unconfirmed_calls: config
+                .plans
+                .bounds_unconfirmed()
+                .then(|| Arc::new(Mutex::new(WindowedLimiter::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))),
             test_alerts: Arc::default(),
             unstored_sessions: Mutex::default(),
             key_owners: KeyOwners::default(),

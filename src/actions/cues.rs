@@ -190,7 +190,7 @@ struct CueLimits {
 
 impl CueLimits {
     fn of(plans: &Plans, caller: &Caller) -> Self {
-        Self { active: plans.limits(&caller.plan).cues, all: plans.storage_bounds(&caller.plan).cues }
+        Self { active: plans.limits(&caller.plan).cues, all: plans.storage_bounds(&caller.plan, true).cues }
     }
 
     /// Refuses another active cue with `cue_limit_exceeded` if the limit is reached.

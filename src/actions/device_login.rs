@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
-use crate::actions::accounts::{check_key_limit, insert_key, new_user, random_id};
+use crate::actions::accounts::{check_key_limit, confirm, insert_key, new_user, random_id};
 use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::{ApiKey, Email};
@@ -174,7 +174,7 @@ pub fn approve(
 ) -> Result<Pending<LinkStatus>> {
     let token_hash = LinkToken::hash_of(token);
     let (registration, plan) = (app.config.registration, app.config.plans.default_plan());
-    let max_keys = app.config.plans.max_keys();
+    let (max_keys, calls) = (app.config.plans.max_keys(), app.unconfirmed_calls.clone());
     // Random bytes are read outside the write transaction; the email address is known only inside it.
     let new = new_user("", plan, now)?;
     Ok(app.store.write(move |tx| {
@@ -197,7 +197,7 @@ pub fn approve(
                 if needs_key {
                     check_key_limit(tx, user.key, max_keys)?;
                 }
-                users::confirm(tx, user.key, now)?;
+                confirm(tx, user.key, calls, now)?;
                 Some(user.key)
             }
             None => users::insert(tx, &NewUser { email, ..new })?,

@@ -9,9 +9,9 @@ use crate::actions::accounts::disabled;
 use crate::actions::cues::find;
 use crate::actions::executions::not_found;
 use crate::actions::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
-use crate::app::App;
-use crate::domain::account::plan::Plans;
-use crate::domain::account::user::Caller;
+use crate::app::{App, CallLimiter};
+use crate::domain::account::plan::{MAX_UNCONFIRMED_CALLS, Plans};
+use crate::domain::account::user::{CONFIRM, Caller};
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::retention::Retention;
@@ -137,13 +137,15 @@ pub(super) struct RunContext {
     ids: Arc<ExecutionIdSource>,
     plans: Plans,
     retention: Retention,
+    calls: Option<CallLimiter>,
     now: Timestamp,
 }
 
 impl RunContext {
     pub(super) fn new(app: &App, user_key: i64, now: Timestamp) -> Self {
         let (ids, plans) = (Arc::clone(&app.ids), app.config.plans.clone());
-        Self { user_key, ids, plans, retention: app.config.retention, now }
+        let calls = app.unconfirmed_calls.clone();
+        Self { user_key, ids, plans, retention: app.config.retention, calls, now }
     }
 
     /// As [`fire`].
@@ -153,6 +155,7 @@ impl RunContext {
         if matches!(request.payload, FirePayload::Merged { base, .. } if base != cue.payload_key) {
             return Ok(None);
         }
+        self.check_calls(&cue)?;
         consume_quota(tx, &self.plans, user_key, now)?;
         let run = new_run(tx, &cue, request, self.ids.next(now)?, now)?;
         cues::record_run(tx, cue.key, now)?;
@@ -169,8 +172,9 @@ impl RunContext {
             let message = "The execution has not finished: wait for it before you replay it";
             return Err(Error::refused(ErrorCode::ExecutionInFlight, message));
         }
-        consume_quota(tx, &self.plans, user_key, now)?;
         let cue = find(tx, user_key, &listed.cue_id)?;
+        self.check_calls(&cue)?;
+        consume_quota(tx, &self.plans, user_key, now)?;
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
         payloads::queue_for_retention(tx, cue.key)?;
         let copy = || payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key);
@@ -183,6 +187,18 @@ impl RunContext {
             ..run_of(&cue, self.ids.next(now)?, Trigger::Replay, now)
         };
         Ok((insert_run(tx, &cue, &run)?, copied))
+    }
+
+    /// Refuses another call of an account with an unconfirmed address that has used up its calls (contract §3.10).
+    fn check_calls(&self, cue: &Cue) -> Result<()> {
+        let calls = self.calls.as_ref().filter(|_| cue.transport == Transport::Webhook);
+        let refused_for = calls.and_then(|calls| calls.lock().refused_for(self.user_key, self.now));
+        let Some(seconds) = refused_for else { return Ok(()) };
+        let message = format!(
+            "The runs of an account with an unconfirmed address call at most {MAX_UNCONFIRMED_CALLS} times an hour: wait \
+             {seconds} s, or {CONFIRM}"
+        );
+        Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message))
     }
 }
 

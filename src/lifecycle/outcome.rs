@@ -51,7 +51,7 @@ pub fn record_outcome(
 ) -> Result<RecordedOutcome> {
     let ExecutionDetails { execution, verification, .. } = details;
     let (key, user_key, now) = (execution.key, execution.user_key, firer.now());
-    let (before, _) = users::stored_bytes(tx, user_key)?;
+    let (before, ..) = users::stored_bytes(tx, user_key)?;
     if !outcomes::insert(tx, key, &outcome)? {
         let message = "An outcome has already been reported";
         return Err(Refusal::new(ErrorCode::OutcomeAlreadyReported, message).into());

@@ -1,9 +1,12 @@
 //! Limits of plans: pauses active cues above the limit of a lower plan (contract §8.1), and refuses writes that store
 //! more than the plan allows (contract §11.6).
 
+use std::path::Path;
+
 use jiff::Timestamp;
 
-use crate::domain::account::plan::Plans;
+use crate::domain::account::plan::{Plans, UNCONFIRMED_DISK_PART};
+use crate::domain::account::user::CONFIRM;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::notification::event::EventType;
 use crate::error::Result;
@@ -12,6 +15,7 @@ use crate::lifecycle::fire::{CueFirer, MAX_OVERDUE_RUNS};
 use crate::lifecycle::pause::record_overdue_as_missed;
 use crate::store::accounts::users;
 use crate::store::cues::pauses;
+use crate::store::db::open;
 use crate::store::{WriteTx, cues};
 
 /// Fires the overdue runs of the cues that [`pause_above_limit`] will pause, as many as one write may fire. Call it while
@@ -66,7 +70,7 @@ pub fn within_storage<T>(
     user_key: i64,
     write: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    let (before, _) = users::stored_bytes(tx, user_key)?;
+    let (before, ..) = users::stored_bytes(tx, user_key)?;
     let written = write()?;
     above_storage(tx, plans, user_key, before)?.map_or(Ok(written), |refusal| Err(refusal.into()))
 }
@@ -76,13 +80,34 @@ pub fn within_storage<T>(
 /// # Errors
 /// The database cannot be read.
 pub fn above_storage(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, before: i64) -> Result<Option<Refusal>> {
-    let (after, plan) = users::stored_bytes(tx, user_key)?;
-    let limit = plans.storage_bounds(&plan).bytes;
-    Ok(limit.filter(|limit| after > *limit && after > before).map(|limit| {
-        let message = format!(
-            "The account would store {after} bytes of payloads, callback headers, results and kept responses; the \
-             plan allows {limit}: delete cues that are no longer needed, send less, or upgrade"
-        );
-        Refusal::new(ErrorCode::StorageLimitExceeded, message)
-    }))
+    let (after, plan, is_confirmed) = users::stored_bytes(tx, user_key)?;
+    let limit = plans.storage_bounds(&plan, is_confirmed).bytes;
+    let refusal = |message| Ok(Some(Refusal::new(ErrorCode::StorageLimitExceeded, message)));
+    if after <= before {
+        return Ok(None);
+    }
+    let is_bounded = !is_confirmed && plans.bounds_unconfirmed();
+    if let Some(limit) = limit.filter(|limit| after > *limit) {
+        let (allows, remedy) = match is_bounded {
+            true => ("an account with an unconfirmed address may store", CONFIRM),
+            false => ("the plan allows", "upgrade"),
+        };
+        return refusal(format!(
+            "The account would store {after} bytes of payloads, callback headers, results and kept responses; {allows} \
+             {limit}: delete cues that are no longer needed, send less, or {remedy}"
+        ));
+    }
+    if is_bounded && is_disk_share_used_up(tx)? {
+        return refusal(format!(
+            "The accounts with unconfirmed addresses store all that the disk has room for; {CONFIRM}"
+        ));
+    }
+    Ok(None)
+}
+
+/// True if the accounts with unconfirmed addresses store more than their part of the free disk.
+fn is_disk_share_used_up(tx: &WriteTx<'_>) -> Result<bool> {
+    let Some(free) = tx.path().and_then(|path| open::free_bytes(Path::new(path))) else { return Ok(false) };
+    let stored = u64::try_from(users::unconfirmed_bytes(tx)?).unwrap_or(0);
+    Ok(stored > free / UNCONFIRMED_DISK_PART)
 }

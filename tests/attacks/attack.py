@@ -82,7 +82,7 @@ def run(it, number, server, program, database, go, stop, results):
         try:
             if it.accounts:
                 email = f"{it.name}{member}@example.com"
-                caller.register(email)
+                caller.add_account(program, database, email)
                 if it.plan:
                     set_plan = [program, "user", "set-plan", "--db", database, email, it.plan]
                     subprocess.run(set_plan, check=True, stdout=subprocess.DEVNULL)

@@ -137,7 +137,7 @@ class Attackers:
 def measure(server, attackers, seconds):
     """Runs the attacks beside the victim. Returns rows of a name, a value and its bound, and further failures."""
     victim = Victim(server.address)
-    victim.caller.register("victim@example.com")
+    victim.caller.add_account(server.program, server.database, "victim@example.com")
     attackers.collect(SECONDS_TO_SET_UP, finished=False)
     print(f"set up; {server.memory_mib('VmRSS'):.0f} MiB, {server.processor_seconds():.0f} s of processor time")
     began = server.processor_seconds()

@@ -7,7 +7,7 @@ Two bounds take longer than a run at 60 requests a minute and are left to the Ru
 import json
 
 from attack import attack
-from caller import MIB, SMALL_OBJECTS, cue, text
+from caller import MIB, SMALL_OBJECTS, Caller, cue, text
 
 STORAGE_FULL = "fire 403 storage_limit_exceeded"
 
@@ -104,4 +104,21 @@ def abandoned_claims(caller):
     while True:
         caller.fire(id)
         caller.attempt("claim", "POST", "/v1/executions/claim", '{"worker_id": "w"}')
+        yield 2
+
+
+@attack(
+    addresses=3,
+    expect={"register 201": 30, "register 429": 10, "create 201": 30, "create 403 storage_limit_exceeded": 30},
+)
+def unconfirmed_accounts(caller):
+    """Registers accounts, as many as one address may, and stores in each what it may."""
+    yield
+    for number in range(10_000):
+        email = json.dumps({"email": f"unconfirmed{caller.number}-{number}@example.com"})
+        status, reply = caller.attempt("register", "POST", "/v1/auth/register", email)
+        if status == 201:
+            account = Caller(caller.server, caller.address, caller.tally, caller.number, reply["api_key"])
+            for _ in range(2):
+                account.attempt("create", "POST", "/v1/cues", cue("stored", payload=text(MIB * 3 // 4)))
         yield 2

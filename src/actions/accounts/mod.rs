@@ -6,7 +6,7 @@ pub mod test_alert;
 
 use jiff::Timestamp;
 
-use crate::app::App;
+use crate::app::{App, CallLimiter};
 use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
 use crate::domain::account::device_login::LinkToken;
 use crate::domain::account::plan::PlanLimits;
@@ -27,7 +27,7 @@ use crate::store::accounts::session_links;
 use crate::store::accounts::sessions as stored_sessions;
 use crate::store::accounts::users;
 use crate::store::accounts::users::NewUser;
-use crate::store::executions::delivery_queue;
+use crate::store::executions::{delivery_queue, queue_changes};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
 /// A new user with its first API key, which is not shown again.
@@ -106,12 +106,27 @@ pub fn find_unconfirmed(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result
 
 /// Confirms an email address by the link that was mailed to it. Returns the address, or `None` if the link is not valid.
 pub fn confirm_email(app: &App, user_id: String, token: String) -> Pending<Option<String>> {
-    let now = app.clock.now();
+    let (now, calls) = (app.clock.now(), app.unconfirmed_calls.clone());
     app.store.write(move |tx| {
         let Some(user) = find_by_link(tx, &user_id, &token)? else { return Ok(None) };
-        users::confirm(tx, user.key, now)?;
+        confirm(tx, user.key, calls, now)?;
         Ok(Some(user.email))
     })
+}
+
+/// Confirms the user's address, and lifts the limit on calls of the account.
+pub(super) fn confirm(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    calls: Option<CallLimiter>,
+    now: Timestamp,
+) -> Result<()> {
+    users::confirm(tx, user_key, now)?;
+    queue_changes::let_go(tx, user_key, now)?;
+    if let Some(calls) = calls {
+        tx.on_commit(move || calls.lock().forget(user_key));
+    }
+    Ok(())
 }
 
 fn find_by_link(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<User>> {

@@ -122,8 +122,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_DEFAULT_PLAN", value_name = "PLAN", default_value = "free", help_heading = ACCOUNTS)]
     default_plan: String,
 
-    /// Enforce the limits of the plans; off suits a server with a single user. Two bounds remain: ten times the cues and
-    /// storage of the largest plan
+    /// Enforce the limits of the plans, and those of accounts with unconfirmed addresses; off suits a server with a single
+    /// user. Two bounds remain: ten times the cues and storage of the largest plan
     #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on", help_heading = ACCOUNTS)]
     limits: OnOff,
 
@@ -310,7 +310,7 @@ impl Serve {
             dev,
             registration,
             callbacks: allowed,
-            plans: self.plans()?,
+            plans: self.plans()?.trusting_unconfirmed(dev),
             retention: self.retain,
             stripe: self.stripe.config()?,
             delivery_threads: usize::from(self.delivery_threads),

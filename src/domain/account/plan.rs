@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Deserializer};
 
 /// The number shown for "no limit": clients divide by it, so it cannot be null (contract §8).
@@ -30,6 +31,24 @@ const MAX_WORKERS: i64 = 1_000;
 
 /// Bytes of the names in `handlers` of a worker, as JSON: a thousand workers then have at most 16 MB.
 const MAX_HANDLERS: usize = 16 << 10;
+
+/// Bytes that an account with an unconfirmed address stores: anybody makes such accounts, ten an hour from one address.
+const MAX_UNCONFIRMED_BYTES: i64 = MEGABYTE;
+
+/// Parts of the free disk of which all accounts with unconfirmed addresses together store one.
+pub const UNCONFIRMED_DISK_PART: u64 = 4;
+
+/// Calls of the runs of an account with an unconfirmed address in any hour, attempts included.
+pub const MAX_UNCONFIRMED_CALLS: usize = 60;
+
+/// The window in which they are counted.
+pub const CALL_WINDOW: SignedDuration = SignedDuration::from_hours(1);
+
+/// The time between two runs that wait for the window: what it admits on average.
+pub const CALL_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
+
+/// The time after which an account with an unconfirmed address is removed, if no cue of it ran in that time.
+pub const UNCONFIRMED_LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// The storage of a plan of another name than the built-in ones that does not say: that of `pro`.
 const DEFAULT_STORAGE_MB: u32 = 1_024;
@@ -87,6 +106,7 @@ pub struct Plans {
     table: Arc<BTreeMap<String, PlanLimits>>,
     default: String,
     limited: bool,
+    trusts_unconfirmed: bool,
 }
 
 /// An invalid table of plans, or an unknown plan.
@@ -109,7 +129,7 @@ impl Default for Plans {
         ];
         let table: BTreeMap<_, _> =
             table.into_iter().map(|(name, limits)| (name.to_owned(), limits)).collect();
-        Self { table: Arc::new(table), default: "free".to_owned(), limited: true }
+        Self { table: Arc::new(table), default: "free".to_owned(), limited: true, trusts_unconfirmed: false }
     }
 }
 
@@ -157,6 +177,19 @@ impl Plans {
         Self { limited, ..self }
     }
 
+    /// Lifts the bounds on accounts with unconfirmed addresses, if `trusted` (`--dev`).
+    #[must_use]
+    pub fn trusting_unconfirmed(self, trusted: bool) -> Self {
+        Self { trusts_unconfirmed: trusted, ..self }
+    }
+
+    /// True if accounts with unconfirmed addresses, and registrations of such, are bounded (contract §3.10). With
+    /// `--limits off` the operator trusts all accounts.
+    #[must_use]
+    pub fn bounds_unconfirmed(&self) -> bool {
+        self.limited && !self.trusts_unconfirmed
+    }
+
     #[must_use]
     pub fn are_limited(&self) -> bool {
         self.limited
@@ -173,11 +206,13 @@ impl Plans {
         if self.limited { self.entry(plan) } else { PlanLimits::NONE }
     }
 
-    /// The bounds on what an account with `plan` stores.
+    /// The bounds on what an account with `plan` stores, whose address is confirmed or not.
     #[must_use]
-    pub fn storage_bounds(&self, plan: &str) -> StorageBounds {
+    pub fn storage_bounds(&self, plan: &str, is_confirmed: bool) -> StorageBounds {
         if self.limited {
-            return StorageBounds::of(&self.entry(plan), 1);
+            let bounds = StorageBounds::of(&self.entry(plan), 1);
+            let unconfirmed = (!is_confirmed && self.bounds_unconfirmed()).then_some(MAX_UNCONFIRMED_BYTES);
+            return StorageBounds { bytes: bounds.bytes.into_iter().chain(unconfirmed).min(), ..bounds };
         }
         let largest = |limit: fn(&PlanLimits) -> Option<u32>| {
             // A plan without the limit lifts it for everyone.
@@ -253,7 +288,7 @@ mod tests {
         for (plan, bytes) in
             [("free", Some(64 << 20)), ("gold", Some(1 << 30)), ("small", Some(2 << 20)), ("any", None)]
         {
-            assert_eq!(plans.storage_bounds(plan), StorageBounds { cues: Some(200), bytes }, "{plan}");
+            assert_eq!(plans.storage_bounds(plan, true), StorageBounds { cues: Some(200), bytes }, "{plan}");
         }
     }
 
@@ -262,9 +297,9 @@ mod tests {
         let (plans, unlimited) = (Plans::default(), Plans::default().limited(false));
         for (plan, cues, megabytes) in [("free", 100, 64), ("pro", 1_000, 1_024), ("scale", 5_000, 10_240)] {
             let bounds = StorageBounds { cues: Some(cues), bytes: Some(megabytes << 20) };
-            assert_eq!(plans.storage_bounds(plan), bounds);
+            assert_eq!(plans.storage_bounds(plan, true), bounds);
             let tenfold = StorageBounds { cues: Some(50_000), bytes: Some(102_400 << 20) };
-            assert_eq!(unlimited.storage_bounds(plan), tenfold, "that of the largest plan");
+            assert_eq!(unlimited.storage_bounds(plan, false), tenfold, "that of the largest plan");
         }
     }
 

@@ -18,6 +18,17 @@ pub const ACCOUNT_DISABLED: &str = "account_disabled";
 /// `error_message` of executions that were queued when the user revoked all API keys at a device login.
 pub const KEYS_REVOKED: &str = "keys_revoked";
 
+/// `error_message` of executions that wait, because the account may not call more often until its address is confirmed.
+pub const ADDRESS_UNCONFIRMED: &str = "address_unconfirmed";
+/// What lifts the bounds on an account with an unconfirmed address, for error messages.
+pub const CONFIRM: &str = "confirm the address of the account by signing in with a mailed link";
+
+/// Registrations from one client address in any hour, where registration is open.
+pub const MAX_REGISTRATIONS: usize = 10;
+
+/// The window in which registrations are counted.
+pub const REGISTRATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
+
 /// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {

@@ -1,12 +1,17 @@
 //! Claims executions that are ready to be sent and records attempts that have ended, in one commit per pass. The
 //! dispatcher sends nothing itself: `delivery_service` owns its thread and the thread pool.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::App;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::app::{App, CallLimiter};
+use crate::domain::account::plan::CALL_INTERVAL;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::notification::event::EventType;
+use crate::domain::time::saturating_add;
 use crate::domain::webhook::request::AttemptRef;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::engine::delivery::memory_budget::{MemoryBudget, SMALL};
@@ -56,16 +61,36 @@ struct DeliveryShares {
     memory: MemoryBudget,
     /// The last grant is for an attempt ahead.
     is_ahead: bool,
+    /// Counts the calls of users with unconfirmed addresses, if they are bounded.
+    calls: Option<CallLimiter>,
+    now: Timestamp,
+    /// Users that have used up their calls, with the seconds until the next.
+    held_up: BTreeMap<i64, u32>,
 }
 
 impl ClaimLimits for DeliveryShares {
     fn grant(&mut self, user_key: i64, destination: i64) -> Grant {
+        let calls = self.calls.as_ref();
+        if let Some(seconds) = calls.and_then(|calls| calls.lock().refused_for(user_key, self.now)) {
+            self.held_up.insert(user_key, seconds);
+            return Grant::AccountBusy;
+        }
         let grant = self.threads.grant(user_key, destination);
         self.is_ahead = grant != Grant::Granted;
         if self.is_ahead { self.threads.grant_ahead(user_key, destination, grant) } else { grant }
     }
 
     fn try_take(&mut self, claimed: &ClaimedDelivery) -> bool {
+        let has_room = self.try_take_room(claimed);
+        if let Some(calls) = self.calls.as_ref().filter(|_| has_room && claimed.is_unconfirmed) {
+            calls.lock().admit(claimed.attempt_ref.user_key, self.now);
+        }
+        has_room
+    }
+}
+
+impl DeliveryShares {
+    fn try_take_room(&mut self, claimed: &ClaimedDelivery) -> bool {
         let AttemptRef { user_key, destination, .. } = claimed.attempt_ref;
         if self.is_ahead {
             // Memory is for those that are sent. To be ahead saves little where a body is large.
@@ -87,7 +112,14 @@ impl Dispatcher {
     #[must_use]
     pub fn new(threads: usize) -> Self {
         let (threads, memory) = (FairShare::new(threads), MemoryBudget::default());
-        let shares = DeliveryShares { threads, memory, is_ahead: false };
+        let shares = DeliveryShares {
+            threads,
+            memory,
+            is_ahead: false,
+            calls: None,
+            now: Timestamp::MIN,
+            held_up: BTreeMap::new(),
+        };
         Self { shares, rotation: Rotation::default(), unrecorded: Vec::new(), given_back: Vec::new() }
     }
 
@@ -170,6 +202,7 @@ impl Dispatcher {
         let (mut shares, mut rotation) = (self.shares.clone(), self.rotation.clone());
         let most = if may_claim { shares.threads.claimable() } else { 0 };
         shares.threads.begin_pass();
+        (shares.calls, shares.now) = (app.unconfirmed_calls.clone(), now);
         let write = app.store.write_with_priority(move |tx| {
             for record in &unrecorded {
                 record_attempt(tx, record, &firer)?;
@@ -179,6 +212,10 @@ impl Dispatcher {
             }
             let done = first(tx)?;
             let claimed = delivery_queue::claim_batch(tx, now, most, &mut rotation, &mut shares)?;
+            for (user_key, seconds) in std::mem::take(&mut shares.held_up) {
+                let free_at = saturating_add(now, SignedDuration::from_secs(i64::from(seconds)));
+                queue_changes::hold_up(tx, user_key, (free_at, CALL_INTERVAL), now)?;
+            }
             for ClaimedDelivery { attempt_ref, .. } in &claimed {
                 events::execution(
                     tx,

@@ -102,7 +102,7 @@ mod tests {
             by_schedule: true,
             started_at: Timestamp::UNIX_EPOCH,
         };
-        ClaimedDelivery { attempt_ref, bytes, takes_outcome: false }
+        ClaimedDelivery { attempt_ref, bytes, takes_outcome: false, is_unconfirmed: false }
     }
 
     /// The deliveries of this size that the account may have at once.

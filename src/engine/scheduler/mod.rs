@@ -1,5 +1,6 @@
 //! Fires due cues, releases expired claims, reports unclaimed executions, removes old history.
 
+pub mod account_cleanup;
 pub mod hours_cleanup;
 pub mod pass;
 pub mod reaper;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::app::{App, Notifiers};
 use crate::engine::delivery::delivery_service;
 use crate::engine::delivery::delivery_service::DispatchHandle;
+use crate::engine::scheduler::account_cleanup::AccountCleanup;
 use crate::engine::scheduler::hours_cleanup::HoursCleanup;
 use crate::engine::scheduler::pass::Scheduler;
 use crate::engine::scheduler::reaper;
@@ -39,6 +40,7 @@ impl SchedulerThread {
             sweeper: RetentionSweeper::default(),
             worker_cleanup: WorkerCleanup::default(),
             hours_cleanup: HoursCleanup::default(),
+            account_cleanup: AccountCleanup::default(),
             server_watch: ServerWatch::default(),
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -75,6 +77,7 @@ struct Tasks {
     sweeper: RetentionSweeper,
     worker_cleanup: WorkerCleanup,
     hours_cleanup: HoursCleanup,
+    account_cleanup: AccountCleanup,
     server_watch: ServerWatch,
 }
 
@@ -110,7 +113,7 @@ fn run_once(
     deliveries: &DispatchHandle,
     stop: &AtomicBool,
 ) -> Result<SweepOutcome> {
-    let Tasks { scheduler, sweeper, worker_cleanup, hours_cleanup, server_watch } = tasks;
+    let Tasks { scheduler, sweeper, worker_cleanup, hours_cleanup, account_cleanup, server_watch } = tasks;
     let is_held = app.store.read_blocking(hold::is_held)?;
     server_watch.look(app, is_held);
     if is_held {
@@ -130,7 +133,7 @@ fn run_once(
         return Ok(SweepOutcome::Again);
     }
     worker_cleanup.run_if_due(&app.store, trusted)?;
-    if hours_cleanup.run_if_due(&app.store, trusted)? {
+    if hours_cleanup.run_if_due(&app.store, trusted)? || account_cleanup.run_if_due(app, trusted)? {
         return Ok(SweepOutcome::Again);
     }
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };

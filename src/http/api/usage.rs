@@ -26,7 +26,7 @@ pub async fn usage(request: Request) -> Result<Response> {
 /// The body of `GET /v1/usage`.
 pub fn render_usage(request: &Request, user: &User, month: &MonthlyUsage) -> Value {
     let limits = request.app.config.plans.limits(&user.plan);
-    let bounds = request.app.config.plans.storage_bounds(&user.plan);
+    let bounds = request.app.config.plans.storage_bounds(&user.plan, user.confirmed_at.is_some());
     let mut cues = render_quota("active", user.active_cues, limits.cues);
     cues["total"] = user.cue_count.into();
     cues["total_limit"] = bounds.cues.unwrap_or(i64::from(NO_LIMIT)).into();

@@ -13,6 +13,16 @@ use crate::store::{ReadTx, WriteTx};
 const COLUMNS: &str = "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, cue_count, stored_bytes, disabled_at, \
      created_at, confirmed_at";
 
+const UNCONFIRMED_BYTES: &str = "SELECT coalesce(sum(stored_bytes), 0) FROM users INDEXED BY users_unconfirmed WHERE confirmed_at IS NULL";
+
+// A disabled account keeps its address from being registered again, and one that pays is no stranger's. An attempt under
+// way is recorded for its user.
+const REMOVABLE: &str =
+    "SELECT key, created_at, confirmed_at IS NULL AND disabled_at IS NULL AND plan_interval IS NULL
+        AND NOT EXISTS (SELECT 1 FROM cues WHERE user_key = users.key AND last_run > ?2)
+        AND NOT EXISTS (SELECT 1 FROM executions WHERE user_key = users.key AND status = 'delivering')
+   FROM users WHERE key > ?1 ORDER BY key LIMIT ?3 + 0";
+
 #[derive(Debug, Clone)]
 pub struct NewUser {
     pub id: String,
@@ -142,11 +152,39 @@ fn read_cue_counts(row: &Row<'_>) -> rusqlite::Result<CueCounts> {
     })
 }
 
-/// The bytes that the user has stored, and the user's plan.
-pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String)> {
+/// The bytes that the user has stored, the user's plan, and whether the address is confirmed.
+pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bool)> {
     Ok(read
-        .prepare_cached("SELECT stored_bytes, plan FROM users WHERE key = ?1")?
-        .query_row([user_key], |row| Ok((row.get(0)?, row.get(1)?)))?)
+        .prepare_cached("SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1")?
+        .query_row([user_key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?)
+}
+
+/// The bytes that all users with unconfirmed addresses have stored.
+pub fn unconfirmed_bytes(read: &ReadTx<'_>) -> Result<i64> {
+    Ok(read.prepare_cached(UNCONFIRMED_BYTES)?.query_row([], |row| row.get(0))?)
+}
+
+/// The users after row `after` in the order of their rows: the key, the creation, and whether the account may be removed,
+/// because its address is unconfirmed and no cue of it ran after `idle_since`. At most `limit`.
+pub fn list_removable(
+    read: &ReadTx<'_>,
+    after: i64,
+    idle_since: Timestamp,
+    limit: i64,
+) -> Result<Vec<(i64, Timestamp, bool)>> {
+    let mut list = read.prepare_cached(REMOVABLE)?;
+    let users = list.query_map(params![after, millis(idle_since), limit], |row| {
+        Ok((row.get(0)?, instant(row, "created_at")?, row.get(2)?))
+    })?;
+    Ok(users.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Deletes the user with all rows that refer to it, but not its executions. Its cues must be deleted before.
+pub fn delete(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    // What was counted for the user refers to it as well.
+    tx.counters().flush(tx)?;
+    tx.prepare_cached("DELETE FROM users WHERE key = ?1")?.execute([user_key])?;
+    Ok(())
 }
 
 /// The token of the link that confirms the user's address, if the address is unconfirmed.
@@ -274,4 +312,28 @@ fn read_user(row: &Row<'_>) -> rusqlite::Result<User> {
         created_at: instant(row, "created_at")?,
         confirmed_at: maybe_instant(row, "confirmed_at")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn unconfirmed_users_are_summed_and_found_by_index() {
+        assert_eq!(
+            plan(UNCONFIRMED_BYTES),
+            ["SEARCH users USING COVERING INDEX users_unconfirmed (confirmed_at=?)"]
+        );
+        assert_eq!(
+            plan(REMOVABLE),
+            [
+                "SEARCH users USING INTEGER PRIMARY KEY (rowid>?)",
+                "CORRELATED SCALAR SUBQUERY 1",
+                "SEARCH cues USING INDEX cues_by_user_and_status (user_key=?)",
+                "CORRELATED SCALAR SUBQUERY 2",
+                "SEARCH executions USING COVERING INDEX executions_in_flight (user_key=?)",
+            ]
+        );
+    }
 }

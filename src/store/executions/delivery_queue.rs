@@ -1,8 +1,6 @@
 //! The delivery queue: promotes due executions, claims ready ones for delivery threads, records attempts and requeues
-//! interrupted deliveries.
-//!
-//! The parent module inserts and reads executions, `delivery_request` reads what is sent. `fair_queue` has the order of the claims, and the engine decides how
-//! many deliveries an account and a destination may have.
+//! interrupted deliveries. `fair_queue` has the order of the claims, and the engine decides how many deliveries an account
+//! and a destination may have.
 
 use std::collections::VecDeque;
 
@@ -33,6 +31,8 @@ pub struct ClaimedDelivery {
     pub bytes: usize,
     /// True if the response is taken as the outcome of the execution.
     pub takes_outcome: bool,
+    /// True if the address of its user is unconfirmed.
+    pub is_unconfirmed: bool,
 }
 
 impl ClaimedDelivery {
@@ -134,8 +134,8 @@ const READY: &str = "SELECT key FROM executions
 const FIND: &str =
     "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash, attempts,
         scheduled_for, triggered_by = 'schedule', executions.user_key, octet_length(payloads.body),
-        octet_length(callback_headers), started_at, outcome_from_response IS 1
-   FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+        octet_length(callback_headers), started_at, outcome_from_response IS 1, users.confirmed_at IS NULL
+   FROM executions LEFT JOIN users ON users.key = executions.user_key LEFT JOIN cues ON cues.key = executions.cue_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
   WHERE executions.key = ?1";
 
@@ -336,7 +336,7 @@ fn read_claimed(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<ClaimedDelive
     let (body, headers): (Option<u32>, Option<u32>) = (row.get(8)?, row.get(9)?);
     let bytes = body.unwrap_or(0).saturating_add(headers.unwrap_or(0).saturating_mul(HEADER_COPIES));
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    Ok(ClaimedDelivery { attempt_ref, bytes, takes_outcome: row.get(11)? })
+    Ok(ClaimedDelivery { attempt_ref, bytes, takes_outcome: row.get(11)?, is_unconfirmed: row.get(12)? })
 }
 
 #[cfg(test)]

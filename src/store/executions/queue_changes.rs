@@ -1,10 +1,12 @@
 //! Changes of a queued execution by request: it is sent early, or cancelled. Both change only a row that is in a queue, so
 //! an attempt that has begun, which is in none, is never changed. A claimed one that has not begun is given back.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use crate::domain::account::figures::Figures;
+use crate::domain::account::user::ADDRESS_UNCONFIRMED;
+use crate::domain::time::saturating_add;
 use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
 use crate::store::db::columns::millis;
@@ -52,6 +54,54 @@ const GIVE_BACK: &str = "UPDATE executions
 const FAIL_DELIVERING: &str = "UPDATE executions INDEXED BY executions_in_flight
     SET status = 'failed', error_message = ?2, updated_at = ?3, duration_ms = max(?3 - last_attempt_at, 0)
   WHERE user_key = ?1 AND status = 'delivering' AND transport = 'webhook'";
+
+const TO_SEND: &str = "SELECT key, status = 'retrying' FROM executions WHERE user_key = ?1 AND queue_name = 'send' LIMIT ?2 + 0";
+
+// The message of an earlier attempt stays.
+const HOLD_UP: &str = "UPDATE executions
+    SET queue_name = 'waiting', due_at = ?2, updated_at = ?3, error_message = coalesce(error_message, ?4)
+  WHERE key = ?1";
+
+const LET_GO: &str = "UPDATE executions SET due_at = ?2, error_message = NULL
+  WHERE user_key = ?1 AND queue_name = 'waiting' AND error_message = ?3";
+
+/// Executions held up in one write.
+const BATCH: i64 = 500;
+
+/// Lets the user's executions that are ready to be sent wait: the first until `free_at`, each further one `interval` longer.
+pub fn hold_up(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    (free_at, interval): (Timestamp, SignedDuration),
+    now: Timestamp,
+) -> Result<()> {
+    let mut list = tx.prepare_cached(TO_SEND)?;
+    let ready = list
+        .query_map([user_key, BATCH], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<Vec<(i64, bool)>>>()?;
+    let mut due_at = free_at;
+    for (key, is_retry) in &ready {
+        tx.prepare_cached(HOLD_UP)?.execute(params![
+            key,
+            millis(due_at),
+            millis(now),
+            ADDRESS_UNCONFIRMED
+        ])?;
+        tx.counters().add_queued(QueueName::Retry, i64::from(*is_retry));
+        tx.counters().add_queued(QueueName::Send, -1);
+        due_at = saturating_add(due_at, interval);
+    }
+    let may_have_more = i64::try_from(ready.len()) == Ok(BATCH);
+    tx.wake(WakeSet { schedule: Some(free_at), send: may_have_more, ..WakeSet::default() });
+    Ok(())
+}
+
+/// Makes the user's executions due that [`hold_up`] has let wait.
+pub fn let_go(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+    tx.prepare_cached(LET_GO)?.execute(params![user_key, millis(now), ADDRESS_UNCONFIRMED])?;
+    tx.wake(WakeSet { schedule: Some(now), ..WakeSet::default() });
+    Ok(())
+}
 
 /// The queue that holds the execution in row `key`, if one does.
 pub fn find_place(read: &ReadTx<'_>, key: i64) -> Result<Option<QueuePlace>> {

@@ -34,6 +34,18 @@ pub fn delete_later(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     Ok(is_deleted)
 }
 
+/// As [`delete_later`], for the user's first `limit` cues. Returns whether there may be more.
+pub fn delete_first(tx: &WriteTx<'_>, user_key: i64, limit: u32) -> Result<bool> {
+    let mut list = tx.prepare_cached("SELECT id FROM cues WHERE user_key = ?1 LIMIT ?2 + 0")?;
+    let ids = list
+        .query_map(params![user_key, limit], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<String>>>()?;
+    for id in &ids {
+        delete_later(tx, user_key, id)?;
+    }
+    Ok(u32::try_from(ids.len()) == Ok(limit))
+}
+
 fn delete_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     let deleted: Option<i64> = tx
         .prepare_cached("DELETE FROM cues WHERE id = ?2 AND user_key = ?1 RETURNING key")?

@@ -80,6 +80,14 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     (
+        "§3.2",
+        "an address registers ten users in an hour",
+        &[
+            "ten_accounts_an_hour_are_registered_from_one_address",
+            "the_11th_waits_until_the_first_has_left_the_window",
+        ],
+    ),
+    (
         "§3.3",
         "a key starts with cue_sk_",
         &["a_key_is_its_prefix_and_32_digits", "registration_returns_the_key_once"],
@@ -235,6 +243,7 @@ pub const ROWS: &[Row] = &[
             "a_client_address_gets_5_codes_an_hour",
             "an_address_gets_3_mails_an_hour_with_identical_responses",
             "one_code_cannot_mail_many_addresses",
+            "one_client_address_cannot_use_up_the_mails_for_logins",
             "a_code_can_be_polled_30_times_a_minute",
         ],
     ),
@@ -243,7 +252,6 @@ pub const ROWS: &[Row] = &[
         "keys, cues and executions end at once",
         &[
             "a_disabled_users_keys_cues_and_deliveries_stop",
-            "one_client_address_cannot_use_up_the_mails_for_logins",
             "keys_of_a_disabled_user_get_401_at_once_and_its_cues_stop",
             "a_disabled_user_has_no_queued_work",
         ],
@@ -301,6 +309,14 @@ pub const ROWS: &[Row] = &[
         &["all_mails_together_have_an_hourly_limit", "any_hour_has_at_most_the_limit"],
     ),
     (
+        "§3.9",
+        "half of the mails are for sign-ins",
+        &[
+            "failures_of_many_accounts_leave_half_of_the_mails_for_logins",
+            "half_of_the_mails_are_for_sign_ins_and_a_quarter_of_these_for_one_client",
+        ],
+    ),
+    (
         "§3.10",
         "an unconfirmed address gets one fixed mail",
         &[
@@ -309,11 +325,21 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     (
-        "§3.9",
-        "half of the mails are for sign-ins",
+        "§3.10",
+        "an unconfirmed account is bounded until it confirms",
         &[
-            "failures_of_many_accounts_leave_half_of_the_mails_for_logins",
-            "half_of_the_mails_are_for_sign_ins_and_a_quarter_of_these_for_one_client",
+            "an_unconfirmed_account_stores_one_mebibyte",
+            "unconfirmed_accounts_together_store_a_quarter_of_the_free_disk",
+            "the_runs_of_an_unconfirmed_account_call_60_times_an_hour",
+            "attempts_count_as_calls_and_wait_like_them",
+        ],
+    ),
+    (
+        "§3.10",
+        "an idle unconfirmed account is removed",
+        &[
+            "an_unconfirmed_account_without_a_run_for_7_days_is_removed",
+            "accounts_of_a_server_that_trusts_them_are_not_removed",
         ],
     ),
     (

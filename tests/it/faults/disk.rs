@@ -230,6 +230,24 @@ fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
 }
 
 #[test]
+fn unconfirmed_accounts_together_store_a_quarter_of_the_free_disk() {
+    let Some(disk) = Disk::mount("16m") else { return };
+    let server = Server::start_on(&disk.db(), &["--registration", "open"]);
+    let (first, bob, cid) = (server.user(), server.user(), server.user());
+    disk.fill_but(4 << 20);
+    let mut cue = work();
+    cue["payload"] = json!({"data": "x".repeat(500_000)});
+    bob.create(&cue);
+    let refused = cid.post("/v1/cues", &cue).expect_error(403, "storage_limit_exceeded");
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the disk") && message.contains("confirm the address"), "{message}");
+    cid.create(&work());
+    first.create(&cue);
+    disk.free();
+    cid.create(&cue);
+}
+
+#[test]
 fn a_start_on_a_full_or_read_only_disk_fails_and_changes_nothing() {
     let Some(disk) = Disk::mount("4m") else { return };
     stopped_server_on(&disk);

@@ -59,6 +59,8 @@ impl Fixture {
     pub fn with_config(clock: Clock, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::new(folder.path().join("cued.db"));
+        // Most of its users register themselves, and nobody confirms them.
+        config.plans = config.plans.trusting_unconfirmed(true);
         change(&mut config);
         let app = Arc::new(App::open(clock, config).unwrap());
         Self { app, folder: Some(folder), checks_counters: true }

@@ -3,8 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::actions::accounts as actions;
+use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::plan::limit_or_max;
-use crate::domain::account::user::{ApiKeyInfo, Credential, CredentialKind};
+use crate::domain::account::user::{
+    ApiKeyInfo, Credential, CredentialKind, MAX_REGISTRATIONS, RegistrationPolicy,
+};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::api::account::required_email;
 use crate::http::api::cues::cue_request::check_url_of;
@@ -22,8 +26,17 @@ pub async fn register(request: Request) -> Result<Response> {
     fields.finish()?;
     let Some(email) = email else { return Err(missing("email")) };
     let (app, config) = (&request.app, &request.app.config);
+    let is_limited = config.registration == RegistrationPolicy::Open && config.plans.bounds_unconfirmed();
+    let client = rate_limit_address(request.client_ip);
+    if let (true, Some(seconds)) = (is_limited, app.registrations.lock().admit(client, request.now)) {
+        return Err(too_many_registrations(seconds));
+    }
     let plan = config.plans.default_plan();
-    let account = actions::register(&app.store, email, plan, config.registration, request.now)?.await?;
+    let account = actions::register(&app.store, email, plan, config.registration, request.now)?.await;
+    if account.is_err() {
+        app.registrations.lock().give_back(client);
+    }
+    let account = account?;
     Ok(Response::created(
         &json!({"id": account.id, "email": account.email, "api_key": account.api_key.reveal()}),
     ))
@@ -162,6 +175,15 @@ pub async fn rotate_alert_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let secret = actions::rotate_alert_secret(&request.app, &caller)?.await?;
     Ok(Response::ok(&json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true})))
+}
+
+fn too_many_registrations(seconds: u32) -> Error {
+    let message = format!(
+        "{MAX_REGISTRATIONS} accounts were registered from this client address within an hour: try again in {seconds} s, \
+         or ask the operator for an account (cued user add)"
+    );
+    let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
+    Error::Refused(Refusal { retry_after: Some(seconds), ..refusal })
 }
 
 fn render_key(key: &ApiKeyInfo, current: bool) -> Value {

@@ -57,6 +57,7 @@ export function causeShort({ cause, http_status: status }) {
 
 const MESSAGES = {
   execution_limit_exceeded: "the quota of the month was used up, so it was not sent",
+  address_unconfirmed: "it waits, because the account may call only 60 times an hour until its address is confirmed",
   "not claimed in time": "no worker took it in time",
 };
 

@@ -1,4 +1,4 @@
--- Version 4 to 5: sessions of browsers, and one-time links that begin one.
+-- Version 4 to 5: sessions of browsers, one-time links that begin one, bounds on accounts with unconfirmed addresses.
 
 CREATE TABLE sessions (
     key         INTEGER PRIMARY KEY,
@@ -33,3 +33,5 @@ CREATE INDEX session_links_by_age ON session_links (expires_at);
 ALTER TABLE device_logins ADD COLUMN is_for_session INTEGER NOT NULL DEFAULT 0;
 
 INSERT INTO meta (name, value) VALUES ('instance', abs(random() % 4294967296));
+
+CREATE INDEX users_unconfirmed ON users (confirmed_at, stored_bytes) WHERE confirmed_at IS NULL;

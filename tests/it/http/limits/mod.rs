@@ -5,6 +5,7 @@ mod proxies;
 mod quota;
 mod rate;
 mod storage;
+mod unconfirmed;
 mod usage;
 
 use std::fs;
