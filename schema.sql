@@ -19,6 +19,7 @@
 --   the clock has disagreed with it (contract §1.7).
 -- * `instance`: a random number of 32 bits, a part of the name of the session cookie. `cued restore` draws another one:
 --   a browser sends the cookies of one host to all of its ports.
+-- * `clock_accepted_at`: the latest `cued clock accept`. A running server begins again at its present when it changes.
 -- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
 -- * `claim_limit_changed:` and the key of a cue whose `claim_within_minutes` has changed: the key before which its
 --   executions have not been looked at since. The row goes when all have been.
@@ -276,6 +277,14 @@ CREATE TABLE missed_runs (
 ) STRICT;
 
 CREATE INDEX missed_runs_by_cue ON missed_runs (cue_key, key);
+
+-- Runs that a clock that was ahead has fired before their time. `cued clock accept` inserts them, because their executions
+-- may be deleted before; when one is due, no other execution is created, and its row goes.
+CREATE TABLE fired_ahead (
+    cue_key INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (cue_key, at)
+) STRICT, WITHOUT ROWID;
 
 -- The work queues and the execution history. `status` is the public status. `queue_name` is the queue that holds the
 -- execution: 'waiting' until `due_at`, 'send' until a delivery thread takes it, 'claim' until a worker claims it. It
@@ -636,11 +645,11 @@ CREATE TABLE alerts (
     cue_key      INTEGER REFERENCES cues (key) ON DELETE CASCADE,
     execution_id BLOB    CHECK (length(execution_id) = 16),
     alert_type   TEXT    NOT NULL CHECK (alert_type IN ('consecutive_failures', 'verification_failed', 'claim_lost',
-                                                        'catch_up', 'unclaimed')),
+                                                        'catch_up', 'unclaimed', 'clock_behind')),
     message      TEXT    NOT NULL,
     metadata     TEXT    NOT NULL,
     created_at   INTEGER NOT NULL,
-    CHECK ((alert_type = 'catch_up') = (cue_key IS NULL)),
+    CHECK ((alert_type IN ('catch_up', 'clock_behind')) = (cue_key IS NULL)),
     CHECK ((cue_key IS NULL) = (execution_id IS NULL))
 ) STRICT;
 
@@ -656,7 +665,7 @@ CREATE TABLE outbox (
     id               TEXT    NOT NULL,
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
-                                                      'claim_lost', 'catch_up', 'unclaimed')),
+                                                      'claim_lost', 'catch_up', 'unclaimed', 'clock_behind')),
     -- Null for mail.
     url              TEXT,
     destination_hash INTEGER,

@@ -18,6 +18,7 @@ use crate::domain::account::windowed_limit::WindowedLimiter;
 use crate::domain::notification::event::EventSink;
 use crate::domain::notification::test_alert::RunningTests;
 use crate::domain::schedule::catch_up::Outage;
+use crate::domain::schedule::wall_clock::{ClockFault, is_behind};
 use crate::domain::webhook::echo::EchoStore;
 use crate::events::Events;
 use crate::lifecycle::fire::{CueFirer, SchedulerClock};
@@ -113,6 +114,10 @@ impl App {
             let begun = store.write(move |tx| hold::begin(tx, now)).wait();
             begun.map_err(|source| OpenError::NotHeld { path: config.db.clone(), source: source.into() })?;
         }
+        let last_seen = store.read_blocking(meta::last_seen).map_err(std::io::Error::other)?;
+        if let Some(last_seen) = last_seen {
+            clock.set_last_seen(last_seen);
+        }
         let instance = store.read_blocking(meta::instance).map_err(std::io::Error::other)?;
         let login_mailer = LoginMailer::start(config.mail.clone())?;
         Ok(Self {
@@ -153,6 +158,13 @@ impl App {
             is_test: self.clock.is_test(),
         };
         CueFirer::new(&self.ids, &self.config.plans, self.config.retention, clock, now)
+    }
+
+    /// What is wrong with the system's clock, if anything is known to be.
+    pub fn clock_fault(&self) -> Option<ClockFault> {
+        let (now, newest) = (self.clock.now(), self.engine_stats.last_seen());
+        let ahead = self.clock.doubted().map(|shown| ClockFault::Ahead { now, shown });
+        ahead.or_else(|| is_behind(now, newest).then_some(ClockFault::Behind { now, newest }))
     }
 
     /// Records the last interval in which no schedule could fire.

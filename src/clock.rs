@@ -1,23 +1,31 @@
 //! The only module that reads the time or sleeps: the system's clock, or a test clock that is advanced by request.
 //!
 //! Due work is decided on the wall clock; waiting uses the monotonic one. A thread waits at most [`MAX_WAIT`] before it
-//! reads the wall clock again, because a machine without a battery-backed clock jumps.
+//! reads the wall clock again, because a machine without a battery-backed clock jumps. A jump far ahead is not believed at
+//! once, here and not in the scheduler: no date in the file, signature or limit comes from it.
 
 use std::time::{Duration, Instant};
 
 use crate::locks::{Condvar, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
+
+use crate::domain::schedule::wall_clock::WallClock;
 
 /// The longest time that a thread waits before it reads the wall clock again. It bounds how late a run can be after the
 /// clock was set forward; shorter values would wake an idle machine more often.
 pub const MAX_WAIT: Duration = Duration::from_secs(5);
 
+/// `systemd-timesyncd` sets the time of this file to that of the clock whenever it has synchronized it.
+const SYNCHRONIZED: &str = "/run/systemd/timesync/synchronized";
+
 /// The program's time. Instants are whole milliseconds, rounded down, so that no run is early.
 #[derive(Debug)]
 pub struct Clock {
     source: ClockSource,
+    wall_clock: Mutex<WallClock>,
     started: Instant,
     started_at: Timestamp,
 }
@@ -25,8 +33,18 @@ pub struct Clock {
 #[derive(Debug)]
 enum ClockSource {
     System,
-    Manual { now: Mutex<Timestamp>, is_test: bool },
+    Manual { time: Mutex<ManualTime>, is_test: bool },
 }
+
+#[derive(Debug, Clone, Copy)]
+struct ManualTime {
+    wall: Timestamp,
+    /// The time that [`Clock::elapse`] let pass.
+    elapsed: Duration,
+}
+
+/// The time since the boot of a machine with a manual clock, at the start of the program: its clock was set long ago.
+const MANUAL_UPTIME: Duration = Duration::from_secs(3_600);
 
 impl Clock {
     #[must_use]
@@ -41,19 +59,28 @@ impl Clock {
         Self::standing_at(start.unwrap_or_else(Timestamp::now), true)
     }
 
-    /// A clock that stands still and whose changes count as jumps, like those of an operator or of NTP.
+    /// A clock that stands still and whose changes count as jumps, like those of an operator or of NTP. Time passes by
+    /// [`Clock::elapse`].
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
         Self::standing_at(start, false)
     }
 
     fn standing_at(start: Timestamp, is_test: bool) -> Self {
-        let now = Mutex::new(whole_millisecond(start));
-        Self::with_source(ClockSource::Manual { now, is_test })
+        let time = ManualTime { wall: whole_millisecond(start), elapsed: Duration::ZERO };
+        Self::with_source(ClockSource::Manual { time: Mutex::new(time), is_test })
     }
 
     fn with_source(source: ClockSource) -> Self {
-        Self { source, started: Instant::now(), started_at: Timestamp::now() }
+        let clock = Self {
+            source,
+            wall_clock: Mutex::default(),
+            started: Instant::now(),
+            started_at: Timestamp::now(),
+        };
+        // What the clock shows at the start is believed.
+        clock.accept();
+        clock
     }
 
     /// The present instant, in whole milliseconds.
@@ -73,7 +100,11 @@ impl Clock {
 
     /// Time since the program started, independent of changes of the wall clock. It advances under a test clock too.
     pub fn monotonic(&self) -> Duration {
-        self.started.elapsed()
+        let elapsed = match &self.source {
+            ClockSource::System => Duration::ZERO,
+            ClockSource::Manual { time, .. } => time.lock().elapsed,
+        };
+        self.started.elapsed() + elapsed
     }
 
     /// The start of the program by the system's clock, under a test clock too.
@@ -87,9 +118,37 @@ impl Clock {
 
     /// Sets a test or manual clock to `to`. The system's clock is never set.
     pub fn set(&self, to: Timestamp) {
-        if let ClockSource::Manual { now, .. } = &self.source {
-            *now.lock() = whole_millisecond(to);
+        if let ClockSource::Manual { time, .. } = &self.source {
+            time.lock().wall = whole_millisecond(to);
         }
+    }
+
+    /// Lets time pass on a test or manual clock, whatever it shows.
+    pub fn elapse(&self, span: Duration) {
+        if let ClockSource::Manual { time, .. } = &self.source {
+            let mut time = time.lock();
+            time.wall = whole_millisecond(time.wall.checked_add(span).unwrap_or(time.wall));
+            time.elapsed += span;
+        }
+    }
+
+    /// Sets the newest instant that the file knows. While the clock is behind it, a jump ahead is believed at once.
+    pub fn set_last_seen(&self, last_seen: Timestamp) {
+        self.wall_clock.lock().set_newest(last_seen);
+    }
+
+    /// Believes what the system's clock shows, as at the start.
+    pub fn accept(&self) {
+        let (wall, uptime) = self.system_time();
+        let mut wall_clock = self.wall_clock.lock();
+        wall_clock.set_newest(wall);
+        wall_clock.believe(wall, uptime);
+    }
+
+    /// What the system's clock shows while that is not believed.
+    pub fn doubted(&self) -> Option<Timestamp> {
+        self.now_precise();
+        self.wall_clock.lock().doubted()
     }
 
     /// Waits until `notifier` is past generation `seen`, `deadline` is reached, or [`MAX_WAIT`] is over.
@@ -121,11 +180,39 @@ impl Clock {
 
     /// The present instant with the resolution of the system's clock, for measurements only.
     pub fn now_precise(&self) -> Timestamp {
+        let (wall, uptime) = self.system_time();
+        if self.is_test() {
+            return wall;
+        }
+        self.wall_clock.lock().read(wall, uptime, |after| self.is_synchronized_after(after))
+    }
+
+    /// What the system's clock shows, and the time since the boot of the machine.
+    fn system_time(&self) -> (Timestamp, Duration) {
         match &self.source {
-            ClockSource::System => Timestamp::now(),
-            ClockSource::Manual { now, .. } => *now.lock(),
+            ClockSource::System => (Timestamp::now(), uptime()),
+            ClockSource::Manual { time, .. } => {
+                let ManualTime { wall, elapsed } = *time.lock();
+                (wall, MANUAL_UPTIME + elapsed)
+            }
         }
     }
+
+    fn is_synchronized_after(&self, at: Timestamp) -> bool {
+        let synchronized =
+            || Timestamp::try_from(std::fs::metadata(SYNCHRONIZED).ok()?.modified().ok()?).ok();
+        matches!(self.source, ClockSource::System)
+            && synchronized().is_some_and(|synchronized| synchronized > at)
+    }
+}
+
+/// The time since the boot, with that of sleep.
+fn uptime() -> Duration {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
 /// Rounds `at` down to a whole millisecond.

@@ -6,7 +6,7 @@ use clap::Command;
 
 /// Commands by group. Those that are in none are clients of a server.
 const SERVER: [&str; 2] = ["serve", "bench"];
-const DATABASE_FILE: [&str; 7] = ["user", "key", "billing", "backup", "check", "restore", "promote"];
+const DATABASE_FILE: [&str; 8] = ["user", "key", "billing", "backup", "check", "restore", "promote", "clock"];
 
 /// The same command with its subcommands in groups.
 pub fn grouped(command: Command) -> Command {

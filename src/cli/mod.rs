@@ -37,7 +37,7 @@ use crate::cli::client::commands::sink::Sink;
 use crate::cli::client::commands::tail::Tail;
 use crate::cli::client::commands::work::Work;
 use crate::cli::client::commands::worker::WorkerAction;
-use crate::cli::database::{OnDatabase, backup, billing, check, key, promote, restore, user};
+use crate::cli::database::{OnDatabase, backup, billing, check, clock, key, promote, restore, user};
 use crate::cli::error::CliError;
 use crate::cli::input::variables;
 use crate::cli::server::{bench, serve};
@@ -86,6 +86,8 @@ enum Command {
     Restore(restore::RestoreCommand),
     /// End the hold on a restored copy, so that it fires and delivers
     Promote(promote::PromoteCommand),
+    /// Continue after a clock that was ahead
+    Clock(OnDatabase<clock::ClockAction>),
     /// Sign in to a server and store a key for it
     ///
     /// The server mails a link to you, or prints it in its log if it sends no mail; confirm there that it is you. On a
@@ -239,6 +241,7 @@ impl Command {
             Self::Check(check) => check.run(),
             Self::Restore(restore) => restore.run(),
             Self::Promote(promote) => promote.run(),
+            Self::Clock(clock) => clock.action.run(&clock.database),
             Self::Login(login) => login.run(),
             Self::Logout(logout) => logout.run(),
             Self::Whoami(whoami) => whoami.run(),

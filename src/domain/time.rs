@@ -2,6 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp, TimestampArithmetic};
 
+/// The earliest date of a clock that is believed. Earlier ones come from clocks that start in 1970 or 2000 and were not set.
+pub const EARLIEST_CLOCK: Timestamp = Timestamp::constant(1_577_836_800, 0); // 2020-01-01
+
 /// `at` minus `span`, or the first representable instant.
 #[must_use]
 pub fn saturating_sub(at: Timestamp, span: impl Into<TimestampArithmetic>) -> Timestamp {

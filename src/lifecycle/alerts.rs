@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::lifecycle::events;
 use crate::lifecycle::notify;
 use crate::store::WriteTx;
+use crate::store::accounts::users;
 use crate::store::notifications::alerts;
 use crate::store::notifications::alerts::AlertSubject;
 use crate::store::notifications::outbox;
@@ -95,13 +96,7 @@ pub(super) fn add_caught_up(
     }
     let id = account_notification_id(user_key, CATCH_UP, outage.until);
     let alert = Alert::catch_up(id, caught_up, outage.until);
-    alerts::insert(tx, user_key, None, &alert)?;
-    events::alert(tx, user_key, &alert);
-    alerts::delete_surplus(tx, user_key, MAX_KEPT)?;
-    let Some(url) = alerts::alert_url(tx, user_key)? else { return Ok(()) };
-    let body = body(&alert);
-    let new = NewNotification { id: alert.id, user_key, kind: CATCH_UP, url: Some(url), body };
-    notify::enqueue_at(tx, &new, now, Some(due_at))
+    insert_for_account(tx, user_key, &alert, now, Some(due_at))
 }
 
 /// Sends the POST of the user's alert about `outage` at once. Call it when all runs have caught up, so that it counts
@@ -109,6 +104,44 @@ pub(super) fn add_caught_up(
 pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage) -> Result<()> {
     let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
     outbox::release_unsent(tx, user_key, (CATCH_UP, &alert.id))
+}
+
+/// Raises the alert about a clock that shows `now`, behind `newest`, to a batch of the accounts after `after` with an active
+/// cue. Returns the last of them. An account has one alert for each `newest`.
+pub fn raise_clock_behind(
+    tx: &WriteTx<'_>,
+    after: i64,
+    limit: u32,
+    newest: Timestamp,
+    now: Timestamp,
+) -> Result<Option<i64>> {
+    let kind = NotificationKind::Alert(AlertType::ClockBehind);
+    let users = users::list_with_active_cues(tx, after, limit)?;
+    for user_key in &users {
+        let id = account_notification_id(*user_key, kind, newest);
+        if alerts::exists(tx, *user_key, &id)? {
+            continue;
+        }
+        insert_for_account(tx, *user_key, &Alert::clock_behind(id, newest, now), now, None)?;
+    }
+    Ok(users.last().copied())
+}
+
+/// Inserts an alert about the account, and its POST, which is sent at `due_at`, or at once.
+fn insert_for_account(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    alert: &Alert,
+    now: Timestamp,
+    due_at: Option<Timestamp>,
+) -> Result<()> {
+    alerts::insert(tx, user_key, None, alert)?;
+    events::alert(tx, user_key, alert);
+    alerts::delete_surplus(tx, user_key, MAX_KEPT)?;
+    let Some(url) = alerts::alert_url(tx, user_key)? else { return Ok(()) };
+    let kind = NotificationKind::Alert(alert.alert_type);
+    let new = NewNotification { id: alert.id.clone(), user_key, kind, url: Some(url), body: body(alert) };
+    notify::enqueue_at(tx, &new, now, due_at)
 }
 
 /// Enqueues the test alert `id` of the user. It is in no list and no event.

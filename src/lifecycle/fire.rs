@@ -27,6 +27,7 @@ use crate::store::cues::{due_cues, payloads};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::db::{hold, meta};
 use crate::store::executions::unclaimed;
+use crate::store::maintenance::clock_accept;
 use crate::store::{ReadTx, WakeSet, WriteTx, executions};
 
 /// Runs that a change to a cue or a plan fires at most before it applies (contract §4.12). Only a test clock leaves more
@@ -132,7 +133,7 @@ impl CueFirer {
         let mut quotas = BTreeMap::new();
         let mut planned = Vec::new();
         for (key, cue) in due {
-            let (cue, fire_plan) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
+            let (cue, mut fire_plan) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
                 let fire_plan = guarded_plan(&cue, outage)?;
                 Ok((cue, fire_plan))
             }) {
@@ -158,6 +159,7 @@ impl CueFirer {
                 events::cue(tx, EventType::CueFailed, cue.user_key, key, self.now);
                 continue;
             }
+            skip_fired_ahead(tx, &cue, &mut fire_plan)?;
             self.advance(tx, &cue, &fire_plan, Some(outage))?;
             fired.executions += fire_plan.runs.len();
             if let Some(caught_up) = CaughtUp::of(&fire_plan.runs, outage) {
@@ -193,10 +195,11 @@ impl CueFirer {
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
             let outage =
                 if clock.is_test { clock.outage } else { outage_at(clock.outage, due.next_run, now) };
-            let Ok(fire_plan) = plan(&due, outage) else { break };
+            let Ok(mut fire_plan) = plan(&due, outage) else { break };
             if runs + fire_plan.runs.len() > MAX_OVERDUE_RUNS {
                 break;
             }
+            skip_fired_ahead(tx, &due, &mut fire_plan)?;
             self.advance(tx, &due, &fire_plan, outage)?;
             for run in &fire_plan.runs {
                 self.create(tx, &due, *run, outage, &mut quota)?;
@@ -336,6 +339,20 @@ fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, S
         return Err("The schedule has no later run".to_owned());
     }
     Ok(fire_plan)
+}
+
+/// Takes out the runs that a clock that was ahead has fired.
+fn skip_fired_ahead(tx: &WriteTx<'_>, cue: &DueCue, fire_plan: &mut FirePlan) -> Result<()> {
+    if !clock_accept::has_fired_ahead(tx)? {
+        return Ok(());
+    }
+    let runs = std::mem::take(&mut fire_plan.runs);
+    for run in runs {
+        if !clock_accept::take_fired_ahead(tx, cue.key, run)? {
+            fire_plan.runs.push(run);
+        }
+    }
+    Ok(())
 }
 
 fn new_execution(

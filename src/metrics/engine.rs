@@ -141,6 +141,11 @@ impl EngineStats {
         self.last_seen.fetch_max(instant.as_millisecond(), Ordering::SeqCst);
     }
 
+    /// Sets the newest instant that the scheduler has seen, also back.
+    pub fn reset_last_seen(&self, instant: Timestamp) {
+        self.last_seen.store(instant.as_millisecond(), Ordering::SeqCst);
+    }
+
     /// The newest instant that the scheduler has seen. No schedule fires again before it, even if the clock is set back.
     pub fn last_seen(&self) -> Timestamp {
         Timestamp::from_millisecond(self.last_seen.load(Ordering::SeqCst)).unwrap_or(Timestamp::MIN)

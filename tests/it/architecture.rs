@@ -24,7 +24,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("cores", &[]),
     ("error", &["domain"]),
     ("locks", &[]),
-    ("clock", &["locks"]),
+    ("clock", &["domain", "locks"]),
     ("metrics", &["clock", "domain", "locks"]),
     ("panics", &["error"]),
     ("random", &["domain", "error", "locks"]),

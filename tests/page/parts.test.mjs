@@ -107,6 +107,8 @@ test("banners: the strongest first, none where all is well", () => {
   assert.equal(all[3].text, "This server's clock is 3 h behind this device's.");
   assert.equal(bannerList({ overview: { server: { ...server, status: "degraded", reason: "the database file is damaged: stop" } } })[0].id, "damaged");
   assert.equal(bannerList({ overview: { server: { ...server, status: "degraded" } } })[0].id, "scheduler");
+  const wrong = bannerList({ overview: { server: { ...server, status: "degraded", reason: "the clock shows 2026: run `cued clock accept`" } } });
+  assert.deepEqual(wrong.map(({ id, more }) => [id, more]), [["wrong-clock", "The clock shows 2026: run `cued clock accept`."]]);
   const quota = (used) => bannerList({ overview: { server, usage: { executions: { used, limit: 100 } } } })[0];
   assert.equal(quota(79), undefined);
   assert.equal(quota(80).kind, "warn");

@@ -103,7 +103,7 @@ fn summary_lines(summary: &DatabaseSummary, now: Timestamp) -> Vec<String> {
     lines.extend(summary.next_due.map(|due| format!("next due    {due}")));
     lines.extend(summary.last_seen.map(|seen| {
         let warning = if seen > now {
-            format!(": ahead of the clock ({now}); nothing fires by schedule until then")
+            format!(": ahead of the clock ({now}); nothing fires by schedule until then, or until `cued clock accept`")
         } else {
             String::new()
         };

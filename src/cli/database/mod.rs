@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod billing;
 pub mod check;
+pub mod clock;
 mod database_args;
 pub mod key;
 pub mod promote;

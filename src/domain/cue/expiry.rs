@@ -4,7 +4,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::cue::retention_clock::{AgingTime, EARLIEST};
+use crate::domain::cue::retention_clock::AgingTime;
+use crate::domain::time::EARLIEST_CLOCK;
 use crate::domain::time::saturating_sub;
 
 /// An end that is up to this much before the creation is taken for the creation: time services set clocks back a little.
@@ -63,8 +64,8 @@ impl Expiry {
     pub fn new(age: SignedDuration, time: &AgingTime) -> Option<Self> {
         let by_date = AgeLimits::new(age, time.now);
         let by_trust = time.newest.map(|newest| AgeLimits::new(age, newest));
-        (by_date.expired >= EARLIEST).then_some(Self {
-            earliest: EARLIEST,
+        (by_date.expired >= EARLIEST_CLOCK).then_some(Self {
+            earliest: EARLIEST_CLOCK,
             latest: time.wall,
             by_date,
             by_trust,

@@ -8,10 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::time::saturating_add;
-
-/// The earliest date that is believed. Earlier ones come from clocks that start in 1970 or 2000 and were not set.
-pub(super) const EARLIEST: Timestamp = Timestamp::constant(1_577_836_800, 0); // 2020-01-01
+use crate::domain::time::{EARLIEST_CLOCK, saturating_add};
 
 /// Running time after which a clock that disagrees is followed: long enough for a wrong date to be noticed, short enough
 /// that a server that was off for a month soon deletes again.
@@ -83,7 +80,7 @@ impl RetentionClock {
         wall: Timestamp,
         monotonic: Duration,
     ) -> Self {
-        let first = newest.filter(|newest| *newest >= EARLIEST).map(trusted_time);
+        let first = newest.filter(|newest| *newest >= EARLIEST_CLOCK).map(trusted_time);
         let tolerance = age.map_or(TOLERANCE, |age| TOLERANCE.min(age / TOLERANCE_DIVISOR));
         Self { time: stored.or(first), stored, tolerance, wall, monotonic }
     }
@@ -97,7 +94,7 @@ impl RetentionClock {
         (self.wall, self.monotonic) = (wall, monotonic);
         self.time = match self.time {
             // Nothing is known that the wall clock could disagree with.
-            None => (wall >= EARLIEST).then(|| trusted_time(wall)),
+            None => (wall >= EARLIEST_CLOCK).then(|| trusted_time(wall)),
             Some(TrustedTime { trusted_at, doubted_for, newest }) => {
                 let expected = saturating_add(trusted_at, passed);
                 let doubted_for =
@@ -106,7 +103,7 @@ impl RetentionClock {
                     () if wall.duration_since(expected).abs() <= self.tolerance => {
                         (wall, SignedDuration::ZERO)
                     }
-                    () if wall < EARLIEST => (expected, SignedDuration::ZERO),
+                    () if wall < EARLIEST_CLOCK => (expected, SignedDuration::ZERO),
                     () if doubted_for >= PROOF_TIME => (wall, SignedDuration::ZERO),
                     () => (expected, doubted_for),
                 };

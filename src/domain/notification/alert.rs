@@ -42,6 +42,8 @@ word_enum! {
         CatchUp = "catch_up",
         /// No worker claims an execution.
         Unclaimed = "unclaimed",
+        /// The clock of the server is behind: no cue of the account fires by schedule.
+        ClockBehind = "clock_behind",
     }
 }
 
@@ -58,7 +60,7 @@ impl AlertType {
     #[must_use]
     pub fn severity(self) -> Severity {
         match self {
-            Self::ConsecutiveFailures => Severity::Critical,
+            Self::ConsecutiveFailures | Self::ClockBehind => Severity::Critical,
             Self::VerificationFailed | Self::ClaimLost | Self::CatchUp | Self::Unclaimed => Severity::Warning,
         }
     }
@@ -182,6 +184,25 @@ impl Alert {
             execution_id: None,
             message: format!("{runs} missed {noun} caught up after an outage: due from {from} to {to}"),
             metadata: json!({"runs": runs, "from": from, "to": to}),
+            created_at,
+        }
+    }
+
+    /// The alert about a clock that showed `now` after it had shown `newest`.
+    #[must_use]
+    pub fn clock_behind(id: String, newest: Timestamp, now: Timestamp) -> Self {
+        let (until, created_at) = (rfc3339(newest), now);
+        Self {
+            id,
+            alert_type: AlertType::ClockBehind,
+            cue_id: None,
+            execution_id: None,
+            message: format!(
+                "The clock of the server went back to {}: no cue fires by schedule before {until}, or until the operator \
+                 runs `cued clock accept`",
+                rfc3339(now)
+            ),
+            metadata: json!({"until": until}),
             created_at,
         }
     }

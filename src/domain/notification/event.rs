@@ -63,6 +63,12 @@ word_enum! {
         Held = "held",
         /// The hold has ended.
         Promoted = "promoted",
+        /// The system's clock has jumped far ahead and is not believed.
+        ClockAhead = "clock_ahead",
+        /// The clock is behind the newest instant of the database.
+        ClockBehind = "clock_behind",
+        /// It is neither any more.
+        ClockRight = "clock_right",
         /// The test clock was advanced.
         ClockMoved = "clock_moved",
         Stopping = "stopping",

@@ -1,5 +1,6 @@
 //! Schedules: a cron expression in a time zone, or one instant. Computes upcoming and past runs, with the rule for
-//! daylight saving time of contract §4. The handling of missed runs is in `catch_up`.
+//! daylight saving time of contract §4. The handling of missed runs is in `catch_up`, and of a clock that jumps in
+//! `wall_clock`.
 
 mod built_in_zones;
 pub mod catch_up;
@@ -8,6 +9,7 @@ pub mod cron;
 pub mod instant;
 pub mod occurrence;
 pub mod time_zone;
+pub mod wall_clock;
 
 use jiff::Timestamp;
 

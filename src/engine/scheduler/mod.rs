@@ -1,6 +1,7 @@
 //! Fires due cues, releases expired claims, reports unclaimed executions, removes old history.
 
 pub mod account_cleanup;
+pub mod clock_alert;
 pub mod hours_cleanup;
 pub mod pass;
 pub mod reaper;

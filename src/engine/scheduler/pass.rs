@@ -38,6 +38,10 @@ pub struct Scheduler {
     outage: Outage,
     wall: Timestamp,
     monotonic: Duration,
+    /// The last `cued clock accept` that is known.
+    clock_accepted_at: Option<Timestamp>,
+    /// True if the system's clock was not believed at the last pass.
+    is_doubted: bool,
     /// True if the database was on hold at the last pass.
     is_held: bool,
     /// The missed runs that have caught up and are not reported yet.
@@ -53,15 +57,16 @@ impl Scheduler {
     /// The database cannot be read.
     pub fn start(app: &App) -> Result<Self> {
         let now = app.clock.now();
-        let last_seen = app.store.read_blocking(meta::last_seen)?;
+        let (last_seen, clock_accepted_at) =
+            app.store.read_blocking(|read| Ok((meta::last_seen(read)?, meta::clock_accepted_at(read)?)))?;
         let last_seen = last_seen.unwrap_or(now);
         app.engine_stats.record_last_seen(last_seen);
         if now < last_seen {
             tracing::warn!(
                 %now,
                 last_seen = %last_seen,
-                "the clock is behind the database: no cue fires by schedule until it has caught up; set the clock, or \
-                 use a new --db if this one was used with --test-clock"
+                "the clock is behind the database: no cue fires by schedule until it has caught up; set the clock, run \
+                 `cued clock accept` if it is right, or use a new --db if this one was used with --test-clock"
             );
         }
         let held_since = app.store.read_blocking(hold::held_since)?;
@@ -82,6 +87,8 @@ impl Scheduler {
             outage: Outage::before(now, MissReason::Downtime),
             wall: now,
             monotonic: app.clock.monotonic(),
+            clock_accepted_at,
+            is_doubted: false,
             is_held: held_since.is_some(),
             caught_up: BTreeMap::new(),
             turns: VecDeque::new(),
@@ -115,6 +122,7 @@ impl Scheduler {
         deliveries: Option<&DispatchHandle>,
         mut between: impl FnMut() -> Result<bool>,
     ) -> Result<FireSummary> {
+        self.follow_acceptance(app)?;
         let (now, started) = (app.clock.now(), app.clock.monotonic());
         if std::mem::take(&mut self.is_held) {
             // No cue fired during the hold, whether or not this process ran.
@@ -208,8 +216,36 @@ impl Scheduler {
         Ok(())
     }
 
+    /// Begins again at the present if the clock was accepted since the last pass.
+    fn follow_acceptance(&mut self, app: &App) -> Result<()> {
+        let accepted_at = app.store.read_blocking(meta::clock_accepted_at)?;
+        if accepted_at == self.clock_accepted_at {
+            return Ok(());
+        }
+        app.clock.accept();
+        let now = app.clock.now();
+        self.last_seen = app.store.read_blocking(meta::last_seen)?.unwrap_or(now);
+        self.clock_accepted_at = accepted_at;
+        app.engine_stats.reset_last_seen(self.last_seen);
+        (self.outage, self.wall) = (Outage::before(now, MissReason::Clock), now);
+        self.turns.clear();
+        tracing::info!(%now, "clock accepted; cues that are overdue catch up");
+        Ok(())
+    }
+
     fn read_clock(&mut self, app: &App, now: Timestamp) {
         let monotonic = app.clock.monotonic();
+        let doubted = app.clock.doubted();
+        if doubted.is_some() != self.is_doubted {
+            self.is_doubted = doubted.is_some();
+            match doubted {
+                Some(shown) => tracing::warn!(
+                    previous = %now, now = %shown,
+                    "the wall clock jumped ahead by more than a day; it is believed in ten minutes, or after `cued clock accept`"
+                ),
+                None => tracing::warn!(previous = %self.wall, %now, "the wall clock is believed again"),
+            }
+        }
         let real = SignedDuration::try_from(monotonic - self.monotonic).unwrap_or(SignedDuration::MAX);
         // A test clock moves on purpose, from instant to instant, and every cue that it passes fires.
         if !app.clock.is_test() && is_clock_jump(now.duration_since(self.wall), real) {
@@ -225,7 +261,7 @@ impl Scheduler {
             tracing::warn!(
                 %now,
                 last_seen = %self.last_seen,
-                "the wall clock moved back; no cue fires by schedule until it has caught up"
+                "the wall clock moved back; no cue fires by schedule until it has caught up, or until `cued clock accept`"
             );
         }
         (self.wall, self.monotonic) = (now, monotonic);

@@ -9,6 +9,7 @@ use crate::app::{App, Notifiers};
 use crate::engine::delivery::delivery_service;
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::engine::scheduler::account_cleanup::AccountCleanup;
+use crate::engine::scheduler::clock_alert::ClockAlert;
 use crate::engine::scheduler::hours_cleanup::HoursCleanup;
 use crate::engine::scheduler::pass::Scheduler;
 use crate::engine::scheduler::reaper;
@@ -42,6 +43,7 @@ impl SchedulerThread {
             hours_cleanup: HoursCleanup::default(),
             account_cleanup: AccountCleanup::default(),
             server_watch: ServerWatch::default(),
+            clock_alert: ClockAlert::default(),
         };
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stop));
@@ -79,6 +81,7 @@ struct Tasks {
     hours_cleanup: HoursCleanup,
     account_cleanup: AccountCleanup,
     server_watch: ServerWatch,
+    clock_alert: ClockAlert,
 }
 
 fn run(app: &App, tasks: &mut Tasks, deliveries: &DispatchHandle, stop: &AtomicBool) {
@@ -113,7 +116,15 @@ fn run_once(
     deliveries: &DispatchHandle,
     stop: &AtomicBool,
 ) -> Result<SweepOutcome> {
-    let Tasks { scheduler, sweeper, worker_cleanup, hours_cleanup, account_cleanup, server_watch } = tasks;
+    let Tasks {
+        scheduler,
+        sweeper,
+        worker_cleanup,
+        hours_cleanup,
+        account_cleanup,
+        server_watch,
+        clock_alert,
+    } = tasks;
     let is_held = app.store.read_blocking(hold::is_held)?;
     server_watch.look(app, is_held);
     if is_held {
@@ -124,6 +135,7 @@ fn run_once(
     let goes_on = || !stop.load(Ordering::SeqCst);
     scheduler
         .run_once_at(app, Some(deliveries), || delivery_service::promote_batch(app).map(|_| goes_on()))?;
+    clock_alert.raise_if_due(app)?;
     if goes_on() && delivery_service::promote_batch(app)? > 0 {
         return Ok(SweepOutcome::Again);
     }

@@ -152,6 +152,16 @@ fn read_cue_counts(row: &Row<'_>) -> rusqlite::Result<CueCounts> {
     })
 }
 
+/// The row keys after `after` of users with an active cue, at most `limit`.
+pub fn list_with_active_cues(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<i64>> {
+    let sql = "SELECT key FROM users WHERE key > ?1 AND active_cues > 0 AND disabled_at IS NULL ORDER BY key LIMIT ?2 + 0";
+    let keys = read
+        .prepare_cached(sql)?
+        .query_map(params![after, limit], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(keys)
+}
+
 /// The bytes that the user has stored, the user's plan, and whether the address is confirmed.
 pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bool)> {
     Ok(read

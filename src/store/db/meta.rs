@@ -42,6 +42,27 @@ pub fn record_last_seen(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
+/// Sets the newest instant back to `now`, and notes that for a running server.
+pub fn accept_clock(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
+    tx.prepare_cached("UPDATE meta SET value = min(value, ?1) WHERE name = 'last_seen'")?
+        .execute([millis(now)])?;
+    tx.prepare_cached(
+        "INSERT INTO meta (name, value) VALUES ('clock_accepted_at', ?1)
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    )?
+    .execute([millis(now)])?;
+    Ok(())
+}
+
+/// When the clock was last accepted.
+pub fn clock_accepted_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    let at: Option<i64> = read
+        .prepare_cached("SELECT value FROM meta WHERE name = 'clock_accepted_at'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(at.map(read_instant).transpose()?)
+}
+
 /// Makes a change that reaches the disk and leaves the data as it was.
 pub fn touch(tx: &WriteTx<'_>) -> Result<()> {
     // An UPDATE to the same value would change no page, and SQLite would write nothing.

@@ -1,8 +1,10 @@
-//! Operations on the file as a whole: migrations, retention, deletion of cues, backup, checks, queue statistics.
+//! Operations on the file as a whole: migrations, retention, deletion of cues, backup, checks, queue
+//! statistics, an accepted clock.
 
 pub mod backup;
 pub mod bench;
 pub mod check;
+pub mod clock_accept;
 pub mod cue_deletion;
 pub(in crate::store) mod migrations;
 pub mod queue_stats;

@@ -45,6 +45,7 @@ const SUBJECT: &str = concat!(
      WHERE e.key = ?1"
 );
 const EXISTS_SINCE: &str = "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
+const EXISTS: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND id = ?2";
 const NEWEST_OF_CUE: &str =
     "SELECT max(created_at) FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at <= ?3";
 const HAS_MORE_SINCE: &str =
@@ -119,6 +120,11 @@ pub fn newest_of_cue(
     let newest: Option<i64> =
         newest.query_row(params![cue_key, alert_type.as_str(), millis(until)], |row| row.get(0))?;
     Ok(newest.map(read_instant).transpose()?)
+}
+
+/// Returns whether the user has the alert `id`.
+pub fn exists(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    Ok(read.prepare_cached(EXISTS)?.exists(params![user_key, id])?)
 }
 
 /// Returns whether the user has more than `count` alerts that were raised after `since`.
@@ -219,6 +225,7 @@ mod tests {
             (FIND_CATCH_UP, of_outage),
             (UPDATE_CATCH_UP, of_outage),
             (ALERT_URL, "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)"),
+            (EXISTS, "SEARCH alerts USING INDEX alerts_by_user (user_key=?)"),
             (DELETE_SURPLUS, newest),
             (LIST, since),
             (COUNT, since),

@@ -232,6 +232,26 @@ pub const ROWS: &[Row] = &[
         ],
     ),
     (
+        "§4.12",
+        "a jump ahead of over a day is believed only once it lasts, or where the clock was not set",
+        &[
+            "a_jump_of_forty_years_for_twenty_seconds_changes_nothing",
+            "a_jump_of_days_is_believed_once_it_has_lasted_for_ten_minutes",
+            "a_jump_that_lasts_or_that_a_time_service_has_made_is_believed",
+            "a_clock_that_is_behind_or_was_never_set_may_jump",
+        ],
+    ),
+    (
+        "§4.12",
+        "a clock that was ahead is reported, and accepted without a second run",
+        &[
+            "a_clock_that_was_ahead_is_told_everywhere_and_accepted_without_a_second_run",
+            "a_file_without_a_server_is_accepted_as_well",
+            "a_jump_that_is_right_can_be_accepted_at_once",
+            "a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accepted",
+        ],
+    ),
+    (
         "§4.13",
         "upcoming and preview list the next runs",
         &["a_schedule_can_be_previewed", "a_preview_validates_like_a_create"],

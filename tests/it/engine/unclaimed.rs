@@ -278,6 +278,7 @@ fn workers_have_a_minute_to_come_back_after_an_outage() {
     let (alerted, failed) = (fixture.run(&cue, json!({})), fixture.run(&failing, json!({})));
     // The process was away for two days.
     fixture.app.clock.set(after_begin(200_000));
+    fixture.app.clock.accept();
     Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
     let from = next_look(&fixture.app).unwrap().unwrap();
     assert_eq!(from, after_begin(200_060) - SignedDuration::from_millis(1));

@@ -1,11 +1,13 @@
 //! A wrong wall clock, as seen by the user. The passes of the scheduler are tested in `engine::scheduler`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::account::plan::Plans;
+use cued::domain::schedule::wall_clock::PROOF_TIME;
 use cued::engine::Engine;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,17 +18,22 @@ use crate::support::delivery_fixture::RecordingClient;
 use crate::support::fixture::Fixture;
 use crate::support::server::until;
 
-const NOON: &str = "2026-03-01T12:00:00Z";
+pub const NOON: &str = "2026-03-01T12:00:00Z";
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+pub fn healthy() -> (String, String) {
+    ("healthy".to_owned(), "ok".to_owned())
+}
 
 /// The whole program on a manual system clock.
-struct Machine {
-    api: Api,
+pub struct Machine {
+    pub api: Api,
     engine: Engine,
     webhook_client: Arc<RecordingClient>,
 }
 
 impl Machine {
-    fn boots(folder: &TempDir, at: &str) -> Self {
+    pub fn boots(folder: &TempDir, at: &str) -> Self {
         let clock = Clock::manual(at.parse().unwrap());
         let config = Config {
             // The test polls without a rate limit.
@@ -41,9 +48,26 @@ impl Machine {
     }
 
     /// Sets the clock and waits for a pass of the scheduler.
-    fn set(&self, to: &str) {
-        let (app, to) = (&self.api.fixture.app, to.parse::<Timestamp>().unwrap());
-        app.clock.set(to);
+    pub fn set(&self, to: &str) {
+        self.api.fixture.app.clock.set(to.parse().unwrap());
+        self.wait_for_pass();
+    }
+
+    /// The same for a jump of more than a day that lasts until it is believed, at `to`.
+    pub fn set_for_good(&self, to: &str) {
+        self.api.fixture.app.clock.set(to.parse::<Timestamp>().unwrap() - PROOF_TIME);
+        self.wait_for_pass();
+        self.elapse(PROOF_TIME);
+    }
+
+    /// Lets time pass on the clock, right or wrong.
+    pub fn elapse(&self, span: Duration) {
+        self.api.fixture.app.clock.elapse(span);
+        self.wait_for_pass();
+    }
+
+    pub fn wait_for_pass(&self) {
+        let app = &self.api.fixture.app;
         let turns = app.engine_stats.passes();
         until("the scheduler has turned", || {
             app.notifiers.schedule.notify();
@@ -52,19 +76,31 @@ impl Machine {
         });
     }
 
-    fn cue(&self, user: &User, id: &str) -> Value {
+    pub fn cue(&self, user: &User, id: &str) -> Value {
         let found = user.get(&format!("/v1/cues/{id}"));
         assert_eq!(found.status, 200, "{}", found.text());
         found.json()
     }
 
-    fn instants(&self, user: &User, id: &str) -> Vec<String> {
+    pub fn instants(&self, user: &User, id: &str) -> Vec<String> {
         let cue = self.cue(user, id);
         let executions = cue["executions"].as_array().unwrap();
         executions.iter().map(|it| it["scheduled_for"].as_str().unwrap().to_owned()).collect()
     }
 
-    fn fire(&self, user: &User, id: &str) {
+    pub fn missed(&self, user: &User, id: &str) -> Value {
+        user.get(&format!("/v1/cues/{id}/missed")).json()["missed"].clone()
+    }
+
+    /// The state of the server, and of its scheduler.
+    pub fn state(&self, user: &User) -> (String, String) {
+        let health = user.get("/health").json();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        assert_eq!(user.get("/status").json()["status"], health["status"]);
+        (text(&health["status"]), text(&health["services"]["poller"]))
+    }
+
+    pub fn fire(&self, user: &User, id: &str) {
         let delivered = self.webhook_client.requests().len();
         assert_eq!(user.post(&format!("/v1/cues/{id}/fire"), &json!({})).status, 200);
         until("the manual run is delivered", || {
@@ -72,20 +108,18 @@ impl Machine {
         });
     }
 
-    fn stops(self) {
+    pub fn stops(self) {
         self.engine.stop();
     }
 }
 
-fn hourly(user: &User) -> String {
-    let created = user.post(
-        "/v1/cues",
-        &json!({
-            "name": "hook",
-            "schedule": {"type": "recurring", "cron": "0 * * * *"},
-            "callback": {"url": "https://example.com/"},
-        }),
-    );
+pub fn hourly(user: &User) -> String {
+    scheduled(user, &json!({"type": "recurring", "cron": "0 * * * *"}))
+}
+
+pub fn scheduled(user: &User, schedule: &Value) -> String {
+    let callback = json!({"url": "https://example.com/"});
+    let created = user.post("/v1/cues", &json!({"name": "hook", "schedule": schedule, "callback": callback}));
     assert_eq!(created.status, 201, "{}", created.text());
     created.json()["id"].as_str().unwrap().to_owned()
 }
@@ -134,8 +168,9 @@ fn a_machine_booted_in_1970_runs_manually_and_catches_up_once_its_clock_is_set()
     machine.set("1970-01-01T02:00:00Z");
     assert_eq!(machine.instants(&user, &id), [""; 0], "nothing fires by schedule");
     machine.fire(&user, &id);
-    assert_eq!(user.get("/health").json()["status"], "healthy");
+    assert_eq!(machine.state(&user), ("degraded".to_owned(), "clock_behind".to_owned()));
     machine.set("2026-03-01T15:30:00Z");
+    assert_eq!(machine.state(&user), healthy());
     until("the newest run fires", || {
         machine.instants(&user, &id).first().is_some_and(|it| it == "2026-03-01T15:00:00Z").then_some(())
     });
@@ -154,7 +189,7 @@ fn a_clock_that_is_far_ahead_for_a_while_deletes_no_history() {
     let id = hourly(&user);
     machine.fire(&user, &id);
     machine.set("2026-03-01T12:01:00Z");
-    machine.set("2099-01-01T00:00:30Z");
+    machine.set_for_good("2099-01-01T00:00:30Z");
     until("the newest run fires", || (machine.instants(&user, &id).len() == 2).then_some(()));
     machine.set("2099-01-01T00:01:30Z");
     assert_eq!(machine.instants(&user, &id), ["2099-01-01T00:00:00Z", NOON]);
@@ -204,7 +239,7 @@ fn a_clock_that_is_ahead_for_a_while_drops_no_stored_response_and_no_worker() {
     };
     let first = repeat(&user, "order-1");
     user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []}));
-    machine.set("2026-03-03T12:00:00Z");
+    machine.set_for_good("2026-03-03T12:00:00Z");
     machine.stops();
     let machine = Machine::boots(&folder, "2026-04-10T12:00:00Z");
     machine.set("2026-04-10T12:00:05Z");
@@ -218,5 +253,56 @@ fn a_clock_that_is_ahead_for_a_while_drops_no_stored_response_and_no_worker() {
     let behind = repeat(&user, "order-2");
     machine.set("2026-03-01T12:02:00Z");
     assert_eq!(repeat(&user, "order-2"), behind);
+    machine.stops();
+}
+
+#[test]
+fn a_jump_of_forty_years_for_twenty_seconds_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, "2026-03-01T12:59:50Z");
+    let user = machine.api.user("ann");
+    let id = hourly(&user);
+    let once = scheduled(&user, &json!({"type": "once", "at": "2030-01-01T00:00:00Z"}));
+    machine.set("2066-03-01T12:59:50Z");
+    assert_eq!(machine.state(&user), ("degraded".to_owned(), "clock_ahead".to_owned()));
+    let reason = user.get("/health").json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("2066-03-01T12:59:50Z") && reason.contains("cued clock accept"), "{reason}");
+    machine.elapse(Duration::from_secs(20));
+    until("the run of the right time fires", || (machine.instants(&user, &id).len() == 1).then_some(()));
+    machine.fire(&user, &id);
+    machine.set("2026-03-01T13:00:12Z");
+    assert_eq!(machine.state(&user), healthy());
+    machine.elapse(60 * MINUTE);
+    machine.stops();
+
+    let machine = Machine::boots(&folder, "2026-03-01T14:30:00Z");
+    let user = machine.api.reconnect(&user);
+    machine.elapse(30 * MINUTE);
+    let expected =
+        ["2026-03-01T15:00:00Z", "2026-03-01T14:00:00Z", "2026-03-01T13:00:10Z", "2026-03-01T13:00:00Z"];
+    until("the hours go on", || (machine.instants(&user, &id) == expected).then_some(()));
+    assert_eq!((machine.instants(&user, &once), machine.state(&user)), (vec![], healthy()));
+    assert_eq!(
+        (machine.missed(&user, &id), &machine.cue(&user, &once)["status"]),
+        (json!([]), &json!("active"))
+    );
+    machine.stops();
+}
+
+#[test]
+fn a_jump_of_days_is_believed_once_it_has_lasted_for_ten_minutes() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, NOON);
+    let user = machine.api.user("ann");
+    let id = hourly(&user);
+    machine.set("2026-03-03T12:00:30Z");
+    machine.elapse(PROOF_TIME - MINUTE);
+    assert_eq!((machine.instants(&user, &id), machine.state(&user).0), (vec![], "degraded".to_owned()));
+    machine.elapse(MINUTE);
+    until("the newest run fires", || (machine.instants(&user, &id).len() == 1).then_some(()));
+    assert_eq!(
+        (&machine.instants(&user, &id)[0][..], machine.state(&user)),
+        ("2026-03-03T12:00:00Z", healthy())
+    );
     machine.stops();
 }

@@ -73,6 +73,11 @@
 //!   `faults::clock::a_clock_that_is_far_ahead_for_a_while_deletes_no_history`,
 //!   `faults::clock::a_start_at_the_date_of_an_image_loses_no_history`,
 //!   `faults::clock::a_clock_that_is_ahead_for_a_while_drops_no_stored_response_and_no_worker`,
+//!   `faults::clock::a_jump_of_forty_years_for_twenty_seconds_changes_nothing`,
+//!   `faults::clock::a_jump_of_days_is_believed_once_it_has_lasted_for_ten_minutes`,
+//!   `faults::clock_accept::a_clock_that_was_ahead_is_told_everywhere_and_accepted_without_a_second_run`,
+//!   `faults::clock_accept::a_file_without_a_server_is_accepted_as_well`,
+//!   `faults::clock_accept::a_jump_that_is_right_can_be_accepted_at_once`,
 //!   `engine::scheduler::a_forward_jump_fires_the_newest_run_and_records_the_others_as_missed`,
 //!   `engine::scheduler::nothing_fires_while_the_clock_is_before_the_last_seen_instant`,
 //!   `engine::scheduler::runs_due_while_the_clock_was_behind_catch_up_later`
@@ -120,6 +125,7 @@
 
 mod callers;
 mod clock;
+mod clock_accept;
 mod commits;
 mod crowd;
 pub mod disk;

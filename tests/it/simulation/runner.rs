@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cued::domain::schedule::wall_clock::PROOF_TIME;
 use cued::engine::delivery::dispatcher::DispatcherMode;
 use serde_json::{Value, json};
 
@@ -127,7 +128,7 @@ impl Simulation {
             Action::Jump => {
                 let most = if self.model.is_test_clock { 3 * HOUR } else { 3 * DAY };
                 let span = HOUR + Self::below(&mut self.random, most / SECOND) * SECOND;
-                self.advance(span)
+                if self.model.is_test_clock || span <= DAY { self.advance(span) } else { self.jump_far(span) }
             }
             Action::SetBack => {
                 let span = MINUTE + Self::below(&mut self.random, 2 * HOUR / SECOND) * SECOND;
@@ -156,6 +157,28 @@ impl Simulation {
 
     fn advance(&mut self, span: Ms) -> Checked {
         self.set_clock(self.model.now + span);
+        Ok(())
+    }
+
+    /// A jump of more than a day. It is believed at once if the clock was behind, else once it has lasted; half of them do
+    /// not: the next step sets the clock from where it was.
+    fn jump_far(&mut self, span: Ms) -> Checked {
+        let (now, proof) = (self.model.now, Ms::try_from(PROOF_TIME.as_millis()).unwrap());
+        let clock = &self.machine.app().clock;
+        // A reading before the jump, as the program makes all the time.
+        ensure!(clock.now().as_millisecond() == now, "the clock shows {}", clock.now());
+        clock.set(Model::timestamp(now + span));
+        let shown = clock.now().as_millisecond();
+        let is_behind = self.model.last_seen - now > MINUTE;
+        ensure!(shown == now || self.model.newest - now > MINUTE, "a jump of {span} ms is believed at once");
+        ensure!(shown != now || !is_behind, "a clock that was behind may not jump");
+        if shown == now && self.random.below(2) == 0 {
+            self.note(&format!("the clock shows {} for a while", Model::timestamp(now + span)));
+            return Ok(());
+        }
+        self.machine.app().clock.elapse(PROOF_TIME);
+        self.set_clock(now + span + proof);
+        ensure!(self.machine.app().clock.doubted().is_none(), "a jump that lasts is not believed");
         Ok(())
     }
 

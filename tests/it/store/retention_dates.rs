@@ -81,6 +81,7 @@ fn the_trusted_time_survives_a_restart() {
 /// The sweeps of another process, whose clock shows `wall`.
 fn sweep_at(fixture: &Fixture, wall: &str) {
     fixture.app.clock.set(wall.parse().unwrap());
+    fixture.app.clock.accept();
     sweep(fixture);
 }
 

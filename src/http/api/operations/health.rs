@@ -1,5 +1,6 @@
 //! `/health` for people and `/status` for load balancers.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
+use crate::domain::schedule::wall_clock::ClockFault;
 use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 use crate::http::request::Request;
@@ -48,6 +50,10 @@ word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum PollerStatus {
         Ok = "ok",
+        /// The system's clock has jumped far ahead and is not believed.
+        ClockAhead = "clock_ahead",
+        /// The clock is behind: no cue fires by schedule.
+        ClockBehind = "clock_behind",
         /// The database is on hold. Not `ok`: monitoring should notice that due cues do not fire.
         Held = "held",
         Down = "down",
@@ -113,8 +119,13 @@ pub async fn health(request: Request) -> Result<Response> {
     if let Some(since) = held_since {
         body["held_since"] = instant(since).into();
     }
+    if let Some(ClockFault::Behind { newest, .. }) = app.clock_fault() {
+        body["clock_behind_until"] = instant(newest).into();
+    }
     if app.store.is_corrupt() {
         body["reason"] = DAMAGED.into();
+    } else if let Some(fault) = app.clock_fault() {
+        body["reason"] = fault.reason().into();
     }
     Ok(Response::ok(&body))
 }
@@ -140,12 +151,12 @@ pub async fn status(request: Request) -> Result<Response> {
 }
 
 /// The status of a server whose database can be read, with the reason where there is one.
-pub fn server_state(app: &App, is_held: bool) -> (ServerStatus, Option<&'static str>) {
+pub fn server_state(app: &App, is_held: bool) -> (ServerStatus, Option<Cow<'static, str>>) {
     let poller = poller_status(app, &app.engine_stats.last_pass(), is_held);
     let reason = match is_held {
-        _ if app.store.is_corrupt() => Some(DAMAGED),
-        true => Some("held: a restored copy fires no cue until you run `cued promote`"),
-        false => None,
+        _ if app.store.is_corrupt() => Some(DAMAGED.into()),
+        true => Some("held: a restored copy fires no cue until you run `cued promote`".into()),
+        false => app.clock_fault().map(|fault| fault.reason().into()),
     };
     (overall(database_status(app, true), poller), reason)
 }
@@ -173,10 +184,12 @@ fn database_status(app: &App, is_readable: bool) -> DatabaseStatus {
 }
 
 fn poller_status(app: &App, pass: &SchedulerPass, is_held: bool) -> PollerStatus {
-    if is_held {
-        return PollerStatus::Held;
+    match (is_held, scheduler_status(app.clock.monotonic().saturating_sub(pass.ended)), app.clock_fault()) {
+        (true, ..) => PollerStatus::Held,
+        (false, PollerStatus::Ok, Some(ClockFault::Ahead { .. })) => PollerStatus::ClockAhead,
+        (false, PollerStatus::Ok, Some(ClockFault::Behind { .. })) => PollerStatus::ClockBehind,
+        (false, status, _) => status,
     }
-    scheduler_status(app.clock.monotonic().saturating_sub(pass.ended))
 }
 
 fn scheduler_status(since_last_pass: Duration) -> PollerStatus {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::execution::Trigger;
 use crate::domain::schedule::catch_up::MissReason;
+use crate::domain::schedule::wall_clock::ClockFault;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -49,6 +50,14 @@ fn encode(
         "cued_database_on_hold",
         "1 while the database is on hold: a restored copy fires nothing until it is promoted.",
         read.map(|(_, is_held)| u8::from(is_held)),
+    );
+    page.gauge(
+        "cued_clock_behind_seconds",
+        "How far the clock is behind the newest instant of the database, before which no cue fires by schedule; else 0.",
+        Some(match app.clock_fault() {
+            Some(ClockFault::Behind { now, newest }) => newest.duration_since(now).as_secs(),
+            _ => 0,
+        }),
     );
     encode_database(&mut page, app, read.is_some(), sizes, write_stats);
     page.gauge("cued_event_streams", "Open event streams.", Some(app.events.streams()));

@@ -20,8 +20,10 @@ export function bannerList({ overview, readOnly, live, newBuild, waitUntil }, { 
   if (damaged) add("damaged", "bad", "The database file is damaged.", "Stop cued, then run `cued check`.");
   else if (readOnly) add("disk", "bad", "The database cannot be written: the disk may be full.", "Nothing can be changed and nothing new fires. It goes on by itself once there is space.");
   if (server?.held_since) add("held", "warn", "This is a restored copy on hold: nothing fires.", "Run `cued promote` to let it go on.");
+  const wrongClock = reason.startsWith("the clock ");
+  if (wrongClock) add("wrong-clock", "bad", "The clock of the server looks wrong.", reason[0].toUpperCase() + reason.slice(1) + ".");
   if (frozen) add("clock", "idle", "Test clock");
-  if (server?.status === "degraded" && !damaged && !readOnly && !server.held_since && server.writable) add("scheduler", "bad", "The scheduler stands still: nothing fires.", "Look at the server's log, then restart it.");
+  if (server?.status === "degraded" && !damaged && !wrongClock && !readOnly && !server.held_since && server.writable) add("scheduler", "bad", "The scheduler stands still: nothing fires.", "Look at the server's log, then restart it.");
   if (Math.abs(skew) > SKEW_TOLD_MS) add("skew", "warn", `This server's clock is ${apart(skew)} this device's.`, "Times here are the server's.");
   if (waitUntil > now) add("wait", "warn", `The server asks to wait ${Math.ceil((waitUntil - now) / 1000)} s: too many requests.`);
   const { executions, cues } = overview?.usage || {};

@@ -21,6 +21,7 @@ const TYPES = {
   claim_lost: "Worker lost",
   unclaimed: "Not taken",
   catch_up: "Caught up",
+  clock_behind: "Clock behind",
 };
 const SEVERITIES = { critical: ["✕", "bad"], warning: ["!", "warn"] };
 

@@ -55,6 +55,7 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
         "gauge cued_build_info",
         "counter cued_claims_expired_total",
         "counter cued_claims_total",
+        "gauge cued_clock_behind_seconds",
         "histogram cued_commit_batch_size",
         "histogram cued_commit_duration_seconds",
         "counter cued_commit_failures_total",

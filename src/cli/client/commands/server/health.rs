@@ -129,6 +129,7 @@ fn causes(health: &Value) -> Vec<String> {
     let poller = match service("services.poller").as_str() {
         "ok" => None,
         "held" => Some("held: a restored copy fires no cue until you run `cued promote`".to_owned()),
+        "clock_ahead" | "clock_behind" => Some(text_of(health, "reason")),
         "down" => Some("the scheduler has made no pass for 30 s: see the log of the server".to_owned()),
         other => Some(format!("the scheduler is {other:?}")),
     };
@@ -146,6 +147,7 @@ fn services(context: &Context, health: &Value) -> Vec<(&'static str, Cell)> {
         ("cache", service("services.cache")),
         ("poller", service("services.poller")),
         ("worker", service("services.worker")),
+        ("behind until", context.output.times.instant(&text_of(health, "clock_behind_until")).into()),
         ("held since", context.output.times.instant(&text_of(health, "held_since")).into()),
     ]
 }
@@ -212,6 +214,7 @@ mod tests {
             causes("ok", "down"),
             "the scheduler has made no pass for 30 s: see the log of the server"
         );
+        assert_eq!(causes("ok", "clock_behind"), "stop cued");
         assert_eq!(causes("damaged", "ok"), "stop cued");
         assert!(causes("not writable", "down").starts_with("the database cannot be written"));
         assert!(causes("not writable", "down").contains("; the scheduler has made no pass"));

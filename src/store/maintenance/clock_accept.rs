@@ -1,0 +1,213 @@
+//! `cued clock accept`: sets back what a clock that was ahead has written, so that no part of the file waits for an instant
+//! that is decades away (contract §4.12). In batches, each of which can be repeated: a crash leaves a file that is still
+//! ahead of its clock.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::domain::cue::{ScheduleSpec, StoredSchedule};
+use crate::domain::execution::LEASE;
+use crate::domain::schedule::{Occurrences, Schedule};
+use crate::domain::time::{just_before, saturating_add};
+use crate::error::Result;
+use crate::store::db::columns::{RowReader, millis, read_instant, read_schedule};
+use crate::store::db::meta;
+use crate::store::{ReadTx, Store, WriteTx};
+
+/// Cues in one transaction.
+const CUES: i64 = 500;
+
+/// Executions in one transaction. Most are only read.
+const EXECUTIONS: i64 = 5_000;
+
+const LIST_CUES: &str = "SELECT key, next_run, cron, at, timezone, catch_up FROM cues
+  WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
+
+const LIST_MISSED: &str = "SELECT key, first, count FROM missed_runs WHERE cue_key = ?1 AND last > ?2";
+
+const CUT_MISSED: &str = "UPDATE missed_runs SET last = ?2, count = ?3 WHERE key = ?1";
+
+const DELETE_MISSED: &str = "DELETE FROM missed_runs WHERE key = ?1";
+
+const SET_CUE: &str =
+    "UPDATE cues SET next_run = coalesce(?2, next_run), missed_count = missed_count - ?3 WHERE key = ?1";
+
+const DATE_CUES: &str = "UPDATE cues
+    SET created_at = min(created_at, ?3), updated_at = min(updated_at, ?3), last_run = min(last_run, ?3)
+  WHERE key > ?1 AND key <= ?2 AND (created_at > ?3 OR updated_at > ?3 OR last_run > ?3)";
+
+const LAST_OF_BATCH: &str =
+    "SELECT max(key) FROM (SELECT key FROM executions WHERE key > ?1 ORDER BY key LIMIT ?2 + 0)";
+
+const NOTE_FIRED: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, at)
+    SELECT cue_key, scheduled_for FROM executions
+     WHERE key > ?1 AND key <= ?2 AND scheduled_for > ?3 AND triggered_by = 'schedule'
+       AND EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key AND cron IS NOT NULL)";
+
+// The `send_at` of a manual fire is an instant of its user, and stays. A look that comes too early plans the next one. A
+// lease is cut to the longest that a claim of now has.
+const DATE_EXECUTIONS: &str = "UPDATE executions
+    SET created_at = min(created_at, ?3), updated_at = min(updated_at, ?3),
+        lease_expires_at = min(lease_expires_at, ?4),
+        due_at = iif(queue_name = 'claim' OR (status = 'retrying' AND updated_at > ?3), min(due_at, ?3), due_at)
+  WHERE key > ?1 AND key <= ?2
+    AND (created_at > ?3 OR updated_at > ?3 OR lease_expires_at > ?4 OR (queue_name = 'claim' AND due_at > ?3))";
+
+/// Dates that limits and queues compare with the present, in small tables.
+const DATES: [(&str, &str); 8] = [
+    ("users", "created_at"),
+    ("outbox", "created_at"),
+    ("outbox", "due_at"),
+    ("alerts", "created_at"),
+    ("failure_mails", "created_at"),
+    ("workers", "last_heartbeat"),
+    ("workers", "registered_since"),
+    ("idempotency_keys", "created_at"),
+];
+
+/// The result of [`accept`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedClock {
+    /// The newest instant that the file knew, if it was later than the present.
+    pub newest: Option<Timestamp>,
+    /// Cues that got an earlier next run.
+    pub cues: usize,
+    /// Intervals of missed runs that were cut or deleted.
+    pub missed: usize,
+}
+
+#[derive(Debug)]
+struct ListedCue {
+    key: i64,
+    next_run: Option<Timestamp>,
+    schedule: StoredSchedule,
+}
+
+/// Takes `now` for the present, whatever the file has seen: computes the next runs from it, cuts the missed runs to those
+/// up to it, and brings waiting work forward. A running server then begins again at its own present.
+pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
+    let newest = store.read(meta::last_seen).wait()?.filter(|newest| *newest > now);
+    let mut accepted = AcceptedClock { newest, cues: 0, missed: 0 };
+    if let Some(newest) = newest {
+        // The rows that it is read from may be dated back before the end.
+        store.write(move |tx| meta::record_last_seen(tx, newest)).wait()?;
+        let mut after = Some(0);
+        while let Some(key) = after {
+            let (last, cues, missed) = store.write(move |tx| set_back_cues(tx, key, now)).wait()?;
+            (accepted.cues, accepted.missed) = (accepted.cues + cues, accepted.missed + missed);
+            after = last;
+        }
+        let mut after = Some(0);
+        while let Some(key) = after {
+            after = store.write(move |tx| set_back_executions(tx, key, now)).wait()?;
+        }
+    }
+    let finish = move |tx: &WriteTx<'_>| {
+        for (table, column) in DATES {
+            tx.execute(&format!("UPDATE {table} SET {column} = ?1 WHERE {column} > ?1"), [millis(now)])?;
+        }
+        meta::accept_clock(tx, now)
+    };
+    store.write(finish).wait()?;
+    Ok(accepted)
+}
+
+/// Removes the note that the run of the cue at `at` has fired before its time. Returns whether there was one.
+pub fn take_fired_ahead(tx: &WriteTx<'_>, cue_key: i64, at: Timestamp) -> Result<bool> {
+    let mut delete = tx.prepare_cached("DELETE FROM fired_ahead WHERE cue_key = ?1 AND at = ?2")?;
+    Ok(delete.execute([cue_key, millis(at)])? > 0)
+}
+
+/// Whether any run has fired before its time.
+pub fn has_fired_ahead(read: &ReadTx<'_>) -> Result<bool> {
+    Ok(read.prepare_cached("SELECT 1 FROM fired_ahead LIMIT 1")?.exists([])?)
+}
+
+/// Returns the last cue of a batch, if there was one, and the numbers of cues and missed intervals that were changed.
+fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option<i64>, usize, usize)> {
+    let cues = tx
+        .prepare_cached(LIST_CUES)?
+        .query_map([after, CUES], read_cue)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let (mut moved, mut cut) = (0, 0);
+    for cue in &cues {
+        // A schedule that cannot be computed fails its cue when it is due.
+        let ScheduleSpec::Recurring(_) = cue.schedule.when else { continue };
+        let Ok(schedule) = cue.schedule.read() else { continue };
+        let next_run =
+            cue.next_run.filter(|next| *next > now).and_then(|next| Some((next, schedule.next_after(now)?)));
+        let earlier = next_run.and_then(|(next, earlier)| (earlier < next).then_some(earlier));
+        let (intervals, runs) = cut_missed(tx, cue.key, &schedule, now)?;
+        if earlier.is_some() || intervals > 0 {
+            tx.prepare_cached(SET_CUE)?.execute(params![cue.key, earlier.map(millis), runs])?;
+        }
+        (moved, cut) = (moved + usize::from(earlier.is_some()), cut + intervals);
+    }
+    let last = cues.last().map(|cue| cue.key);
+    if let Some(last) = last {
+        tx.prepare_cached(DATE_CUES)?.execute([after, last, millis(now)])?;
+    }
+    Ok((last, moved, cut))
+}
+
+fn read_cue(row: &Row<'_>) -> rusqlite::Result<ListedCue> {
+    let mut columns = RowReader::new(row);
+    Ok(ListedCue {
+        key: columns.get()?,
+        next_run: columns.maybe_instant()?,
+        schedule: read_schedule(&mut columns)?,
+    })
+}
+
+/// Cuts the missed runs of a cue to those up to `now`. Returns the numbers of intervals and of runs that it took away.
+fn cut_missed(tx: &WriteTx<'_>, cue_key: i64, schedule: &Schedule, now: Timestamp) -> Result<(usize, i64)> {
+    let rows = tx
+        .prepare_cached(LIST_MISSED)?
+        .query_map([cue_key, millis(now)], |row| {
+            Ok((row.get::<_, i64>(0)?, read_instant(row.get(1)?)?, row.get::<_, i64>(2)?))
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut taken = 0;
+    for (key, first, count) in &rows {
+        let Occurrences { last, count: left, .. } = schedule.occurrences(just_before(*first), now);
+        // The schedule may have changed since.
+        let left = i64::try_from(left).unwrap_or(i64::MAX).min(*count);
+        match last.filter(|_| left > 0) {
+            Some(last) => tx.prepare_cached(CUT_MISSED)?.execute([*key, millis(last), left])?,
+            None => tx.prepare_cached(DELETE_MISSED)?.execute([*key])?,
+        };
+        taken += count - left;
+    }
+    Ok((rows.len(), taken))
+}
+
+/// Returns the last execution of a batch, if there was one.
+fn set_back_executions(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<Option<i64>> {
+    let last: Option<i64> = tx
+        .prepare_cached(LAST_OF_BATCH)?
+        .query_row([after, EXECUTIONS], |row| row.get(0))
+        .optional()?
+        .flatten();
+    if let Some(last) = last {
+        let (now, lease) = (millis(now), millis(saturating_add(now, LEASE)));
+        tx.prepare_cached(NOTE_FIRED)?.execute([after, last, now])?;
+        tx.prepare_cached(DATE_EXECUTIONS)?.execute([after, last, now, lease])?;
+    }
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan;
+
+    #[test]
+    fn batches_are_found_by_key() {
+        for sql in [LIST_CUES, LIST_MISSED, DATE_CUES, LAST_OF_BATCH, NOTE_FIRED, DATE_EXECUTIONS] {
+            let steps = plan(sql);
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN executions")), "{sql}: {steps:?}");
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN cues")), "{sql}: {steps:?}");
+            assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{sql}: {steps:?}");
+        }
+    }
+}
