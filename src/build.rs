@@ -1,4 +1,4 @@
-//! Compiles `build/malloc.c` and `bench/fsync_delay.c` into the program, and compresses the texts that the program contains.
+//! Compiles `build/malloc.c` into the program, and compresses the texts that the program contains.
 
 #[path = "build/bundle.rs"]
 mod bundle;
@@ -17,10 +17,9 @@ use miniz_oxide::deflate::compress_to_vec;
 const LEVEL: u8 = 10;
 
 fn main() -> io::Result<()> {
-    let parts = ["src/build/malloc.c", "src/bench/fsync_delay.c"];
-    parts.iter().for_each(|part| println!("cargo::rerun-if-changed={part}"));
-    // Linked as a whole, because nothing refers to their constructors.
-    cc::Build::new().files(parts).link_lib_modifier("+whole-archive").compile("c_parts");
+    println!("cargo::rerun-if-changed=src/build/malloc.c");
+    // Linked as a whole, because nothing refers to its constructor.
+    cc::Build::new().file("src/build/malloc.c").link_lib_modifier("+whole-archive").compile("malloc");
 
     println!("cargo::rerun-if-changed=src/http/openapi.json");
     write("openapi.json.gz", &gzip(short_json(&fs::read_to_string("src/http/openapi.json")?).as_bytes()))?;

@@ -30,10 +30,9 @@
 //! - `locks` has the locks of the standard library, without poisoning.
 //! - `logging` starts the log on standard error.
 //! - `systemd` reports readiness, liveness and stopping to the service manager.
-//! - `build.rs` compiles `build/malloc.c`, the settings of the C library's allocator, and `bench/fsync_delay.c`, the slow disk of
-//!   `cued bench`, and compresses the description of the API, the time zones and the page (`build/page.rs`, from
-//!   `http/page`) that the program contains.
-//! - `bench` is `cued bench`: it measures a server process next to baselines without the service.
+//! - `build.rs` compiles `build/malloc.c`, the settings of the C library's allocator, and compresses the description of the
+//!   API, the time zones and the page (`build/page.rs`, from `http/page`) that the program contains.
+//! - `bench` is `cued bench`: it measures a server process on this machine; `benches/` compares builds.
 //! - `error` is the error type of actions, engine and store; `panics` turns a panic into one.
 //! - `random` is the only source of randomness.
 //! - `signals` waits for the signals that ask the process to end.

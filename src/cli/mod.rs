@@ -68,7 +68,7 @@ enum Command {
     /// Runs until SIGTERM or SIGINT. Every flag can be set by its environment variable instead; there is no configuration
     /// file.
     Serve(Box<serve::Serve>),
-    /// Benchmark this machine using temporary files (about two minutes)
+    /// Benchmark this machine using temporary files (less than a minute)
     Bench(bench::BenchCommand),
     /// Add, list, disable and enable users, and set their plans
     User(OnDatabase<user::UserAction>),

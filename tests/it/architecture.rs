@@ -51,10 +51,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "store",
         ],
     ),
-    (
-        "bench",
-        &["actions", "clock", "cores", "domain", "engine", "error", "locks", "random", "signals", "store"],
-    ),
+    ("bench", &["clock", "locks", "signals", "store"]),
     ("actions", &["app", "billing", "domain", "error", "lifecycle", "mail", "random", "store"]),
     (
         "engine",
@@ -96,10 +93,7 @@ const ONLY_IN: [(&str, &[&str]); 17] = [
     ("thread::sleep", &["clock.rs"]),
     ("time::sleep", &["http/server/"]),
     // An action on many objects awaits its writes one by one. The sink is a server of its own.
-    (
-        "async ",
-        &["http/", "server.rs", "bench/baseline/", "actions/bulk/", "cli/client/commands/sink/listener.rs"],
-    ),
+    ("async ", &["http/", "server.rs", "actions/bulk/", "cli/client/commands/sink/listener.rs"]),
     ("SELECT ", &["store/"]),
     ("INSERT ", &["store/"]),
     ("DELETE FROM", &["store/"]),

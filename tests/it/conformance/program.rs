@@ -329,17 +329,8 @@ pub const ROWS: &[Row] = &[
     ),
     (
         "§1.10",
-        "every rate has a baseline",
-        &["every_result_has_a_baseline_and_no_file_is_left", "a_benchmark_that_cannot_run_reports_why"],
-    ),
-    (
-        "§1.10",
-        "runs are kept and compared, files of each size are measured, and a disk can be made slower",
-        &[
-            "a_run_is_appended_to_the_history_and_compared_with_the_last_one",
-            "growth_is_measured_for_each_size",
-            "a_slow_disk_delays_the_baselines_and_the_server",
-        ],
+        "the machine is measured",
+        &["every_figure_is_measured_and_no_file_is_left", "a_benchmark_that_cannot_run_reports_why"],
     ),
     (
         "§1.10",

@@ -296,6 +296,7 @@ fn run_job(
 }
 
 /// Runs one job in a transaction of its own, on a connection that belongs to no writer thread.
+#[cfg(test)]
 pub(in crate::store) fn commit_single<T>(
     connection: &Connection,
     job: impl FnOnce(&WriteTx<'_>) -> Result<T>,
