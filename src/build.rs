@@ -1,11 +1,7 @@
 //! Compiles `build/malloc.c` into the program, and compresses the texts that the program contains.
 
-#[path = "build/bundle.rs"]
-mod bundle;
 #[path = "build/page.rs"]
 mod page;
-#[path = "build/script.rs"]
-mod script;
 
 use std::collections::BTreeMap;
 use std::path::Path;

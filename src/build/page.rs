@@ -1,20 +1,15 @@
-//! Embeds the page (`src/http/page`): every file once, compressed, under a name that changes with each build.
+//! Embeds the page (`src/http/page`): every file as it is written, compressed, under a path that changes with each build.
 //!
-//! Scripts and styles lose their comments and indentation, and modules that are always loaded together become one file
-//! (`bundle.rs`). The template library stays as it was published.
-//!
-//! `index.html` has three placeholders: `{{build}}`, the build, `{{preload}}`, the links by which a browser loads all
-//! that every screen needs at once, and `{{screens}}`, what each screen needs beyond them: `theme.js` preloads it for
-//! the screen of the address. An import is a path in double quotes that begins with `./` or `../`, right after `from`,
-//! `import` or `import(`; only the last one is followed later, by the page itself.
+//! `index.html` has three placeholders: `{{build}}`, the build, `{{preload}}`, a link for each module that every screen
+//! needs, and `{{screens}}`, the modules that each screen needs beyond them: `theme.js` preloads those of the address. So a
+//! browser asks for all modules at once, and not for one after the import of another. An import is a path in double quotes
+//! that begins with `./` or `../`, right after `from`, `import` or `import(`; the last one is followed later, by the page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
-use crate::bundle::{Bundles, Import, Module, Modules, resolve};
-use crate::script::{short_script, short_style};
 use crate::{gzip, write};
 
 const FOLDER: &str = "src/http/page";
@@ -25,17 +20,14 @@ const INDEX: &str = "index.html";
 /// For programs and readers of the repository.
 const NOT_SERVED: [&str; 2] = ["package.json", "lit/VENDORED"];
 
-/// Runs before the first paint, as a plain script.
-const EARLY_SCRIPT: &str = "theme.js";
-
 /// The module that starts the page.
 const MAIN: &str = "app/main.js";
 
-/// The template library. A test compares it with what was published.
-const LIBRARY: &str = "lit/";
+/// The folder of the modules that are each named as their screen.
+const SCREENS: &str = "screens/";
 
-/// The files by their paths below the folder.
-type Files = BTreeMap<String, Vec<u8>>;
+/// The texts by their paths below the folder.
+type Files = BTreeMap<String, String>;
 
 /// Writes `page_files.rs`: the build, the index and a table of the other files.
 ///
@@ -45,40 +37,26 @@ pub fn embed() -> io::Result<()> {
     println!("cargo::rerun-if-changed={FOLDER}");
     let mut files = Files::new();
     read(Path::new(FOLDER), "", &mut files)?;
-    let modules = take_modules(&mut files)?;
-    shorten(&mut files)?;
-    let bundles = Bundles::new(&modules, MAIN, |path| path.starts_with(LIBRARY)).map_err(problem)?;
     let index = files.remove(INDEX).ok_or_else(|| problem(format!("{FOLDER}/{INDEX} is missing")))?;
-    let index = with_preloads(&text(INDEX, &index)?, &bundles)?;
-    for (path, bundle) in bundles.texts().map_err(problem)? {
-        files.insert(path.to_owned(), bundle.into_bytes());
+    let index = with_preloads(&index, &files)?;
+    if let Some(missing) = quoted_after(&index, "ui/{{build}}/").find(|path| !files.contains_key(*path)) {
+        return Err(problem(format!("{FOLDER}/{INDEX} refers to {missing:?}, which is missing")));
     }
-    for (path, module) in modules.iter().filter(|(path, _)| path.starts_with(LIBRARY)) {
-        files.insert(path.clone(), module.text.clone().into_bytes());
-    }
-    check_index(&index, &files)?;
     let build = build_of(&index, &files);
-    let index = index.replace("{{build}}", &build);
-
+    write("page-index.gz", &gzip(index.replace("{{build}}", &build).as_bytes()))?;
+    let included = |name: &str| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))");
     let mut table = format!("pub const BUILD: &str = \"{build}\";\n");
-    write("page-index.gz", &gzip(index.as_bytes()))?;
-    writeln!(table, "pub static INDEX: &[u8] = {};", include_bytes("page-index.gz"))
-        .map_err(io::Error::other)?;
+    let _ = writeln!(table, "pub static INDEX: &[u8] = {};", included("page-index.gz"));
     table.push_str("pub static FILES: &[PageFile] = &[\n");
     for (number, (path, content)) in files.iter().enumerate() {
         let (name, content_type) = (format!("page-{number}.gz"), content_type(path)?);
-        write(&name, &gzip(content))?;
-        let gzip = include_bytes(&name);
-        let row =
+        write(&name, &gzip(content.as_bytes()))?;
+        let gzip = included(&name);
+        let _ =
             writeln!(table, "PageFile {{ path: {path:?}, content_type: {content_type:?}, gzip: {gzip} }},");
-        row.map_err(io::Error::other)?;
     }
     table.push_str("];\n");
     write("page_files.rs", table.as_bytes())
-}
-
-fn include_bytes(name: &str) -> String {
-    format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))")
 }
 
 /// Reads the files of a folder and of those in it. Hidden ones belong to editors.
@@ -93,7 +71,7 @@ fn read(folder: &Path, prefix: &str, files: &mut Files) -> io::Result<()> {
         if entry.file_type()?.is_dir() {
             read(&entry.path(), &format!("{path}/"), files)?;
         } else {
-            files.insert(path, fs::read(entry.path())?);
+            files.insert(path, fs::read_to_string(entry.path())?);
         }
     }
     Ok(())
@@ -108,109 +86,83 @@ fn content_type(path: &str) -> io::Result<&'static str> {
         "webmanifest" => "application/manifest+json",
         "LICENSE" => "text/plain; charset=utf-8",
         _ => {
-            return Err(problem(format!(
-                "{FOLDER}/{path} has no content type; add one in src/build/page.rs"
-            )));
+            return Err(problem(format!("{FOLDER}/{path} has no content type; add one in src/build/page.rs")));
         }
     })
 }
 
-/// Takes the modules out of the files.
-fn take_modules(files: &mut Files) -> io::Result<Modules> {
-    let is_module = |path: &str| path.ends_with(".js") && path != EARLY_SCRIPT;
-    let (scripts, others): (Files, Files) =
-        std::mem::take(files).into_iter().partition(|(path, _)| is_module(path));
-    *files = others;
-    let mut modules = Modules::new();
-    for (path, content) in scripts {
-        let text = text(&path, &content)?;
-        let imports = imports(&path, &text);
-        let text =
-            if path.starts_with(LIBRARY) { text } else { short_script(&text).map_err(in_file(&path))? };
-        modules.insert(path, Module { text, imports });
-    }
-    let imports =
-        modules.iter().flat_map(|(path, module)| module.imports.iter().map(move |it| (path, &it.path)));
-    if let Some((path, missing)) = imports.into_iter().find(|(_, import)| !modules.contains_key(*import)) {
-        return Err(problem(format!("{FOLDER}/{path} imports {missing:?}, which is missing")));
-    }
-    Ok(modules)
-}
-
-/// Shortens the scripts and styles that are no modules.
-fn shorten(files: &mut Files) -> io::Result<()> {
-    for (path, content) in files {
-        let short = match path.rsplit('.').next() {
-            Some("css") => short_style,
-            Some("js") => short_script,
-            _ => continue,
-        };
-        *content = short(&text(path, content)?).map_err(in_file(path))?.into_bytes();
-    }
-    Ok(())
-}
-
-fn in_file(path: &str) -> impl Fn(String) -> io::Error {
-    move |fault| problem(format!("{FOLDER}/{path}: {fault}"))
-}
-
 /// Puts what is preloaded into the index: `NAME:FILE FILE;` for each screen.
-fn with_preloads(index: &str, bundles: &Bundles) -> io::Result<String> {
-    let first = bundles.files_of(MAIN).map_err(problem)?;
-    let links: Vec<String> = first
-        .iter()
-        .map(|path| format!("<link rel=\"modulepreload\" href=\"ui/{{{{build}}}}/{path}\">"))
-        .collect();
+fn with_preloads(index: &str, files: &Files) -> io::Result<String> {
+    let mut first = BTreeSet::new();
+    need(files, MAIN, &mut first)?;
+    let link = |path: &String| format!("<link rel=\"modulepreload\" href=\"ui/{{{{build}}}}/{path}\">\n");
     let mut screens = String::new();
-    for path in bundles.screens() {
-        let files = bundles.files_of(path).map_err(problem)?;
-        let more: Vec<&str> = files.difference(&first).copied().collect();
-        let name = path.trim_start_matches("screens/").trim_end_matches(".js");
-        write!(screens, "{name}:{};", more.join(" ")).map_err(io::Error::other)?;
+    for path in files.keys() {
+        let Some(name) = path.strip_prefix(SCREENS).and_then(|name| name.strip_suffix(".js")) else {
+            continue;
+        };
+        if !name.contains('/') {
+            let mut needed = BTreeSet::new();
+            need(files, path, &mut needed)?;
+            let more: Vec<&str> = needed.difference(&first).map(String::as_str).collect();
+            let _ = write!(screens, "{name}:{};", more.join(" "));
+        }
     }
-    Ok(index.replace("{{preload}}", &links.join("\n")).replace("{{screens}}", &screens))
+    Ok(index
+        .replace("{{preload}}\n", &first.iter().map(link).collect::<String>())
+        .replace("{{screens}}", &screens))
 }
 
-/// # Errors
-/// If the index refers to a missing file.
-fn check_index(index: &str, files: &Files) -> io::Result<()> {
-    for reference in index.split("ui/{{build}}/").skip(1) {
-        let path = reference.split(['"', '\'', ' ', '>']).next().unwrap_or_default();
-        if !files.contains_key(path) {
-            return Err(problem(format!("{FOLDER}/{INDEX} refers to {path:?}, which is missing")));
+/// Adds a module and all that it imports, but what the page imports later.
+fn need(files: &Files, path: &str, needed: &mut BTreeSet<String>) -> io::Result<()> {
+    let Some(text) = files.get(path) else { return Err(problem(format!("{FOLDER}/{path} is missing"))) };
+    if !needed.insert(path.to_owned()) {
+        return Ok(());
+    }
+    for (start, quote) in text.match_indices("\".") {
+        let reference = text[start + quote.len() - 1..].split('"').next().unwrap_or_default();
+        let before = text[..start].trim_end();
+        let imported = resolve(path, reference);
+        let is_static = before.ends_with("from") || before.ends_with("import");
+        if is_static {
+            need(files, &imported, needed)?;
+        } else if before.ends_with("import(") && !files.contains_key(&imported) {
+            return Err(problem(format!("{FOLDER}/{path} imports {imported:?}, which is missing")));
         }
     }
     Ok(())
 }
 
-fn imports(importer: &str, text: &str) -> Vec<Import> {
-    let starts = text.match_indices("\".").map(|(start, _)| start);
-    let found = starts.filter_map(|start| {
-        let reference = text[start + 1..].split('"').next()?;
-        let before = text[..start].trim_end();
-        let is_static = before.ends_with("from") || before.ends_with("import");
-        let is_path = reference.starts_with("./") || reference.starts_with("../");
-        let path = resolve(importer, reference);
-        (is_path && (is_static || before.ends_with("import("))).then_some(Import { path, is_static })
-    });
-    found.collect()
+/// The path below the folder that a module refers to.
+fn resolve(importer: &str, reference: &str) -> String {
+    let mut parts: Vec<&str> = importer.split('/').collect();
+    parts.pop();
+    for part in reference.split('/').filter(|part| *part != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
+
+/// What stands between each `start` and the end of its attribute.
+fn quoted_after<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(start).skip(1).filter_map(|rest| rest.split(['"', '\'', ' ', '>']).next())
 }
 
 /// The first 48 bits of the FNV-1a hash of all files, as 12 hexadecimal digits.
 fn build_of(index: &str, files: &Files) -> String {
-    let rest = files.iter().flat_map(|(path, content)| [path.as_bytes(), content.as_slice()]);
+    let rest = files.iter().flat_map(|(path, content)| [path.as_str(), content.as_str()]);
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for part in std::iter::once(index.as_bytes()).chain(rest) {
+    for part in std::iter::once(index).chain(rest) {
         // The length separates each part from the next one.
-        for byte in part.len().to_le_bytes().iter().chain(part) {
+        for byte in part.len().to_le_bytes().iter().chain(part.as_bytes()) {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
         }
     }
     format!("{:012x}", hash >> 16)
-}
-
-fn text(path: &str, content: &[u8]) -> io::Result<String> {
-    String::from_utf8(content.to_vec()).map_err(|_| problem(format!("{FOLDER}/{path} is no UTF-8 text")))
 }
 
 fn problem(text: String) -> io::Error {

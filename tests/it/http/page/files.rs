@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use cued::domain::account::credentials::sha256;
 use cued::http::pages::assets::{BUILD, FILES, INDEX};
@@ -12,14 +11,14 @@ use cued::http::response::compressed::inflate;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
 
 /// Compressed bytes of all screens, each of which is loaded when it is first shown.
-const MAX_TOTAL: usize = 100 << 10;
+const MAX_TOTAL: usize = 125 << 10;
 const MAX_INDEX: usize = 2 << 10;
-const MAX_STYLE: usize = 6 << 10;
+const MAX_STYLE: usize = 7 << 10;
 /// Compressed bytes of a first visit to a screen, whichever it is: no more than a picture.
-const MAX_FIRST_VISIT: usize = 48 << 10;
+const MAX_FIRST_VISIT: usize = 63 << 10;
 
 /// Requests of a first visit to a screen, with those to the API.
-const MAX_REQUESTS: usize = 28;
+const MAX_REQUESTS: usize = 45;
 /// The user, the server, the overview, the events, and those of the screen itself.
 const API_REQUESTS: usize = 8;
 
@@ -173,19 +172,11 @@ fn nothing_is_loaded_late_for_a_first_screen_and_nothing_for_another_one() {
     assert_eq!(preloads.into_keys().collect::<Vec<_>>(), screens.collect::<Vec<_>>());
 }
 
-/// The build script changes the scripts: a parser finds what it would have broken.
 #[test]
-fn every_served_script_can_be_read() {
-    if Command::new("node").arg("--version").output().is_err() {
-        eprintln!("the scripts are not read: there is no node");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    for (path, text) in texts().iter().filter(|(path, _)| path.ends_with(".js")) {
-        let file = folder.path().join(if *path == "theme.js" { "file.cjs" } else { "file.mjs" });
-        fs::write(&file, text).unwrap();
-        let read = Command::new("node").arg("--check").arg(&file).output().unwrap();
-        assert!(read.status.success(), "{path}: {}", String::from_utf8_lossy(&read.stderr));
+fn files_are_served_as_they_are_written() {
+    let sources = sources();
+    for (path, text) in texts() {
+        assert!(sources[path] == text, "{path}");
     }
 }
 

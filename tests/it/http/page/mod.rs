@@ -1,5 +1,4 @@
 //! The page for browsers: how it is served, how its files are made, and rules for them.
 
-mod bundles;
 mod files;
 mod served;
