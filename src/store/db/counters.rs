@@ -170,9 +170,9 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
          SELECT kind || ' ' || key || ' refers to cue ' || cue_key || ', which does not exist'
            FROM (SELECT 'execution' AS kind, key, cue_key FROM executions
                  UNION ALL SELECT 'payload', key, cue_key FROM payloads
-                 UNION ALL SELECT 'missed run', key, cue_key FROM missed_runs)
-          WHERE NOT EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key)
-            AND NOT EXISTS (SELECT 1 FROM deleted_cues WHERE deleted_cues.cue_key = cue_key)
+                 UNION ALL SELECT 'missed run', key, cue_key FROM missed_runs) AS referring
+          WHERE NOT EXISTS (SELECT 1 FROM cues WHERE cues.key = referring.cue_key)
+            AND NOT EXISTS (SELECT 1 FROM deleted_cues WHERE deleted_cues.cue_key = referring.cue_key)
          UNION ALL
          SELECT 'execution ' || executions.key || ' refers to payload ' || payload_key || ', which does not exist'
            FROM executions LEFT JOIN payloads ON payloads.key = payload_key

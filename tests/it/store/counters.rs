@@ -147,3 +147,18 @@ fn a_wrong_counter_is_found_and_named() {
         file.execute_batch(&format!("UPDATE users SET {name} = {right}")).unwrap();
     }
 }
+
+/// A row that refers to no cue is found while the deletion of another cue is in progress.
+#[test]
+fn a_reference_to_a_missing_cue_is_found_beside_a_pending_deletion() {
+    let server = Server::start(DEV_UNLIMITED);
+    let file = server.sqlite();
+    let orphan = "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (77, 1, 1, 1, 'clock');
+         INSERT INTO deleted_cues (cue_key, user_key) VALUES (88, 1)";
+    file.execute_batch(orphan).unwrap();
+    let found = counters::discrepancies(&file).unwrap();
+    assert_eq!(found, ["missed run 1 refers to cue 77, which does not exist"]);
+    file.execute_batch("UPDATE missed_runs SET cue_key = 88").unwrap();
+    assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new(), "of the deleted cue");
+    file.execute_batch("DELETE FROM missed_runs; DELETE FROM deleted_cues").unwrap();
+}
