@@ -86,7 +86,9 @@ fn content_type(path: &str) -> io::Result<&'static str> {
         "webmanifest" => "application/manifest+json",
         "LICENSE" => "text/plain; charset=utf-8",
         _ => {
-            return Err(problem(format!("{FOLDER}/{path} has no content type; add one in src/build/page.rs")));
+            return Err(problem(format!(
+                "{FOLDER}/{path} has no content type; add one in src/build/page.rs"
+            )));
         }
     })
 }

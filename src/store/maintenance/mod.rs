@@ -6,7 +6,7 @@ pub mod bench;
 pub mod check;
 pub mod clock_accept;
 pub mod cue_deletion;
-pub(in crate::store) mod migrations;
+pub mod migrations;
 pub mod queue_stats;
 pub(in crate::store) mod quick_check;
 pub mod retention;

@@ -34,8 +34,6 @@ pub const ROWS: &[Row] = &[
         &[
             "hours_are_deleted_in_batches_when_they_are_older_than_400_days",
             "the_figures_of_a_cue_say_when_its_history_is_cut",
-            "a_file_of_version_3_keeps_every_row",
-            "a_file_of_version_4_keeps_every_row",
         ],
     ),
     (

@@ -224,7 +224,6 @@ pub const ROWS: &[Row] = &[
         &[
             "the_tables_of_litestream_are_passed_over_in_a_file_its_backup_and_a_restored_copy",
             "only_the_exact_tables_of_litestream_are_passed_over",
-            "a_file_of_an_earlier_version_with_the_tables_of_litestream_is_upgraded",
         ],
     ),
     (

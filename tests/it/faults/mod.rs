@@ -37,15 +37,15 @@
 //!   `cli::administration::an_unusable_file_is_refused_and_left_unchanged`
 //! - of another schema than its version says: `faults::files::a_file_with_another_schema_is_refused_whatever_its_version`
 //! - of an earlier version that cannot be migrated, or whose migration is cut off: the data is unchanged, with one copy:
-//!   `faults::migration::a_file_that_cannot_be_migrated_is_refused_and_left_unchanged`,
-//!   `faults::migration::a_migration_killed_while_it_copies_the_file_is_repeated`,
-//!   `faults::migration::a_migration_killed_between_its_copy_and_its_commit_is_repeated`,
-//!   `faults::migration::a_migration_killed_while_it_changes_the_file_is_repeated`,
-//!   `faults::migration::a_migration_killed_right_after_its_commit_keeps_its_copy`,
-//!   `faults::migration::a_disk_that_is_full_at_any_moment_of_a_migration_leaves_the_file_unchanged`,
-//!   `faults::migration::a_copy_of_an_earlier_migration_is_never_replaced`
+//!   `store::migration::a_file_that_cannot_be_migrated_is_refused_and_left_unchanged`,
+//!   `store::migration::a_migration_killed_while_it_copies_the_file_is_repeated`,
+//!   `store::migration::a_migration_killed_between_its_copy_and_its_commit_is_repeated`,
+//!   `store::migration::a_migration_killed_while_it_changes_the_file_is_repeated`,
+//!   `store::migration::a_migration_killed_right_after_its_commit_keeps_its_copy`,
+//!   `store::migration::a_disk_that_is_full_at_any_moment_of_a_migration_leaves_the_file_unchanged`,
+//!   `store::migration::a_copy_of_an_earlier_migration_is_never_replaced`
 //! - with a rollback journal that a killed writer left: it is rolled back:
-//!   `faults::migration::a_file_with_a_rollback_journal_is_rolled_back_and_migrated`
+//!   `store::migration::a_file_with_a_rollback_journal_is_rolled_back_and_migrated`
 //! - of two names: `faults::files::a_hard_linked_file_is_refused_and_a_symbolic_link_is_accepted`
 //! - with a link in the place of its lock file: refused:
 //!   `faults::files::a_lock_file_that_is_a_link_is_refused_and_its_target_left_unchanged`
@@ -130,7 +130,6 @@ mod commits;
 mod crowd;
 pub mod disk;
 mod files;
-mod migration;
 pub mod mount;
 mod receivers;
 

@@ -153,7 +153,8 @@ fn a_wrong_counter_is_found_and_named() {
 fn a_reference_to_a_missing_cue_is_found_beside_a_pending_deletion() {
     let server = Server::start(DEV_UNLIMITED);
     let file = server.sqlite();
-    let orphan = "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (77, 1, 1, 1, 'clock');
+    let orphan =
+        "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (77, 1, 1, 1, 'clock');
          INSERT INTO deleted_cues (cue_key, user_key) VALUES (88, 1)";
     file.execute_batch(orphan).unwrap();
     let found = counters::discrepancies(&file).unwrap();

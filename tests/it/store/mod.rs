@@ -7,7 +7,7 @@ mod counters;
 mod cue_deletion;
 mod execution_list;
 mod figures;
-pub mod migration;
+mod migration;
 mod retention;
 mod retention_dates;
 mod worker_claims;

@@ -24,6 +24,11 @@ pub enum OpenError {
          {path} --replace`, without what came later"
     )]
     Newer { path: PathBuf, version: i64 },
+    #[error(
+        "{path} was written by a development version of cued, from before the first release: use the cued that was built \
+         from the commit that wrote it, or start with a new file (another --db)"
+    )]
+    Development { path: PathBuf },
     /// Writing the process id into it would overwrite another file.
     #[error(
         "{lock} is a symbolic link, has several hard links, or is no plain file, so it is not the lock file of a cued: \

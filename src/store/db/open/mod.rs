@@ -29,8 +29,11 @@ pub(in crate::store::db) const PAGE_BYTES: i64 = 1_024;
 /// Size of the write-ahead log at which SQLite itself moves it into the file, where no thread does: in a migration.
 const CHECKPOINT_BYTES: i64 = 4 << 20;
 
-/// `PRAGMA application_id` of a cued database: "cued" in ASCII.
-const APPLICATION_ID: i64 = 0x6375_6564;
+/// `PRAGMA application_id` of a cued database: "Cued" in ASCII.
+const APPLICATION_ID: i64 = 0x4375_6564;
+
+/// That of the files of development versions, before the first release: "cued". Their schemas had versions of their own.
+const DEVELOPMENT_ID: i64 = 0x6375_6564;
 
 /// Limit on the wait of a write for that of another process, such as an administration command. Those take
 /// milliseconds; after 5 s the caller gets an error instead of a request that hangs.
@@ -278,6 +281,7 @@ fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
         (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => {
             Err(OpenError::Newer { path: path.to_owned(), version })
         }
+        (DEVELOPMENT_ID, ..) => Err(OpenError::Development { path: path.to_owned() }),
         _ => Err(OpenError::NotOurDatabase { path: path.to_owned() }),
     }
 }

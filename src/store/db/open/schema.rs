@@ -4,4 +4,4 @@
 pub(in crate::store) const SCHEMA: &str = include_str!("../../../../schema.sql");
 
 /// The schema version that this program writes, stored as `PRAGMA user_version`.
-pub const SCHEMA_VERSION: i64 = 5;
+pub const SCHEMA_VERSION: i64 = 1;

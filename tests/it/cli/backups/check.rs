@@ -42,7 +42,7 @@ fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() 
         let (printed, stderr, code) = check(&server.db());
         assert_eq!((stderr.as_str(), code), ("", Some(0)), "{printed}");
         for line in [
-            "schema      version 5",
+            "schema      version 1",
             "users       1 (0 disabled)",
             "cues        1 active, 1 paused",
             "executions  1 pending, 1 success",

@@ -4,13 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{BEGIN, backup, contents, fire, hook, work};
 use crate::cli::administration::{fails, new_file, ok, stderr};
 use crate::http::sessions::{Browser, cookie_of, sign_in};
-use crate::store::migration::{version_1, version_of};
 use crate::support::client::Client;
 use crate::support::receiver::Receiver;
 use crate::support::server::{DEV_UNLIMITED, Server, cued, run};
@@ -70,18 +68,6 @@ fn only_the_exact_tables_of_litestream_are_passed_over() {
         assert!(printed.contains(problem) && output.status.code() == Some(1), "{sql}: {printed}");
         fs::write(server.db(), &sound).unwrap();
     }
-}
-
-#[test]
-fn a_file_of_an_earlier_version_with_the_tables_of_litestream_is_upgraded() {
-    let (_folder, db) = version_1();
-    Connection::open(&db).unwrap().execute_batch(LITESTREAM).unwrap();
-    let mut server = Server::start_on(&db, &["--test-clock", BEGIN, "--held"]);
-    assert_eq!(server.client().get("/health").expect(200)["services"]["poller"], "held");
-    assert_eq!(server.stop(), Some(0));
-    assert_passes_check(&db);
-    assert!(version_of(&db) > 1);
-    assert_eq!(contents(&db)["_litestream_seq"].len(), 1);
 }
 
 #[test]
