@@ -63,7 +63,7 @@
 //!
 //! # Glossary
 //!
-//! References of the form `contract §n` lead to `tests/it/conformance/contract.md`.
+//! References of the form `contract §n` lead to `src/docs/reference.md`.
 //!
 //! - **Cue**: a scheduled job of a user: a schedule, a payload, and a callback URL or worker task (contract §4.1).
 //! - **Execution**: one run of a cue, with its payload, state and result (contract §5.1).

@@ -4,16 +4,14 @@
 mod imports;
 mod sources;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::architecture::imports::{ModuleTree, cycles, sibling, used_modules};
 use crate::architecture::sources::{functions, read, sources};
 
-const MAX_FILE_LINES: usize = 400;
+const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 70;
-/// Files and folders beside a folder's `mod.rs`.
-const MAX_ENTRIES: usize = 12;
 
 /// They assemble the program and may use every module.
 const MAY_USE_ALL: [&str; 5] = ["build", "cli", "lib", "main", "server"];
@@ -242,24 +240,6 @@ fn without_calls(code: &str, call: &str) -> String {
 fn the_arguments_of_a_call_are_left_out_to_its_closing_parenthesis() {
     let code = "a(1); tx.on_commit(move || b(2, c())); d(); tx.on_commit(e); f()";
     assert_eq!(without_calls(code, "on_commit("), "a(1); tx.); d(); tx.); f()");
-}
-
-#[test]
-fn a_folder_fits_one_screen() {
-    let mut entries = BTreeMap::<PathBuf, BTreeSet<String>>::new();
-    for source in sources() {
-        let path = Path::new(&source.path);
-        for (entry, folder) in path.ancestors().zip(path.ancestors().skip(1)) {
-            let entry = entry.file_name().unwrap().to_str().unwrap();
-            if entry != "mod.rs" {
-                entries.entry(folder.to_owned()).or_default().insert(entry.to_owned());
-            }
-        }
-    }
-    entries.remove(Path::new(""));
-    for (folder, entries) in entries {
-        assert!(entries.len() <= MAX_ENTRIES, "src/{} has {} entries", folder.display(), entries.len());
-    }
 }
 
 #[test]

@@ -4,7 +4,6 @@
 
 mod architecture;
 mod cli;
-mod conformance;
 mod engine;
 mod faults;
 mod fuzz;
@@ -12,6 +11,7 @@ pub mod http;
 mod journeys;
 mod openapi;
 mod packaging;
+mod reference;
 mod rules;
 mod simulation;
 mod store;

@@ -5,12 +5,10 @@
 //! - `coverage`: every response in it was received by some test.
 //! - `enums`: its lists of words are those of the program.
 //! - `words`: its error codes are those of the program, and its examples are valid.
-//! - `compatibility`: it refuses nothing and lacks nothing that the released one had.
 //! - `refusals`: operations require a key if it says so.
 //! - `served`: the program serves it.
 
 pub mod checks;
-mod compatibility;
 mod coverage;
 mod document;
 mod enums;
