@@ -115,12 +115,13 @@ enum Command {
     Preview(Box<SingleCommand<Preview>>),
     /// Show what happens in the account, line by line, until Ctrl-C
     ///
-    /// A line of a run ends with the id of the run. Times are those of the server. The command goes on after a restart of
-    /// the server and after a lost connection, without a gap: what it has missed it reads from the lists. Without --types
-    /// it shows the results of attempts, missed runs, alerts, quotas, and the state of the server.
+    /// A line of a run ends with the id of the run. Times are those of the server. The command goes on after a lost
+    /// connection without a gap. Events that the server no longer has, such as those before its restart, are missing: a line
+    /// `gap: …` says so. Without --types it shows the results of attempts, missed runs, alerts, quotas, and the
+    /// state of the server.
     ///
-    /// With --json each line is an object with the `id` and the type of the `event`, and its `data`; what was read from a
-    /// list has no id.
+    /// With --json each line is an object with the `id` and the type of the `event`, and its `data`; the event of a gap is
+    /// `reset`. What --since reads from the lists of runs and alerts has no id.
     ///
     /// Example: cued tail --failed --since 1h --body
     Tail(Box<SingleCommand<Tail>>),

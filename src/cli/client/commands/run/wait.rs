@@ -160,9 +160,9 @@ impl<'a> RunWatch<'a> {
             return Ok(true);
         };
         match stream.next_item()?.ok_or_else(time_is_over)? {
-            // A burst stands for events of any run.
-            StreamItem::Hello { .. } | StreamItem::Reset(_) => Ok(true),
-            StreamItem::Event(event) => Ok(matches!(event.event.as_str(), "burst" | "cue.deleted")
+            StreamItem::Hello { .. } => Ok(true),
+            // A burst stands for events of any run, as a reset does.
+            StreamItem::Event(event) => Ok(matches!(event.event.as_str(), "burst" | "cue.deleted" | "reset")
                 || serde_json::from_str::<Value>(&event.data).is_ok_and(|data| data["execution_id"] == id)),
             StreamItem::Lost(reason) => {
                 let note = format!("connection lost ({reason}); connecting again");

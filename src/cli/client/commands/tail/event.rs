@@ -1,17 +1,17 @@
-//! An event as a stream sends it, or as the lists tell it.
-
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+//! An event as a stream or a list has it, and the selection of events.
 
 use jiff::Timestamp;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::cli::output::cells::text_of;
 use crate::client::event_stream::StreamEvent;
 
-/// Events that happen once for an attempt of a run.
-const OF_ATTEMPT: [&str; 4] =
-    ["execution.retrying", "execution.succeeded", "execution.failed", "execution.cancelled"];
+/// The events that are shown by default: results, and what needs attention.
+const DEFAULT: &str = "execution.retrying,execution.succeeded,execution.failed,execution.cancelled,execution.claim_lost,\
+                       execution.outcome,missed,alert,quota,cue.paused,cue.failed,server";
+
+const FAILURES: &str = "execution.retrying,execution.failed,execution.claim_lost,execution.outcome,missed,alert,\
+                        quota.exceeded,cue.failed";
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TailEvent {
@@ -26,90 +26,122 @@ pub struct TailEvent {
 }
 
 impl TailEvent {
-    /// An event that a list tells.
-    #[must_use]
+    /// An event that is read from a list.
     pub fn listed(event: &str, data: Value) -> Self {
         Self { id: None, event: event.to_owned(), text: data.to_string(), data, body: None }
     }
 
     /// An event of a stream; `None` if its data is no JSON.
-    #[must_use]
     pub fn streamed(event: StreamEvent) -> Option<Self> {
         let data = serde_json::from_str(&event.data).ok()?;
         Some(Self { id: Some(event.id), event: event.event, text: event.data, data, body: None })
     }
 
     /// The instant of the change.
-    #[must_use]
     pub fn at(&self) -> Option<Timestamp> {
         let field = if self.event == "alert.created" { "created_at" } else { "at" };
         self.data[field].as_str()?.parse().ok()
     }
 
-    #[must_use]
     pub fn number(&self, field: &str) -> Option<i64> {
         self.data[field].as_i64()
     }
 
-    #[must_use]
     pub fn field(&self, field: &str) -> String {
         text_of(&self.data, field)
     }
 
-    /// By which the same event of a list and of a stream are known; `None` for those that no list tells.
-    #[must_use]
-    pub fn key(&self) -> Option<u64> {
-        let id = match self.event.as_str() {
-            "alert.created" => &self.data["id"],
-            word if OF_ATTEMPT.contains(&word) => &self.data["execution_id"],
-            _ => return None,
-        };
-        let mut hasher = DefaultHasher::new();
-        (&self.event, id.as_str()?, self.number("attempt")).hash(&mut hasher);
-        Some(hasher.finish())
+    /// The key under which the same event of a list and of a stream are known; `None` of those that no list has.
+    pub fn key(&self) -> Option<(String, String, i64)> {
+        let id = if self.event == "alert.created" { "id" } else { "execution_id" };
+        Some((self.event.clone(), self.data[id].as_str()?.to_owned(), self.number("attempt").unwrap_or(0)))
     }
 
-    /// By which the end of a run is known; of its end and of what comes before an end, `None` of other events.
-    #[must_use]
-    pub fn end_key(&self) -> Option<u64> {
-        if !self.is_end() && !self.is_beginning() {
-            return None;
-        }
-        let mut hasher = DefaultHasher::new();
-        ("end", self.data["execution_id"].as_str()?).hash(&mut hasher);
-        Some(hasher.finish())
-    }
-
-    /// The run has ended.
-    #[must_use]
-    pub fn is_end(&self) -> bool {
-        matches!(self.event.as_str(), "execution.succeeded" | "execution.failed" | "execution.cancelled")
-    }
-
-    /// The run begins, or an attempt of it. No list tells these.
-    #[must_use]
-    pub fn is_beginning(&self) -> bool {
-        matches!(self.event.as_str(), "execution.created" | "execution.started" | "execution.claimed")
-    }
-
-    #[must_use]
     pub fn is_failed_attempt(&self) -> bool {
         matches!(self.event.as_str(), "execution.retrying" | "execution.failed")
     }
 
-    #[must_use]
     pub fn is_failed_outcome(&self) -> bool {
         matches!(self.data["outcome_state"].as_str(), Some("reported_failure" | "verification_failed"))
     }
 
     /// A line of JSON. An alert has an id of its own: so the data stays an object in the object.
-    #[must_use]
     pub fn json(&self) -> String {
-        let id = Value::from(self.id.clone());
-        let body =
-            self.body.as_ref().map(|body| format!(",\"response_body\":{}", Value::from(body.as_str())));
-        let data = if serde_json::from_str::<&RawValue>(&self.text).is_ok() { &self.text } else { "null" };
-        let event = Value::from(self.event.as_str());
-        format!("{{\"id\":{id},\"event\":{event},\"data\":{data}{}}}", body.unwrap_or_default())
+        let (id, event) = (Value::from(self.id.clone()), Value::from(self.event.as_str()));
+        let body = self.body.as_deref().map(|body| format!(",\"response_body\":{}", Value::from(body)));
+        format!("{{\"id\":{id},\"event\":{event},\"data\":{}{}}}", self.text, body.unwrap_or_default())
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// Types of events, or their first words.
+    words: Vec<String>,
+    is_default: bool,
+    only_failures: bool,
+}
+
+impl Selection {
+    /// The events of `types`, if any are named.
+    pub fn new(types: &[String], only_failures: bool) -> Self {
+        let default = if only_failures { FAILURES } else { DEFAULT };
+        let named = types.iter().map(|word| word.trim().to_owned());
+        let is_default = types.is_empty();
+        let words =
+            if is_default { default.split(',').map(str::to_owned).collect() } else { named.collect() };
+        Self { words, is_default, only_failures }
+    }
+
+    /// The types for the server.
+    pub fn wire(&self) -> String {
+        self.words.join(",")
+    }
+
+    pub fn has_runs(&self) -> bool {
+        self.words.iter().any(|word| word.split('.').next() == Some("execution"))
+    }
+
+    pub fn has_type(&self, event: &str) -> bool {
+        let group = event.split('.').next();
+        self.words.iter().any(|word| word == event || Some(word.as_str()) == group)
+    }
+
+    /// Whether an event is shown that has a selected type.
+    pub fn admits(&self, event: &TailEvent) -> bool {
+        // The result of a worker's run is its outcome, and is shown as that of the run.
+        event.event != "execution.outcome"
+            || !self.is_default
+            || (event.data["worker_id"].is_null() && (event.is_failed_outcome() || !self.only_failures))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn types_and_their_first_words_select_events_and_outcomes_those_of_deliveries() {
+        let selection = |types: &str, only_failures| {
+            let types: Vec<String> = types.split_terminator(',').map(str::to_owned).collect();
+            Selection::new(&types, only_failures)
+        };
+        let has = |selection: &Selection| {
+            ["execution.created", "execution.failed", "execution.succeeded", "alert.created", "cue.updated"]
+                .map(|word| selection.has_type(word))
+        };
+        assert_eq!(has(&selection("", false)), [false, true, true, true, false]);
+        assert_eq!(has(&selection("", true)), [false, true, false, true, false]);
+        assert_eq!(has(&selection("execution.created,cue", false)), [true, false, false, false, true]);
+        assert!(!selection("alert", false).has_runs() && selection("execution", false).has_runs());
+        let outcome = |worker: Option<&str>, state: &str| {
+            TailEvent::listed("execution.outcome", json!({"worker_id": worker, "outcome_state": state}))
+        };
+        let failures = selection("", true);
+        assert!(failures.admits(&outcome(None, "reported_failure")));
+        assert!(!failures.admits(&outcome(None, "reported_success")));
+        assert!(!failures.admits(&outcome(Some("w"), "reported_failure")));
+        assert!(selection("execution", false).admits(&outcome(Some("w"), "reported_failure")));
     }
 }

@@ -1,28 +1,24 @@
-//! An event as a line: time, glyph, cue, result, duration, the id of the run.
-
-use std::collections::HashMap;
+//! Prints events in the form of `--output`: for people a line of time, glyph, cue, result, duration and the id of the run.
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::commands::tail::event::TailEvent;
-use crate::cli::client::commands::tail::glyphs::Glyphs;
+use crate::cli::client::context::Context;
+use crate::cli::client::environment::environment;
+use crate::cli::error::CliError;
 use crate::cli::output::cells::last_line;
+use crate::cli::output::format::Format;
+use crate::cli::output::print::print_part;
 use crate::cli::output::style::{Style, Styles};
 use crate::cli::output::table::cut;
 use crate::cli::output::times::{Times, duration};
+use crate::cli::output::yaml;
 use crate::cli::printable::printable;
 
-const GAP: &str = "  ";
-
-/// Columns of the parts. Longer text moves the rest of its line.
-const RESULT: usize = 11;
-const STATUS: usize = 10;
-const DURATION: usize = 8;
-const DETAIL: usize = 14;
-
-/// Columns of the name of a cue: of the first line, at most, and on a narrow terminal.
+/// Columns of the name of a cue. Longer text moves the rest of its line.
 const NAME: usize = 16;
 const MAX_NAME: usize = 24;
 const NARROW_NAME: usize = 8;
@@ -33,176 +29,178 @@ const NARROW: usize = 132;
 /// The beginning of an id has the time of the run and some random digits. `cued run show` takes it.
 const SHORT_ID: usize = 18;
 
-/// Names of cues that are remembered for events that have only an id.
-const MAX_NAMES: usize = 1_000;
+/// Lines of the body of a response that are shown.
+const MAX_BODY_LINES: usize = 10;
+
+pub struct Printer<'a> {
+    context: &'a Context,
+    layout: Layout,
+    /// The date of the last line, which has the time only.
+    date: Option<Date>,
+}
+
+impl<'a> Printer<'a> {
+    pub fn new(context: &'a Context) -> Self {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(environment);
+        let locale = locale.unwrap_or_default().to_ascii_lowercase();
+        let is_ascii = !locale.contains("utf-8") && !locale.contains("utf8");
+        let output = &context.output;
+        let layout = Layout { is_ascii, styles: output.styles, times: output.times.clone(), name: NAME };
+        Self { context, layout, date: None }
+    }
+
+    /// Prints an event. Returns false if the reader has closed the pipe.
+    pub fn print(&mut self, event: &TailEvent) -> Result<bool, CliError> {
+        let text = match self.context.output.format {
+            Format::Json | Format::Jsonl => format!("{}\n", event.json()),
+            Format::Yaml => format!("---\n{}", yaml::document(&event.json())?),
+            Format::Id => {
+                let fields = ["execution_id", "cue_id", "id"].map(|field| event.field(field));
+                match fields.into_iter().find(|id| !id.is_empty()) {
+                    Some(id) => format!("{}\n", printable(&id)),
+                    None if event.event == "reset" => {
+                        self.context.output.note(&sentence(event, &self.layout.times))?;
+                        return Ok(true);
+                    }
+                    None => return Ok(true),
+                }
+            }
+            Format::Table | Format::Wide => self.lines(event),
+        };
+        print_part(&text)
+    }
+
+    /// The line of an event, its body below, and above it the date if that is another than before.
+    fn lines(&mut self, event: &TailEvent) -> String {
+        let zone = self.context.output.times.zone().clone();
+        let now = self.context.client.clock().now();
+        let date = event.at().unwrap_or(now).to_zoned(zone.clone()).date();
+        let before = self.date.replace(date).unwrap_or_else(|| now.to_zoned(zone).date());
+        let mut lines = vec![self.layout.line(event, now)];
+        if date != before {
+            lines.insert(0, self.layout.styles.paint(&date.to_string(), Style::Faint));
+        }
+        let body = event.body.iter().flat_map(|body| body_lines(body));
+        // Below the name of the cue.
+        lines.extend(body.map(|line| format!("{:17}{}", "", self.layout.styles.paint(&line, Style::Faint))));
+        lines.join("\n") + "\n"
+    }
+}
+
+/// The beginning of a body, as lines without control characters.
+fn body_lines(body: &str) -> Vec<String> {
+    let mut lines: Vec<String> =
+        body.lines().take(MAX_BODY_LINES).map(|line| printable(&line.replace('\t', "    "))).collect();
+    let more = body.lines().count().saturating_sub(MAX_BODY_LINES);
+    if more > 0 {
+        lines.push(format!("({more} more; --json shows all)"));
+    }
+    lines
+}
 
 /// The layout of lines.
-#[derive(Debug, Clone)]
-pub struct Layout {
-    pub glyphs: Glyphs,
-    pub styles: Styles,
-    pub times: Times,
+struct Layout {
+    /// The locale has no other signs.
+    is_ascii: bool,
+    styles: Styles,
+    times: Times,
     /// Columns of the longest name so far.
     name: usize,
-    /// By the ids of their cues.
-    names: HashMap<String, String>,
-}
-
-/// A part of a line.
-struct Part {
-    text: String,
-    style: Style,
-    width: usize,
-    is_right: bool,
-}
-
-fn part(text: impl Into<String>, width: usize) -> Part {
-    Part { text: text.into(), style: Style::Plain, width, is_right: false }
-}
-
-impl Part {
-    fn styled(self, style: Style) -> Self {
-        Self { style, ..self }
-    }
 }
 
 impl Layout {
-    #[must_use]
-    pub fn new(glyphs: Glyphs, styles: Styles, times: Times) -> Self {
-        Self { glyphs, styles, times, name: NAME, names: HashMap::new() }
-    }
-
-    fn is_narrow(&self) -> bool {
-        self.styles.width.is_some_and(|width| width < NARROW)
-    }
-
-    /// The line of an event, with its newline. `now` stands for an instant that it lacks.
-    #[must_use]
-    pub fn line(&mut self, event: &TailEvent, now: Timestamp) -> String {
-        let (glyph, style) = self.glyph(event);
-        let name = printable(&self.subject(event));
-        let is_known = !name.is_empty();
-        let name = match self.styles.width {
-            Some(_) if self.is_narrow() => cut(&name, NARROW_NAME),
-            Some(_) => cut(&name, MAX_NAME),
-            None => name,
-        };
-        if self.is_narrow() {
-            self.name = NARROW_NAME;
-        } else {
-            self.name = self.name.max(name.width().min(MAX_NAME));
-        }
+    /// The line of an event. `now` stands for an instant that it lacks.
+    fn line(&mut self, event: &TailEvent, now: Timestamp) -> String {
+        let is_narrow = self.styles.width.is_some_and(|width| width < NARROW);
+        let (glyph, ascii, style) = glyph(event);
+        let name = ["cue_name", "worker_id"].map(|field| printable(&event.field(field)));
+        let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        self.name = if is_narrow { NARROW_NAME } else { self.name.max(name.width().min(MAX_NAME)) };
+        let name = if self.styles.width.is_some() { cut(&name, self.name) } else { name };
+        let time = self.times.time_of_day(event.at().unwrap_or(now));
         let mut parts = vec![
-            part(self.times.time_of_day(event.at().unwrap_or(now)), 0).styled(Style::Faint),
-            part(glyph, 1).styled(style),
-            part(name, self.name),
+            (time, 0, Style::Faint),
+            ((if self.is_ascii { ascii } else { glyph }).to_owned(), 1, style),
+            (name, self.name, Style::Plain),
         ];
         let id = event.field("execution_id");
-        let is_of_attempt = event.event.starts_with("execution.");
-        if is_of_attempt {
-            parts.extend(result(event).map(|it| if it.width == RESULT { it.styled(style) } else { it }));
-            let message = message(event);
-            if self.is_narrow() {
-                let id = id.get(..SHORT_ID).unwrap_or(&id).to_owned();
-                let rest = [detail(event), message].into_iter().filter(|text| !text.is_empty());
-                parts.push(part(id, SHORT_ID).styled(Style::Faint));
-                parts.push(part(rest.collect::<Vec<_>>().join(GAP), 0));
+        let id = if is_narrow { id.get(..SHORT_ID).unwrap_or(&id).to_owned() } else { id };
+        if event.event.starts_with("execution.") {
+            let (result, status, took) = result(event);
+            // Numbers are aligned at their right.
+            let took = format!("{took:>8}");
+            parts.extend([(result, 11, style), (status, 10, Style::Plain), (took, 8, Style::Plain)]);
+            let (detail, message) = (detail(event), message(event));
+            if is_narrow {
+                let gap = if detail.is_empty() || message.is_empty() { "" } else { "  " };
+                let rest = format!("{detail}{gap}{message}");
+                parts.extend([(id, SHORT_ID, Style::Faint), (rest, 0, Style::Plain)]);
             } else {
-                parts.push(part(detail(event), DETAIL));
-                parts.push(part(id, 0).styled(Style::Faint));
-                parts.push(part(message, 0));
+                let (detail, message) = ((detail, 14, Style::Plain), (message, 0, Style::Plain));
+                parts.extend([detail, (id, 0, Style::Faint), message]);
             }
         } else {
-            parts.push(part(printable(&sentence(event, is_known, &self.times)), 0));
-            let id = if self.is_narrow() { id.get(..SHORT_ID).unwrap_or(&id).to_owned() } else { id };
-            parts.push(part(id, 0).styled(Style::Faint));
+            let sentence = printable(&sentence(event, &self.times));
+            parts.extend([(sentence, 0, Style::Plain), (id, 0, Style::Faint)]);
         }
-        self.assemble(&parts)
+        self.assemble(parts)
     }
 
-    /// The subject of an event: its cue, or its worker.
-    fn subject(&mut self, event: &TailEvent) -> String {
-        let (cue_id, name) = (event.field("cue_id"), event.field("cue_name"));
-        if name.is_empty() {
-            return self.names.get(&cue_id).cloned().unwrap_or_else(|| event.field("worker_id"));
-        }
-        if self.names.len() >= MAX_NAMES {
-            self.names.clear();
-        }
-        self.names.insert(cue_id, name.clone());
-        name
-    }
-
-    /// The last part is cut to the width of the terminal.
-    fn assemble(&self, parts: &[Part]) -> String {
-        let (mut line, mut used) = (String::new(), 0);
-        for (index, part) in parts.iter().enumerate() {
+    /// Joins texts, each with its columns. The last one is cut to the width of the terminal.
+    fn assemble(&self, parts: Vec<(String, usize, Style)>) -> String {
+        let (mut line, mut used, last) = (String::new(), 0, parts.len() - 1);
+        for (index, (mut text, width, style)) in parts.into_iter().enumerate() {
             if index > 0 {
-                line.push_str(GAP);
-                used += GAP.len();
+                line.push_str("  ");
+                used += 2;
             }
-            let left = self.styles.width.map(|width| width.saturating_sub(used));
-            let text = match left {
-                Some(0) => String::new(),
-                Some(left) if index + 1 == parts.len() => cut(&part.text, left),
-                _ => part.text.clone(),
-            };
-            let missing = " ".repeat(part.width.saturating_sub(text.width()));
-            used += text.width() + missing.len();
-            let text = self.styles.paint(&text, part.style);
-            line.push_str(&if part.is_right {
-                format!("{missing}{text}")
-            } else {
-                format!("{text}{missing}")
-            });
+            if let Some(columns) = self.styles.width.filter(|columns| index == last || used >= *columns) {
+                text = if used < columns { cut(&text, columns - used) } else { String::new() };
+            }
+            let missing = width.saturating_sub(text.width());
+            used += text.width() + missing;
+            line.push_str(&self.styles.paint(&text, style));
+            line.push_str(&" ".repeat(missing));
         }
         let line = line.trim_end();
         // Without a locale that has it, an ellipsis would be shown as three signs.
-        let line = if self.glyphs == Glyphs::ASCII && self.styles.width.is_some() {
-            line.replace('…', "~")
-        } else {
-            line.to_owned()
-        };
-        format!("{line}\n")
+        if self.is_ascii && self.styles.width.is_some() { line.replace('…', "~") } else { line.to_owned() }
     }
+}
 
-    fn glyph(&self, event: &TailEvent) -> (&'static str, Style) {
-        match event.event.as_str() {
-            "execution.succeeded" => (self.glyphs.success, Style::Good),
-            "execution.outcome" if event.is_failed_outcome() => (self.glyphs.failure, Style::Bad),
-            "execution.outcome" => (self.glyphs.success, Style::Good),
-            "execution.retrying" => (self.glyphs.retry, Style::Warning),
-            "execution.failed" | "missed.recorded" | "cue.failed" => (self.glyphs.failure, Style::Bad),
-            "alert.created" | "execution.claim_lost" | "quota.near" | "quota.exceeded" => {
-                (self.glyphs.attention, Style::Warning)
-            }
-            _ => (self.glyphs.other, Style::Faint),
+/// The sign of an event, that of a locale without UTF-8, and their style.
+fn glyph(event: &TailEvent) -> (&'static str, &'static str, Style) {
+    match event.event.as_str() {
+        "execution.outcome" if event.is_failed_outcome() => ("✕", "x", Style::Bad),
+        "execution.succeeded" | "execution.outcome" => ("●", "+", Style::Good),
+        "execution.retrying" => ("↻", "~", Style::Warning),
+        "execution.failed" | "missed.recorded" | "cue.failed" => ("✕", "x", Style::Bad),
+        "alert.created" | "execution.claim_lost" | "quota.near" | "quota.exceeded" | "reset" => {
+            ("!", "!", Style::Warning)
         }
+        _ => ("·", "-", Style::Faint),
     }
 }
 
 /// The result of an attempt, its status and its duration.
-fn result(event: &TailEvent) -> [Part; 3] {
+fn result(event: &TailEvent) -> (String, String, String) {
     let (attempt, of) = (event.number("attempt").unwrap_or(0), event.field("max_attempts"));
     let counted = |word: &str| if attempt > 0 { format!("{word} {attempt}/{of}") } else { word.to_owned() };
-    let word = match event.event.as_str() {
-        "execution.retrying" => counted("attempt"),
-        "execution.failed" => counted("failed"),
-        "execution.succeeded" if attempt > 1 => counted("success"),
-        "execution.succeeded" => "success".to_owned(),
-        "execution.outcome" => event.field("outcome_state").replace('_', " "),
-        other => other.trim_start_matches("execution.").replace('_', " "),
+    let (word, has_ended_attempt) = match event.event.as_str() {
+        "execution.retrying" => (counted("attempt"), true),
+        "execution.failed" => (counted("failed"), true),
+        "execution.succeeded" if attempt > 1 => (counted("success"), true),
+        "execution.succeeded" => ("success".to_owned(), true),
+        "execution.outcome" => (event.field("outcome_state").replace('_', " "), false),
+        other => (other.trim_start_matches("execution.").replace('_', " "), false),
     };
-    let has_ended_attempt =
-        matches!(event.event.as_str(), "execution.retrying" | "execution.failed" | "execution.succeeded");
-    let status = match (has_ended_attempt, event.field("http_status"), event.field("cause")) {
-        (false, ..) => String::new(),
-        (true, http_status, _) if !http_status.is_empty() => http_status,
-        (true, _, cause) => cause.replace('_', " "),
-    };
-    let took = event.number("duration_ms").filter(|_| has_ended_attempt).map(duration).unwrap_or_default();
-    let took = Part { is_right: true, ..part(took, DURATION) };
-    [part(printable(&word), RESULT), part(printable(&status), STATUS), took]
+    if !has_ended_attempt {
+        return (printable(&word), String::new(), String::new());
+    }
+    let status = [event.field("http_status"), event.field("cause").replace('_', " ")];
+    let status = status.into_iter().find(|status| !status.is_empty()).unwrap_or_default();
+    let took = event.number("duration_ms").map(duration).unwrap_or_default();
+    (printable(&word), printable(&status), took)
 }
 
 /// The rest about an attempt: its lateness, the next step, its worker.
@@ -234,16 +232,11 @@ fn message(event: &TailEvent) -> String {
 }
 
 /// An event that is no attempt, in words.
-fn sentence(event: &TailEvent, is_known: bool, times: &Times) -> String {
+fn sentence(event: &TailEvent, times: &Times) -> String {
     let field = |name: &str| event.field(name);
     match event.event.as_str() {
-        "alert.created" => {
-            let in_a_row = field("metadata.consecutive_failures");
-            // The message names the cue.
-            let is_short = is_known && !in_a_row.is_empty();
-            let what = if is_short { format!("{in_a_row} in a row") } else { field("message") };
-            format!("alert {}: {what}", field("alert_type"))
-        }
+        "reset" => format!("gap: some events were missed ({}); --since shows the past", field("reason")),
+        "alert.created" => format!("alert {}: {}", field("alert_type"), field("message")),
         "missed.recorded" => {
             let (count, reason) = (field("count"), field("reason").replace('_', " "));
             let (first, last) = (times.instant(&field("first")), times.instant(&field("last")));
@@ -279,30 +272,28 @@ mod tests {
 
     const ID: &str = "018cc251-f400-7abc-8000-000000000000";
 
-    fn layout(width: Option<usize>) -> Layout {
+    fn lines(width: Option<usize>, events: &[TailEvent]) -> Vec<String> {
         let styles = Styles { has_colour: false, width };
-        Layout::new(Glyphs::UNICODE, styles, Times::new(true, None).unwrap())
-    }
-
-    fn run(event: &str, more: &Value) -> TailEvent {
-        let mut data = json!({
-            "execution_id": ID, "cue_id": "cue_s", "cue_name": "sync-inventory", "attempt": 1, "max_attempts": 4, "http_status": 503,
-            "cause": "status_5xx", "duration_ms": 87, "late_ms": 2, "next_retry": "2030-01-01T12:01:30Z",
-            "error_message": "upstream\u{1b}[2J error", "at": "2030-01-01T12:00:30.001Z",
-        });
-        data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        TailEvent::listed(event, data)
-    }
-
-    fn lines(layout: &mut Layout, events: &[TailEvent]) -> Vec<String> {
+        let mut layout =
+            Layout { is_ascii: false, styles, times: Times::new(true, None).unwrap(), name: NAME };
         events.iter().map(|event| layout.line(event, Timestamp::UNIX_EPOCH)).collect()
     }
 
     fn some_of_each() -> [TailEvent; 4] {
+        let run = |event: &str, more: &Value| {
+            let mut data = json!({
+                "execution_id": ID, "cue_id": "cue_s", "cue_name": "sync-inventory", "attempt": 1, "max_attempts": 4,
+                "http_status": 503, "cause": "status_5xx", "duration_ms": 87, "late_ms": 2,
+                "next_retry": "2030-01-01T12:01:30Z", "error_message": "upstream\u{1b}[2J error",
+                "at": "2030-01-01T12:00:30.001Z",
+            });
+            data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            TailEvent::listed(event, data)
+        };
         let timeout = json!({"attempt": 4, "http_status": null, "cause": "timeout", "duration_ms": 30_000, "error_message": null});
         let alert = json!({
-            "id": "a", "cue_id": "cue_s", "message": "sync has failed", "alert_type": "consecutive_failures", "execution_id": ID,
-            "metadata": {"consecutive_failures": 3}, "created_at": "2030-01-01T12:00:31.2Z",
+            "id": "a", "cue_id": "cue_s", "message": "sync has failed", "alert_type": "consecutive_failures",
+            "execution_id": ID, "created_at": "2030-01-01T12:00:31.2Z",
         });
         [
             run("execution.succeeded", &json!({"cue_name": "日本", "http_status": 200, "duration_ms": 132})),
@@ -315,57 +306,59 @@ mod tests {
     #[test]
     fn columns_are_aligned_and_every_line_of_a_run_has_its_id() {
         assert_eq!(
-            lines(&mut layout(None), &some_of_each()),
+            lines(None, &some_of_each()),
             [
-                "12:00:30.001  ●  日本              success      200           132 ms  +2 ms           018cc251-f400-7abc-8000-000000000000\n",
-                "12:00:30.001  ↻  sync-inventory    attempt 1/4  503            87 ms  next in 60.0 s  018cc251-f400-7abc-8000-000000000000  \"upstream\u{fffd}[2J error\"\n",
-                "12:00:30.001  ✕  sync-inventory    failed 4/4   timeout       30.0 s                  018cc251-f400-7abc-8000-000000000000\n",
-                "12:00:31.200  !  sync-inventory    alert consecutive_failures: 3 in a row  018cc251-f400-7abc-8000-000000000000\n",
+                "12:00:30.001  ●  日本              success      200           132 ms  +2 ms           018cc251-f400-7abc-8000-000000000000",
+                "12:00:30.001  ↻  sync-inventory    attempt 1/4  503            87 ms  next in 60.0 s  018cc251-f400-7abc-8000-000000000000  \"upstream\u{fffd}[2J error\"",
+                "12:00:30.001  ✕  sync-inventory    failed 4/4   timeout       30.0 s                  018cc251-f400-7abc-8000-000000000000",
+                "12:00:31.200  !                    alert consecutive_failures: sync has failed  018cc251-f400-7abc-8000-000000000000",
             ]
-        );
-    }
-
-    #[test]
-    fn an_alert_of_a_cue_whose_name_is_not_known_has_its_message() {
-        let alone = &lines(&mut layout(None), &some_of_each()[3..])[0];
-        assert!(
-            alone.contains("!                    alert consecutive_failures: sync has failed  018c"),
-            "{alone}"
         );
     }
 
     #[test]
     fn a_narrow_terminal_shows_the_beginning_of_the_id() {
-        let narrow = lines(&mut layout(Some(80)), &some_of_each()[..2]);
         assert_eq!(
-            narrow,
+            lines(Some(80), &some_of_each()[..2]),
             [
-                "12:00:30.001  ●  日本      success      200           132 ms  018cc251-f400-7abc\n",
-                "12:00:30.001  ↻  sync-in…  attempt 1/4  503            87 ms  018cc251-f400-7abc\n",
+                "12:00:30.001  ●  日本      success      200           132 ms  018cc251-f400-7abc",
+                "12:00:30.001  ↻  sync-in…  attempt 1/4  503            87 ms  018cc251-f400-7abc",
             ]
         );
-        let wider = lines(&mut layout(Some(110)), &some_of_each()[1..2]);
-        assert!(
-            wider[0].ends_with("018cc251-f400-7abc  next in 60.0 s  \"upstream\u{fffd}[…\n"),
-            "{wider:?}"
-        );
-        assert_eq!(wider[0].trim_end().width(), 110);
+        let wider = &lines(Some(110), &some_of_each()[1..2])[0];
+        assert!(wider.ends_with("018cc251-f400-7abc  next in 60.0 s  \"upstream\u{fffd}[…"), "{wider}");
+        assert_eq!(wider.width(), 110);
     }
 
     #[test]
     fn other_events_are_sentences() {
-        let line = |event: &str, data: Value| {
-            let line = layout(None).line(&TailEvent::listed(event, data), Timestamp::UNIX_EPOCH);
-            line[17..].trim().to_owned()
-        };
-        let burst = json!({"span_ms": 1_000, "counts": {"execution.failed": 2, "execution.succeeded": 300}});
-        assert_eq!(
-            line("burst", burst),
-            "too many to show in 1.0 s: 2 execution.failed, 300 execution.succeeded"
-        );
-        assert_eq!(line("server.state", json!({"state": "clock_moved"})), "server clock moved");
-        let missed = json!({"cue_name": "n", "count": 2, "reason": "server_down", "first": "x", "last": "y"});
-        assert_eq!(line("missed.recorded", missed), "n                 missed 2 (server down): x to y");
-        assert_eq!(line("new.kind", json!({"a": 1})), "new.kind {\"a\":1}");
+        for (event, data, expected) in [
+            (
+                "reset",
+                json!({"reason": "restart"}),
+                "gap: some events were missed (restart); --since shows the past",
+            ),
+            (
+                "burst",
+                json!({"span_ms": 1_000, "counts": {"execution.failed": 2, "execution.succeeded": 300}}),
+                "too many to show in 1.0 s: 2 execution.failed, 300 execution.succeeded",
+            ),
+            ("server.state", json!({"state": "clock_moved"}), "server clock moved"),
+            (
+                "missed.recorded",
+                json!({"cue_name": "n", "count": 2, "reason": "server_down", "first": "x", "last": "y"}),
+                "n                 missed 2 (server down): x to y",
+            ),
+            ("new.kind", json!({"a": 1}), "new.kind {\"a\":1}"),
+        ] {
+            assert_eq!(lines(None, &[TailEvent::listed(event, data)])[0][17..].trim(), expected);
+        }
+    }
+
+    #[test]
+    fn a_body_is_shown_without_control_characters_and_not_at_any_length() {
+        assert_eq!(body_lines("a\tb\u{1b}[2J\r\n\nc\n"), ["a    b\u{fffd}[2J", "", "c"]);
+        let long = body_lines(&"x\n".repeat(12));
+        assert_eq!((long.len(), long[10].as_str()), (11, "(2 more; --json shows all)"));
     }
 }

@@ -1,0 +1,387 @@
+//! The live events of a server, for as long as they are wanted (contract §8.13). A lost connection is made again, and goes
+//! on after the last event.
+
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::BodyReader;
+use uuid::Uuid;
+
+use crate::client::Client;
+use crate::client::error::ClientError;
+use crate::client::request::ApiRequest;
+use crate::client::retry::{Failure, pause_before_retry};
+
+/// The time without a byte after which a stream counts as lost: two beats of the server and a little.
+const SILENCE: Duration = Duration::from_secs(40);
+
+/// The pause before the first new connection until the server names its own, and the bounds of the pauses: a server that is
+/// back is noticed within the longest, unless it asks for a longer one.
+const RETRY: Duration = Duration::from_secs(2);
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// Bytes of an event at most. The longest of the server has a few KB.
+const MAX_EVENT: usize = 1 << 20;
+
+/// A stream of events without an end.
+pub struct EventStream<'a> {
+    client: &'a Client,
+    request: ApiRequest,
+    silence: Duration,
+    /// On the monotonic clock of the client.
+    deadline: Option<Duration>,
+    /// `None` while there is no connection.
+    reader: Option<BufReader<BodyReader<'static>>>,
+    position: Option<String>,
+    retry: Duration,
+    /// Since the last `hello`.
+    failures: u32,
+    retry_after: Option<Duration>,
+    lost_at: Option<Duration>,
+}
+
+/// An item of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamItem {
+    /// A connection stands. `lost_for` is how long there was none; `None` for the first.
+    Hello { hello: Value, lost_for: Option<Duration> },
+    /// An event. After a `reset` some are missing: what they would show must be read from lists.
+    Event(StreamEvent),
+    /// The connection is lost, for this reason. It is made again.
+    Lost(String),
+}
+
+/// An event of the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StreamEvent {
+    pub id: String,
+    pub event: String,
+    /// A JSON object.
+    pub data: String,
+}
+
+/// The request of a stream. `types` are types of events or their first words, separated by commas.
+pub fn request(types: Option<&str>, cue_id: Option<&str>) -> ApiRequest {
+    let request = ApiRequest::get("/v1/events").header("accept", "text/event-stream");
+    request.maybe_query("types", types).maybe_query("cue_id", cue_id)
+}
+
+impl<'a> EventStream<'a> {
+    /// Opens the stream of `request`. From here on no event is lost: those that come before the first call of
+    /// [`EventStream::next_item`] wait. After `deadline`, on the clock of the client, there are no more items.
+    ///
+    /// # Errors
+    /// If the server refuses the stream, or cannot be reached.
+    pub fn open(
+        client: &'a Client,
+        request: ApiRequest,
+        deadline: Option<Duration>,
+    ) -> Result<Self, ClientError> {
+        let mut stream = Self::closed(client, request, deadline);
+        let mut attempt = 1;
+        loop {
+            let Err(error) = stream.connect() else { return Ok(stream) };
+            // Other errors are returned at once: somebody may wait for them.
+            let is_rate_limited = matches!(&error, ClientError::Refused(refused)
+                if refused.status == 429 && refused.code != "too_many_streams");
+            let failure = Failure::of(&error).filter(|_| is_rate_limited);
+            match failure.and_then(|failure| pause_before_retry(attempt, failure)) {
+                Some(pause) => client.pause(pause),
+                None => return Err(error),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn closed(client: &'a Client, request: ApiRequest, deadline: Option<Duration>) -> Self {
+        Self {
+            client,
+            request,
+            silence: SILENCE,
+            deadline,
+            reader: None,
+            position: None,
+            retry: RETRY,
+            failures: 0,
+            retry_after: None,
+            lost_at: None,
+        }
+    }
+
+    /// Waits for the next item; `None` after the deadline.
+    ///
+    /// # Errors
+    /// If the server refuses the stream for good, such as after its key was revoked.
+    pub fn next_item(&mut self) -> Result<Option<StreamItem>, ClientError> {
+        loop {
+            if self.reader.is_none() && !self.reconnect()? {
+                return Ok(None);
+            }
+            let reason = match self.next_event() {
+                Ok(Some(event)) => return Ok(Some(self.item(event))),
+                Ok(None) if self.reader.is_none() => continue,
+                Ok(None) => "the server has ended it".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            self.reader = None;
+            if self.left().is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            if self.lost_at.is_none() {
+                self.lost_at = Some(self.client.clock().monotonic());
+                return Ok(Some(StreamItem::Lost(reason)));
+            }
+            self.failures += 1;
+        }
+    }
+
+    fn connect(&mut self) -> Result<(), ClientError> {
+        let mut request = self.request.clone();
+        if let Some(position) = &self.position {
+            request = request.header("last-event-id", position.as_str());
+        }
+        request.timeout = self.left();
+        let response = self.client.open_stream(&request, self.silence)?;
+        let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+        if !content_type.is_some_and(|value| value.starts_with("text/event-stream")) {
+            return Err(ClientError::NotCued { url: self.client.connection().url.clone(), status: 200 });
+        }
+        self.reader = Some(BufReader::new(response.into_body().into_reader()));
+        Ok(())
+    }
+
+    /// Pauses and tries to connect; false after the deadline. Without a connection it is tried again.
+    fn reconnect(&mut self) -> Result<bool, ClientError> {
+        let pause = pause(self.retry, self.failures).max(self.retry_after.take().unwrap_or_default());
+        let left = self.left();
+        self.client.pause(left.map_or(pause, |left| left.min(pause)));
+        if left.is_some_and(|left| left <= pause) {
+            return Ok(false);
+        }
+        if let Err(error) = self.connect() {
+            if let ClientError::Refused(refused) = &error {
+                // The same request would be refused for ever.
+                if (400..500).contains(&refused.status) && !matches!(refused.status, 408 | 425 | 429) {
+                    return Err(error);
+                }
+                self.retry_after = refused.retry_after.map(|pause| pause.min(MAX_RETRY_AFTER));
+            }
+            self.failures += 1;
+        }
+        Ok(self.left().is_none_or(|left| !left.is_zero()))
+    }
+
+    /// Reads the next event; `None` at the end of the stream. One that is cut off does not count.
+    fn next_event(&mut self) -> io::Result<Option<StreamEvent>> {
+        let Some(reader) = &mut self.reader else { return Ok(None) };
+        let mut next = StreamEvent::default();
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let room = MAX_EVENT - next.data.len();
+            let read = reader.take(room as u64).read_until(b'\n', &mut bytes)?;
+            if bytes.pop() != Some(b'\n') {
+                let is_too_long = || io::Error::other("the stream has an event of more than 1 MiB");
+                return if read == room { Err(is_too_long()) } else { Ok(None) };
+            }
+            let line = String::from_utf8_lossy(&bytes);
+            let line = line.trim_end_matches('\r');
+            if line.is_empty() {
+                // A position counts also without an event.
+                if !next.id.is_empty() {
+                    self.position = Some(std::mem::take(&mut next.id));
+                }
+                if !next.event.is_empty() {
+                    next.id = self.position.clone().unwrap_or_default();
+                    return Ok(Some(next));
+                }
+            }
+            // A comment has an empty name.
+            let (name, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match name {
+                "id" => next.id = value.to_owned(),
+                "event" => next.event = value.to_owned(),
+                "data" => next.data.push_str(value),
+                "retry" => {
+                    let millis = value.parse().map(Duration::from_millis).unwrap_or(RETRY);
+                    self.retry = millis.clamp(MIN_PAUSE, MAX_PAUSE);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn item(&mut self, event: StreamEvent) -> StreamItem {
+        if event.event != "hello" {
+            return StreamItem::Event(event);
+        }
+        self.failures = 0;
+        let now = self.client.clock().monotonic();
+        let lost_for = self.lost_at.take().map(|lost_at| now.saturating_sub(lost_at));
+        StreamItem::Hello { hello: serde_json::from_str(&event.data).unwrap_or_default(), lost_for }
+    }
+
+    /// The time until the deadline.
+    fn left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_sub(self.client.clock().monotonic()))
+    }
+}
+
+/// The pause before a new connection. Half of it is by chance, so that the clients of a server that was restarted come one
+/// after the other.
+fn pause(retry: Duration, failures: u32) -> Duration {
+    let full = retry.saturating_mul(2_u32.saturating_pow(failures.min(16))).min(MAX_PAUSE);
+    full.mul_f64(0.5 + f64::from(Uuid::new_v4().as_bytes()[0]) / 510.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::{Receiver, channel};
+    use std::thread;
+
+    use super::*;
+    use crate::client::Connection;
+    use crate::client::tls::TlsOptions;
+
+    const OPEN: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    const HELLO: &str = "retry: 100\n\nid: a-1\nevent: hello\ndata: {\"resumed\":false}\n\n";
+
+    type Script = Box<dyn Fn(&mut TcpStream) + Send>;
+
+    /// A server that answers each connection by its script and closes it. Returns its client, and the `Last-Event-ID` of
+    /// each request.
+    fn server(scripts: Vec<Script>) -> (Client, Receiver<Option<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, requests) = channel();
+        thread::spawn(move || {
+            for script in scripts {
+                let (mut stream, _) = listener.accept().unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+                let position = head.iter().find_map(|line| line.strip_prefix("last-event-id: "));
+                drop(sender.send(position.map(str::to_owned)));
+                script(&mut stream);
+            }
+        });
+        let connection = Connection { url, key: None, tls: TlsOptions::default() };
+        (Client::new(connection).unwrap(), requests)
+    }
+
+    fn says(text: &str) -> Script {
+        let text = text.to_owned();
+        Box::new(move |stream| drop(stream.write_all(text.as_bytes())))
+    }
+
+    fn refuses(status: u16, code: &str, more: &str) -> Script {
+        let body = format!(r#"{{"error":{{"code":"{code}","message":"m","status":{status}}}}}"#);
+        says(&format!("HTTP/1.1 {status} X\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len()))
+    }
+
+    /// Says this, and nothing more until the client has left.
+    fn falls_silent(text: String) -> Script {
+        Box::new(move |stream| {
+            stream.write_all(text.as_bytes()).unwrap();
+            drop(BufReader::new(stream).read_line(&mut String::new()));
+        })
+    }
+
+    fn open(client: &Client) -> EventStream<'_> {
+        EventStream::open(client, request(None, None), None).unwrap()
+    }
+
+    fn next(stream: &mut EventStream<'_>) -> StreamItem {
+        stream.next_item().unwrap().unwrap()
+    }
+
+    fn event(id: &str, event: &str, data: &str) -> StreamItem {
+        let [id, event, data] = [id, event, data].map(str::to_owned);
+        StreamItem::Event(StreamEvent { id, event, data })
+    }
+
+    fn is_hello(item: &StreamItem, after_loss: bool) -> bool {
+        matches!(item, StreamItem::Hello { lost_for, .. } if lost_for.is_some() == after_loss)
+    }
+
+    #[test]
+    fn a_lost_stream_goes_on_after_the_last_position() {
+        let first = format!(
+            "{OPEN}{HELLO}id: a-5\r\nevent:e\r\ndata: \"é\"\r\nunknown: x\r\n\r\n: beat\nid: a-9\n\nid: a-10\nevent: cut"
+        );
+        let second = format!("{OPEN}{HELLO}id: b-1\nevent: reset\ndata: {{\"reason\":\"restart\"}}\n\n");
+        let (client, requests) = server(vec![
+            says(&first),
+            refuses(503, "unavailable", ""),
+            says(""),
+            refuses(429, "too_many_streams", "Retry-After: 0\r\n"),
+            says("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"),
+            says(&second),
+        ]);
+        let mut stream = open(&client);
+        assert!(is_hello(&next(&mut stream), false));
+        assert_eq!(next(&mut stream), event("a-5", "e", "\"é\""));
+        assert!(matches!(next(&mut stream), StreamItem::Lost(_)));
+        assert!(is_hello(&next(&mut stream), true));
+        assert_eq!(next(&mut stream), event("b-1", "reset", "{\"reason\":\"restart\"}"));
+        let positions: Vec<Option<String>> = requests.iter().collect();
+        assert_eq!(positions[0], None);
+        assert!(positions[1..].iter().all(|position| position.as_deref() == Some("a-9")), "{positions:?}");
+    }
+
+    #[test]
+    fn a_silent_server_or_an_event_without_an_end_loses_the_stream() {
+        let endless = format!("{OPEN}{HELLO}data: {}", "x".repeat(MAX_EVENT + 1));
+        let hello = || format!("{OPEN}{HELLO}");
+        // One that does not answer in time is tried again.
+        let (client, _requests) =
+            server(vec![falls_silent(hello()), falls_silent(String::new()), says(&endless), says(&hello())]);
+        let mut stream = EventStream {
+            silence: Duration::from_millis(300),
+            ..EventStream::closed(&client, request(None, None), None)
+        };
+        assert!(is_hello(&next(&mut stream), false));
+        let StreamItem::Lost(reason) = next(&mut stream) else { panic!("silence") };
+        assert!(reason.contains("per read"), "{reason}");
+        assert!(is_hello(&next(&mut stream), true));
+        let StreamItem::Lost(reason) = next(&mut stream) else { panic!("an endless event") };
+        assert!(reason.contains("1 MiB"), "{reason}");
+        assert!(is_hello(&next(&mut stream), true));
+    }
+
+    #[test]
+    fn a_refusal_ends_a_stream_that_was_lost_and_a_failure_the_first_connection() {
+        let revoked = refuses(401, "invalid_api_key", "");
+        let (client, _requests) = server(vec![says(&format!("{OPEN}{HELLO}")), revoked]);
+        let mut stream = open(&client);
+        assert!(is_hello(&next(&mut stream), false));
+        assert!(matches!(next(&mut stream), StreamItem::Lost(_)));
+        assert_eq!(stream.next_item().unwrap_err().exit_code(), 4);
+        let (client, requests) = server(vec![refuses(503, "unavailable", "")]);
+        assert!(EventStream::open(&client, request(None, None), None).is_err());
+        assert_eq!(requests.iter().count(), 1);
+        let (other, _) = server(vec![says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]);
+        let error = EventStream::open(&other, request(None, None), None).map(|_| ()).unwrap_err();
+        assert!(matches!(error, ClientError::NotCued { status: 200, .. }), "{error}");
+    }
+
+    #[test]
+    fn pauses_double_up_to_half_a_minute_and_nothing_comes_after_the_deadline() {
+        for (failures, seconds) in [(0, 2.0), (1, 4.0), (3, 16.0), (4, 30.0), (99, 30.0)] {
+            let pause = pause(Duration::from_secs(2), failures).as_secs_f64();
+            assert!(pause >= seconds / 2.0 && pause <= seconds, "{pause}");
+        }
+        for script in [falls_silent(format!("{OPEN}{HELLO}")), says(&format!("{OPEN}{HELLO}"))] {
+            let (client, _requests) = server(vec![script]);
+            let deadline = client.clock().monotonic() + Duration::from_millis(300);
+            let mut stream = EventStream::open(&client, request(None, None), Some(deadline)).unwrap();
+            assert!(is_hello(&next(&mut stream), false));
+            while stream.next_item().unwrap().is_some() {}
+        }
+    }
+}
