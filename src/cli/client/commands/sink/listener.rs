@@ -13,33 +13,26 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
+use hyper_util::server::graceful::GracefulShutdown;
 use thiserror::Error as ThisError;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::cli::client::commands::sink::delivery::Delivery;
-use crate::cli::client::commands::sink::receiver::{End, Receiver};
+use crate::cli::client::commands::sink::receiver::{Delivery, End, Receiver};
 use crate::cli::client::commands::sink::script::Step;
 use crate::cli::error::CliError;
 
 /// A payload has at most 1 MiB of compact UTF-8. Sending non-ASCII as \uXXXX makes it up to three times larger.
 const MAX_BODY: usize = 8 << 20;
-/// MiB of all bodies that are read or printed at a time: eight of the largest.
-const MAX_BUFFERED: usize = 64;
 /// A delivery has up to 32 headers of the user with 4 KiB each.
 const MAX_HEAD: usize = 192 << 10;
 /// More than one server has deliveries in progress.
-const MAX_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 128;
 /// Time for the head of a request, and between two of them.
 const HEAD_TIME: Duration = Duration::from_secs(60);
-/// Time for a body. A delivery has 30 seconds in all.
-const BODY_TIME: Duration = Duration::from_secs(30);
-/// The longest time without an answer: no sender waits so long.
-const SILENCE: Duration = Duration::from_secs(600);
 /// Before the next try if the system has no file descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for the last answers at the end.
@@ -47,23 +40,12 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// The connection ends without an answer.
 #[derive(Debug, ThisError)]
-#[error("no answer")]
-struct NoAnswer;
+#[error("the connection ends without an answer")]
+struct Disconnect;
 
-type Answer = Response<Full<Bytes>>;
-
-/// The state that all connections share.
-struct Shared {
-    receiver: Arc<Receiver>,
-    buffered: Semaphore,
-    /// Becomes true when the sink ends.
-    stopping: watch::Receiver<bool>,
-}
+type SinkResponse = Response<Full<Bytes>>;
 
 /// Listens on an address.
-///
-/// # Errors
-/// If the address is not free.
 pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
     let bound = match TcpListener::bind(address).await {
         Ok(listener) => listener.local_addr().map(|address| (listener, address)),
@@ -76,15 +58,10 @@ pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliE
 }
 
 /// Receives until a signal, or until the receiver ends it.
-///
-/// # Errors
-/// That of the receiver.
 pub async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mpsc::Receiver<End>) -> End {
     let handle =
         |kind| signal(kind).map_err(|error| CliError::Failed(format!("cannot listen for signals: {error}")));
     let (mut interrupt, mut terminate) = (handle(SignalKind::interrupt())?, handle(SignalKind::terminate())?);
-    let (stop, stopping) = watch::channel(false);
-    let shared = Arc::new(Shared { receiver, buffered: Semaphore::new(MAX_BUFFERED), stopping });
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let end = loop {
@@ -101,10 +78,14 @@ pub async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mps
             accepted = accepted => accepted,
         };
         let Ok((stream, _)) = accepted else {
-            pause(ACCEPT_PAUSE).await;
+            drop(timeout(ACCEPT_PAUSE, pending::<Infallible>()).await);
             continue;
         };
-        let connection = graceful.watch(connect(stream, Arc::clone(&shared)));
+        let receiver = Arc::clone(&receiver);
+        let service = service_fn(move |request| respond(request, Arc::clone(&receiver)));
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MAX_HEAD);
+        let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), service));
         tokio::spawn(async move {
             // However the connection ends, that is the sender's choice.
             drop(connection.await);
@@ -112,71 +93,37 @@ pub async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mps
         });
     };
     drop(listener);
-    stop.send_replace(true);
     // A connection that takes longer is cut off.
     drop(timeout(LAST_ANSWERS, graceful.shutdown()).await);
     end
 }
 
-fn connect(stream: TcpStream, shared: Arc<Shared>) -> impl GracefulConnection + Send + 'static {
-    let service = service_fn(move |request| answer(request, Arc::clone(&shared)));
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
-        .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service)
-}
-
-async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Answer, NoAnswer> {
+async fn respond(request: Request<Incoming>, receiver: Arc<Receiver>) -> Result<SinkResponse, Disconnect> {
     let (head, body) = request.into_parts();
-    let wanted = body.size_hint().upper().unwrap_or(MAX_BODY as u64);
-    if wanted > MAX_BODY as u64 {
-        return Ok(refusal(&shared, StatusCode::PAYLOAD_TOO_LARGE, "its body has more than 8 MiB"));
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Ok(too_large(&receiver));
     }
-    let mebibytes = u32::try_from(wanted.div_ceil(1 << 20)).unwrap_or(u32::MAX);
-    let memory = shared.buffered.acquire_many(mebibytes).await.map_err(|_| NoAnswer)?;
-    let body = match timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return Ok(refusal(&shared, StatusCode::PAYLOAD_TOO_LARGE, "its body has more than 8 MiB"));
-        }
-        Ok(Err(_)) => return Err(NoAnswer),
-        Err(_) => return Ok(refusal(&shared, StatusCode::REQUEST_TIMEOUT, "its body took too long")),
+    let body = match Limited::new(body, MAX_BODY).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => return Ok(too_large(&receiver)),
+        Err(_) => return Err(Disconnect),
     };
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let delivery = Delivery {
-        received_at: shared.receiver.context.client.clock().now(),
+        received_at: receiver.context.client.clock().now(),
         method: head.method.to_string(),
         target: head.uri.to_string(),
         headers: head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
         body,
     };
-    let receiver = Arc::clone(&shared.receiver);
-    // Runs to its end also if the sender gives up meanwhile.
-    let taken = spawn_blocking(move || receiver.receive(&delivery).map(|step| (step, Finished(receiver))));
-    let (step, _finished) = taken.await.ok().flatten().ok_or(NoAnswer)?;
-    drop(memory);
-    match step {
-        Step::Answer { status, retry_after } => Ok(scripted(&shared.receiver, status, retry_after)),
-        Step::Timeout => {
-            let mut stopping = shared.stopping.clone();
-            // hyper drops this future when the sender closes the connection.
-            drop(timeout(SILENCE, stopping.wait_for(|stopping| *stopping)).await);
-            Err(NoAnswer)
-        }
-    }
-}
-
-/// Counts a delivery as finished when it is dropped: also if the sender gave up.
-struct Finished(Arc<Receiver>);
-
-impl Drop for Finished {
-    fn drop(&mut self) {
-        self.0.finish();
-    }
-}
-
-fn scripted(receiver: &Receiver, status: u16, retry_after: Option<u32>) -> Answer {
+    let taker = Arc::clone(&receiver);
+    // Runs to its end even if the sender gives up.
+    let taken = spawn_blocking(move || taker.receive(&delivery).map(|step| (step, FinishedDelivery(taker))));
+    let (step, _finished) = taken.await.ok().flatten().ok_or(Disconnect)?;
+    let Step::Answer { status, retry_after } = step else {
+        // hyper drops this future when the sender closes the connection.
+        return pending().await;
+    };
     let mut answer = Response::new(Full::default());
     // The script has statuses from 200 to 599 only.
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -190,19 +137,26 @@ fn scripted(receiver: &Receiver, status: u16, retry_after: Option<u32>) -> Answe
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         *answer.body_mut() = Full::from(reply.clone());
     }
-    answer
+    Ok(answer)
+}
+
+/// Counts a delivery as finished when it is dropped: also if the sender gave up.
+struct FinishedDelivery(Arc<Receiver>);
+
+impl Drop for FinishedDelivery {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
 }
 
 /// The answer to a request that is no delivery: it takes no step of the script.
-fn refusal(shared: &Shared, status: StatusCode, reason: &str) -> Answer {
-    // Without standard error there is nobody to tell; the sender is told in any case.
-    drop(shared.receiver.context.output.note(&format!("refused a request with {status}: {reason}")));
+fn too_large(receiver: &Receiver) -> SinkResponse {
+    let status = StatusCode::PAYLOAD_TOO_LARGE;
+    // A note that cannot be written is lost; the sender has the answer in any case.
+    let note = format!("refused a request with {status}: its body has more than 8 MiB");
+    drop(receiver.context.output.note(&note));
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     answer
-}
-
-async fn pause(time: Duration) {
-    drop(timeout(time, pending::<Infallible>()).await);
 }

@@ -1,9 +1,7 @@
 //! `cued sink`: receives deliveries, verifies and prints them, and answers by a script.
 
-mod delivery;
 mod listener;
 mod receiver;
-mod report;
 mod script;
 mod secrets;
 
@@ -11,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 
 use crate::cli::client::command::ClientAction;
@@ -23,6 +21,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::format::Format;
 use crate::cli::output::print::print_line;
 use crate::cli::server::flag_values::socket_address;
+use crate::client::request::ApiRequest;
 use crate::locks::Mutex;
 
 #[derive(Debug, Args)]
@@ -57,17 +56,26 @@ pub struct Sink {
 impl ClientAction for Sink {
     fn run(self, context: &Context) -> Result<(), CliError> {
         if context.is_curl() {
-            context.send(&secrets::request())?;
+            context.send(&ApiRequest::get("/v1/auth/webhook-secret"))?;
         }
-        let secrets = Secrets::choose(self.secret.as_deref())?;
-        let runtime = runtime()?;
+        let mut secrets = Secrets::choose(self.secret.as_deref())?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|error| CliError::Failed(format!("cannot start the receiver: {error}")))?;
         let (listener, address) = runtime.block_on(listener::bind(self.listen))?;
-        announce(context, address)?;
+        let line = format!("listening on http://{address}");
+        match context.output.format {
+            Format::Table | Format::Wide => print_line(&line)?,
+            _ => context.output.note(&line)?,
+        }
+        if !address.ip().is_loopback() {
+            context.output.note("whoever reaches this address can post to it, not only cued")?;
+        }
         secrets.announce(context)?;
         let (end, ends) = mpsc::channel(1);
         let receiver = Arc::new(Receiver {
             context: context.anew()?,
-            secrets,
+            secrets: Mutex::new(secrets),
             script: self.script,
             reply: self.reply,
             exit_after: self.exit_after,
@@ -82,22 +90,4 @@ impl ClientAction for Sink {
         result?;
         context.output.note(&receiver.summary())
     }
-}
-
-fn runtime() -> Result<Runtime, CliError> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| CliError::Failed(format!("cannot start the receiver: {error}")))
-}
-
-/// Tells the address on the first line: on standard output for people, who have nothing else there.
-fn announce(context: &Context, address: SocketAddr) -> Result<(), CliError> {
-    let line = format!("listening on http://{address}");
-    match context.output.format {
-        Format::Table | Format::Wide => print_line(&line)?,
-        _ => context.output.note(&line)?,
-    }
-    if !address.ip().is_loopback() {
-        context.output.note("whoever reaches this address can post to it, not only cued")?;
-    }
-    Ok(())
 }

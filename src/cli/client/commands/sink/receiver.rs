@@ -1,30 +1,64 @@
 //! Verifies, counts and prints deliveries, and decides their answers.
 
+use hyper::body::Bytes;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::Sender;
 
-use crate::cli::client::commands::sink::delivery::Delivery;
-use crate::cli::client::commands::sink::report::Report;
 use crate::cli::client::commands::sink::script::{Script, Step};
 use crate::cli::client::commands::sink::secrets::Secrets;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::output::Output;
+use crate::cli::output::format::Format;
 use crate::cli::output::print::print_part;
+use crate::cli::output::style::Style;
+use crate::cli::printable::printable;
+use crate::domain::text::one_line;
+use crate::domain::time::rfc3339;
+use crate::domain::webhook::verification::{Verification, verify};
 use crate::locks::Mutex;
+
+/// Bytes of a body that people are shown. A payload has up to 1 MiB.
+const MAX_SHOWN: usize = 4 << 10;
+
+/// Characters of a path, or of a header, on their line.
+const MAX_LINE: usize = 500;
+
+/// A request that a sink has received.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    pub received_at: Timestamp,
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// Names in lower case. Bytes that are no UTF-8 are replaced.
+    pub headers: Vec<(String, String)>,
+    pub body: Bytes,
+}
+
+impl Delivery {
+    /// The first header of this name.
+    fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+}
 
 /// The end of a sink.
 pub type End = Result<(), CliError>;
 
 pub struct Receiver {
     pub context: Context,
-    pub secrets: Secrets,
+    pub secrets: Mutex<Secrets>,
     pub script: Script,
     /// The body of answers of success.
     pub reply: Option<String>,
     pub exit_after: Option<u64>,
     pub has_body: bool,
-    /// Held while a line is printed, which takes as long as its reader wants.
+    /// Locked while a line is printed, which takes as long as its reader wants.
     pub printing: Mutex<()>,
-    /// Held for moments only: the thread that answers needs it.
+    /// Locked for moments only: the thread that answers needs it.
     pub counts: Mutex<Counts>,
     /// Ends the sink.
     pub end: Sender<End>,
@@ -41,7 +75,9 @@ pub struct Counts {
 impl Receiver {
     /// Takes a delivery; `None` if the sink is at its end.
     pub fn receive(&self, delivery: &Delivery) -> Option<Step> {
-        let verification = self.secrets.verify(&self.context, delivery);
+        let verification = self.secrets.lock().verify(&self.context, |secrets| {
+            verify(secrets, &|name: &str| delivery.header(name), &delivery.body, delivery.received_at)
+        });
         // The lines are in the order of the script.
         let _printing = self.printing.lock();
         let index = self.counts.lock().received;
@@ -49,17 +85,20 @@ impl Receiver {
             return None;
         }
         let step = self.script.step(index);
-        let report = Report { delivery, verification, step, has_body: self.has_body };
-        match report.text(&self.context.output).and_then(|text| print_part(&text)) {
-            Ok(true) => {}
-            // Nobody reads any more.
-            Ok(false) => return self.end_with(Ok(())),
-            Err(error) => return self.end_with(Err(error)),
-        }
-        let mut counts = self.counts.lock();
-        counts.received += 1;
-        counts.verified += u64::from(verification.is_verified());
-        Some(step)
+        let end = match print_part(&text(delivery, verification, step, self.has_body, &self.context.output)) {
+            Ok(true) => {
+                let mut counts = self.counts.lock();
+                counts.received += 1;
+                counts.verified += u64::from(verification.is_verified());
+                return Some(step);
+            }
+            // The reader has closed the pipe.
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        // One end is enough; a second finds the place taken.
+        drop(self.end.try_send(end));
+        None
     }
 
     /// Counts a delivery as finished.
@@ -67,7 +106,7 @@ impl Receiver {
         let mut counts = self.counts.lock();
         counts.finished += 1;
         if self.exit_after == Some(counts.finished) {
-            self.end_with(Ok(()));
+            drop(self.end.try_send(Ok(())));
         }
     }
 
@@ -77,10 +116,150 @@ impl Receiver {
         let noun = if received == 1 { "delivery" } else { "deliveries" };
         format!("{received} {noun}, {verified} verified")
     }
+}
 
-    fn end_with(&self, end: End) -> Option<Step> {
-        // One end is enough; a second finds the place taken.
-        drop(self.end.try_send(end));
-        None
+/// The text to print, with the end of its line; empty if the form has nothing of this delivery.
+fn text(
+    delivery: &Delivery,
+    verification: Verification,
+    step: Step,
+    has_body: bool,
+    output: &Output,
+) -> String {
+    match output.format {
+        Format::Json | Format::Jsonl => format!("{}\n", json(delivery, verification, step, has_body)),
+        // JSON is YAML.
+        Format::Yaml => format!("---\n{}\n", json(delivery, verification, step, has_body)),
+        Format::Id => delivery.header("x-cueapi-execution-id").map(|id| line(id) + "\n").unwrap_or_default(),
+        Format::Table | Format::Wide => lines(delivery, verification, step, has_body, output),
+    }
+}
+
+fn lines(
+    delivery: &Delivery,
+    verification: Verification,
+    step: Step,
+    has_body: bool,
+    output: &Output,
+) -> String {
+    let Delivery { received_at, method, target, headers, body } = delivery;
+    let styles = &output.styles;
+    let style = match verification {
+        Verification::Verified => Style::Good,
+        Verification::NoSecret => Style::Warning,
+        _ => Style::Bad,
+    };
+    let mut parts = vec![
+        styles.paint(&output.times.time_of_day(*received_at), Style::Faint),
+        format!("{} {}", line(method), line(target)),
+    ];
+    parts.extend(delivery.header("x-cueapi-execution-id").map(line));
+    parts.extend(delivery.header("x-cueapi-attempt").map(|attempt| format!("attempt {}", line(attempt))));
+    parts.push(format!("{} B", body.len()));
+    parts.push(styles.paint(&verification.to_string(), style));
+    parts.push(match step {
+        Step::Answer { status, retry_after: None } => format!("→ {status}"),
+        Step::Answer { status, retry_after: Some(seconds) } => {
+            format!("→ {status}, Retry-After {seconds} s")
+        }
+        Step::Timeout => "→ no answer".to_owned(),
+    });
+    let mut text = parts.join("  ") + "\n";
+    for (name, value) in headers.iter().filter(|_| output.is_wide()) {
+        text += &styles.paint(&format!("  {}: {}", line(name), line(value)), Style::Faint);
+        text += "\n";
+    }
+    if has_body {
+        let shown = body.get(..MAX_SHOWN).unwrap_or(body);
+        for line in String::from_utf8_lossy(shown).lines() {
+            text += &format!("  {}\n", printable(&line.replace('\t', "    ")));
+        }
+        if shown.len() < body.len() {
+            text += &format!("  … {} bytes more\n", body.len() - shown.len());
+        }
+    }
+    text
+}
+
+/// One object, as programs read it.
+fn json(delivery: &Delivery, verification: Verification, step: Step, has_body: bool) -> Value {
+    let (status, retry_after) = match step {
+        Step::Answer { status, retry_after } => (Some(status), retry_after),
+        Step::Timeout => (None, None),
+    };
+    let mut headers = Map::new();
+    for (name, value) in &delivery.headers {
+        match headers.get_mut(name) {
+            Some(Value::String(values)) => values.push_str(&format!(", {value}")),
+            _ => drop(headers.insert(name.clone(), json!(value))),
+        }
+    }
+    let mut object = json!({
+        "received_at": rfc3339(delivery.received_at),
+        "method": delivery.method,
+        "path": delivery.target,
+        "execution_id": delivery.header("x-cueapi-execution-id"),
+        "cue_id": delivery.header("x-cueapi-cue-id"),
+        "attempt": delivery.header("x-cueapi-attempt").and_then(|attempt| attempt.parse::<u32>().ok()),
+        "headers": headers,
+        "size": delivery.body.len(),
+        "verified": verification.is_verified(),
+        "reason": verification.code(),
+        "answer": {"status": status, "retry_after": retry_after},
+    });
+    if has_body {
+        let text = || json!(String::from_utf8_lossy(&delivery.body));
+        object["body"] = serde_json::from_slice(&delivery.body).unwrap_or_else(|_| text());
+    }
+    object
+}
+
+/// A text from outside as a part of a line.
+fn line(text: &str) -> String {
+    printable(&one_line(text, MAX_LINE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::format::ColorWhen;
+    use crate::cli::output::times::Times;
+
+    #[test]
+    fn a_delivery_is_a_line_and_the_beginning_of_its_body_or_an_object() {
+        let shown = |format, body: &str, has_body| {
+            let output = Output::new(format, ColorWhen::Never, Times::new(true, None).unwrap());
+            let headers =
+                [("x-cueapi-execution-id", "0190a5c0"), ("x-cueapi-attempt", "2"), ("a", "1"), ("a", "2")];
+            let delivery = Delivery {
+                received_at: "2030-01-01T12:00:00.003Z".parse().unwrap(),
+                method: "POST".to_owned(),
+                target: "/a\u{1b}[2J?b=\u{202e}c".to_owned(),
+                headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+                body: body.to_owned().into(),
+            };
+            let step = Step::Answer { status: 429, retry_after: Some(5) };
+            text(&delivery, Verification::Verified, step, has_body, &output)
+        };
+        let line = "12:00:00.003  POST /a [2J?b=\u{fffd}c  0190a5c0  attempt 2  8 B  verified  \
+                    → 429, Retry-After 5 s\n";
+        let body = "{\"a\":\u{7}\n}";
+        assert_eq!(shown(Format::Table, body, true), format!("{line}  {{\"a\":\u{fffd}\n  }}\n"));
+        assert_eq!(shown(Format::Table, body, false), line);
+        assert!(shown(Format::Wide, body, false).contains("\n  x-cueapi-attempt: 2\n  a: 1\n"));
+        assert_eq!(shown(Format::Id, body, true), "0190a5c0\n");
+        let long = shown(Format::Table, &"é".repeat(5_000), true);
+        assert!(long.len() < 4_300 && long.ends_with("\n  … 5904 bytes more\n"), "{long}");
+        let object = |body: &str, has_body| -> Value {
+            let text = shown(Format::Json, body, has_body);
+            assert_eq!(text.matches('\n').count(), 1, "{text}");
+            serde_json::from_str(&text).unwrap()
+        };
+        let whole = object("{\"n\":\n 12345678901234567890123}", true);
+        assert_eq!(whole["body"].to_string(), "{\"n\":12345678901234567890123}");
+        assert_eq!((&whole["verified"], &whole["reason"]), (&json!(true), &Value::Null));
+        assert_eq!(whole["headers"]["a"], json!("1, 2"));
+        assert_eq!(object("no JSON", true)["body"], json!("no JSON"));
+        assert!(object("{}", false).get("body").is_none());
     }
 }

@@ -26,7 +26,6 @@ pub struct Script {
 
 impl Script {
     /// The step of a delivery, counted from 0.
-    #[must_use]
     pub fn step(&self, index: u64) -> Step {
         usize::try_from(index).ok().and_then(|index| self.first.get(index)).copied().unwrap_or(self.last)
     }
@@ -55,17 +54,13 @@ fn step(word: &str) -> Option<Step> {
     if word == "timeout" {
         return Some(Step::Timeout);
     }
-    let (status, seconds) = match word.split_once(':') {
-        Some((status, seconds)) => (status, Some(seconds)),
-        None => (word, None),
-    };
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(status) || seconds.is_some_and(|seconds| !is_number(seconds)) {
+    // A number may begin with a plus sign.
+    if word.contains('+') {
         return None;
     }
+    let (status, seconds) = word.split_once(':').map_or((word, None), |(status, it)| (status, Some(it)));
     let status = status.parse().ok().filter(|status| STATUSES.contains(status))?;
-    let retry_after = seconds.map(str::parse).transpose().ok()?;
-    Some(Step::Answer { status, retry_after })
+    Some(Step::Answer { status, retry_after: seconds.map(str::parse).transpose().ok()? })
 }
 
 #[cfg(test)]
