@@ -1,4 +1,4 @@
-//! The requests of a worker (contract §7, §5.5).
+//! The requests of a worker (contract §7, §5.5), and what it does after one that failed.
 
 use std::time::Duration;
 
@@ -11,13 +11,10 @@ use crate::client::error::ClientError;
 use crate::client::request::{Answer, ApiRequest, segment};
 use crate::domain::json::JsonText;
 
-/// Seconds for which the server holds a poll.
-pub const POLL_SECONDS: u64 = 25;
-
 /// Of a poll, in addition to what the server holds it.
 const POLL_MARGIN: Duration = Duration::from_secs(15);
 
-/// Of heartbeats and extensions of leases. They are sent one after another: one that has no answer delays all others.
+/// Of heartbeats and extensions of leases. They are sent one after another: one without an answer delays all others.
 pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Of the other requests. A run may wait for the answer, and so may the stop of the worker.
@@ -44,29 +41,17 @@ pub struct Api<'a> {
 }
 
 impl Api<'_> {
-    /// Claims the next execution of a task; `None` if none waits.
-    ///
-    /// # Errors
-    /// If the server refuses the request for another reason, or cannot be reached.
-    pub fn claim_next(&self, task: Option<&str>) -> Result<Option<Claim>, ClientError> {
+    /// Claims an execution, or without an id the next one of a task. `None` if another worker was faster, or none waits.
+    pub fn claim(&self, id: Option<&str>, task: Option<&str>) -> Result<Option<Claim>, ClientError> {
         let mut body = json!({"worker_id": self.claimant});
-        if let Some(task) = task {
-            body["task"] = task.into();
-        }
-        self.claim(&ApiRequest::post("/v1/executions/claim").json(body))
-    }
-
-    /// Claims an execution; `None` if another worker was faster.
-    ///
-    /// # Errors
-    /// As [`Api::claim_next`].
-    pub fn claim_one(&self, id: &str) -> Result<Option<Claim>, ClientError> {
-        let body = json!({"worker_id": self.claimant});
-        self.claim(&ApiRequest::post(format!("/v1/executions/{}/claim", segment(id))).json(body))
-    }
-
-    fn claim(&self, request: &ApiRequest) -> Result<Option<Claim>, ClientError> {
-        match self.client.send_once(&request.clone().timeout(TIMEOUT)) {
+        let path = match (id, task) {
+            (Some(id), _) => format!("/v1/executions/{}/claim", segment(id)),
+            (None, task) => {
+                task.inspect(|task| body["task"] = (*task).into());
+                "/v1/executions/claim".to_owned()
+            }
+        };
+        match self.client.send_once(&ApiRequest::post(path).json(body).timeout(TIMEOUT)) {
             Ok(answer) => answer.read().map(Some),
             // Usual among several workers. An execution that is gone was cancelled or deleted.
             Err(ClientError::Refused(refused)) if matches!(refused.status, 404 | 409) => Ok(None),
@@ -74,17 +59,13 @@ impl Api<'_> {
         }
     }
 
-    /// The ids of executions that wait, at most `limit`. The server holds the request until there is one.
-    ///
-    /// # Errors
-    /// If the server refuses the request or cannot be reached.
+    /// The id of an execution that can be claimed. The server holds the request for `wait` seconds until there is one.
     pub fn poll(
         &self,
         task: Option<&str>,
         agent: Option<&str>,
-        limit: usize,
         wait: u64,
-    ) -> Result<Vec<String>, ClientError> {
+    ) -> Result<Option<String>, ClientError> {
         #[derive(Deserialize)]
         struct Listed {
             execution_id: String,
@@ -96,19 +77,16 @@ impl Api<'_> {
         let request = ApiRequest::get("/v1/executions/claimable")
             .maybe_query("task", task)
             .maybe_query("agent", agent)
-            .query("limit", limit.to_string())
+            .query("limit", "1")
             .query("wait", wait.to_string())
             .timeout(Duration::from_secs(wait) + POLL_MARGIN);
-        // A poll that nobody waits for is one of a worker that ends soon: a fault must not end it at once.
+        // A worker whose polls do not wait ends soon. It must not end at the first fault.
         let answer = if wait == 0 { self.client.send(&request) } else { self.client.send_once(&request) };
         let list: List = answer?.read()?;
-        Ok(list.executions.into_iter().map(|listed| listed.execution_id).collect())
+        Ok(list.executions.into_iter().next().map(|listed| listed.execution_id))
     }
 
     /// Announces the worker with its tasks.
-    ///
-    /// # Errors
-    /// If the server refuses the request or cannot be reached.
     pub fn beat(&self, worker_id: &str, tasks: &[&str]) -> Result<(), ClientError> {
         let body = json!({"worker_id": worker_id, "handlers": tasks});
         let request = ApiRequest::post("/v1/worker/heartbeat").json(body).timeout(HEARTBEAT_TIMEOUT);
@@ -116,9 +94,6 @@ impl Api<'_> {
     }
 
     /// Extends the lease of an execution. Returns `false` if it is no longer this worker's.
-    ///
-    /// # Errors
-    /// If the server refuses the request for another reason, or cannot be reached.
     pub fn extend_lease(&self, id: &str) -> Result<bool, ClientError> {
         let request = ApiRequest::post(format!("/v1/executions/{}/heartbeat", segment(id)))
             .header("x-worker-id", self.claimant)
@@ -136,36 +111,60 @@ impl Api<'_> {
     }
 
     /// Reports the outcome of an execution.
-    ///
-    /// # Errors
-    /// If the server refuses the report or cannot be reached.
     pub fn report(&self, id: &str, body: &JsonText) -> Result<Answer, ClientError> {
         let path = format!("/v1/executions/{}/outcome", segment(id));
         self.client.send_once(&ApiRequest::post(path).json(body.as_str()).timeout(TIMEOUT))
     }
 }
 
-/// The step of a worker after a failed request.
+/// Whether the same request may succeed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// The server is away, busy or on hold: the same request may succeed later.
+    /// The server is away, busy or on hold.
     Passing { retry_after: Option<Duration> },
     /// The key is not valid, or the request can never succeed.
     Lasting,
 }
 
 impl Failure {
-    #[must_use]
-    pub fn of(error: &ClientError) -> Self {
+    pub fn from_error(error: &ClientError) -> Self {
         match error {
             ClientError::Refused(refused) => match refused.status {
                 408 | 409 | 429 | 500.. => Self::Passing { retry_after: refused.retry_after },
                 _ => Self::Lasting,
             },
             ClientError::Unreachable { .. }
+            | ClientError::NoAnswer { .. }
             | ClientError::NotCued { .. }
             | ClientError::UnexpectedAnswer(_) => Self::Passing { retry_after: None },
             _ => Self::Lasting,
         }
+    }
+}
+
+/// The pause after `failures` in a row: 1 second, doubled with each of them, or what the server asks for if that is longer;
+/// at most a minute, because a wrong header would stop the worker for ever.
+pub fn pause_after(failures: u32, retry_after: Option<Duration>) -> Duration {
+    let seconds = 2_u64.saturating_pow(failures.saturating_sub(1));
+    Duration::from_secs(seconds).max(retry_after.unwrap_or_default()).min(Duration::from_secs(60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute_or_are_those_that_the_server_asks_for() {
+        let seconds = |failures| pause_after(failures, None).as_secs();
+        assert_eq!([1, 2, 3, 6, 7, u32::MAX].map(seconds), [1, 2, 4, 32, 60, 60]);
+        let asked = |seconds| pause_after(1, Some(Duration::from_secs(seconds))).as_secs();
+        assert_eq!([0, 7, 86_400].map(asked), [1, 7, 60]);
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_in_time_may_answer_later() {
+        let (url, source) = ("http://x".to_owned(), ureq::Error::Timeout(ureq::Timeout::Global));
+        let failure = Failure::from_error(&ClientError::NoAnswer { url, source });
+        assert_eq!(failure, Failure::Passing { retry_after: None });
     }
 }

@@ -1,41 +1,33 @@
 //! `cued work`: claims executions of tasks, runs a command for each, and reports its outcome.
 //!
-//! One thread per slot claims, runs and reports, so that as many commands run as there are slots; a few threads poll for
-//! work while slots are free; one sends heartbeats. An execution is claimed in the name of this process, and its lease is
-//! extended for as long as its command runs: if the process is killed, the lease ends and another worker runs the execution.
+//! A few threads poll and claim while slots are free; one thread per slot runs and reports, so that as many commands run as
+//! there are slots; one sends heartbeats. An execution is claimed in the name of this process, and its lease is extended for as
+//! long as its command runs: if the process is killed, the lease ends and another worker runs the execution.
 
 pub mod api;
-pub mod backoff;
-pub mod environment;
+pub mod claims;
+pub mod heartbeats;
 pub mod outcome;
 pub mod process;
-pub mod queues;
-pub mod run;
-pub mod signals;
+pub mod settings;
+pub mod slot;
 pub mod state;
-pub mod task;
-pub mod threads;
 
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uuid::Uuid;
 
 use crate::client::Client;
-use crate::client::error::ClientError;
 use crate::client::request::Answer;
 use crate::signals::EndSignals;
 use crate::worker::api::HEARTBEAT_TIMEOUT;
-use crate::worker::outcome::folder::OutcomeFolder;
-use crate::worker::process::open_files;
-use crate::worker::run::Tally;
-use crate::worker::signals::watch_signals;
-use crate::worker::state::Shared;
-use crate::worker::task::Settings;
-use crate::worker::threads::poller::MAX_POLLERS;
-use crate::worker::threads::{heartbeats, poller, slot};
+use crate::worker::claims::MAX_CLAIMERS;
+use crate::worker::settings::Settings;
+use crate::worker::state::{Ending, Shared, StopLevel};
 
 /// Without a sign of life of the heartbeats for this long, the worker hangs. There is one before each request.
 const HANG: Duration = Duration::from_secs(90);
@@ -47,20 +39,17 @@ const SUFFIX: usize = 9;
 /// The length of a worker's name: 255 with what follows it in claims (contract §7.4).
 pub const MAX_NAME: usize = 255 - SUFFIX;
 
+/// Open files of a job at most: its connection, and the pipes of its command on both sides while it starts; 10 in all, and
+/// some to spare.
+const FILES_PER_JOB: u64 = 16;
+
+/// Those of the rest of the worker: standard streams, connections of claimers and heartbeats, signals.
+const OTHER_FILES: u64 = 64;
+
 /// A worker that has not begun yet.
 pub struct Worker {
     shared: Arc<Shared>,
     signals: EndSignals,
-}
-
-/// The end of a worker.
-#[derive(Debug)]
-pub struct Ending {
-    pub tally: Tally,
-    /// The reason why it could not go on.
-    pub error: Option<ClientError>,
-    /// It ended before its work did.
-    pub is_stopped: bool,
 }
 
 impl Worker {
@@ -73,17 +62,16 @@ impl Worker {
         settings: Settings,
         on_recorded: impl Fn(&Answer) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let random = Uuid::new_v4().simple().to_string();
-        let claimant = format!("{}/{}", settings.worker_id, &random[..SUFFIX - 1]);
-        let folder = OutcomeFolder::create().map_err(|error| {
+        slot::outcome_file().map_err(|error| {
             let text = format!("cannot use the temporary folder: {error}; TMPDIR can name another");
             io::Error::new(error.kind(), text)
         })?;
-        let shared = Shared::new(settings, client, claimant, folder, Box::new(on_recorded));
+        let random = Uuid::new_v4().simple().to_string();
+        let claimant = format!("{}/{}", settings.worker_id, &random[..SUFFIX - 1]);
+        let shared = Shared::new(settings, client, claimant, Box::new(on_recorded));
         Ok(Self { shared: Arc::new(shared), signals: EndSignals::catch()? })
     }
 
-    #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
@@ -94,29 +82,64 @@ impl Worker {
         move || shared.is_alive(HANG)
     }
 
-    /// Works until the work ends or the worker is stopped. Threads that wait for the server are left behind: they hold
-    /// nothing, and end with the process.
+    /// Works until the work ends or the worker is stopped. Its threads are left behind: they hold nothing, and end with the
+    /// process.
     ///
     /// # Errors
     /// If the system cannot start a thread.
     pub fn run(self, on_stop: impl Fn() + Send + 'static) -> io::Result<Ending> {
-        let settings = &self.shared.settings;
-        let (jobs, pollers) = (settings.jobs, settings.tasks.len().min(MAX_POLLERS));
-        if let Err(error) = open_files::raise_limit(jobs) {
+        let Self { shared, signals } = self;
+        let (jobs, tasks) = (shared.settings.jobs, shared.settings.tasks.len());
+        if let Err(error) = raise_file_limit(jobs) {
             tracing::warn!(%error, jobs, "the limit of open files is low; commands may have to wait for others");
         }
-        let start = |name: &str, body: fn(&Shared)| {
-            let shared = Arc::clone(&self.shared);
+        let start = |name: &str, body: Box<dyn FnOnce(&Shared) + Send>| {
+            let shared = Arc::clone(&shared);
             thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared)).map(drop)
         };
-        let (shared, signals) = (Arc::clone(&self.shared), self.signals);
-        let watch = move || watch_signals(signals, &shared, on_stop);
-        thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
-        start("heartbeats", heartbeats::run)?;
-        (0..jobs).try_for_each(|_| start("slot", slot::run))?;
-        (0..pollers).try_for_each(|_| start("poller", poller::run))?;
-        let (tally, error, is_stopped) = self.shared.wait_for_end();
-        self.shared.outcome_folder.remove();
-        Ok(Ending { tally, error, is_stopped })
+        start("signals", Box::new(move |shared| watch_signals(signals, shared, on_stop)))?;
+        start("heartbeats", Box::new(heartbeats::run))?;
+        (0..jobs).try_for_each(|_| start("slot", Box::new(slot::run)))?;
+        let claimers = tasks.min(MAX_CLAIMERS);
+        (0..claimers).try_for_each(|first| {
+            let places: Vec<usize> = (first..tasks).step_by(claimers).collect();
+            start("claimer", Box::new(move |shared| claims::run(shared, &places)))
+        })?;
+        Ok(shared.wait_for_end())
     }
+}
+
+/// Stops the worker at the first signal, faster at each further one. Never returns.
+fn watch_signals(mut signals: EndSignals, worker: &Shared, on_stop: impl Fn()) {
+    signals.wait();
+    let grace_s = worker.settings.grace.as_secs();
+    tracing::info!(grace_s, "stopping: nothing more is claimed; running commands may end");
+    // First, because an idle worker ends with the stop.
+    on_stop();
+    worker.stop();
+    loop {
+        signals.wait();
+        match worker.stop() {
+            StopLevel::Kill => tracing::warn!("killing the running commands"),
+            _ => tracing::info!("stopping now: ending the running commands"),
+        }
+    }
+}
+
+/// Raises the soft limit of open files as far as `jobs` need. Commands inherit it: one that suffices stays as it is.
+///
+/// # Errors
+/// If the system does not permit as many: the error says how many it permits.
+fn raise_file_limit(jobs: usize) -> io::Result<()> {
+    let needed = OTHER_FILES + FILES_PER_JOB * jobs as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let permitted = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(permitted), ..limit })?;
+    if permitted < needed {
+        return Err(io::Error::other(format!("{needed} are needed, and {permitted} are permitted")));
+    }
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! `cued work`: runs a command for each execution of a task.
 
-mod programs;
 mod task_file;
 
 use std::ffi::OsString;
@@ -11,7 +10,6 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::cli::client::command::ClientAction;
-use crate::cli::client::commands::work::programs::command_fault;
 use crate::cli::client::commands::work::task_file::read_tasks;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
@@ -23,8 +21,9 @@ use crate::client::request::Answer;
 use crate::logging::LogFormat;
 use crate::systemd::SystemdService;
 use crate::systemd::watchdog::Liveness;
-use crate::worker::task::{Mode, Settings, Task};
-use crate::worker::{Ending, MAX_NAME, Worker};
+use crate::worker::settings::{Mode, Settings, Task};
+use crate::worker::state::Ending;
+use crate::worker::{MAX_NAME, Worker};
 
 /// Time between two heartbeats of a worker. The server marks one as stale after 180 seconds without.
 const BEAT_MILLIS: u64 = 60_000;
@@ -99,7 +98,6 @@ enum LogFormatArg {
 }
 
 impl Work {
-    #[must_use]
     pub fn log_format(&self) -> LogFormat {
         match self.log_format {
             LogFormatArg::Text => LogFormat::Text,
@@ -116,14 +114,14 @@ impl Work {
                 folder: None,
                 environment: Vec::new(),
             };
-            return match command_fault(&task) {
+            return match task.command_fault() {
                 Some(fault) => Err(CliError::Usage(fault)),
                 None => Ok(vec![task]),
             };
         };
         let tasks = read_tasks(file, self.timeout)?;
         // One that is not there yet must not keep the others from working.
-        for (task, fault) in tasks.iter().filter_map(|task| Some((task, command_fault(task)?))) {
+        for (task, fault) in tasks.iter().filter_map(|task| Some((task, task.command_fault()?))) {
             tracing::warn!(task = task.name, fault, "runs of a task will fail");
         }
         Ok(tasks)
@@ -188,32 +186,26 @@ impl ClientAction for Work {
         let ending = worker
             .run(move || stopping.stopping("Stopping: waiting for running commands"))
             .map_err(failed)?;
-        tracing::info!(runs = ending.tally.runs, failures = ending.tally.failures, "worker stopped");
+        tracing::info!(runs = ending.runs, failures = ending.failures, "worker stopped");
         result(ending, mode)
     }
 }
 
 /// The exit code: what is wrong with the worker before what is wrong with its runs.
 fn result(ending: Ending, mode: Mode) -> Result<(), CliError> {
-    let Ending { tally, error, is_stopped } = ending;
+    let Ending { runs, failures, unreported, last_reason, error, is_stopped } = ending;
     if let Some(error) = error {
         return Err(error.into());
     }
-    if tally.unreported > 0 {
-        return Err(CliError::Failed(format!(
-            "{} not reported; the log has the reports",
-            count(tally.unreported)
-        )));
+    if unreported > 0 {
+        let message = format!("{} not reported; the log has the reports", count(unreported));
+        return Err(CliError::Failed(message));
     }
-    if mode != Mode::Forever && tally.failures > 0 {
-        let reason = tally.last_reason.unwrap_or_default();
-        return Err(CliError::WaitedFailed(format!(
-            "{} of {} failed: {reason}",
-            tally.failures,
-            count(tally.runs)
-        )));
+    if mode != Mode::Forever && failures > 0 {
+        let reason = last_reason.unwrap_or_default();
+        return Err(CliError::WaitedFailed(format!("{failures} of {} failed: {reason}", count(runs))));
     }
-    let has_ended = mode == Mode::Forever || (mode == Mode::Once && tally.runs > 0);
+    let has_ended = mode == Mode::Forever || (mode == Mode::Once && runs > 0);
     if is_stopped && !has_ended {
         return Err(CliError::Interrupted("interrupted before the end of the work".to_owned()));
     }

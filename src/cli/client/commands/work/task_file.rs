@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::cli::client::commands::work::{duration, filter};
 use crate::cli::error::CliError;
 use crate::cli::input::{values, yaml};
-use crate::worker::task::Task;
+use crate::worker::settings::Task;
 
 /// Names in a heartbeat (contract §7.4).
 const MAX_TASKS: usize = 100;

@@ -1,69 +1,26 @@
 //! A server that is killed, that refuses, or that is not there.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
 
 use serde_json::json;
 
 use crate::cli::client::work::Workshop;
-use crate::support::client_command::ClientHome;
-use crate::support::server::{Server, until};
-
-/// An address that stays while the server moves to another port.
-struct Relay {
-    addr: SocketAddr,
-    target: Arc<Mutex<SocketAddr>>,
-}
-
-impl Relay {
-    fn to(server: &Server) -> Self {
-        let (listener, target) =
-            (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(Mutex::new(server.addr())));
-        let (addr, to) = (listener.local_addr().unwrap(), Arc::clone(&target));
-        thread::spawn(move || {
-            for near in listener.incoming().map_while(Result::ok) {
-                // Without a server the connection closes.
-                let Ok(far) = TcpStream::connect(*to.lock().unwrap()) else { continue };
-                for (mut from, mut into) in [
-                    (near.try_clone().unwrap(), far.try_clone().unwrap()),
-                    (far.try_clone().unwrap(), near.try_clone().unwrap()),
-                ] {
-                    thread::spawn(move || {
-                        drop(std::io::copy(&mut from, &mut into));
-                        drop(into.shutdown(std::net::Shutdown::Both));
-                    });
-                }
-            }
-        });
-        Self { addr, target }
-    }
-
-    fn follow(&self, server: &Server) {
-        *self.target.lock().unwrap() = server.addr();
-    }
-}
+use crate::support::server::until;
 
 #[test]
 fn a_report_is_repeated_until_a_killed_server_is_back() {
     let mut shop = Workshop::new();
-    let relay = Relay::to(&shop.server);
-    let home = ClientHome::new()
-        .env("CUED_URL", format!("http://{}", relay.addr))
-        .env("CUED_API_KEY", shop.user.key());
     let execution = shop.execution("t");
     let [begun, go] = ["begun", "go"].map(|name| shop.path(name));
     let script =
         format!("touch {}; until [ -e {} ]; do sleep 0.02; done; echo kept", begun.display(), go.display());
-    let mut worker = shop.start_in(&home, "w", &["--task", "t"], &script);
+    let mut worker = shop.start("w", &["--task", "t"], &script);
     until("the command has begun", || begun.exists().then_some(()));
     shop.server.kill();
     fs::write(go, "").unwrap();
     worker.says("the report was not accepted; trying again");
-    shop.server.restart();
+    shop.server.restart_in_place();
     shop.user = shop.user.at(shop.server.addr());
-    relay.follow(&shop.server);
     let seen = shop.reported(&execution);
     assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("kept\n"), &json!(1)));
     // It takes work again.

@@ -85,8 +85,13 @@ fn a_worker_that_claims_its_own_lost_execution_again_runs_it_once_at_a_time() {
     worker.signal("-STOP");
     shop.user.advance("PT20M");
     worker.signal("-CONT");
-    assert_eq!(shop.reported(&execution)["attempts"], 2);
-    assert_eq!(fs::read_to_string(journal).unwrap(), "+\n-\n+\n-\n");
+    // A claim that the server received before the clock moved may be a further attempt, lost at once.
+    assert!(shop.reported(&execution)["attempts"].as_u64() >= Some(2));
+    let journal = fs::read_to_string(journal).unwrap();
+    assert!(
+        journal.starts_with("+\n-\n+\n-\n") && journal == "+\n-\n".repeat(journal.len() / 4),
+        "{journal}"
+    );
     assert_eq!(worker.stop(), 0);
 }
 

@@ -1,6 +1,7 @@
 //! The input and environment of commands, and the reports of their outcomes.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -110,7 +111,7 @@ fn the_payload_is_on_standard_input_whether_or_not_it_is_read() {
 fn a_command_knows_its_execution_and_not_the_key() {
     let shop = Workshop::new();
     let script = "for p in CUED CUEAPI; do \
-        env | grep -E \"^${p}_(EXECUTION_ID|CUE_ID|CUE_NAME|TASK|WORKER_ID|ATTEMPT|API_KEY|URL|BASE_URL)=\" \
+        env | grep -E \"^${p}_(EXECUTION_ID|CUE_ID|CUE_NAME|TASK|SCHEDULED_FOR|WORKER_ID|ATTEMPT|API_KEY|URL|BASE_URL)=\" \
         | sort | sed \"s/^${p}_//\"; done; env | grep -cE '^(NOTIFY_SOCKET|CUED_CONFIG|CUED_PROFILE)='";
     let home = |shop: &Workshop| {
         let home = ClientHome::signed_in(&shop.server, &shop.user);
@@ -138,9 +139,9 @@ fn a_command_knows_its_execution_and_not_the_key() {
             } else {
                 (String::new(), format!("URL={url}\n"))
             };
-            let cue = seen["cue_id"].as_str().unwrap();
+            let [cue, due] = ["cue_id", "scheduled_for"].map(|field| seen[field].as_str().unwrap());
             format!(
-                "{key}ATTEMPT=1\n{before}CUE_ID={cue}\nCUE_NAME=cue of env\nEXECUTION_ID={execution}\nTASK=env\n{after}WORKER_ID=w1\n"
+                "{key}ATTEMPT=1\n{before}CUE_ID={cue}\nCUE_NAME=cue of env\nEXECUTION_ID={execution}\nSCHEDULED_FOR={due}\nTASK=env\n{after}WORKER_ID=w1\n"
             )
         };
         assert_eq!(error, format!("{}{}0\nexit code 1", of("URL"), of("BASE_URL")), "{flags:?}");
@@ -199,9 +200,16 @@ fn an_unusable_outcome_file_is_noted_in_the_metadata() {
         "echo output; echo '{\"external_id\": 7, \"other\": 1, \"result_url\": \"ftp://x\"}' >$CUED_OUTCOME_FILE",
     );
     assert_eq!(dropped, json!({"dropped_fields": ["external_id", "other", "result_url"]}));
-    let gone = shop.run_script("rm $CUED_OUTCOME_FILE; echo $CUED_OUTCOME_FILE");
-    let path = gone["outcome"]["result"].as_str().unwrap().trim().to_owned();
-    assert!(!fs::exists(&path).unwrap() && gone["outcome"]["metadata"].is_null(), "{path}");
+    let file = |script: &str| shop.run_script(script)["outcome"]["result"].as_str().unwrap().to_owned();
+    let kept = file("stat -c %a $CUED_OUTCOME_FILE; echo $CUED_OUTCOME_FILE");
+    let (mode, path) = kept.split_once('\n').unwrap();
+    assert_eq!(
+        (mode, Path::new(path.trim()).exists()),
+        ("600", false),
+        "only this user can read it during the run"
+    );
+    let gone = shop.run_script("rm $CUED_OUTCOME_FILE");
+    assert!(gone["outcome"]["metadata"].is_null(), "{gone}");
 }
 
 #[test]

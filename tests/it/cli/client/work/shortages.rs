@@ -45,7 +45,7 @@ fn a_worker_without_open_files_for_all_its_jobs_runs_them_later() {
     let executions: Vec<String> = (0..24).map(|_| shop.fire(&cue)).collect();
     let go = shop.path("go");
     let command = format!("--jobs 24 -- sh -c 'until [ -e {} ]; do sleep 0.05; done'", go.display());
-    let mut worker = limited(&shop, "ulimit -n 100", &command);
+    let mut worker = limited(&shop, "ulimit -n 60", &command);
     worker.says("the limit of open files is low");
     worker.says("cannot start a command; trying again");
     worker.says("Too many open files");

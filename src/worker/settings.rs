@@ -1,8 +1,12 @@
 //! The tasks and the settings of a worker.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::fs::{Access, access};
 
 /// A task and the command that does it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +25,6 @@ pub struct Task {
 
 impl Task {
     /// The reason why the working directory cannot be used; `None` if it can.
-    #[must_use]
     pub fn folder_fault(&self) -> Option<String> {
         let folder = self.folder.as_deref()?;
         let fault = match folder.metadata() {
@@ -30,6 +33,39 @@ impl Task {
             Err(error) => error.to_string(),
         };
         Some(format!("cannot use the working directory {}: {fault}", folder.display()))
+    }
+
+    /// The reason why the command cannot be run; `None` if its working directory and its program exist.
+    pub fn command_fault(&self) -> Option<String> {
+        if let Some(fault) = self.folder_fault() {
+            return Some(fault);
+        }
+        let program = self.command.first()?;
+        if program.as_bytes().contains(&b'/') {
+            let path = self.folder.as_deref().unwrap_or_else(|| Path::new("")).join(program);
+            return program_fault(&path).map(|fault| format!("cannot run {}: {fault}", path.display()));
+        }
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        if std::env::split_paths(&folders).any(|folder| program_fault(&folder.join(program)).is_none()) {
+            return None;
+        }
+        let program = program.display();
+        let hint = if Path::new(self.command.first()?).exists() {
+            format!("; write ./{program}")
+        } else {
+            String::new()
+        };
+        Some(format!("there is no program {program} in PATH{hint}"))
+    }
+}
+
+fn program_fault(path: &Path) -> Option<String> {
+    match path.metadata() {
+        Err(error) => Some(error.to_string()),
+        Ok(metadata) if !metadata.is_file() => Some("it is not a file".to_owned()),
+        Ok(_) => access(path, Access::EXEC_OK)
+            .err()
+            .map(|error| format!("{}; `chmod +x` makes it executable", io::Error::from(error))),
     }
 }
 
@@ -62,4 +98,12 @@ pub struct Settings {
     /// Time between two heartbeats of the worker. A run has its own after a third of its lease, or after five times this time
     /// if that is shorter.
     pub beat: Duration,
+}
+
+impl Settings {
+    /// The time between two extensions of a lease of so many seconds.
+    pub fn lease_interval(&self, lease_seconds: u64) -> Duration {
+        // A lease of zero would make a busy loop.
+        (Duration::from_secs(lease_seconds.max(3)) / 3).min(self.beat * 5)
+    }
 }

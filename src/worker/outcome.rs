@@ -1,0 +1,295 @@
+//! The report of a run: its exit code, the end of its output, and its outcome file.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::domain::execution::evidence::{
+    ARTIFACTS, MAX_ARTIFACTS, RESULT_URL, TEXTS, first_bad_artifact_url, is_storable, is_storable_url,
+    is_too_long_as_artifacts,
+};
+use crate::domain::execution::outcome::MAX_METADATA_BYTES;
+use crate::domain::json::{self, JsonObject, JsonStr, JsonText, merged};
+
+/// The entry of the metadata with the parts of the outcome file that the worker left out.
+const METADATA_KEY: &str = "_cued_worker";
+
+/// Longer files are not read: a report has no room for more.
+const MAX_BYTES: usize = 65_536;
+
+/// Names of fields that were left out, in the report. They come from the command.
+const MAX_NAMES: usize = 20;
+const MAX_NAME: usize = 100;
+
+/// The body of the report (contract §5.5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The reason why the run is a failure; `None` of a success.
+    pub failure: Option<String>,
+    pub body: JsonText,
+}
+
+impl Report {
+    /// The report of a run that ended with this failure or none. A failure wins over the success of the other source: of
+    /// the exit code or the file.
+    pub fn new(exit_failure: Option<String>, stdout: &str, stderr: &str, file: &OutcomeFile) -> Self {
+        let says_failure =
+            || (file.success == Some(false)).then(|| "the outcome file says failure".to_owned());
+        let failure = exit_failure.clone().or_else(says_failure);
+        let mut entries: Vec<(&str, JsonText)> = vec![("success", (&json!(failure.is_none())).into())];
+        let evidence = file.fields.iter().filter(|(name, _)| !matches!(*name, "result" | "error"));
+        entries.extend(evidence.cloned());
+        match &failure {
+            None => {
+                let output = || (!stdout.is_empty()).then(|| text(stdout));
+                let result = file.field("result").cloned().or_else(output);
+                entries.extend(result.map(|result| ("result", result)));
+            }
+            Some(failure) => {
+                // The file's error, else the end of standard error, else that of standard output; then the reason.
+                let of_file = file.field("error").and_then(|error| error.get().as_text().map(String::from));
+                let error = match (exit_failure, of_file) {
+                    (None, Some(error)) => error,
+                    (_, of_file) => {
+                        let said = [of_file.as_deref().unwrap_or_default(), stderr, stdout];
+                        let said = said.into_iter().map(str::trim_end).find(|said| !said.is_empty());
+                        said.map_or_else(|| failure.clone(), |said| format!("{said}\n{failure}"))
+                    }
+                };
+                entries.push(("error", text(&error)));
+            }
+        }
+        entries.extend(file.metadata_with_notes().map(|metadata| ("metadata", metadata)));
+        let entries = entries.iter().map(|(name, value)| (*name, value.get())).collect();
+        Self { failure, body: JsonText::object(entries) }
+    }
+
+    /// The same report without texts and evidence, for a server that refuses those.
+    pub fn bare(&self, refusal: &str) -> JsonText {
+        let notes = json!({METADATA_KEY: {"report_refused": refusal}});
+        (&json!({"success": self.failure.is_none(), "error": self.failure, "metadata": notes})).into()
+    }
+}
+
+fn text(text: &str) -> JsonText {
+    JsonText::from(&Value::from(text))
+}
+
+/// The file in which a command may report more than its exit code.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutcomeFile {
+    success: Option<bool>,
+    /// `result`, `error` and the evidence, as they are reported.
+    fields: Vec<(&'static str, JsonText)>,
+    metadata: Option<JsonText>,
+    /// The reason why the file was not used.
+    fault: Option<String>,
+    /// Fields that cannot be reported.
+    dropped: Vec<String>,
+}
+
+impl OutcomeFile {
+    /// Reads the file. A missing file is like an empty one.
+    pub fn read(path: &Path) -> Self {
+        match bytes(path) {
+            Ok(bytes) => Self::parse(&bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
+            Err(error) => Self::faulty(format!("cannot be read: {error}")),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        if bytes.is_empty() {
+            return Self::default();
+        }
+        if bytes.len() > MAX_BYTES {
+            return Self::faulty(format!("is longer than {MAX_BYTES} bytes"));
+        }
+        let text = match json::read(bytes) {
+            Ok(text) => text,
+            Err(error) => return Self::faulty(format!("is no JSON: {error}")),
+        };
+        let Some(object) = JsonObject::of(text.get()) else {
+            return Self::faulty("is no JSON object".to_owned());
+        };
+        let mut file = Self::default();
+        for name in object.keys() {
+            let Some(value) = object.get(&name).filter(|value| !value.is_null()) else { continue };
+            if !file.take(&name, value) && file.dropped.len() < MAX_NAMES {
+                file.dropped.push(name.chars().take(MAX_NAME).collect());
+            }
+        }
+        file
+    }
+
+    fn faulty(fault: String) -> Self {
+        Self { fault: Some(fault), ..Self::default() }
+    }
+
+    fn field(&self, name: &str) -> Option<&JsonText> {
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
+    }
+
+    /// Adds a field. Returns `false` if it cannot be reported.
+    fn take(&mut self, name: &str, value: JsonStr<'_>) -> bool {
+        let texts = TEXTS.into_iter().chain(["result", "error"]);
+        if let Some(field) = texts.into_iter().find(|field| *field == name) {
+            let is_valid = value
+                .as_text()
+                .is_some_and(|text| is_storable(&text) && (field != RESULT_URL || is_storable_url(&text)));
+            if is_valid {
+                self.fields.push((field, value.into()));
+            }
+            return is_valid;
+        }
+        match name {
+            "success" => {
+                self.success = value.as_bool();
+                self.success.is_some()
+            }
+            "metadata" if value.entries().is_some() => {
+                self.metadata = Some(value.into());
+                true
+            }
+            ARTIFACTS if are_artifacts(value) => {
+                self.fields.push((ARTIFACTS, value.into()));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The metadata of the file, with the worker's notes about the file.
+    fn metadata_with_notes(&self) -> Option<JsonText> {
+        let mut notes = serde_json::Map::new();
+        if let Some(fault) = &self.fault {
+            notes.insert("outcome_file".to_owned(), format!("The outcome file {fault}").into());
+        }
+        if !self.dropped.is_empty() {
+            notes.insert("dropped_fields".to_owned(), json!(self.dropped));
+        }
+        let noted = (!notes.is_empty()).then(|| JsonText::from(&json!({METADATA_KEY: notes})));
+        let whole = match (&self.metadata, noted) {
+            (Some(own), Some(noted)) => merged(own.get(), noted.get()),
+            (own, noted) => noted.or_else(|| own.clone())?,
+        };
+        if whole.as_str().len() <= MAX_METADATA_BYTES {
+            return Some(whole);
+        }
+        // The server would refuse the whole report.
+        notes.insert("metadata_bytes".to_owned(), json!(whole.as_str().len()));
+        Some(JsonText::from(&json!({METADATA_KEY: notes})))
+    }
+}
+
+fn are_artifacts(value: JsonStr<'_>) -> bool {
+    value.items().is_some_and(|items| items.count() <= MAX_ARTIFACTS)
+        && !is_too_long_as_artifacts(value)
+        && first_bad_artifact_url(value).is_none()
+}
+
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    // A command may have put a pipe there, whose opening would wait for a writer.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The report of a run with this failure, which wrote `o` and `e`.
+    fn report(failure: Option<&str>, stdout: &str, stderr: &str, file: &str) -> Value {
+        let file = OutcomeFile::parse(file.as_bytes());
+        Report::new(failure.map(str::to_owned), stdout, stderr, &file).body.get().to_value()
+    }
+
+    #[test]
+    fn a_report_has_the_output_or_the_reason_and_a_failure_wins() {
+        let fails = r#"{"success": false, "error": "no disk"}"#;
+        let succeeds = r#"{"success": true, "result": "well", "external_id": "x"}"#;
+        for (failure, stdout, stderr, file, expected) in [
+            (None, "done\n", "noise", "", json!({"success": true, "result": "done\n"})),
+            (None, "", "", "", json!({"success": true})),
+            (None, "o", "", succeeds, json!({"success": true, "result": "well", "external_id": "x"})),
+            (
+                Some("exit code 3"),
+                "half\n",
+                "bad\n",
+                "",
+                json!({"success": false, "error": "bad\nexit code 3"}),
+            ),
+            (
+                Some("exit code 3"),
+                "half\n",
+                " \n",
+                "",
+                json!({"success": false, "error": "half\nexit code 3"}),
+            ),
+            (Some("worker stopped"), "", "", "", json!({"success": false, "error": "worker stopped"})),
+            (
+                Some("exit code 1"),
+                "o\n",
+                "",
+                succeeds,
+                json!({"success": false, "error": "o\nexit code 1", "external_id": "x"}),
+            ),
+            (None, "o", "e", fails, json!({"success": false, "error": "no disk"})),
+            (
+                Some("exit code 9"),
+                "o",
+                "e",
+                fails,
+                json!({"success": false, "error": "no disk\nexit code 9"}),
+            ),
+            (
+                None,
+                "o",
+                "",
+                r#"{"success": false}"#,
+                json!({"success": false, "error": "o\nthe outcome file says failure"}),
+            ),
+        ] {
+            assert_eq!(report(failure, stdout, stderr, file), expected, "{failure:?} {file}");
+        }
+    }
+
+    #[test]
+    fn the_metadata_name_what_was_left_out() {
+        let notes = |file: &str| report(None, "", "", file)["metadata"][METADATA_KEY].clone();
+        let fault = |file: &str| notes(file)["outcome_file"].as_str().unwrap().to_owned();
+        assert!(fault(r#"{"success": fal"#).starts_with("The outcome file is no JSON: "));
+        assert_eq!(fault("[1]"), "The outcome file is no JSON object");
+        assert_eq!(fault(&" ".repeat(MAX_BYTES + 1)), "The outcome file is longer than 65536 bytes");
+        let file = r#"{"success": true, "external_id": 7, "result_url": "ftp://x", "other": 1, "summary": "s",
+            "metadata": {"a": 1}, "result": "r\u0000", "artifacts": [{"url": "nonsense"}], "error": null}"#;
+        let dropped =
+            json!({"dropped_fields": ["artifacts", "external_id", "other", "result", "result_url"]});
+        assert_eq!(
+            report(None, "", "", file),
+            json!({"success": true, "summary": "s", "metadata": {"a": 1, METADATA_KEY: dropped}})
+        );
+        let many: Vec<String> = (0..500).map(|n| format!("\"{n}{}\":1", "x".repeat(110))).collect();
+        let dropped = notes(&format!("{{{}}}", many.join(",")))["dropped_fields"].clone();
+        assert_eq!(dropped.as_array().unwrap().len(), MAX_NAMES);
+        assert_eq!(dropped[0].as_str().unwrap().len(), MAX_NAME);
+        let large = format!(r#"{{"metadata": {{"a": "{}"}}}}"#, "x".repeat(MAX_METADATA_BYTES));
+        assert_eq!(notes(&large)["metadata_bytes"], json!(10248));
+    }
+
+    #[test]
+    fn a_bare_report_keeps_the_outcome() {
+        let failed = Report::new(Some("exit code 2".to_owned()), "", "x", &OutcomeFile::default());
+        let notes = json!({METADATA_KEY: {"report_refused": "result_url is no URL"}});
+        let bare = failed.bare("result_url is no URL").get().to_value();
+        assert_eq!(bare, json!({"success": false, "error": "exit code 2", "metadata": notes}));
+    }
+}

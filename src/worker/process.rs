@@ -1,0 +1,312 @@
+//! Runs a command in a process group of its own: its input, the end of its output, its end.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+
+use crate::clock::Clock;
+
+/// Bytes that are kept of the end of an output.
+const TAIL_BYTES: usize = 4096;
+
+/// The usual capacity of a pipe.
+const BUFFER: usize = 64 * 1024;
+
+/// Pauses between two looks for the end of the process, which is no event of a pipe: short ones after the end of its output,
+/// which mostly is the end of the process.
+const MIN_TICK: Duration = Duration::from_millis(1);
+const MAX_TICK: Duration = Duration::from_millis(100);
+
+/// The times of a command.
+#[derive(Debug, Clone, Copy)]
+pub struct TerminationPolicy {
+    /// The time after which it is terminated.
+    pub timeout: Duration,
+    /// Between SIGTERM and SIGKILL.
+    pub kill_after: Duration,
+    /// The time in which output is read after the process has ended. One that it left behind may hold the pipes for ever.
+    pub drain: Duration,
+}
+
+/// The reason why a command is ended before it ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    TimedOut,
+    /// The worker stops.
+    Stopped,
+    /// The execution is no longer this worker's.
+    Lost,
+}
+
+/// The wish to end a command.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EndRequest {
+    pub cause: Option<Cause>,
+    /// Without the pause between SIGTERM and SIGKILL.
+    pub is_urgent: bool,
+}
+
+/// The end of a command.
+#[derive(Debug)]
+pub struct ProcessExit {
+    pub status: ExitStatus,
+    /// `None` if it ended by itself.
+    pub cause: Option<Cause>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A running command and its pipes; `None` stands for a pipe after its end.
+pub struct Process<'a> {
+    child: Child,
+    group: Pid,
+    stdin: Option<File>,
+    input: &'a [u8],
+    outputs: [Option<File>; 2],
+    tails: [Tail; 2],
+}
+
+/// Starts a command.
+///
+/// # Errors
+/// If the command cannot be started. It has not run then.
+pub fn start<'a>(command: &mut Command, input: &'a [u8]) -> io::Result<Process<'a>> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+    let stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+    let stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+    // One that would block cannot be written while the command writes too.
+    let stdin = stdin.filter(|stdin| rustix::io::ioctl_fionbio(stdin, true).is_ok());
+    let group = Pid::from_child(&child);
+    Ok(Process { child, group, stdin, input, outputs: [stdout, stderr], tails: Default::default() })
+}
+
+impl Process<'_> {
+    /// Waits until the command ends, or until its time limit or `requested` ends it.
+    ///
+    /// # Errors
+    /// If the system fails. The command is killed then.
+    pub fn finish(
+        mut self,
+        policy: TerminationPolicy,
+        clock: &Clock,
+        requested: impl Fn() -> EndRequest,
+    ) -> io::Result<ProcessExit> {
+        let ended = self.supervise(policy, clock, requested);
+        if ended.is_err() {
+            // Without its supervisor it must not go on.
+            self.signal(Signal::KILL);
+            self.child.wait()?;
+        }
+        let (status, cause) = ended?;
+        let [stdout, stderr] = self.tails.map(|tail| tail.text());
+        Ok(ProcessExit { status, cause, stdout, stderr })
+    }
+
+    fn supervise(
+        &mut self,
+        policy: TerminationPolicy,
+        clock: &Clock,
+        requested: impl Fn() -> EndRequest,
+    ) -> io::Result<(ExitStatus, Option<Cause>)> {
+        let deadline = clock.monotonic().saturating_add(policy.timeout);
+        let (mut status, mut cause, mut is_killed) = (None, None, false);
+        let (mut kill_at, mut drained_at) = (Duration::MAX, Duration::MAX);
+        let mut tick = MIN_TICK;
+        loop {
+            let (now, request) = (clock.monotonic(), requested());
+            if status.is_none() {
+                status = self.child.try_wait()?;
+                drained_at = now + policy.drain;
+            }
+            if status.is_none() && cause.is_none() {
+                cause = request.cause.or((now >= deadline).then_some(Cause::TimedOut));
+                if cause.is_some() {
+                    self.signal(Signal::TERM);
+                    kill_at = now + policy.kill_after;
+                }
+            }
+            // Processes that a command leaves behind by itself stay; those of a command that was ended end with it.
+            let is_ending = cause.is_some() && !is_killed && (status.is_none() || self.has_group());
+            if is_ending && (now >= kill_at || request.is_urgent) {
+                self.signal(Signal::KILL);
+                is_killed = true;
+                drained_at = now + policy.drain;
+            }
+            let is_open = self.outputs.iter().any(Option::is_some);
+            match status {
+                Some(status) if (is_killed || !is_ending) && (!is_open || now >= drained_at) => {
+                    return Ok((status, cause));
+                }
+                _ => {}
+            }
+            self.transfer(tick)?;
+            tick = if is_open { MAX_TICK } else { MAX_TICK.min(tick * 2) };
+            if is_open && self.outputs.iter().all(Option::is_none) {
+                tick = MIN_TICK;
+            }
+        }
+    }
+
+    /// Waits until a pipe is ready, at most for `tick`, and reads and writes what is ready.
+    fn transfer(&mut self, tick: Duration) -> io::Result<()> {
+        let pipes = [(&self.stdin, PollFlags::OUT)]
+            .into_iter()
+            .chain(self.outputs.iter().map(|output| (output, PollFlags::IN)));
+        let (places, mut fds): (Vec<usize>, Vec<PollFd<'_>>) = pipes
+            .enumerate()
+            .filter_map(|(place, (pipe, flags))| Some((place, PollFd::new(pipe.as_ref()?, flags))))
+            .unzip();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |(place, fd): (usize, &PollFd<'_>)| (!fd.revents().is_empty()).then_some(place);
+        let ready: Vec<usize> = places.into_iter().zip(&fds).filter_map(is_ready).collect();
+        for place in ready {
+            match place {
+                0 => self.write(),
+                _ => self.read(place - 1),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes as much as the command reads now. The rest is dropped if it has closed its input.
+    fn write(&mut self) {
+        match self.stdin.as_mut().map(|stdin| stdin.write(self.input)) {
+            Some(Ok(count)) => self.input = &self.input[count..],
+            Some(Err(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            _ => self.input = &[],
+        }
+        if self.input.is_empty() {
+            self.stdin = None;
+        }
+    }
+
+    fn read(&mut self, index: usize) {
+        let mut buffer = [0; BUFFER];
+        match self.outputs[index].as_mut().map(|output| output.read(&mut buffer)) {
+            Some(Ok(count)) if count > 0 => self.tails[index].push(&buffer[..count]),
+            Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
+            _ => self.outputs[index] = None,
+        }
+    }
+
+    fn has_group(&self) -> bool {
+        test_kill_process_group(self.group) != Err(Errno::SRCH)
+    }
+
+    /// Signals the group. A group that has just ended needs no signal.
+    fn signal(&self, signal: Signal) {
+        if let Err(error) = kill_process_group(self.group, signal)
+            && error != Errno::SRCH
+        {
+            tracing::warn!(%error, "the command cannot be signalled");
+        }
+    }
+}
+
+/// The end of an output, in bounded memory however long the output is.
+#[derive(Debug, Default)]
+struct Tail {
+    /// At most twice [`TAIL_BYTES`], so that bytes are seldom moved.
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Tail {
+    fn push(&mut self, chunk: &[u8]) {
+        self.bytes.extend_from_slice(chunk);
+        if self.bytes.len() > 2 * TAIL_BYTES {
+            self.bytes.drain(..self.bytes.len() - TAIL_BYTES);
+            self.is_cut = true;
+        }
+    }
+
+    /// The end as a text. Bytes that are no UTF-8 and NULs, which cannot be stored, become replacement characters.
+    fn text(&self) -> String {
+        let mut end = &self.bytes[self.bytes.len().saturating_sub(TAIL_BYTES)..];
+        if self.is_cut || end.len() < self.bytes.len() {
+            // The rest of a character whose beginning is cut off: at most three bytes of the form 10xxxxxx.
+            let rest = end.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+            end = &end[rest..];
+        }
+        String::from_utf8_lossy(end).replace('\0', "\u{fffd}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a script, which is asked to end once the file `$READY` exists.
+    fn run(script: &str, policy: TerminationPolicy, end: EndRequest) -> ProcessExit {
+        let folder = tempfile::tempdir().unwrap();
+        let ready = folder.path().join("ready");
+        let mut command = Command::new("sh");
+        let process = start(command.args(["-c", script]).env("READY", &ready), b"").unwrap();
+        let requested = || if ready.exists() { end } else { EndRequest::default() };
+        process.finish(policy, &Clock::system(), requested).unwrap()
+    }
+
+    #[test]
+    fn a_command_is_terminated_then_killed_with_its_group_and_what_it_leaves_by_itself_stays() {
+        let (now, soon, never) = (Duration::ZERO, Duration::from_millis(100), Duration::from_secs(3600));
+        let policy = |timeout, kill_after, drain| TerminationPolicy { timeout, kill_after, drain };
+        let stop = |is_urgent| EndRequest { cause: Some(Cause::Stopped), is_urgent };
+        let none = EndRequest::default();
+        let stubborn = "trap '' TERM; touch $READY; while :; do sleep 0.01; done";
+        // Its child holds the output.
+        let stubborn_child =
+            "trap 'exit 0' TERM; (trap '' TERM; touch $READY; exec sleep 600) & while :; do wait; done";
+        let (killed, ended) = ("signal: 9 (SIGKILL)", "exit status: 0");
+        let timed_out = Some(Cause::TimedOut);
+        for (script, policy, end, status, cause) in [
+            ("exit 3", policy(never, never, never), none, "exit status: 3", None),
+            ("exec sleep 600", policy(now, never, never), none, "signal: 15 (SIGTERM)", timed_out),
+            (stubborn, policy(never, soon, never), stop(false), killed, Some(Cause::Stopped)),
+            (stubborn, policy(never, never, never), stop(true), killed, Some(Cause::Stopped)),
+            (stubborn_child, policy(never, soon, never), stop(false), ended, Some(Cause::Stopped)),
+            ("sleep 5 & exit 0", policy(never, never, now), none, ended, None),
+        ] {
+            let exit = run(script, policy, end);
+            assert_eq!((exit.status.to_string().as_str(), exit.cause), (status, cause), "{script}");
+        }
+    }
+
+    #[test]
+    fn the_last_bytes_are_kept_whatever_the_sizes_of_the_chunks() {
+        let all: Vec<u8> = (0..100_000_u32).map(|n| b'a' + u8::try_from(n % 26).unwrap()).collect();
+        let expected = String::from_utf8(all[all.len() - TAIL_BYTES..].to_vec()).unwrap();
+        for size in [1, 7, 4095, 4096, 4097, 8192, 65_536] {
+            let mut tail = Tail::default();
+            for chunk in all.chunks(size) {
+                tail.push(chunk);
+                assert!(tail.bytes.len() <= 2 * TAIL_BYTES, "{size}");
+            }
+            assert_eq!(tail.text(), expected, "{size}");
+        }
+        let mut tail = Tail::default();
+        tail.push("é".repeat(TAIL_BYTES).as_bytes());
+        tail.push(b"x");
+        assert_eq!(
+            tail.text(),
+            format!("{}x", "é".repeat(TAIL_BYTES / 2 - 1)),
+            "a cut character is left out"
+        );
+        let mut short = Tail::default();
+        short.push(b"\x80a\0b\xff");
+        assert_eq!(short.text(), "\u{fffd}a\u{fffd}b\u{fffd}");
+    }
+}

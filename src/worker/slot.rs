@@ -1,0 +1,287 @@
+//! Runs the commands of claimed executions, one at a time, and reports their outcomes.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde_json::json;
+use tempfile::TempPath;
+
+use crate::client::error::ClientError;
+use crate::worker::api::{Failure, pause_after};
+use crate::worker::outcome::{OutcomeFile, Report};
+use crate::worker::process::{Cause, Process, ProcessExit, TerminationPolicy, start};
+use crate::worker::state::{MAX_WAIT, Run, Shared};
+
+/// Between SIGTERM and SIGKILL.
+const KILL_AFTER: Duration = Duration::from_secs(10);
+
+/// The time in which output is read after the command has ended.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Larger payloads are on standard input only: systems limit the size of the environment.
+const MAX_PAYLOAD: usize = 32 * 1024;
+
+/// Variables of the worker that a command does not get: its key, the file and the profile in which the key is stored, and
+/// its connection to the service manager, to which a command could report in its name.
+const REMOVED: [&str; 7] = [
+    "CUED_API_KEY",
+    "CUEAPI_API_KEY",
+    "CUED_CONFIG",
+    "CUED_PROFILE",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+];
+
+/// The reason why a run has no report.
+enum AbandonReason {
+    /// The execution is no longer this worker's.
+    Lost,
+    /// The worker stops, and the machine had no resources for the command: another worker can run it.
+    NotStarted(io::Error),
+}
+
+/// Runs what is claimed, for ever; the end of the process ends the thread.
+pub fn run(worker: &Shared) {
+    loop {
+        let run = worker.next_run();
+        worker.wait_for_earlier(&run);
+        execute(worker, &run);
+    }
+}
+
+/// Runs an execution and reports its outcome.
+fn execute(worker: &Shared, run: &Arc<Run>) {
+    let (claim, id) = (&run.claim, run.claim.execution_id.as_str());
+    let name = worker.task(run.place).name.clone().unwrap_or_else(|| task_of(claim.payload.get()));
+    let (cue, attempt_number) = (claim.cue_name.as_str(), claim.attempt);
+    tracing::info!(execution_id = id, task = name, cue, attempt = attempt_number, "run started");
+    let begin = worker.clock().monotonic();
+    let result = attempt(worker, run, &name);
+    run.end_lease();
+    let end = worker.clock().monotonic();
+    let duration_ms = u64::try_from((end - begin).as_millis()).unwrap_or(u64::MAX);
+    let report = match result {
+        Ok(report) => report,
+        Err(AbandonReason::Lost) => {
+            let message = "run ended: the execution is no longer this worker's";
+            tracing::warn!(execution_id = id, task = name, duration_ms, message);
+            return worker.end(run, Some("the claim was lost".to_owned()), true);
+        }
+        Err(AbandonReason::NotStarted(error)) => {
+            let message =
+                "run ended before its command was started; another worker can run it after the lease";
+            tracing::warn!(execution_id = id, task = name, duration_ms, %error, message);
+            return worker.end(run, Some(format!("the command was not started: {error}")), true);
+        }
+    };
+    match &report.failure {
+        None => tracing::info!(execution_id = id, task = name, duration_ms, "run succeeded"),
+        Some(reason) => tracing::warn!(execution_id = id, task = name, duration_ms, reason, "run failed"),
+    }
+    let is_reported = deliver(worker, id, &report, end);
+    worker.end(run, report.failure, is_reported);
+}
+
+/// Runs the command.
+fn attempt(worker: &Shared, run: &Run, name: &str) -> Result<Report, AbandonReason> {
+    let task = worker.task(run.place);
+    let failed = |reason: String| Report::new(Some(reason), "", "", &OutcomeFile::default());
+    let mut failures = 0;
+    let (process, file) = loop {
+        match prepare(worker, run, name) {
+            Ok(started) => break started,
+            Err((error, true)) => {
+                failures += 1;
+                let pause = pause_after(failures, None).min(MAX_WAIT);
+                let (execution_id, seconds) = (run.claim.execution_id.as_str(), pause.as_secs());
+                tracing::warn!(execution_id, %error, seconds, "cannot start a command; trying again");
+                if !worker.wait_for_resources(run, pause) {
+                    return Err(match run.end_request().cause {
+                        Some(Cause::Lost) => AbandonReason::Lost,
+                        _ => AbandonReason::NotStarted(error),
+                    });
+                }
+            }
+            Err((error, false)) => {
+                // The system has the same error for a missing folder as for a missing program.
+                let program = task.command.first().map(|program| program.to_string_lossy());
+                let fault = format!("cannot run {}: {error}", program.unwrap_or_default());
+                return Ok(failed(task.folder_fault().unwrap_or(fault)));
+            }
+        }
+    };
+    let policy = TerminationPolicy { timeout: task.timeout, kill_after: KILL_AFTER, drain: DRAIN };
+    match process.finish(policy, worker.clock(), || run.end_request()) {
+        Err(error) => Ok(failed(format!("the worker cannot supervise the command: {error}"))),
+        Ok(ProcessExit { cause: Some(Cause::Lost), .. }) => Err(AbandonReason::Lost),
+        Ok(exit) => {
+            let file = OutcomeFile::read(&file);
+            Ok(Report::new(failure(&exit, task.timeout), &exit.stdout, &exit.stderr, &file))
+        }
+    }
+}
+
+/// Starts the command, with an outcome file. An error comes with whether it is a shortage of the machine.
+fn prepare<'a>(
+    worker: &Shared,
+    run: &'a Run,
+    name: &str,
+) -> Result<(Process<'a>, TempPath), (io::Error, bool)> {
+    let file = outcome_file().map_err(|error| (error, true))?;
+    let mut command = command(worker, run, name, &file);
+    let process = start(&mut command, run.claim.payload.get().as_bytes()).map_err(|error| {
+        let shortages = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
+        let is_shortage = Errno::from_io_error(&error).is_some_and(|errno| shortages.contains(&errno));
+        (error, is_shortage)
+    })?;
+    Ok((process, file))
+}
+
+/// Creates an empty outcome file that only this user can read. It is removed on drop.
+pub fn outcome_file() -> io::Result<TempPath> {
+    Ok(tempfile::Builder::new().prefix("cued-outcome-").suffix(".json").tempfile()?.into_temp_path())
+}
+
+/// The variables of a command have the names of the published worker too, so that its handlers run unchanged.
+fn command(worker: &Shared, run: &Run, name: &str, outcome: &Path) -> Command {
+    let (task, claim, connection) = (worker.task(run.place), &run.claim, worker.client.connection());
+    let mut words = task.command.iter();
+    let mut command = Command::new(words.next().map(OsString::as_os_str).unwrap_or_default());
+    command.args(words);
+    for name in REMOVED {
+        command.env_remove(name);
+    }
+    let attempt = claim.attempt.to_string();
+    command.env("CUED_URL", &connection.url).env("CUEAPI_BASE_URL", &connection.url);
+    for (name, value) in [
+        ("EXECUTION_ID", Some(claim.execution_id.as_str())),
+        ("CUE_ID", Some(&claim.cue_id)),
+        ("CUE_NAME", Some(&claim.cue_name)),
+        ("TASK", Some(name)),
+        ("SCHEDULED_FOR", Some(&claim.scheduled_for)),
+        ("ATTEMPT", Some(&attempt)),
+        ("WORKER_ID", Some(&worker.settings.worker_id)),
+        ("PAYLOAD", Some(claim.payload.get()).filter(|payload| payload.len() <= MAX_PAYLOAD)),
+        ("OUTCOME_FILE", outcome.to_str()),
+        ("API_KEY", connection.key.as_deref().filter(|_| worker.settings.passes_key)),
+    ] {
+        if let Some(value) = value {
+            // An environment has no NUL.
+            let value = value.replace('\0', "");
+            command.env(format!("CUED_{name}"), &value).env(format!("CUEAPI_{name}"), value);
+        }
+    }
+    command.envs(task.environment.iter().map(|(name, value)| (name, value)));
+    if let Some(folder) = &task.folder {
+        command.current_dir(folder);
+    }
+    command
+}
+
+/// The reason why a run has failed; `None` after exit code 0.
+fn failure(exit: &ProcessExit, timeout: Duration) -> Option<String> {
+    match (exit.cause, exit.status.code()) {
+        (Some(Cause::TimedOut), _) => Some(format!("timed out after {} s", timeout.as_secs())),
+        (Some(_), _) => Some("worker stopped".to_owned()),
+        (None, Some(0)) => None,
+        (None, Some(code)) => Some(format!("exit code {code}")),
+        (None, None) => {
+            // The standard library knows the names: `signal: 9 (SIGKILL)`.
+            let text = exit.status.to_string();
+            let name = text.split(['(', ')']).find(|part| part.starts_with("SIG")).map(str::to_owned);
+            let number = exit.status.signal().unwrap_or_default();
+            Some(format!("killed by {}", name.unwrap_or_else(|| format!("signal {number}"))))
+        }
+    }
+}
+
+/// The task in a payload; empty if it names none.
+fn task_of(payload: &str) -> String {
+    #[derive(Deserialize)]
+    struct Payload {
+        task: String,
+    }
+    serde_json::from_str(payload).map_or_else(|_| String::new(), |payload: Payload| payload.task)
+}
+
+/// Sends the report until the server has it. Returns `false` if it was given up; it is then in the log.
+fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -> bool {
+    let (mut failures, mut refusals) = (0, 0);
+    let mut body = report.body.clone();
+    loop {
+        let error = match worker.api().report(id, &body) {
+            Ok(answer) => {
+                (worker.on_recorded)(&answer);
+                return true;
+            }
+            Err(error) => error,
+        };
+        let (status, code) = match &error {
+            ClientError::Refused(refused) => (refused.status, refused.code.as_str()),
+            _ => (0, ""),
+        };
+        match (status, code, Failure::from_error(&error)) {
+            // By this worker, if the answer was lost, or by another one.
+            (_, "outcome_already_reported", _) => return true,
+            (_, "execution_not_found", _) => {
+                tracing::warn!(execution_id = id, %error, "the execution is gone, and its outcome with it");
+                return true;
+            }
+            (400 | 403 | 413 | 422, ..) if refusals < 2 => {
+                tracing::warn!(execution_id = id, %error, "the report was refused; sending less of it");
+                refusals += 1;
+                body = match refusals {
+                    1 => report.bare(&error.to_string()),
+                    // The server accepts this one even when the account has no room for more.
+                    _ => (&json!({"success": report.failure.is_none()})).into(),
+                };
+            }
+            (_, _, Failure::Passing { retry_after }) => {
+                tracing::warn!(execution_id = id, %error, "the report was not accepted; trying again");
+                failures += 1;
+                if !worker.wait_to_report(pause_after(failures, retry_after), ended_at) {
+                    break;
+                }
+            }
+            (400 | 403 | 413 | 422, ..) => break,
+            (_, _, Failure::Lasting) => {
+                worker.give_up(error);
+                break;
+            }
+        }
+    }
+    // From the log a person can send it.
+    tracing::error!(execution_id = id, report = report.body.as_str(), "the report was not recorded");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    #[test]
+    fn the_failure_of_a_run_is_its_exit_code_its_signal_or_its_cause() {
+        let failure = |status, cause| {
+            let status = ExitStatus::from_raw(status);
+            let exit = ProcessExit { status, cause, stdout: String::new(), stderr: String::new() };
+            failure(&exit, Duration::from_secs(600)).unwrap_or_default()
+        };
+        assert_eq!(failure(0, None), "");
+        assert_eq!(failure(3 << 8, None), "exit code 3");
+        assert_eq!(failure(libc::SIGKILL, None), "killed by SIGKILL");
+        assert_eq!(failure(libc::SIGSEGV | 0x80, None), "killed by SIGSEGV");
+        assert_eq!(failure(63, None), "killed by signal 63");
+        assert_eq!(failure(0, Some(Cause::TimedOut)), "timed out after 600 s");
+        assert_eq!(failure(0, Some(Cause::Stopped)), "worker stopped");
+    }
+}

@@ -1,0 +1,390 @@
+//! The state that the threads of a worker share: its runs, the stop, the pauses.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::client::error::ClientError;
+use crate::client::request::Answer;
+use crate::clock::Clock;
+use crate::locks::{Condvar, Mutex};
+use crate::worker::api::{Api, Claim, Failure, pause_after};
+use crate::worker::process::{Cause, EndRequest};
+use crate::worker::settings::{Mode, Settings, Task};
+
+/// After a stop, reports are retried for this long.
+const REPORT_TIME: Duration = Duration::from_secs(300);
+
+/// The longest wait, so that the watchdog sees threads that are alive.
+pub const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// How urgent a stop is: the number of signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopLevel {
+    /// Runs may end within the grace time.
+    Graceful,
+    /// Runs are ended.
+    Now,
+    /// Runs are killed, and reports that the server does not accept are given up.
+    Kill,
+}
+
+/// An execution that this worker holds.
+#[derive(Debug)]
+pub struct Run {
+    pub claim: Claim,
+    /// The place of its task in the settings.
+    pub place: usize,
+    state: Mutex<RunState>,
+}
+
+#[derive(Debug, Default)]
+struct RunState {
+    end: EndRequest,
+    /// The next extension of the lease; `None` once the command has ended: the report needs no lease.
+    extend_at: Option<Duration>,
+    /// The machine has no file descriptor, process, memory or disk space for the command.
+    lacks_resources: bool,
+}
+
+impl Run {
+    pub fn end_request(&self) -> EndRequest {
+        self.state.lock().end
+    }
+
+    /// Ends the command. The first cause counts.
+    pub fn end(&self, cause: Cause, is_urgent: bool) {
+        let mut state = self.state.lock();
+        state.end.cause.get_or_insert(cause);
+        state.end.is_urgent |= is_urgent;
+        if cause == Cause::Lost {
+            state.extend_at = None;
+        }
+    }
+
+    pub fn extend_at(&self) -> Option<Duration> {
+        self.state.lock().extend_at
+    }
+
+    /// The lease is extended at `at`, unless the command has ended by now.
+    pub fn extend_next(&self, at: Duration) {
+        if let Some(extend_at) = &mut self.state.lock().extend_at {
+            *extend_at = at;
+        }
+    }
+
+    pub fn end_lease(&self) {
+        self.state.lock().extend_at = None;
+    }
+}
+
+/// What a worker has done, and why it ended.
+#[derive(Debug, Default)]
+pub struct Ending {
+    pub runs: u64,
+    pub failures: u64,
+    /// Reports that the server did not accept.
+    pub unreported: u64,
+    /// Why the last failed run failed.
+    pub last_reason: Option<String>,
+    /// The reason why it could not go on.
+    pub error: Option<ClientError>,
+    /// It ended before its work did.
+    pub is_stopped: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Runs that have begun, those included that wait for the thread of a slot.
+    runs: Vec<Arc<Run>>,
+    claimed: VecDeque<Arc<Run>>,
+    claiming: usize,
+    /// Begins and ends of runs so far.
+    changes: u64,
+    /// By the places of the tasks: the number of changes before the last poll, if it found nothing.
+    idle_since: Vec<Option<u64>>,
+    /// Failed requests for work in a row, and the instant before which there is no other.
+    failures: u32,
+    resume_at: Duration,
+    stop: Option<(StopLevel, Duration)>,
+    ending: Ending,
+    /// The last sign of life of the thread that sends heartbeats.
+    alive_at: Duration,
+}
+
+/// The worker, as its threads see it.
+pub struct Shared {
+    pub settings: Settings,
+    pub client: Arc<Client>,
+    /// The name under which this process claims. No other process has it, so that heartbeats of a successor do not extend
+    /// the leases of a process that was killed.
+    pub claimant: String,
+    pub on_recorded: Box<dyn Fn(&Answer) + Send + Sync>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    pub fn new(
+        settings: Settings,
+        client: Arc<Client>,
+        claimant: String,
+        on_recorded: Box<dyn Fn(&Answer) + Send + Sync>,
+    ) -> Self {
+        let idle_since = vec![None; settings.tasks.len()];
+        let state = State { idle_since, alive_at: client.clock().monotonic(), ..State::default() };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Self { settings, client, claimant, on_recorded, state, changed }
+    }
+
+    pub fn api(&self) -> Api<'_> {
+        Api { client: &self.client, claimant: &self.claimant }
+    }
+
+    pub fn clock(&self) -> &Clock {
+        self.client.clock()
+    }
+
+    pub fn task(&self, place: usize) -> &Task {
+        &self.settings.tasks[place]
+    }
+
+    fn now(&self) -> Duration {
+        self.clock().monotonic()
+    }
+
+    /// Changes the state and wakes the threads.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state.lock());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until `is_over` or `until`. Returns whether it is over.
+    fn wait(&self, until: Duration, is_over: impl Fn(&State) -> bool) -> bool {
+        let mut state = self.state.lock();
+        while !is_over(&state) {
+            let left = until.saturating_sub(self.now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, left.min(MAX_WAIT)).0;
+        }
+        true
+    }
+
+    /// After a stop, and after the only run of [`Mode::Once`].
+    fn claims_no_more(&self, state: &State) -> bool {
+        state.stop.is_some() || (self.settings.mode == Mode::Once && state.ending.runs > 0)
+    }
+
+    /// Waits until a slot is free and nothing speaks against a request for work. Takes the slot for a claim if `takes`.
+    /// Returns the number of changes so far, or `None` if nothing more is claimed.
+    pub fn wait_for_slot(&self, takes: bool) -> Option<u64> {
+        let mut state = self.state.lock();
+        while !self.claims_no_more(&state) {
+            let pause = state.resume_at.saturating_sub(self.now());
+            let is_free = state.claiming + state.runs.len() < self.settings.jobs
+                // A shortage is no fault of a command, and not the time to claim more.
+                && state.runs.iter().all(|run| !run.state.lock().lacks_resources);
+            if pause.is_zero() && is_free {
+                state.claiming += usize::from(takes);
+                return Some(state.changes);
+            }
+            let pause = if pause.is_zero() { MAX_WAIT } else { pause.min(MAX_WAIT) };
+            state = self.changed.wait_timeout(state, pause).0;
+        }
+        None
+    }
+
+    /// A poll of this task began after so many changes, and found nothing.
+    pub fn found_nothing(&self, place: usize, changes: u64) {
+        self.change(|state| {
+            state.failures = 0;
+            state.idle_since[place] = Some(changes);
+        });
+    }
+
+    /// A claim succeeded: the run begins.
+    pub fn begin(&self, place: usize, claim: Claim) {
+        let extend_at = Some(self.now() + self.settings.lease_interval(claim.lease_seconds));
+        let run = Mutex::new(RunState { extend_at, ..RunState::default() });
+        let run = Arc::new(Run { claim, place, state: run });
+        self.change(|state| {
+            state.failures = 0;
+            state.claiming -= 1;
+            state.changes += 1;
+            state.ending.runs += 1;
+            state.runs.push(Arc::clone(&run));
+            state.claimed.push_back(run);
+        });
+    }
+
+    pub fn claim_found_nothing(&self) {
+        self.change(|state| {
+            state.failures = 0;
+            state.claiming -= 1;
+        });
+    }
+
+    /// A poll or a claim failed: claims and polls pause, or the worker ends.
+    pub fn request_failed(&self, error: ClientError, is_claim: bool) {
+        let (text, now) = (error.to_string(), self.now());
+        let pause = self.change(|state| {
+            state.claiming -= usize::from(is_claim);
+            match Failure::from_error(&error) {
+                // A worker that ends soon waits for a server that says when it will answer, and for no other.
+                Failure::Passing { retry_after }
+                    if self.settings.mode != Mode::Drain || retry_after.is_some() =>
+                {
+                    if now < state.resume_at {
+                        // One fault that several requests met.
+                        return None;
+                    }
+                    state.failures += 1;
+                    let pause = pause_after(state.failures, retry_after);
+                    state.resume_at = now + pause;
+                    Some(pause)
+                }
+                _ => {
+                    self.fail(state, error);
+                    None
+                }
+            }
+        });
+        if let Some(pause) = pause {
+            tracing::warn!(error = text, seconds = pause.as_secs(), "cannot claim executions; trying again");
+        }
+    }
+
+    fn fail(&self, state: &mut State, error: ClientError) {
+        state.ending.error.get_or_insert(error);
+        state.stop.get_or_insert((StopLevel::Graceful, self.now()));
+    }
+
+    /// A failure after which the worker cannot go on.
+    pub fn give_up(&self, error: ClientError) {
+        self.change(|state| self.fail(state, error));
+    }
+
+    /// Waits until `until`, or until a run begins or ends after so many changes.
+    pub fn wait_for_change(&self, changes: u64, until: Duration) {
+        self.wait(until, |state| state.changes != changes);
+    }
+
+    /// Waits for a run that was claimed.
+    pub fn next_run(&self) -> Arc<Run> {
+        let mut state = self.state.lock();
+        loop {
+            match state.claimed.pop_front() {
+                Some(run) => return run,
+                None => state = self.changed.wait_timeout(state, MAX_WAIT).0,
+            }
+        }
+    }
+
+    /// Waits for the end of an earlier run of the same execution. Its lease has ended: it cannot have been extended while
+    /// the worker, or its machine, stood still.
+    pub fn wait_for_earlier(&self, run: &Arc<Run>) {
+        self.wait(Duration::MAX, |state| {
+            let mut earlier = state.runs.iter().take_while(|other| !Arc::ptr_eq(other, run));
+            let same = earlier.find(|other| other.claim.execution_id == run.claim.execution_id);
+            same.inspect(|earlier| earlier.end(Cause::Lost, false)).is_none()
+        });
+    }
+
+    /// Waits before the command of a run is started again, because the machine had no resources for it. Returns `false` if
+    /// the run ends before.
+    pub fn wait_for_resources(&self, run: &Run, pause: Duration) -> bool {
+        self.change(|_| run.state.lock().lacks_resources = true);
+        let is_over = self.wait(self.now() + pause, |_| run.end_request().cause.is_some());
+        self.change(|_| run.state.lock().lacks_resources = false);
+        !is_over
+    }
+
+    /// Waits before a report is sent again. Returns `false` if it is given up.
+    pub fn wait_to_report(&self, pause: Duration, ended_at: Duration) -> bool {
+        !self.wait(self.now() + pause, |state| {
+            state.stop.is_some_and(|(level, at)| {
+                level == StopLevel::Kill || self.now() >= at.max(ended_at) + REPORT_TIME
+            })
+        })
+    }
+
+    /// A run is over and its outcome reported. `failure` is why it failed.
+    pub fn end(&self, run: &Arc<Run>, failure: Option<String>, is_reported: bool) {
+        self.change(|state| {
+            state.runs.retain(|other| !Arc::ptr_eq(other, run));
+            state.changes += 1;
+            state.ending.failures += u64::from(failure.is_some());
+            state.ending.unreported += u64::from(!is_reported);
+            state.ending.last_reason = failure.or(state.ending.last_reason.take());
+        });
+    }
+
+    /// The runs under way, and the number of changes so far.
+    pub fn runs(&self) -> (Vec<Arc<Run>>, u64) {
+        let state = self.state.lock();
+        (state.runs.clone(), state.changes)
+    }
+
+    /// The thread that sends heartbeats is about to make a request, or to wait.
+    pub fn record_sign_of_life(&self) {
+        self.state.lock().alive_at = self.now();
+    }
+
+    /// Whether the thread that sends heartbeats gave a sign of life in this time.
+    pub fn is_alive(&self, within: Duration) -> bool {
+        let alive_at = self.state.lock().alive_at;
+        self.now().saturating_sub(alive_at) < within
+    }
+
+    /// A signal to stop, the first or a further one.
+    pub fn stop(&self) -> StopLevel {
+        let now = self.now();
+        self.change(|state| {
+            let (level, at) = match state.stop {
+                None => (StopLevel::Graceful, now),
+                Some((StopLevel::Graceful, at)) => (StopLevel::Now, at),
+                Some((_, at)) => (StopLevel::Kill, at),
+            };
+            state.stop = Some((level, at));
+            level
+        })
+    }
+
+    /// Waits for the end: of the work, or after a stop. Ends the runs that the stop does not wait for.
+    pub fn wait_for_end(&self) -> Ending {
+        let mut state = self.state.lock();
+        while !self.is_over(&state) {
+            let mut pause = MAX_WAIT;
+            if let Some((level, at)) = state.stop {
+                let left = (at + self.settings.grace).saturating_sub(self.now());
+                if level > StopLevel::Graceful || left.is_zero() {
+                    let is_urgent = level == StopLevel::Kill;
+                    state.runs.iter().for_each(|run| run.end(Cause::Stopped, is_urgent));
+                    self.changed.notify_all();
+                } else {
+                    pause = left.min(MAX_WAIT);
+                }
+            }
+            state = self.changed.wait_timeout(state, pause).0;
+        }
+        Ending { is_stopped: state.stop.is_some(), ..std::mem::take(&mut state.ending) }
+    }
+
+    fn is_over(&self, state: &State) -> bool {
+        let is_idle = state.claiming == 0 && state.runs.is_empty();
+        match (state.stop, self.settings.mode) {
+            // A claim without an answer ends with its lease.
+            (Some((level, _)), _) if level > StopLevel::Graceful => state.runs.is_empty(),
+            (Some(_), _) => is_idle,
+            (None, Mode::Forever) => false,
+            (None, Mode::Once) => is_idle && state.ending.runs > 0,
+            (None, Mode::Drain) => {
+                is_idle && state.idle_since.iter().all(|changes| *changes == Some(state.changes))
+            }
+        }
+    }
+}
