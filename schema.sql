@@ -278,12 +278,13 @@ CREATE TABLE missed_runs (
 
 CREATE INDEX missed_runs_by_cue ON missed_runs (cue_key, key);
 
--- Runs that a clock that was ahead has fired before their time. `cued clock accept` inserts them, because their executions
--- may be deleted before; when one is due, no other execution is created, and its row goes.
+-- Intervals whose runs a clock that was ahead has fired before their time. `cued clock accept` inserts them, because the
+-- executions may be deleted before; when such a run is due, no other execution is created. A row goes when it has passed.
 CREATE TABLE fired_ahead (
     cue_key INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
-    at      INTEGER NOT NULL,
-    PRIMARY KEY (cue_key, at)
+    first   INTEGER NOT NULL,
+    last    INTEGER NOT NULL,
+    PRIMARY KEY (cue_key, first)
 ) STRICT, WITHOUT ROWID;
 
 -- The work queues and the execution history. `status` is the public status. `queue_name` is the queue that holds the

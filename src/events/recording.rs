@@ -63,8 +63,7 @@ impl Recording {
     }
 
     /// The stream that gives way to one of `user_key` at `address`: the newest of the user, or else of the address, that
-    /// has most. Only to a user or an address without a stream, and only where users, or else addresses, with a stream
-    /// become more by it: two clients never end the streams of each other in turns.
+    /// has most. Only to a user or an address without a stream, and only one of several.
     pub fn stream_to_end(&self, user_key: i64, address: IpAddr) -> Option<u64> {
         let (mut of_user, mut of_address) = (BTreeMap::new(), BTreeMap::new());
         for stream in &self.streams {
@@ -77,7 +76,7 @@ impl Recording {
         let may_end = |(user, address, _): &(u32, u32, u64)| match (is_new_user, is_new_address) {
             (true, true) => *user > 1 || *address > 1,
             (true, false) => *user > 1,
-            (false, true) => *user > 1 && *address > 1,
+            (false, true) => *address > 1,
             (false, false) => false,
         };
         ranks.filter(may_end).max().map(|(_, _, number)| number)

@@ -348,11 +348,11 @@ fn skip_fired_ahead(tx: &WriteTx<'_>, cue: &DueCue, fire_plan: &mut FirePlan) ->
     }
     let runs = std::mem::take(&mut fire_plan.runs);
     for run in runs {
-        if !clock_accept::take_fired_ahead(tx, cue.key, run)? {
+        if !clock_accept::is_fired_ahead(tx, cue.key, run)? {
             fire_plan.runs.push(run);
         }
     }
-    Ok(())
+    clock_accept::forget_fired_ahead(tx, cue.key, fire_plan.next_run.unwrap_or(Timestamp::MAX))
 }
 
 fn new_execution(

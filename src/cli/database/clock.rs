@@ -6,7 +6,7 @@ use crate::cli::database::database_args::DatabaseArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::print::{count, print_line};
 use crate::clock::Clock;
-use crate::domain::time::rfc3339;
+use crate::domain::time::{EARLIEST_CLOCK, rfc3339};
 use crate::store::maintenance::clock_accept;
 
 #[derive(Debug, Subcommand)]
@@ -26,10 +26,14 @@ impl ClockAction {
     pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
         let Self::Accept = self;
         let (store, now) = (database.open()?, Clock::system().now());
+        if now < EARLIEST_CLOCK {
+            let message = format!("the clock of this machine shows {}: set it first", rfc3339(now));
+            return Err(CliError::Failed(message));
+        }
         let accepted = clock_accept::accept(&store, now)?;
         let (db, to) = (database.path().display(), rfc3339(now));
         match accepted.newest {
-            None => print_line(&format!("{db} has seen nothing later than {to}: nothing to accept")),
+            None => print_line(&format!("{db} has seen nothing later than {to}: nothing to set back")),
             Some(newest) => print_line(&format!(
                 "set {db} back from {} to {to}: {} recomputed, {} of missed runs cut",
                 rfc3339(newest),

@@ -21,7 +21,8 @@ pub const KEYS_REVOKED: &str = "keys_revoked";
 /// `error_message` of executions that wait, because the account may not call more often until its address is confirmed.
 pub const ADDRESS_UNCONFIRMED: &str = "address_unconfirmed";
 /// What lifts the bounds on an account with an unconfirmed address, for error messages.
-pub const CONFIRM: &str = "confirm the address of the account by signing in with a mailed link";
+pub const CONFIRM: &str =
+    "confirm the address of the account by signing in with a mailed link, and keep its API keys there";
 
 /// Registrations from one client address in any hour, where registration is open.
 pub const MAX_REGISTRATIONS: usize = 10;

@@ -222,14 +222,20 @@ impl Scheduler {
         if accepted_at == self.clock_accepted_at {
             return Ok(());
         }
+        let was_wrong = app.clock.doubted().is_some() || app.clock.now() < self.last_seen;
         app.clock.accept();
         let now = app.clock.now();
         self.last_seen = app.store.read_blocking(meta::last_seen)?.unwrap_or(now);
         self.clock_accepted_at = accepted_at;
         app.engine_stats.reset_last_seen(self.last_seen);
-        (self.outage, self.wall) = (Outage::before(now, MissReason::Clock), now);
-        self.turns.clear();
-        tracing::info!(%now, "clock accepted; cues that are overdue catch up");
+        self.wall = now;
+        // Of a clock that was right nothing was missed, and what falls due after the acceptance is on time.
+        if was_wrong {
+            let until = accepted_at.map_or(now, |at| at.min(now));
+            self.outage = Outage::before(until, MissReason::Clock);
+            self.turns.clear();
+            tracing::info!(%now, "clock accepted; cues that are overdue catch up");
+        }
         Ok(())
     }
 

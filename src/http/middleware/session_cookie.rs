@@ -93,7 +93,7 @@ pub fn base_url(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> Str
 fn origin(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> String {
     let host = forwarded_host(app, peer, headers).unwrap_or(host);
     let scheme = if is_https(app, peer, headers) { "https" } else { "http" };
-    format!("{scheme}://{host}")
+    format!("{scheme}://{}", host.to_ascii_lowercase())
 }
 
 /// The host that a trusted proxy was asked for.

@@ -63,7 +63,7 @@ const HOLD_UP: &str = "UPDATE executions
   WHERE key = ?1";
 
 const LET_GO: &str = "UPDATE executions SET due_at = ?2, error_message = NULL
-  WHERE user_key = ?1 AND queue_name = 'waiting' AND error_message = ?3";
+  WHERE user_key = ?1 AND queue_name = 'waiting' AND (error_message = ?3 OR status = 'retrying')";
 
 /// Executions held up in one write.
 const BATCH: i64 = 500;

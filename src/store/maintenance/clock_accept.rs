@@ -14,13 +14,13 @@ use crate::store::db::columns::{RowReader, millis, read_instant, read_schedule};
 use crate::store::db::meta;
 use crate::store::{ReadTx, Store, WriteTx};
 
-/// Cues in one transaction.
-const CUES: i64 = 500;
+/// Cues in one transaction; the histories of those that are moved are counted.
+const CUES: i64 = 100;
 
 /// Executions in one transaction. Most are only read.
 const EXECUTIONS: i64 = 5_000;
 
-const LIST_CUES: &str = "SELECT key, next_run, cron, at, timezone, catch_up FROM cues
+const LIST_CUES: &str = "SELECT key, run_count, next_run, cron, at, timezone, catch_up FROM cues
   WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
 
 const LIST_MISSED: &str = "SELECT key, first, count FROM missed_runs WHERE cue_key = ?1 AND last > ?2";
@@ -39,17 +39,26 @@ const DATE_CUES: &str = "UPDATE cues
 const LAST_OF_BATCH: &str =
     "SELECT max(key) FROM (SELECT key FROM executions WHERE key > ?1 ORDER BY key LIMIT ?2 + 0)";
 
-const NOTE_FIRED: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, at)
-    SELECT cue_key, scheduled_for FROM executions
+const NOTE_FIRED: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, first, last)
+    SELECT cue_key, scheduled_for, scheduled_for FROM executions
      WHERE key > ?1 AND key <= ?2 AND scheduled_for > ?3 AND triggered_by = 'schedule'
        AND EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key AND cron IS NOT NULL)";
 
-// The `send_at` of a manual fire is an instant of its user, and stays. A look that comes too early plans the next one. A
+const KEPT: &str = "SELECT count(*), min(iif(triggered_by = 'schedule', scheduled_for, NULL)) FROM executions
+  WHERE cue_key = ?1";
+
+const MISSED_AHEAD: &str =
+    "SELECT first, last FROM missed_runs WHERE cue_key = ?1 AND last > ?2 ORDER BY first";
+
+const NOTE_INTERVAL: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, first, last) VALUES (?1, ?2, ?3)";
+
+// The `send_at` of a manual fire is an instant of its user, and stays, but for calls that were put off. A look that comes too early plans the next one. A
 // lease is cut to the longest that a claim of now has.
 const DATE_EXECUTIONS: &str = "UPDATE executions
     SET created_at = min(created_at, ?3), updated_at = min(updated_at, ?3),
         lease_expires_at = min(lease_expires_at, ?4),
-        due_at = iif(queue_name = 'claim' OR (status = 'retrying' AND updated_at > ?3), min(due_at, ?3), due_at)
+        due_at = iif(queue_name = 'claim' OR (status = 'retrying' AND updated_at > ?3)
+                     OR error_message = 'address_unconfirmed', min(due_at, ?3), due_at)
   WHERE key > ?1 AND key <= ?2
     AND (created_at > ?3 OR updated_at > ?3 OR lease_expires_at > ?4 OR (queue_name = 'claim' AND due_at > ?3))";
 
@@ -79,6 +88,7 @@ pub struct AcceptedClock {
 #[derive(Debug)]
 struct ListedCue {
     key: i64,
+    run_count: i64,
     next_run: Option<Timestamp>,
     schedule: StoredSchedule,
 }
@@ -112,10 +122,17 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
     Ok(accepted)
 }
 
-/// Removes the note that the run of the cue at `at` has fired before its time. Returns whether there was one.
-pub fn take_fired_ahead(tx: &WriteTx<'_>, cue_key: i64, at: Timestamp) -> Result<bool> {
-    let mut delete = tx.prepare_cached("DELETE FROM fired_ahead WHERE cue_key = ?1 AND at = ?2")?;
-    Ok(delete.execute([cue_key, millis(at)])? > 0)
+/// Whether the run of the cue at `at` has fired before its time.
+pub fn is_fired_ahead(read: &ReadTx<'_>, cue_key: i64, at: Timestamp) -> Result<bool> {
+    let sql = "SELECT 1 FROM fired_ahead WHERE cue_key = ?1 AND first <= ?2 AND last >= ?2";
+    Ok(read.prepare_cached(sql)?.exists([cue_key, millis(at)])?)
+}
+
+/// Forgets the runs of the cue that have fired before their time, up to its next run.
+pub fn forget_fired_ahead(tx: &WriteTx<'_>, cue_key: i64, next_run: Timestamp) -> Result<()> {
+    let mut delete = tx.prepare_cached("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2")?;
+    delete.execute([cue_key, millis(next_run)])?;
+    Ok(())
 }
 
 /// Whether any run has fired before its time.
@@ -137,6 +154,9 @@ fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option
         let next_run =
             cue.next_run.filter(|next| *next > now).and_then(|next| Some((next, schedule.next_after(now)?)));
         let earlier = next_run.and_then(|(next, earlier)| (earlier < next).then_some(earlier));
+        if earlier.is_some() {
+            note_deleted(tx, cue, now)?;
+        }
         let (intervals, runs) = cut_missed(tx, cue.key, &schedule, now)?;
         if earlier.is_some() || intervals > 0 {
             tx.prepare_cached(SET_CUE)?.execute(params![cue.key, earlier.map(millis), runs])?;
@@ -154,9 +174,31 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<ListedCue> {
     let mut columns = RowReader::new(row);
     Ok(ListedCue {
         key: columns.get()?,
+        run_count: columns.get()?,
         next_run: columns.maybe_instant()?,
         schedule: read_schedule(&mut columns)?,
     })
+}
+
+/// Notes the runs after `now` whose executions were deleted already. The oldest are deleted first, so these are the runs
+/// before the oldest that is left, but for those that are recorded as missed.
+fn note_deleted(tx: &WriteTx<'_>, cue: &ListedCue, now: Timestamp) -> Result<()> {
+    let kept = tx.prepare_cached(KEPT)?.query_row([cue.key], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (kept, oldest): (i64, Option<i64>) = kept?;
+    let mut after = millis(now);
+    let Some(oldest) = oldest.filter(|oldest| cue.run_count > kept && *oldest > after) else { return Ok(()) };
+    let mut missed = tx.prepare_cached(MISSED_AHEAD)?;
+    let missed = missed.query_map([cue.key, after], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut missed = missed.collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
+    missed.push((oldest, oldest));
+    for (first, last) in missed {
+        let end = first.min(oldest) - 1;
+        if after < end {
+            tx.prepare_cached(NOTE_INTERVAL)?.execute([cue.key, after + 1, end])?;
+        }
+        after = after.max(last);
+    }
+    Ok(())
 }
 
 /// Cuts the missed runs of a cue to those up to `now`. Returns the numbers of intervals and of runs that it took away.
@@ -203,7 +245,7 @@ mod tests {
 
     #[test]
     fn batches_are_found_by_key() {
-        for sql in [LIST_CUES, LIST_MISSED, DATE_CUES, LAST_OF_BATCH, NOTE_FIRED, DATE_EXECUTIONS] {
+        for sql in [LIST_CUES, LIST_MISSED, DATE_CUES, LAST_OF_BATCH, NOTE_FIRED, KEPT, DATE_EXECUTIONS] {
             let steps = plan(sql);
             assert!(!steps.iter().any(|step| step.starts_with("SCAN executions")), "{sql}: {steps:?}");
             assert!(!steps.iter().any(|step| step.starts_with("SCAN cues")), "{sql}: {steps:?}");

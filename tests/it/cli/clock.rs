@@ -40,7 +40,7 @@ fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accept
     let next = user.get(&format!("/v1/cues/{cue}")).expect(200)["next_run"].as_str().unwrap().to_owned();
     assert!(next.starts_with("20") && !next.starts_with("2060"), "{next}");
     let said = ok(&server.db(), &["clock", "accept"]);
-    assert!(said.contains("nothing to accept"), "{said}");
+    assert!(said.contains("nothing to set back"), "{said}");
     let missing = fails(&server.db().with_file_name("no-such.db"), &["clock", "accept"], 1);
     assert!(missing.contains("does not exist"), "{missing}");
 }

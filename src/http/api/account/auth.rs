@@ -28,7 +28,9 @@ pub async fn register(request: Request) -> Result<Response> {
     let (app, config) = (&request.app, &request.app.config);
     let is_limited = config.registration == RegistrationPolicy::Open && config.plans.bounds_unconfirmed();
     let client = rate_limit_address(request.client_ip);
-    if let (true, Some(seconds)) = (is_limited, app.registrations.lock().admit(client, request.now)) {
+    if let (true, Some(seconds)) =
+        (is_limited, app.registrations.lock().admit(client, app.clock.now_moving()))
+    {
         return Err(too_many_registrations(seconds));
     }
     let plan = config.plans.default_plan();

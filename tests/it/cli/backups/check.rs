@@ -158,13 +158,14 @@ fn check_names_inconsistencies() {
         fs::write(server.db(), &sound).unwrap();
     }
     // No check finds a changed byte in the text of a row, but it does find a page of one table in another.
-    let root = |table: &str| -> usize {
+    let root = |table: &str| -> u32 {
         let sql = "SELECT (rootpage - 1) * 1024 FROM sqlite_schema WHERE name = ?1";
         server.sqlite().query_row(sql, [table], |row| row.get(0)).unwrap()
     };
     let (cues, users) = (root("cues"), root("users"));
     let file = fs::File::options().write(true).open(server.db()).unwrap();
-    file.write_all_at(&sound[cues..cues + 1_024], users as u64).unwrap();
+    let page = cues as usize..cues as usize + 1_024;
+    file.write_all_at(&sound[page], users.into()).unwrap();
     assert_eq!(check(&server.db()).2, Some(1));
     fs::write(server.db(), &sound).unwrap();
     assert_eq!(check(&server.db()).2, Some(0));

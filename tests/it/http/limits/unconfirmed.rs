@@ -141,14 +141,25 @@ fn the_runs_of_an_unconfirmed_account_call_60_times_an_hour() {
 #[test]
 fn attempts_count_as_calls_and_wait_like_them() {
     let (plans, receiver) = (plenty(), Receiver::with(Reaction::Status(500)));
-    let server = Server::start(&[OPEN, &["--plans", &plans.path(), "--test-clock", START]].concat());
-    drop(server.user());
-    let bob = server.user();
-    bob.create(&every_minute(&receiver));
-    bob.advance("PT1H");
-    assert_eq!(receiver.count(), 60, "two attempts of each run");
+    let mailing = MailingServer::open(&[OPEN, &["--plans", &plans.path()]].concat());
+    mailing.client().register("ann@example.com");
+    let bob = mailing.client().register("bob@example.com");
+    let mut cue = every_minute(&receiver);
+    (cue["retry"]["max_attempts"], cue["on_failure"]) = (7.into(), json!({"email": false}));
+    bob.create(&cue);
+    mailing.advance("PT1H");
+    assert_eq!(receiver.count(), 60, "seven attempts of eight runs, and four of the ninth");
     let shown = bob.get("/v1/executions?status=retrying").expect(200);
-    assert!(shown["executions"].as_array().unwrap().iter().all(|it| it["http_status"] == 500), "{shown}");
+    assert_eq!(
+        (&shown["total"], &shown["executions"][0]["http_status"]),
+        (&json!(1), &json!(500)),
+        "{shown}"
+    );
+    confirm(&mailing, "bob@example.com");
+    mailing.advance("PT30S");
+    let id = shown["executions"][0]["id"].as_str().unwrap();
+    let shown = bob.get(&format!("/v1/executions/{id}")).expect(200);
+    assert_eq!((&shown["status"], &shown["attempts"]), (&json!("failed"), &json!(7)), "no longer held up");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::client::request::ApiRequest;
 const LONGEST_START: Duration = Duration::from_secs(30);
 
 /// Between two looks at whether it does.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
 pub struct Open {
@@ -47,18 +47,21 @@ impl ClientAction for Open {
         let interrupt = Interrupt::listen()?;
         let clock = context.client.clock();
         let deadline = clock.monotonic() + LONGEST_START;
-        while sessions(context) == before && clock.monotonic() < deadline && !interrupt.is_requested() {
+        let is_used = |before| sessions(context).is_some_and(|now| now != before);
+        while !before.clone().is_some_and(is_used)
+            && clock.monotonic() < deadline
+            && !interrupt.is_requested()
+        {
             clock.sleep(LOOK);
         }
         Ok(())
     }
 }
 
-/// The ids of the sessions of the account: there is another one as soon as the link was used.
-fn sessions(context: &Context) -> Vec<String> {
-    let answer = context.look_up(&ApiRequest::get("/v1/auth/sessions"));
-    let value = answer.ok().and_then(|answer| answer.value().ok()).unwrap_or_default();
-    value["sessions"].as_array().into_iter().flatten().map(|session| text_of(session, "id")).collect()
+/// The ids of the sessions of the account: there is another one as soon as the link was used. `None` if they cannot be read.
+fn sessions(context: &Context) -> Option<Vec<String>> {
+    let value = context.look_up(&ApiRequest::get("/v1/auth/sessions")).ok()?.value().ok()?;
+    Some(value["sessions"].as_array()?.iter().map(|session| text_of(session, "id")).collect())
 }
 
 /// The part of the address that names a screen.
