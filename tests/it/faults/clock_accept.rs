@@ -188,7 +188,7 @@ fn a_run_whose_execution_was_deleted_does_not_fire_twice_either() {
     }
     // The twenty hours before the hundred that have fired, and the two after them.
     until("the last runs fire", || (machine.cue(&user, &ids[1])["run_count"] == 122).then_some(()));
-    let left = app.store.read(|read| clock_accept::has_fired_ahead(read)).wait().unwrap();
+    let left = app.store.read(clock_accept::has_fired_ahead).wait().unwrap();
     assert!(!left, "what has passed is forgotten");
     machine.stops();
 }
