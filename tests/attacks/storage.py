@@ -109,7 +109,7 @@ def abandoned_claims(caller):
 
 @attack(
     addresses=3,
-    expect={"register 201": 30, "register 429": 10, "create 201": 30, "create 403 storage_limit_exceeded": 30},
+    expect={"register 201": 15, "register 429": 10, "create 201": 10, "create 403 storage_limit_exceeded": 10},
 )
 def unconfirmed_accounts(caller):
     """Registers accounts, as many as one address may, and stores in each what it may."""
