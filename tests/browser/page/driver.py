@@ -82,7 +82,8 @@ class Page(Chromium):
             name, _, value = answer.headers["Set-Cookie"].split(";")[0].partition("=")
             user = json.load(answer)["user"]["id"]
         self.devtools("Network.setCookie", name=name, value=value, url=self.url, httpOnly=True, sameSite="Strict")
-        # An address of the same origin that has no script.
+        # An address of the same origin that has no script, and no icon either.
+        self.expect("/favicon.ico")
         self.open(self.url + "health")
         self.run("localStorage.setItem('cued account ' + arguments[0], arguments[1])", page.path, user)
         self.show()
