@@ -21,7 +21,6 @@ use crate::domain::schedule::catch_up::Outage;
 use crate::domain::schedule::wall_clock::{ClockFault, is_behind};
 use crate::domain::webhook::echo::EchoStore;
 use crate::events::Events;
-use crate::lifecycle::fire::{CueFirer, SchedulerClock};
 use crate::locks::Mutex;
 use crate::mail::limit::MailLimits;
 use crate::mail::queue::LoginMailer;
@@ -93,9 +92,7 @@ impl App {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    /// The errors of [`Store::open`].
+    /// Errors: the errors of [`Store::open`].
     pub fn open(clock: Clock, config: Config) -> Result<Self, OpenError> {
         let notifiers = Arc::new(Notifiers::default());
         let on_commit = Arc::clone(&notifiers);
@@ -147,17 +144,6 @@ impl App {
             clock_moves: Mutex::default(),
             config,
         })
-    }
-
-    /// Returns a firer of cues at `now`, with the scheduler's view of the clock.
-    #[must_use]
-    pub fn cue_firer(&self, now: Timestamp) -> CueFirer {
-        let clock = SchedulerClock {
-            outage: self.outage(),
-            last_seen: self.engine_stats.last_seen(),
-            is_test: self.clock.is_test(),
-        };
-        CueFirer::new(&self.ids, &self.config.plans, self.config.retention, clock, now)
     }
 
     /// What is wrong with the system's clock, if anything is known to be.

@@ -47,21 +47,18 @@ struct ManualTime {
 const MANUAL_UPTIME: Duration = Duration::from_secs(3_600);
 
 impl Clock {
-    #[must_use]
     pub fn system() -> Self {
         Self::with_source(ClockSource::System)
     }
 
     /// A clock that stands still at `start` (default: the present) until [`Clock::set`]. Runs that it passes are due in
     /// order (contract §10).
-    #[must_use]
     pub fn test(start: Option<Timestamp>) -> Self {
         Self::standing_at(start.unwrap_or_else(Timestamp::now), true)
     }
 
     /// A clock that stands still and whose changes count as jumps, like those of an operator or of NTP. Time passes by
     /// [`Clock::elapse`].
-    #[must_use]
     pub fn manual(start: Timestamp) -> Self {
         Self::standing_at(start, false)
     }
@@ -216,7 +213,6 @@ fn uptime() -> Duration {
 }
 
 /// Rounds `at` down to a whole millisecond.
-#[must_use]
 pub fn whole_millisecond(at: Timestamp) -> Timestamp {
     let below = at.as_nanosecond().rem_euclid(1_000_000);
     // Only the first representable instants can underflow; they stay unrounded.

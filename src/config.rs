@@ -44,7 +44,6 @@ pub struct Config {
 impl Config {
     /// The settings that `cued serve` has without flags, for the database file `db`. They are safe on a network:
     /// one user can register, and callbacks reach public addresses only.
-    #[must_use]
     pub fn new(db: PathBuf) -> Self {
         Self {
             db,

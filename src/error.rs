@@ -129,7 +129,6 @@ impl From<r2d2::Error> for Error {
 
 /// The error and its causes in one line, separated by `: `. A cause with the same text as its effect is left out: some
 /// errors print their cause themselves, and rusqlite's source is its own text after an error code.
-#[must_use]
 pub fn chain(error: &dyn StdError) -> String {
     with_causes(&error.to_string(), error.source())
 }

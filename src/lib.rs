@@ -18,13 +18,12 @@
 //!   is in `schedule/clock_segment.rs`, the delay before a retry in `execution/retry.rs`, blocked addresses in
 //!   `webhook/address_policy.rs`.
 //! - `store` holds all SQL: one writer thread with group commit, reader threads, one folder per aggregate.
-//! - `lifecycle` is what changes several aggregates in one write: a due cue becomes executions, an ended execution updates
-//!   its cue, plan limits.
-//! - `actions` is what users and workers request: read the clock, open one write, let the domain decide, notify.
+//! - `service` is what changes rows, whoever asks: requests of users and workers, a due cue, an ended execution, plan
+//!   limits.
 //! - `engine` is what the program does by itself: fire cues, deliver, retry, release expired claims, send notifications.
 //! - `billing` is one interface with two implementations, the operator (manual) and Stripe.
 //! - `mail` sends mail over SMTP or writes it to the log; login mails have a queue.
-//! - `http` turns requests into actions and results into responses; `http/routes.rs` is the routing table.
+//! - `http` turns requests into calls of `service` and results into responses; `http/routes.rs` is the routing table.
 //! - `metrics` has the counters and histograms and writes them for Prometheus.
 //! - `cores` counts the processors, and the HTTP threads for them.
 //! - `locks` has the locks of the standard library, without poisoning.
@@ -33,7 +32,7 @@
 //! - `build.rs` compiles `build/malloc.c`, the settings of the C library's allocator, and compresses the description of the
 //!   API, the time zones and the page (`build/page.rs`, from `http/page`) that the program contains.
 //! - `bench` is `cued bench`: it measures a server process on this machine; `benches/` compares builds.
-//! - `error` is the error type of actions, engine and store; `panics` turns a panic into one.
+//! - `error` is the error type of service, engine and store; `panics` turns a panic into one.
 //! - `random` is the only source of randomness.
 //! - `signals` waits for the signals that ask the process to end.
 //!
@@ -41,9 +40,9 @@
 //!
 //! A test holds these rules (`tests/it/architecture.rs`):
 //!
-//! - `http` → `actions`, `store` (reads), `domain`
-//! - `actions`, `engine` → `lifecycle` → `store` → `domain`
-//! - `actions` → `billing`, `mail`; `engine` → `mail`; `billing` → `store`, `domain`
+//! - `http` → `store` (reads), `domain`
+//! - `http`, `engine` → `service` → `store` → `domain`
+//! - `service` → `billing`, `mail`; `engine` → `mail`; `billing` → `store`, `domain`
 //! - `events` → `domain`; `store` knows it as an `EventSink` only.
 //! - `domain` uses no other module. `http` and `engine` never use each other; they share `app`.
 //! - `worker` → `client` → `domain`; they know the server by its API only.
@@ -103,7 +102,6 @@
 //! - **Pass**: one run of a background loop over the pending work, the function `run_once`.
 #![forbid(unsafe_code)]
 
-pub mod actions;
 pub mod app;
 pub mod bench;
 pub mod billing;
@@ -117,7 +115,6 @@ pub mod engine;
 pub mod error;
 pub mod events;
 pub mod http;
-pub mod lifecycle;
 pub mod locks;
 pub mod logging;
 pub mod mail;
@@ -125,6 +122,7 @@ pub mod metrics;
 pub mod panics;
 pub mod random;
 pub mod server;
+pub mod service;
 pub mod signals;
 pub mod store;
 pub mod systemd;

@@ -12,7 +12,6 @@ use std::time::Duration;
 pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    #[must_use]
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
@@ -37,7 +36,6 @@ impl<T> Mutex<T> {
 pub struct RwLock<T>(sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    #[must_use]
     pub const fn new(value: T) -> Self {
         Self(sync::RwLock::new(value))
     }
@@ -58,7 +56,6 @@ impl<T> RwLock<T> {
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    #[must_use]
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }

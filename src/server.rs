@@ -108,9 +108,7 @@ impl ServeError {
 }
 
 /// Serves until SIGTERM or SIGINT.
-///
-/// # Errors
-/// The database, an address or a thread is not available; the file is then unchanged.
+/// Errors: the database, an address or a thread is not available; the file is then unchanged.
 pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(), ServeError> {
     config.http.max_connections = max_connections(&config, max_open_files());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -252,7 +250,6 @@ async fn serve(
 
 /// A server works while its scheduler and the store's writer thread respond. A full disk does not count: after a restart it
 /// would still be full.
-#[must_use]
 pub fn liveness(app: &Arc<App>) -> Liveness {
     let app = Arc::clone(app);
     let is_alive = move || app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic());
@@ -320,9 +317,7 @@ fn announce(address: SocketAddr, metrics: Option<SocketAddr>) -> Result<(), Serv
 }
 
 /// Creates the folder of an ephemeral database, accessible to its owner only and removed when it is dropped.
-///
-/// # Errors
-/// The system's folder for temporary files is not writable.
+/// Errors: the system's folder for temporary files is not writable.
 pub fn temporary_folder() -> Result<TempDir, ServeError> {
     use std::os::unix::fs::PermissionsExt as _;
     tempfile::Builder::new()

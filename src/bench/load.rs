@@ -58,7 +58,6 @@ impl ServerProcess {
     }
 
     /// A figure of `/proc/PID/status` in bytes, such as `VmRSS:`; `None` without `/proc`.
-    #[must_use]
     pub fn memory(&self, name: &str) -> Option<f64> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.process.id())).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -77,8 +76,7 @@ impl Drop for ServerProcess {
 pub struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// # Errors
-    /// The connection is refused.
+    /// Errors: the connection is refused.
     pub fn connect(to: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
@@ -98,7 +96,6 @@ impl Client {
 }
 
 /// A request of HTTP/1.1.
-#[must_use]
 pub fn request(method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n");
@@ -106,7 +103,6 @@ pub fn request(method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
 }
 
 /// Returns the value of the first string field of this name. Sufficient for ids and keys, which contain no escapes.
-#[must_use]
 pub fn string_field(json: &str, field: &str) -> Option<String> {
     let (_, rest) = json.split_once(&format!("\"{field}\":\""))?;
     rest.split_once('"').map(|(value, _)| value.to_owned())
@@ -230,7 +226,6 @@ impl Receiver {
     }
 
     /// The callback URL of the port with this number, in turns.
-    #[must_use]
     pub fn url(&self, number: usize) -> String {
         format!("http://{}/hook", self.addresses[number % self.addresses.len()])
     }
@@ -275,7 +270,6 @@ pub fn quantile(values: &mut [f64], quantile: f64) -> f64 {
 }
 
 /// A number of calls or cues, for a rate.
-#[must_use]
 #[allow(clippy::cast_precision_loss)]
 pub fn count(number: usize) -> f64 {
     number as f64

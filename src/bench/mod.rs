@@ -83,9 +83,7 @@ const STEPS: [(&str, Step); 5] = [
 ];
 
 /// Runs all steps. `progress` gets the name of the next one, the number done and the number of all.
-///
-/// # Errors
-/// A step fails. The files are removed in any case, also on SIGINT, SIGTERM and SIGHUP.
+/// Errors: a step fails. The files are removed in any case, also on SIGINT, SIGTERM and SIGHUP.
 pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Result<Vec<Figure>, BenchError> {
     let failed = |step| move |source| BenchError { step, folder: options.folder.clone(), source };
     let mut bench = Bench::start(options).map_err(failed("start"))?;

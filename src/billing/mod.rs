@@ -44,9 +44,7 @@ pub struct BillingAccount {
 
 impl Provider {
     /// Returns the URL of a page where the user buys or requests a plan.
-    ///
-    /// # Errors
-    /// `billing_error` when Stripe fails, `server_busy`.
+    /// Errors: `billing_error` when Stripe fails, `server_busy`.
     pub fn checkout(
         &self,
         context: BillingContext<'_>,
@@ -60,9 +58,7 @@ impl Provider {
     }
 
     /// Returns the URL of a page where the user sees and cancels the plan.
-    ///
-    /// # Errors
-    /// `no_billing_customer`, `billing_error` when Stripe fails, `server_busy`.
+    /// Errors: `no_billing_customer`, `billing_error` when Stripe fails, `server_busy`.
     pub fn portal(&self, context: BillingContext<'_>, account: &BillingAccount) -> Result<String> {
         match self {
             Self::Manual if account.was_approved || account.user.plan != FREE => {

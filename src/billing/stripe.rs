@@ -100,9 +100,7 @@ impl Stripe {
     }
 
     /// Creates a checkout session for an offer and returns its URL.
-    ///
-    /// # Errors
-    /// `billing_error`, `server_busy`.
+    /// Errors: `billing_error`, `server_busy`.
     pub fn checkout(&self, public_url: &str, account: &BillingAccount, offer: Offer) -> Result<String> {
         let user = &account.user;
         let customer = match &account.customer {
@@ -129,9 +127,7 @@ impl Stripe {
     }
 
     /// Creates a portal session for a customer and returns its URL.
-    ///
-    /// # Errors
-    /// `billing_error`, `server_busy`.
+    /// Errors: `billing_error`, `server_busy`.
     pub fn portal(&self, public_url: &str, customer: &str) -> Result<String> {
         let return_url = format!("{public_url}/billing/closed");
         self.create_session(

@@ -30,9 +30,7 @@ const SCREENS: &str = "screens/";
 type Files = BTreeMap<String, String>;
 
 /// Writes `page_files.rs`: the build, the index and a table of the other files.
-///
-/// # Errors
-/// If a file refers to one that is missing, or has a name without a known content type.
+/// Errors: if a file refers to one that is missing, or has a name without a known content type.
 pub fn embed() -> io::Result<()> {
     println!("cargo::rerun-if-changed={FOLDER}");
     let mut files = Files::new();

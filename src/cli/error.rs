@@ -41,7 +41,6 @@ pub enum CliError {
 }
 
 impl CliError {
-    #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::OnlyShown => 0,
@@ -57,7 +56,6 @@ impl CliError {
     }
 
     /// The same error, printed as JSON.
-    #[must_use]
     pub fn into_json(self) -> Self {
         Self::Json(Box::new(self))
     }

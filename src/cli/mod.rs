@@ -183,7 +183,6 @@ enum Command {
 
 impl Cli {
     /// Reads the command line of the process. Ends the process with exit code 2 and a message if it is invalid.
-    #[must_use]
     pub fn read() -> Self {
         let mut command = help::grouped(Self::command());
         let read = command.try_get_matches_from_mut(std::env::args_os());
@@ -193,7 +192,6 @@ impl Cli {
     }
 
     /// Runs the command, prints its error, and returns its exit code.
-    #[must_use]
     pub fn run(self) -> ExitCode {
         let (level, format) = match &self.command {
             Command::Serve(serve) => serve.log_options(),

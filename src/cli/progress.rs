@@ -39,7 +39,6 @@ struct Terminal {
 
 impl Bar {
     /// A bar that shows nothing yet.
-    #[must_use]
     pub fn new(label: &'static str) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let has_colour = anstream::AutoStream::choice(&io::stderr()) != ColorChoice::Never;

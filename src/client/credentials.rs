@@ -91,9 +91,7 @@ pub struct Target {
 
 impl Credentials {
     /// The place of the file, by the environment.
-    ///
-    /// # Errors
-    /// If the environment names no home.
+    /// Errors: if the environment names no home.
     pub fn path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, CredentialsError> {
         if let Some(path) = env("CUED_CONFIG") {
             return Ok(path.into());
@@ -104,9 +102,7 @@ impl Credentials {
     }
 
     /// Reads the file; empty if there is none.
-    ///
-    /// # Errors
-    /// If it cannot be read, is no JSON of this form, or can be read by others.
+    /// Errors: if it cannot be read, is no JSON of this form, or can be read by others.
     pub fn read(path: &Path) -> Result<Self, CredentialsError> {
         let failed = |source| CredentialsError::Read { path: path.to_owned(), source };
         let text = match std::fs::read(path) {
@@ -121,9 +117,7 @@ impl Credentials {
     }
 
     /// Changes the file. Of commands that change it at the same time, one waits for the other.
-    ///
-    /// # Errors
-    /// If it cannot be read or written; it is then as before.
+    /// Errors: if it cannot be read or written; it is then as before.
     pub fn update<T>(path: &Path, change: impl FnOnce(&mut Self) -> T) -> Result<T, CredentialsError> {
         let failed = |source| CredentialsError::Write { path: path.to_owned(), source };
         // The file itself is replaced, so that its lock would be that of a removed file.
@@ -136,9 +130,7 @@ impl Credentials {
     }
 
     /// Proves that the file can be written, before what must be stored exists.
-    ///
-    /// # Errors
-    /// If it cannot.
+    /// Errors: if it cannot.
     pub fn check_writable(path: &Path) -> Result<(), CredentialsError> {
         let file = folder_of(path).and_then(tempfile::NamedTempFile::new_in);
         file.map(drop).map_err(|source| CredentialsError::Write { path: path.to_owned(), source })
@@ -181,9 +173,7 @@ fn folder_of(path: &Path) -> io::Result<&Path> {
 impl Target {
     /// The target of a command: flags before the environment, before the profile, before the default. The key of a
     /// profile goes to the server of that profile and to no other.
-    ///
-    /// # Errors
-    /// If a profile is named that does not exist, or the address of the server is none.
+    /// Errors: if a profile is named that does not exist, or the address of the server is none.
     pub fn resolve(
         chosen: &Chosen,
         env: &dyn Fn(&str) -> Option<String>,

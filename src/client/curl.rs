@@ -4,7 +4,6 @@ use crate::client::Connection;
 use crate::client::request::ApiRequest;
 
 /// The command that makes the same request. It expects the key in `CUED_API_KEY`.
-#[must_use]
 pub fn command(connection: &Connection, request: &ApiRequest) -> String {
     let mut parts = vec!["curl".to_owned()];
     if let Some(ca) = &connection.tls.ca {

@@ -48,9 +48,7 @@ pub struct RefusedRequest {
 
 impl RefusedRequest {
     /// Reads an answer with a status other than 2xx.
-    ///
-    /// # Errors
-    /// If it is not an error of the API.
+    /// Errors: if it is not an error of the API.
     pub fn read(status: u16, retry_after: Option<&str>, body: &[u8], url: &str) -> Result<Self, ClientError> {
         let not_cued = || ClientError::NotCued { url: url.to_owned(), status };
         let body: Value = serde_json::from_slice(body).map_err(|_| not_cued())?;
@@ -81,7 +79,6 @@ impl RefusedRequest {
         }
     }
 
-    #[must_use]
     pub fn is_limit(&self) -> bool {
         self.status == 429 || LIMITS.contains(&self.code.as_str())
     }
@@ -89,7 +86,6 @@ impl RefusedRequest {
 
 impl ClientError {
     /// 1: the server cannot be reached or has failed. 3: not found. 4: not signed in. 5: refused. 6: a limit.
-    #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotSignedIn => 4,
@@ -110,7 +106,6 @@ impl ClientError {
     }
 
     /// The error as JSON: that of the server unchanged, or one of the same form.
-    #[must_use]
     pub fn to_json(&self) -> Value {
         match self {
             Self::Refused(refused) => refused.body.clone(),

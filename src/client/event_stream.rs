@@ -72,9 +72,7 @@ pub fn request(types: Option<&str>, cue_id: Option<&str>) -> ApiRequest {
 impl<'a> EventStream<'a> {
     /// Opens the stream of `request`. From here on no event is lost: those that come before the first call of
     /// [`EventStream::next_item`] wait. After `deadline`, on the clock of the client, there are no more items.
-    ///
-    /// # Errors
-    /// If the server refuses the stream, or cannot be reached.
+    /// Errors: if the server refuses the stream, or cannot be reached.
     pub fn open(
         client: &'a Client,
         request: ApiRequest,
@@ -112,9 +110,7 @@ impl<'a> EventStream<'a> {
     }
 
     /// Waits for the next item; `None` after the deadline.
-    ///
-    /// # Errors
-    /// If the server refuses the stream for good, such as after its key was revoked.
+    /// Errors: if the server refuses the stream for good, such as after its key was revoked.
     pub fn next_item(&mut self) -> Result<Option<StreamItem>, ClientError> {
         loop {
             if self.reader.is_none() && !self.reconnect()? {

@@ -59,8 +59,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// # Errors
-    /// If the certificates of the connection cannot be read.
+    /// Errors: if the certificates of the connection cannot be read.
     pub fn new(connection: Connection) -> Result<Self, ClientError> {
         let agent = tls::agent(&connection.url, &connection.tls, CONNECT_TIMEOUT)?;
         Ok(Self {
@@ -82,28 +81,22 @@ impl Client {
         self.on_pause = Box::new(on_pause);
     }
 
-    #[must_use]
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
     /// Sends a request, again if that is safe, and returns the answer of success (2xx).
-    ///
-    /// # Errors
-    /// If the server refuses the request or cannot be reached.
+    /// Errors: if the server refuses the request or cannot be reached.
     pub fn send(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
         self.success(self.call(request)?)
     }
 
     /// Sends a request, again if that is safe, and returns the answer whatever its status.
-    ///
-    /// # Errors
-    /// If the server cannot be reached.
+    /// Errors: if the server cannot be reached.
     pub fn call(&self, request: &ApiRequest) -> Result<RawAnswer, ClientError> {
         let mut attempt = 1;
         loop {
@@ -125,7 +118,6 @@ impl Client {
     }
 
     /// The error that an answer stands for; `None` for a success (2xx).
-    #[must_use]
     pub fn refusal(&self, answer: &RawAnswer) -> Option<ClientError> {
         if answer.is_success() {
             return None;
@@ -144,9 +136,6 @@ impl Client {
     }
 
     /// Sends a request once.
-    ///
-    /// # Errors
-    /// As [`Client::send`].
     pub fn send_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
         self.success(self.call_once(request)?)
     }
@@ -176,9 +165,6 @@ impl Client {
 
     /// Opens a stream, whose answer has no end. It fails after a `silence`, in which no byte arrives, and after the time-out
     /// of the request, if there is one.
-    ///
-    /// # Errors
-    /// As [`Client::send`].
     pub fn open_stream(
         &self,
         request: &ApiRequest,

@@ -26,7 +26,6 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
-    #[must_use]
     pub fn new(method: &'static str, path: impl Into<String>) -> Self {
         Self {
             method,
@@ -39,35 +38,29 @@ impl ApiRequest {
         }
     }
 
-    #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
         Self::new("GET", path)
     }
 
-    #[must_use]
     pub fn post(path: impl Into<String>) -> Self {
         Self::new("POST", path)
     }
 
-    #[must_use]
     pub fn patch(path: impl Into<String>) -> Self {
         Self::new("PATCH", path)
     }
 
-    #[must_use]
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new("DELETE", path)
     }
 
     /// Adds a field of the query.
-    #[must_use]
     pub fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.query.push((name, value.into()));
         self
     }
 
     /// Adds a field of the query if there is a value.
-    #[must_use]
     pub fn maybe_query(self, name: &'static str, value: Option<impl Into<String>>) -> Self {
         match value {
             Some(value) => self.query(name, value),
@@ -75,27 +68,23 @@ impl ApiRequest {
         }
     }
 
-    #[must_use]
     pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
     /// Returns `true` if the request has a header of this name, in any case.
-    #[must_use]
     pub fn has_header(&self, name: &str) -> bool {
         self.headers.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
     }
 
     /// Sets the body to the text of a JSON value.
-    #[must_use]
     pub fn json(mut self, body: impl ToString) -> Self {
         self.body = Some(body.to_string());
         self
     }
 
     /// Sets the body to the fields of a form.
-    #[must_use]
     pub fn form(mut self, fields: &[(&str, &str)]) -> Self {
         let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
         let fields = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
@@ -104,33 +93,28 @@ impl ApiRequest {
     }
 
     /// With a key of idempotency, a repetition has the same answer and no second effect.
-    #[must_use]
     pub fn idempotent(self) -> Self {
         let key = uuid::Uuid::new_v4().to_string();
         self.header("idempotency-key", key)
     }
 
     /// Without the key of the account.
-    #[must_use]
     pub fn anonymous(mut self) -> Self {
         self.is_anonymous = true;
         self
     }
 
-    #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
     /// A repetition has the effect of one request.
-    #[must_use]
     pub fn is_repeatable(&self) -> bool {
         matches!(self.method, "GET" | "HEAD" | "PUT" | "DELETE") || self.has_header("idempotency-key")
     }
 
     /// The path and the query, as in the first line of the request.
-    #[must_use]
     pub fn target(&self) -> String {
         let mut target = self.path.clone();
         for (index, (name, value)) in self.query.iter().enumerate() {
@@ -146,7 +130,6 @@ impl ApiRequest {
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 /// A text as one segment of a path.
-#[must_use]
 pub fn segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }
@@ -163,13 +146,11 @@ pub struct RawAnswer {
 }
 
 impl RawAnswer {
-    #[must_use]
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     /// A header's value, by its name in lower case.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
     }
@@ -185,20 +166,17 @@ pub struct Answer {
 
 impl Answer {
     /// The body as text: the JSON of the server unchanged.
-    #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// # Errors
-    /// If the body is no JSON object: the server is not `cued`.
+    /// Errors: if the body is no JSON object: the server is not `cued`.
     pub fn value(&self) -> Result<Value, ClientError> {
         let object: serde_json::Map<String, Value> = self.read()?;
         Ok(Value::Object(object))
     }
 
-    /// # Errors
-    /// If the body is no JSON of this shape.
+    /// Errors: if the body is no JSON of this shape.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body).map_err(ClientError::UnexpectedAnswer)
     }

@@ -22,7 +22,6 @@ pub struct Failure {
 
 impl Failure {
     /// `None` if a repetition would fail as well.
-    #[must_use]
     pub fn of(error: &ClientError) -> Option<Self> {
         match error {
             ClientError::Unreachable { source, .. } if is_transient(source) => {
@@ -49,7 +48,6 @@ fn is_transient(error: &ureq::Error) -> bool {
 }
 
 /// The pause before the attempt after `attempt`; `None` if that was the last.
-#[must_use]
 pub fn pause_before_retry(attempt: u32, failure: Failure) -> Option<Duration> {
     if attempt >= MAX_ATTEMPTS {
         return None;

@@ -27,9 +27,7 @@ pub enum UrlError {
 }
 
 /// The base URL for requests. Without a scheme it is `http` for a local name or address, else `https`.
-///
-/// # Errors
-/// If the text is no such address.
+/// Errors: if the text is no such address.
 pub fn server_url(text: &str) -> Result<String, UrlError> {
     let text = text.trim();
     if may_contain_secret(text) {
@@ -55,21 +53,18 @@ pub fn server_url(text: &str) -> Result<String, UrlError> {
 }
 
 /// A base URL without slashes at its end and without `/v1`, which clients of the published API have in it.
-#[must_use]
 pub fn normal_url(url: &str) -> String {
     let url = url.trim().trim_end_matches('/');
     url.strip_suffix("/v1").unwrap_or(url).trim_end_matches('/').to_owned()
 }
 
 /// The host of a base URL, with its port if it is not the usual one.
-#[must_use]
 pub fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split('/').next().unwrap_or(rest)
 }
 
 /// Returns `true` if the host of a base URL is this machine by its name or address.
-#[must_use]
 pub fn is_loopback(url: &str) -> bool {
     match Url::parse(url).ok().as_ref().and_then(Url::host) {
         Some(Host::Ipv4(address)) => address.is_loopback(),

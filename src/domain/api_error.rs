@@ -66,7 +66,6 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// The code in the body of an error response, and its HTTP status.
-    #[must_use]
     pub fn text_and_status(self) -> (&'static str, u16) {
         match self {
             Self::AlreadyClaimed => ("already_claimed", 409),
@@ -207,14 +206,12 @@ impl SchedulePart {
     ];
 
     /// A field without a place in a cron expression.
-    #[must_use]
     pub fn of(field: &'static str) -> Option<Box<Self>> {
         debug_assert!(Self::FIELDS.contains(&field), "{field}");
         Some(Box::new(Self { field, span: None }))
     }
 
     /// A part of the cron expression.
-    #[must_use]
     pub fn of_cron(field: &'static str, span: (usize, usize)) -> Option<Box<Self>> {
         debug_assert!(Self::FIELDS.contains(&field), "{field}");
         Some(Box::new(Self { field, span: Some(span) }))
@@ -222,13 +219,11 @@ impl SchedulePart {
 }
 
 impl Refusal {
-    #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), problems: Vec::new(), schedule_part: None, retry_after: None }
     }
 
     /// A 422 with all invalid fields; the message names the first.
-    #[must_use]
     pub fn invalid(problems: Vec<FieldError>) -> Self {
         let message = match problems.first() {
             Some(first) => format!("{}: {}", path(&first.loc), first.msg),

@@ -22,9 +22,7 @@ pub struct CueId(String);
 
 impl CueId {
     /// A new id of a cue that is created at this instant. `fill` fills a buffer with random bytes.
-    ///
-    /// # Errors
-    /// The errors of `fill`.
+    /// Errors: the errors of `fill`.
     pub fn generate<E>(at: Timestamp, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         // The largest multiple of 36 in a byte: higher values would make the first characters more likely.
         const LIMIT: u8 = 252;
@@ -43,14 +41,12 @@ impl CueId {
     }
 
     /// `None` unless `text` has the form of an id.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let chars = text.strip_prefix(CUE_PREFIX)?.as_bytes();
         let is_id = chars.len() == CUE_CHARS && chars.iter().all(|char| CUE_ALPHABET.contains(char));
         is_id.then(|| Self(text.to_owned()))
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -73,7 +69,6 @@ pub struct ExecutionId(Uuid);
 
 impl ExecutionId {
     /// `None` unless `text` is a UUID with hyphens, in either case.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         // `try_parse` also accepts braces, `urn:uuid:` and 32 digits, each of another length.
         if text.len() != uuid::fmt::Hyphenated::LENGTH {
@@ -82,18 +77,15 @@ impl ExecutionId {
         Uuid::try_parse(text).ok().map(Self)
     }
 
-    #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
     /// The lowest id of the millisecond `at`. Instants before 1970 have the ids of the first millisecond.
-    #[must_use]
     pub fn lowest_at(at: Timestamp) -> Self {
         Self(with_tail(millis_of_id(at), 0))
     }
 
-    #[must_use]
     pub fn bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }

@@ -6,25 +6,21 @@ use jiff::{SignedDuration, Timestamp, TimestampArithmetic};
 pub const EARLIEST_CLOCK: Timestamp = Timestamp::constant(1_577_836_800, 0); // 2020-01-01
 
 /// `at` minus `span`, or the first representable instant.
-#[must_use]
 pub fn saturating_sub(at: Timestamp, span: impl Into<TimestampArithmetic>) -> Timestamp {
     at.checked_sub(span).unwrap_or(Timestamp::MIN)
 }
 
 /// `at` plus `span`, or the last representable instant.
-#[must_use]
 pub fn saturating_add(at: Timestamp, span: impl Into<TimestampArithmetic>) -> Timestamp {
     at.checked_add(span).unwrap_or(Timestamp::MAX)
 }
 
 /// The last whole millisecond before `at`.
-#[must_use]
 pub fn just_before(at: Timestamp) -> Timestamp {
     saturating_sub(at, SignedDuration::from_millis(1))
 }
 
 /// RFC 3339 in UTC, with milliseconds only where there is a fraction of a second (contract §2).
-#[must_use]
 pub fn rfc3339(at: Timestamp) -> String {
     if at.subsec_nanosecond() == 0 { at.to_string() } else { format!("{at:.3}") }
 }

@@ -24,9 +24,6 @@ pub struct Engine {
 
 impl Engine {
     /// Requeues the deliveries that a crash cut off, then starts all threads.
-    ///
-    /// # Errors
-    /// The database fails, or the system cannot start a thread.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> Result<Self> {
         let requeued = delivery_service::requeue_interrupted(app)?;
         if requeued > 0 {

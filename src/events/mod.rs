@@ -55,7 +55,6 @@ pub struct EventId {
 
 impl EventId {
     /// Reads an id as a stream sends it, such as `5f3a9c-1842`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (boot, number) = text.split_once('-')?;
         let is_boot = boot.len() == 6 && boot.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -100,9 +99,7 @@ pub enum TooManyStreams {
 
 impl Events {
     /// No event is recorded before the first stream begins. At most `max_streams` are open at a time.
-    ///
-    /// # Errors
-    /// The operating system returns no random bytes.
+    /// Errors: the operating system returns no random bytes.
     pub fn new(max_streams: usize) -> Result<Self> {
         Ok(Self {
             boot: hex::encode(&random::bytes::<3>()?),
@@ -127,9 +124,7 @@ impl Events {
 
     /// Begins a stream of a user at `address`, after `after` if that is possible. Where the server has the most streams,
     /// one that gives way ends.
-    ///
-    /// # Errors
-    /// The user has the most streams already, or the server has and none gives way.
+    /// Errors: the user has the most streams already, or the server has and none gives way.
     pub fn subscribe(
         self: &Arc<Self>,
         user_key: i64,
@@ -230,32 +225,26 @@ pub struct EventStream {
 
 impl EventStream {
     /// The id of its position.
-    #[must_use]
     pub fn id(&self) -> String {
         self.id_of(self.position)
     }
 
-    #[must_use]
     pub fn user_key(&self) -> i64 {
         self.user_key
     }
 
     /// Returns whether the stream has given way to another.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         self.events.state.lock().position(self.number).is_none()
     }
 
-    #[must_use]
     pub fn id_of(&self, number: u64) -> String {
         format!("{}-{number}", self.events.boot)
     }
 
     /// The next events of the user that `filter` admits, a few at a time; empty at the end of the ring. A stream that is
     /// too slow is moved to the present.
-    ///
-    /// # Errors
-    /// Events after its position are no longer in the ring.
+    /// Errors: events after its position are no longer in the ring.
     pub fn take(&mut self, filter: &EventFilter) -> std::result::Result<Vec<Arc<RingEvent>>, ResetReason> {
         // Before the look, so that an event in between wakes the stream.
         self.changed.borrow_and_update();
@@ -280,13 +269,11 @@ impl EventStream {
     }
 
     /// Waits for further events, or for the beginning of a burst.
-    #[must_use]
     pub fn changes(&mut self) -> &mut watch::Receiver<u64> {
         &mut self.changed
     }
 
     /// The time until the burst of the user is due, if one has begun.
-    #[must_use]
     pub fn burst_due_in(&self) -> Option<Duration> {
         let now = self.events.clock.elapsed();
         let state = self.events.state.lock();
@@ -299,7 +286,6 @@ impl EventStream {
 
     /// Returns whether a write may be open that began before the events of the user were recorded. Nobody gets its events:
     /// its end must be awaited before a client reads what its events would change.
-    #[must_use]
     pub fn awaits_earlier_writes(&self) -> bool {
         let state = self.events.state.lock();
         !state.users.get(&self.user_key).is_some_and(|user| user.is_complete)

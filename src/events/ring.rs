@@ -40,7 +40,6 @@ pub struct Burst {
 
 impl Burst {
     /// The part of it that `filter` admits.
-    #[must_use]
     pub fn filtered(&self, filter: &EventFilter) -> BTreeMap<EventType, u64> {
         let all = filter.has_type(EventType::Burst);
         let mut counts = self.counts.clone();

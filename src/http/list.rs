@@ -27,17 +27,12 @@ pub struct ListBody {
 
 impl ListBody {
     /// An object with the list `name`: as many of the entries as fit, at least one.
-    ///
-    /// # Errors
-    /// [`crate::error::Error::Fault`] if a value has no JSON form.
+    /// Errors: [`crate::error::Error::Fault`] if a value has no JSON form.
     pub fn new<T: Serialize>(name: &str, entries: impl IntoIterator<Item = T>) -> Result<Self> {
         Self::after("{}", name, entries)
     }
 
     /// Same as [`ListBody::new`], after the fields of `object`.
-    ///
-    /// # Errors
-    /// As [`ListBody::new`].
     pub fn after<T: Serialize>(
         object: &str,
         name: &str,
@@ -74,7 +69,6 @@ impl ListBody {
     }
 
     /// Adds a field whose value is JSON text.
-    #[must_use]
     pub fn with(mut self, name: &str, json: &str) -> Self {
         self.text.extend([",\"", name, "\":", json].concat().bytes());
         self
@@ -82,7 +76,6 @@ impl ListBody {
 
     /// Adds `total`, the number of all entries, the bounds of a page, and whether there are more after it. The names
     /// begin with `prefix`.
-    #[must_use]
     pub fn with_page(self, prefix: &str, total: i64, page: Pagination) -> Self {
         let end = page.offset.saturating_add(self.count as u64);
         self.with(&format!("{prefix}total"), &total.to_string())
@@ -92,21 +85,18 @@ impl ListBody {
     }
 
     /// Adds `has_more`: true if entries did not fit, or if there are `others`.
-    #[must_use]
     pub fn with_more(self, others: bool) -> Self {
         let has_more = if self.is_cut || others { "true" } else { "false" };
         self.with("has_more", has_more)
     }
 
     /// 200 with the list.
-    #[must_use]
     pub fn into_response(mut self) -> Response {
         self.text.push(b'}');
         Response::json(StatusCode::OK, self.text)
     }
 
     /// The JSON text.
-    #[must_use]
     pub fn into_text(mut self) -> String {
         self.text.push(b'}');
         // serde_json writes UTF-8 only.

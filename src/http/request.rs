@@ -8,7 +8,6 @@ use hyper::HeaderMap;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::actions::executions::not_found;
 use crate::app::App;
 use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
@@ -23,6 +22,7 @@ use crate::http::input::validation_errors::echoed;
 use crate::http::limits::fair_semaphore::FairPermit;
 use crate::http::limits::long_polls::{LongPollPermit, LongPolls};
 use crate::http::limits::request_share::RequestShare;
+use crate::service::executions::not_found;
 
 /// Names and decoded values of the parameters of a path.
 pub type PathParams = Vec<(&'static str, String)>;
@@ -59,9 +59,7 @@ pub struct Request {
 
 impl Request {
     /// Returns the owner of the API key or the session.
-    ///
-    /// # Errors
-    /// [`Error::Fault`] on a route that does not require a key.
+    /// Errors: [`Error::Fault`] on a route that does not require a key.
     pub fn caller(&self) -> Result<Caller> {
         self.caller
             .clone()
@@ -74,17 +72,13 @@ impl Request {
     }
 
     /// Returns the path parameter `execution_id`.
-    ///
-    /// # Errors
-    /// `execution_not_found` if it is not a UUID.
+    /// Errors: `execution_not_found` if it is not a UUID.
     pub fn execution_id(&self) -> Result<ExecutionId> {
         Ok(ExecutionId::parse(self.param("execution_id")).ok_or_else(not_found)?)
     }
 
     /// Takes a place for a long poll, to be held until it ends. `None` where limits are off.
-    ///
-    /// # Errors
-    /// 429 if the caller has too many of them.
+    /// Errors: 429 if the caller has too many of them.
     pub fn begin_long_poll(&self) -> Result<Option<LongPollPermit>> {
         if !self.app.config.plans.are_limited() {
             return Ok(None);
@@ -94,9 +88,7 @@ impl Request {
 
     /// Reserves memory for a response of about `bytes`, before the change that it reports: a refused request then
     /// changes nothing. Not needed for responses of up to 64 KiB.
-    ///
-    /// # Errors
-    /// 503 if the caller has no room.
+    /// Errors: 503 if the caller has no room.
     pub fn reserve_response(&self, bytes: usize) -> Result<()> {
         self.share.reserve(bytes)
     }
@@ -108,17 +100,13 @@ impl Request {
     }
 
     /// Waits for the caller's turn to read a list. The permit is to be held until the response is rendered.
-    ///
-    /// # Errors
-    /// [`Error::Fault`] on a bug.
+    /// Errors: [`Error::Fault`] on a bug.
     pub async fn list_turn(&self) -> Result<FairPermit> {
         self.share.list_turn().await
     }
 
     /// As [`Request::list_turn`], for a list of a long history.
-    ///
-    /// # Errors
-    /// As [`Request::list_turn`].
+    /// Errors: as [`Request::list_turn`].
     pub async fn slow_list_turn(&self) -> Result<FairPermit> {
         self.share.slow_list_turn().await
     }
@@ -147,17 +135,12 @@ impl Request {
     }
 
     /// Returns the fields of the body.
-    ///
-    /// # Errors
-    /// 400 if the body is not JSON, 422 if it is not an object.
+    /// Errors: 400 if the body is not JSON, 422 if it is not an object.
     pub fn fields(&self) -> Result<JsonFields<'_>> {
         self.json_object().map(JsonFields::of_body)
     }
 
     /// Same as [`Request::fields`], but an empty body or `null` is an object without fields.
-    ///
-    /// # Errors
-    /// As [`Request::fields`].
     pub fn optional_fields(&self) -> Result<JsonFields<'_>> {
         let text = self.body.bytes.trim_ascii();
         if text.is_empty() || text == b"null" {
@@ -168,9 +151,7 @@ impl Request {
     }
 
     /// Returns the body, any JSON value, in compact form. A large one was read before, on another thread.
-    ///
-    /// # Errors
-    /// 400 if the body is not JSON.
+    /// Errors: 400 if the body is not JSON.
     pub fn json(&self) -> Result<JsonStr<'_>> {
         let read = self.json.get_or_init(|| json::read(&self.body.bytes));
         Ok(read.as_ref().map(JsonText::get).map_err(|error| Refusal::from(*error))?)

@@ -61,7 +61,6 @@ pub enum Access {
 
 impl Access {
     /// The body limit of a route that sets none and is not `GET`.
-    #[must_use]
     pub const fn body_limit(self) -> usize {
         match self {
             Self::ApiKey => BODY_LIMIT,
@@ -73,7 +72,6 @@ impl Access {
     }
 
     /// True if requests never count in a rate window.
-    #[must_use]
     pub fn is_unmetered(self) -> bool {
         matches!(self, Self::Unmetered | Self::TestClock | Self::Asset)
     }

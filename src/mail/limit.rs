@@ -47,7 +47,6 @@ struct Sent {
 
 impl MailLimits {
     /// Admits `limit` mails in an hour, half of them for sign-ins.
-    #[must_use]
     pub fn new(limit: usize) -> Self {
         let sign_ins = limit.div_ceil(2);
         let requested = (sign_ins / REQUESTER_PART).max(MIN_REQUESTED);
@@ -60,9 +59,8 @@ impl MailLimits {
     }
 
     /// Counts a sign-in mail at `now`, which `client` has requested.
-    ///
-    /// # Errors
-    /// The limit of all clients or of this one is reached; the value is the seconds until a mail is admitted again.
+    /// Errors: the limit of all clients or of this one is reached; the value is the seconds until a mail is admitted
+    /// again.
     pub fn take_sign_in(&self, client: IpAddr, now: Timestamp) -> Result<(), u32> {
         if let Some(seconds) = self.requesters.lock().admit(client, now) {
             return Err(seconds);
@@ -80,9 +78,7 @@ impl MailLimits {
     }
 
     /// Counts another mail at `now`, to an account whose address is confirmed or not.
-    ///
-    /// # Errors
-    /// A limit is reached; the value is the instant at which a mail is admitted again.
+    /// Errors: a limit is reached; the value is the instant at which a mail is admitted again.
     pub fn take(&self, is_confirmed: bool, now: Timestamp) -> Result<(), Timestamp> {
         if !is_confirmed {
             self.confirmations.take(now)?;

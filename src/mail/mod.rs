@@ -57,9 +57,7 @@ impl MailTransport {
     }
 
     /// Sends a mail and blocks the thread until the server accepts or rejects it.
-    ///
-    /// # Errors
-    /// The server or the connection failed; [`SmtpError::is_transient`] says whether a retry may succeed.
+    /// Errors: the server or the connection failed; [`SmtpError::is_transient`] says whether a retry may succeed.
     pub fn send(&self, mail: &Mail) -> Result<(), SmtpError> {
         match self {
             Self::Smtp(_) if mail.log_only => write_to_log(mail, "the database is on hold", false),

@@ -49,9 +49,7 @@ enum MailJob {
 
 impl LoginMailer {
     /// Starts the thread.
-    ///
-    /// # Errors
-    /// The system cannot start another thread.
+    /// Errors: the system cannot start another thread.
     pub fn start(transport: MailTransport) -> io::Result<Self> {
         if let MailTransport::Smtp(smtp) = &transport
             && let Some(tls) = smtp.tls()

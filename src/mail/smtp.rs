@@ -64,7 +64,6 @@ pub struct SmtpError {
 
 impl SmtpError {
     /// An error that no retry can fix.
-    #[must_use]
     pub fn permanent(reason: &str) -> Self {
         Self { is_transient: false, reason: reason.to_owned() }
     }
@@ -92,9 +91,6 @@ impl Smtp {
     }
 
     /// As [`Smtp::new`], with other rules for TLS.
-    ///
-    /// # Errors
-    /// As [`Smtp::new`], and for an authority that is not in PEM.
     pub fn with_tls(url: &str, from: &str, rules: &SmtpTls) -> Result<Self, SmtpConfigError> {
         let from = from.parse::<Mailbox>().map_err(|_| SmtpConfigError::Sender(from.to_owned()))?;
         let server = SmtpServer::parse(url)?;
@@ -126,15 +122,12 @@ impl Smtp {
     }
 
     /// The use of TLS, for the log: `implicit`, `starttls` or `none`. `None` for a server on this machine.
-    #[must_use]
     pub fn tls(&self) -> Option<&'static str> {
         self.tls
     }
 
     /// Sends a mail and blocks the thread until the server accepts or rejects it.
-    ///
-    /// # Errors
-    /// The server or the connection failed, or the recipient's address is invalid.
+    /// Errors: the server or the connection failed, or the recipient's address is invalid.
     pub fn send(&self, mail: &Mail) -> Result<(), SmtpError> {
         let message = self.message(mail)?;
         self.transport.send(&message).map_err(SmtpError::from)?;

@@ -125,7 +125,6 @@ impl EngineStats {
     }
 
     /// Begins a pass of the engine. It ends, and notifies `progress`, when the guard is dropped.
-    #[must_use]
     pub fn begin_pass<'a>(&'a self, progress: &'a Notifier) -> PassGuard<'a> {
         self.running.fetch_add(1, Ordering::SeqCst);
         PassGuard { running: &self.running, progress }

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    #[must_use]
     pub fn start() -> Self {
         Self(Instant::now())
     }
@@ -31,7 +30,6 @@ impl Stopwatch {
 }
 
 /// A duration as the log writes it: in milliseconds, with microsecond resolution.
-#[must_use]
 #[allow(clippy::cast_precision_loss)] // exact up to 285 years
 pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1_000.0
@@ -121,7 +119,6 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    #[must_use]
     pub fn new(buckets: &'static Buckets) -> Self {
         let counts = (0..=buckets.bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { buckets, counts, sum: AtomicU64::new(0), max: AtomicU64::new(0) }

@@ -3,13 +3,11 @@
 use std::fs::read_to_string;
 
 /// Resident memory in bytes.
-#[must_use]
 pub fn resident_bytes() -> Option<u64> {
     resident(&read_to_string("/proc/self/status").ok()?)
 }
 
 /// The limit of open files.
-#[must_use]
 pub fn max_open_files() -> Option<usize> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

@@ -90,9 +90,7 @@ struct StoreThreads {
 impl Store {
     /// Opens `path` for a server: acquires the lock, creates the schema in a new file or upgrades an earlier one, and
     /// starts the threads. `wake` is called after each successful commit.
-    ///
-    /// # Errors
-    /// [`OpenError`] says what is wrong with the file and what to do. A refused file is unchanged.
+    /// Errors: [`OpenError`] says what is wrong with the file and what to do. A refused file is unchanged.
     pub fn open(
         path: &Path,
         wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
@@ -101,9 +99,6 @@ impl Store {
     }
 
     /// As [`Store::open`], with a receiver of events.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
     pub fn open_with(path: &Path, listeners: CommitListeners) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         let lock = ServerLock::acquire(path)?;
@@ -118,9 +113,7 @@ impl Store {
     }
 
     /// Opens `path` while a server may be using it, for the administration commands.
-    ///
-    /// # Errors
-    /// As [`Store::open`], except [`OpenError::InUse`]. A file of an earlier version is refused as well.
+    /// Errors: as [`Store::open`], except [`OpenError::InUse`]. A file of an earlier version is refused as well.
     pub fn open_shared(path: &Path) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         if is_earlier(version) {

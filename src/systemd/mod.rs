@@ -25,9 +25,7 @@ pub struct SystemdService {
 impl SystemdService {
     /// Notifies systemd that the program is ready, and starts the watchdog thread if the unit has a watchdog. `liveness`
     /// tells whether the program works.
-    ///
-    /// # Errors
-    /// The system cannot start another thread.
+    /// Errors: the system cannot start another thread.
     pub fn ready(status: &str, liveness: Liveness) -> io::Result<Self> {
         let socket = NotifySocket::from_environment().map(Arc::new);
         let Some(socket) = socket else { return Ok(Self { socket, watchdog: None }) };
@@ -64,7 +62,6 @@ pub struct NotifySocket {
 
 impl NotifySocket {
     /// The socket that `NOTIFY_SOCKET` names. An unusable value is logged, and the program runs without systemd.
-    #[must_use]
     pub fn from_environment() -> Option<Self> {
         let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
         Self::at(&name)
@@ -75,9 +72,7 @@ impl NotifySocket {
     }
 
     /// The socket at `name`: an absolute path, or `@` and the name of an abstract socket.
-    ///
-    /// # Errors
-    /// `name` has neither form, or the system cannot create a socket.
+    /// Errors: `name` has neither form, or the system cannot create a socket.
     pub fn at(name: &OsStr) -> io::Result<Self> {
         Ok(Self { socket: UnixDatagram::unbound()?, address: address(name)? })
     }

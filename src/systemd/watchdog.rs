@@ -23,9 +23,7 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Starts the thread. It notifies systemd twice per `timeout`, as systemd recommends.
-    ///
-    /// # Errors
-    /// The system cannot start another thread.
+    /// Errors: the system cannot start another thread.
     pub fn start(liveness: Liveness, socket: Arc<NotifySocket>, timeout: Duration) -> io::Result<Self> {
         let (stopping, stop) = channel();
         let thread = std::thread::Builder::new()

@@ -54,9 +54,7 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that calls `on_recorded` with the answer to each report.
-    ///
-    /// # Errors
-    /// If the temporary folder cannot be used, or the system refuses the handlers of signals.
+    /// Errors: if the temporary folder cannot be used, or the system refuses the handlers of signals.
     pub fn new(
         client: Arc<Client>,
         settings: Settings,
@@ -84,9 +82,7 @@ impl Worker {
 
     /// Works until the work ends or the worker is stopped. Its threads are left behind: they hold nothing, and end with the
     /// process.
-    ///
-    /// # Errors
-    /// If the system cannot start a thread.
+    /// Errors: if the system cannot start a thread.
     pub fn run(self, on_stop: impl Fn() + Send + 'static) -> io::Result<Ending> {
         let Self { shared, signals } = self;
         let (jobs, tasks) = (shared.settings.jobs, shared.settings.tasks.len());
@@ -127,9 +123,7 @@ fn watch_signals(mut signals: EndSignals, worker: &Shared, on_stop: impl Fn()) {
 }
 
 /// Raises the soft limit of open files as far as `jobs` need. Commands inherit it: one that suffices stays as it is.
-///
-/// # Errors
-/// If the system does not permit as many: the error says how many it permits.
+/// Errors: if the system does not permit as many: the error says how many it permits.
 fn raise_file_limit(jobs: usize) -> io::Result<()> {
     let needed = OTHER_FILES + FILES_PER_JOB * jobs as u64;
     let limit = getrlimit(Resource::Nofile);

@@ -74,9 +74,7 @@ pub struct Process<'a> {
 }
 
 /// Starts a command.
-///
-/// # Errors
-/// If the command cannot be started. It has not run then.
+/// Errors: if the command cannot be started. It has not run then.
 pub fn start<'a>(command: &mut Command, input: &'a [u8]) -> io::Result<Process<'a>> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
@@ -91,9 +89,7 @@ pub fn start<'a>(command: &mut Command, input: &'a [u8]) -> io::Result<Process<'
 
 impl Process<'_> {
     /// Waits until the command ends, or until its time limit or `requested` ends it.
-    ///
-    /// # Errors
-    /// If the system fails. The command is killed then.
+    /// Errors: if the system fails. The command is killed then.
     pub fn finish(
         mut self,
         policy: TerminationPolicy,

@@ -65,8 +65,7 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// # Errors
-    /// If CUED_OUTPUT counts, and is no form.
+    /// Errors: if CUED_OUTPUT counts, and is no form.
     pub fn format(&self) -> Result<Format, CliError> {
         match (self.json, self.quiet, self.output) {
             (true, _, _) => Ok(Format::Json),

@@ -30,15 +30,12 @@ pub struct SingleCommand<A: Args> {
 /// The work of a command with a server.
 pub trait ClientAction {
     /// The server and the key.
-    ///
-    /// # Errors
-    /// If the credentials file or an address is not usable.
+    /// Errors: if the credentials file or an address is not usable.
     fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
         target(args)
     }
 
-    /// # Errors
-    /// If the server refuses a request or cannot be reached, or the output cannot be written.
+    /// Errors: if the server refuses a request or cannot be reached, or the output cannot be written.
     fn run(self, context: &Context) -> Result<(), CliError>;
 }
 

@@ -34,8 +34,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// # Errors
-    /// If a certificate or a time zone is not usable.
+    /// Errors: if a certificate or a time zone is not usable.
     pub fn new(args: &ClientArgs, target: Target) -> Result<Self, CliError> {
         let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
         let times = Times::new(args.utc, args.tz.as_deref())?;
@@ -51,9 +50,6 @@ impl Context {
     }
 
     /// The same for another server or key.
-    ///
-    /// # Errors
-    /// As [`Context::new`].
     pub fn at(&self, target: Target) -> Result<Self, CliError> {
         Ok(Self {
             client: Arc::new(connect(&target, self.client.connection().tls.clone(), self.args.verbose)?),
@@ -67,26 +63,19 @@ impl Context {
     }
 
     /// The same by the credentials of this moment, for a command that runs on while somebody signs in.
-    ///
-    /// # Errors
-    /// As [`Context::new`].
     pub fn anew(&self) -> Result<Self, CliError> {
         Self::new(&self.args, target(&self.args)?)
     }
 
     /// Makes the request of the command, or shows it as a command of curl.
-    ///
-    /// # Errors
-    /// If the server refuses it or cannot be reached; [`CliError::OnlyShown`] if it was shown.
+    /// Errors: if the server refuses it or cannot be reached; [`CliError::OnlyShown`] if it was shown.
     pub fn send(&self, request: &ApiRequest) -> Result<Answer, CliError> {
         self.show(request)?;
         self.look_up(request)
     }
 
     /// As [`Context::send`], but every answer is a result, whatever its status. Without a key the request has none.
-    ///
-    /// # Errors
-    /// If the server cannot be reached; [`CliError::OnlyShown`] if the request was shown.
+    /// Errors: if the server cannot be reached; [`CliError::OnlyShown`] if the request was shown.
     pub fn call(&self, request: &ApiRequest) -> Result<RawAnswer, CliError> {
         self.show(request)?;
         Ok(self.client.call(request)?)
@@ -102,9 +91,7 @@ impl Context {
     }
 
     /// Makes a request that only prepares that of the command, also if that one is only shown.
-    ///
-    /// # Errors
-    /// If the server refuses it or cannot be reached.
+    /// Errors: if the server refuses it or cannot be reached.
     pub fn look_up(&self, request: &ApiRequest) -> Result<Answer, CliError> {
         if !request.is_anonymous && self.target.key.is_none() {
             return Err(ClientError::NotSignedIn.into());
@@ -113,9 +100,6 @@ impl Context {
     }
 
     /// Opens the stream of the command, or shows its request. It ends at `deadline`, on the clock of the client.
-    ///
-    /// # Errors
-    /// As [`Context::send`].
     pub fn open_stream(
         &self,
         request: ApiRequest,
@@ -132,21 +116,17 @@ impl Context {
     }
 
     /// Requests are shown, not made.
-    #[must_use]
     pub fn is_curl(&self) -> bool {
         self.is_curl
     }
 
     /// Questions are asked: their answer is not given, and a request is made.
-    #[must_use]
     pub fn asks(&self) -> bool {
         !self.is_yes && !self.is_curl
     }
 
     /// Asks a question that has yes or no as its answer.
-    ///
-    /// # Errors
-    /// If the answer is no, or if there is nobody to ask.
+    /// Errors: if the answer is no, or if there is nobody to ask.
     pub fn confirm(&self, question: &str) -> Result<(), CliError> {
         if !self.asks() {
             return Ok(());
@@ -168,17 +148,13 @@ impl Context {
 }
 
 /// The place of the credentials file.
-///
-/// # Errors
-/// If the environment names no home.
+/// Errors: if the environment names no home.
 pub fn credentials_path() -> Result<PathBuf, CliError> {
     Ok(Credentials::path(&environment).map_err(ClientError::from)?)
 }
 
 /// The server and the key by flags, environment and credentials file.
-///
-/// # Errors
-/// If the file or an address is not usable.
+/// Errors: if the file or an address is not usable.
 pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
     let chosen =
         Chosen { url: args.url.clone().filter(|url| !url.is_empty()), profile: args.profile.clone() };

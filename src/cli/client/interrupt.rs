@@ -13,9 +13,7 @@ pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Catches the signals from now on. A second one ends the process at once.
-    ///
-    /// # Errors
-    /// If the system refuses the handlers.
+    /// Errors: if the system refuses the handlers.
     pub fn listen() -> Result<Self, CliError> {
         let requested = Arc::new(AtomicBool::new(false));
         watch(Arc::clone(&requested))
@@ -23,7 +21,6 @@ impl Interrupt {
         Ok(Self(requested))
     }
 
-    #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -9,18 +9,14 @@ use crate::cli::error::CliError;
 use crate::signals::EndSignals;
 
 /// From now on SIGINT and SIGTERM end the process between two lines, a second one at once.
-///
-/// # Errors
-/// If the system refuses the handlers.
+/// Errors: if the system refuses the handlers.
 pub fn end_on_signals() -> Result<(), CliError> {
     watch_signals().map_err(|error| CliError::Failed(format!("cannot listen for signals: {error}")))
 }
 
 /// From now on the process ends with success when nobody reads its standard output any more, also if there is nothing to
 /// print.
-///
-/// # Errors
-/// If the system has no thread for it.
+/// Errors: if the system has no thread for it.
 pub fn end_with_reader() -> Result<(), CliError> {
     let watch = || {
         let stdout = io::stdout();

@@ -26,9 +26,7 @@ pub struct Rows {
 }
 
 /// Reads a list. `key` is the field of the answer that has the items.
-///
-/// # Errors
-/// If a request fails, or the answer is no such list.
+/// Errors: if a request fails, or the answer is no such list.
 pub fn fetch(
     context: &Context,
     request: &ApiRequest,

@@ -23,9 +23,7 @@ pub struct BackupCommand {
 
 impl BackupCommand {
     /// Writes the copy and prints its size.
-    ///
-    /// # Errors
-    /// If the copy cannot be written; no part of it is left behind.
+    /// Errors: if the copy cannot be written; no part of it is left behind.
     pub fn run(self) -> Result<(), CliError> {
         let (db, out) = (self.database.existing()?, self.out);
         let copied = backup::copy(db, &out, Clock::system().now(), progress::of_copy("backup"));

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::actions::billing as actions;
 use crate::cli::database::database_args::DatabaseArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::print::{print_line, print_paused, print_table};
 use crate::cli::plan_flags::{OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
+use crate::service::billing as actions;
 use crate::store::billing::requests;
 use crate::store::billing::requests::BillingRequest;
 

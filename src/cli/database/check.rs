@@ -26,9 +26,7 @@ pub struct CheckCommand {
 
 impl CheckCommand {
     /// Prints the contents of the file and its problems.
-    ///
-    /// # Errors
-    /// If the file has problems or cannot be read.
+    /// Errors: if the file has problems or cannot be read.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let report = inspect(&self.file, now)?;
@@ -41,9 +39,7 @@ impl CheckCommand {
 }
 
 /// Checks a file and prints its problems to standard error.
-///
-/// # Errors
-/// If the file has problems or cannot be read.
+/// Errors: if the file has problems or cannot be read.
 pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
     let report = inspect(file, now)?;
     for problem in listed(&report.problems) {

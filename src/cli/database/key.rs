@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 
-use crate::actions::accounts as actions;
 use crate::cli::database::database_args::DatabaseArgs;
 use crate::cli::database::user::{find_user, parse_email};
 use crate::cli::error::CliError;
 use crate::cli::output::print::{print_fields, print_line, print_table};
 use crate::clock::Clock;
+use crate::service::accounts as actions;
 use crate::store::accounts::api_keys;
 
 #[derive(Debug, Subcommand)]

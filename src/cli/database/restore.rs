@@ -27,9 +27,7 @@ pub struct RestoreCommand {
 
 impl RestoreCommand {
     /// Checks the backup, puts a copy of it in place and prints the next step.
-    ///
-    /// # Errors
-    /// If the backup fails the check or cannot be copied; an existing database is then unchanged.
+    /// Errors: if the backup fails the check or cannot be copied; an existing database is then unchanged.
     pub fn run(self) -> Result<(), CliError> {
         let (backup, db) = (self.backup, self.database.path());
         let now = Clock::system().now();

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::actions::accounts as actions;
-use crate::actions::accounts::sessions;
 use crate::cli::database::database_args::DatabaseArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::print::{print_fields, print_line, print_paused, print_table};
@@ -15,7 +13,9 @@ use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::User;
-use crate::lifecycle::fire::CueFirer;
+use crate::service::accounts as actions;
+use crate::service::accounts::sessions;
+use crate::service::fire::CueFirer;
 use crate::store::accounts::users;
 use crate::store::{ReadTx, WriteTx};
 
@@ -170,9 +170,7 @@ pub(super) fn parse_email(email: &str) -> Result<Email, CliError> {
 }
 
 /// Finds the user with this email address.
-///
-/// # Errors
-/// If there is no such user.
+/// Errors: if there is no such user.
 pub(super) fn find_user(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {
     users::find_by_email(read, email.as_str())?.ok_or_else(|| {
         crate::error::Error::fault(format!("there is no user {email}: list the users with `cued user list`"))

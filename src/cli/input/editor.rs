@@ -17,8 +17,7 @@ pub struct EditedText {
 }
 
 impl EditedText {
-    /// # Errors
-    /// If there is no editor, or the file cannot be written.
+    /// Errors: if there is no editor, or the file cannot be written.
     pub fn new(text: &str) -> Result<Self, CliError> {
         let named = |name: &str| std::env::var(name).ok().filter(|editor| !editor.is_empty());
         let editor = match named("VISUAL").or_else(|| named("EDITOR")) {
@@ -37,9 +36,7 @@ impl EditedText {
     }
 
     /// Opens the editor and returns the text afterwards.
-    ///
-    /// # Errors
-    /// If the editor fails or the file cannot be read.
+    /// Errors: if the editor fails or the file cannot be read.
     pub fn edit(&self) -> Result<String, CliError> {
         // By the shell, because the variable may have arguments: `code --wait`.
         let status = Command::new("sh")
@@ -64,9 +61,7 @@ impl EditedText {
     }
 
     /// Keeps the file and returns its name.
-    ///
-    /// # Errors
-    /// If the file cannot be kept.
+    /// Errors: if the file cannot be kept.
     pub fn keep(self) -> Result<PathBuf, CliError> {
         let (_, path) = self
             .file
@@ -82,7 +77,6 @@ impl EditedText {
 
 /// Shows why the text was refused, and asks whether to open the editor again, with yes as the usual answer. Without a
 /// terminal there is nobody to ask.
-#[must_use]
 pub fn wants_again(reason: &str) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return false;

@@ -54,9 +54,7 @@ impl YamlError {
 }
 
 /// Reads a text of YAML or JSON as JSON in compact form.
-///
-/// # Errors
-/// If the text is neither, or has something that is refused.
+/// Errors: if the text is neither, or has something that is refused.
 pub fn read(text: &str) -> Result<JsonText, YamlError> {
     let start = Marker::new(0, 1, 0);
     match to_json(text) {
@@ -70,9 +68,6 @@ pub fn read(text: &str) -> Result<JsonText, YamlError> {
 }
 
 /// The JSON text of a YAML text: keys in their order, numbers digit for digit.
-///
-/// # Errors
-/// As [`read`].
 pub fn to_json(text: &str) -> Result<String, YamlError> {
     let mut writer = JsonWriter::default();
     for event in Parser::new_from_str(text) {

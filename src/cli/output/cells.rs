@@ -10,7 +10,6 @@ use crate::domain::account::plan::NO_LIMIT;
 const MAX_LINE: usize = 80;
 
 /// A field as text; empty if it is absent or null. A dot leads into an object: `callback.url`.
-#[must_use]
 pub fn text_of(object: &Value, field: &str) -> String {
     let value = field.split('.').fold(object, |value, name| &value[name]);
     match value {
@@ -21,7 +20,6 @@ pub fn text_of(object: &Value, field: &str) -> String {
 }
 
 /// A status of a cue, an execution, an attempt or a worker, in its colour.
-#[must_use]
 pub fn status(word: &str) -> Cell {
     let style = match word {
         "success" | "active" | "completed" | "healthy" | "ok" | "alive" => Style::Good,
@@ -33,7 +31,6 @@ pub fn status(word: &str) -> Cell {
 }
 
 /// A used amount and its limit: `3 of 10 active`. It has a colour when little or nothing is left.
-#[must_use]
 pub fn quota(object: &Value, used: &str, limit: &str, unit: &str) -> Cell {
     let number = |field: &str| text_of(object, field).parse::<u64>().ok();
     match (number(used), number(limit)) {
@@ -46,7 +43,6 @@ pub fn quota(object: &Value, used: &str, limit: &str, unit: &str) -> Cell {
 }
 
 /// The style of a used amount: bad at the limit, a warning from four fifths of it.
-#[must_use]
 pub fn of_limit(used: u64, limit: u64) -> Style {
     match used {
         _ if used >= limit => Style::Bad,
@@ -57,7 +53,6 @@ pub fn of_limit(used: u64, limit: u64) -> Style {
 
 /// The last line of a text with any words, which names the reason: a message ends with it. Cut in its beginning if it is
 /// long.
-#[must_use]
 pub fn last_line(text: &str) -> String {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let length = line.chars().count();

@@ -28,13 +28,11 @@ pub enum ColorWhen {
 
 impl Format {
     /// The output is no table: it has nothing but the answer.
-    #[must_use]
     pub fn is_for_programs(self) -> bool {
         !matches!(self, Self::Table | Self::Wide)
     }
 
     /// The output is read by a program, and errors are JSON too.
-    #[must_use]
     pub fn is_json(self) -> bool {
         matches!(self, Self::Json | Self::Jsonl)
     }

@@ -22,15 +22,12 @@ pub struct List {
 
 impl List {
     /// A list without answers yet. `key` is the field of the answers that has the items.
-    #[must_use]
     pub fn empty(key: &'static str) -> Self {
         Self { key, items: Vec::new(), total: None, has_more: true, single: None }
     }
 
     /// The list of one answer that has no pages.
-    ///
-    /// # Errors
-    /// If the answer is no such list.
+    /// Errors: if the answer is no such list.
     pub fn of(answer: &Answer, key: &'static str) -> Result<Self, CliError> {
         let mut list = Self::empty(key);
         list.append(answer)?;
@@ -38,9 +35,7 @@ impl List {
     }
 
     /// Adds the items of a page, and returns the cursor of the next one, if the list has cursors.
-    ///
-    /// # Errors
-    /// If the answer is no such list.
+    /// Errors: if the answer is no such list.
     pub fn append(&mut self, answer: &Answer) -> Result<Option<String>, CliError> {
         let mut page: serde_json::Map<String, Value> = answer.read()?;
         let fields: std::collections::BTreeMap<String, &RawValue> =
@@ -58,9 +53,7 @@ impl List {
     }
 
     /// The items as values.
-    ///
-    /// # Errors
-    /// If one is no JSON.
+    /// Errors: if one is no JSON.
     pub fn values(&self) -> Result<Vec<Value>, CliError> {
         let value = |item: &RawValue| serde_json::from_str(item.get());
         Ok(self
@@ -72,7 +65,6 @@ impl List {
     }
 
     /// The answer of the server unchanged; of several pages an object with all items.
-    #[must_use]
     pub fn json(&self) -> String {
         if let Some(single) = &self.single {
             return single.clone();

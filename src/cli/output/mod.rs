@@ -33,26 +33,21 @@ pub struct Output {
 }
 
 impl Output {
-    #[must_use]
     pub fn new(format: Format, color: ColorWhen, times: Times) -> Self {
         Self { format, styles: Styles::of_stdout(color), times }
     }
 
-    #[must_use]
     pub fn is_wide(&self) -> bool {
         self.format == Format::Wide
     }
 
     /// An instant in a table: short, so that ids fit beside it, and in full in the wide form.
-    #[must_use]
     pub fn column_time(&self, rfc3339: &str) -> String {
         if self.is_wide() { self.times.instant(rfc3339) } else { self.times.short(rfc3339) }
     }
 
     /// Prints an object. `details` has its lines as a table, of a name and a value each.
-    ///
-    /// # Errors
-    /// If the answer is no JSON, or standard output cannot be written.
+    /// Errors: if the answer is no JSON, or standard output cannot be written.
     pub fn object<F>(&self, answer: &Answer, id: &str, lines: F) -> Result<(), CliError>
     where
         F: FnOnce(&Value) -> Vec<(&'static str, Cell)>,
@@ -67,9 +62,6 @@ impl Output {
     }
 
     /// Prints a list. `table` makes the table of its items.
-    ///
-    /// # Errors
-    /// As [`Output::object`].
     pub fn list<F>(&self, list: &List, id: &str, table: F) -> Result<(), CliError>
     where
         F: FnOnce(&[Value]) -> Table,
@@ -92,9 +84,6 @@ impl Output {
     }
 
     /// Prints the result of a change: a sentence for people, the answer for programs.
-    ///
-    /// # Errors
-    /// As [`Output::object`].
     pub fn done<F>(&self, answer: &Answer, id: &str, sentence: F) -> Result<(), CliError>
     where
         F: FnOnce(&Value) -> String,
@@ -121,9 +110,7 @@ impl Output {
     }
 
     /// Prints what is not the result to standard error.
-    ///
-    /// # Errors
-    /// If standard error cannot be written.
+    /// Errors: if standard error cannot be written.
     pub fn note(&self, text: &str) -> Result<(), CliError> {
         print_error(&format!("{text}\n"))
             .map_err(|error| CliError::Failed(format!("cannot write to standard error: {error}")))

@@ -36,9 +36,7 @@ pub fn print_table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError>
 }
 
 /// Prints lines of a name and a value, one of them a new API key.
-///
-/// # Errors
-/// If standard output cannot be written, or its reader has closed the pipe: the key is then lost.
+/// Errors: if standard output cannot be written, or its reader has closed the pipe: the key is then lost.
 pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
@@ -63,9 +61,7 @@ pub fn print(text: &str) -> Result<(), CliError> {
 }
 
 /// Prints bytes as they are, which must not go to a terminal: the answer to a request of the user's own.
-///
-/// # Errors
-/// If standard output cannot be written.
+/// Errors: if standard output cannot be written.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
     is_read(write(bytes), "").map(drop)
 }

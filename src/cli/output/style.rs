@@ -28,7 +28,6 @@ pub struct Styles {
 
 impl Styles {
     /// By `--color`, then NO_COLOR, CLICOLOR_FORCE and the kind of terminal.
-    #[must_use]
     pub fn of_stdout(color: ColorWhen) -> Self {
         let has_colour = match color {
             ColorWhen::Always => true,
@@ -41,7 +40,6 @@ impl Styles {
         Self { has_colour, width }
     }
 
-    #[must_use]
     pub fn paint(&self, text: &str, style: Style) -> String {
         let code = match style {
             Style::Plain => return text.to_owned(),

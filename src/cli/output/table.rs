@@ -19,7 +19,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    #[must_use]
     pub fn new(text: impl Into<String>, style: Style) -> Self {
         Self { text: text.into(), style }
     }
@@ -42,19 +41,16 @@ pub struct Column {
 }
 
 impl Column {
-    #[must_use]
     pub const fn new(title: &'static str) -> Self {
         Self { title, is_wide: false, may_shorten: false }
     }
 
     /// A column of the wide form only.
-    #[must_use]
     pub const fn wide(self) -> Self {
         Self { is_wide: true, ..self }
     }
 
     /// A column of free text.
-    #[must_use]
     pub const fn text(self) -> Self {
         Self { may_shorten: true, ..self }
     }
@@ -69,7 +65,6 @@ pub struct Table {
 }
 
 impl Table {
-    #[must_use]
     pub fn render(&self, is_wide: bool, styles: &Styles) -> String {
         let shown: Vec<usize> =
             (0..self.columns.len()).filter(|index| is_wide || !self.columns[*index].is_wide).collect();
@@ -90,7 +85,6 @@ impl Table {
 }
 
 /// Lines of a name and a value. Lines without a value are left out.
-#[must_use]
 pub fn details(lines: &[(&str, Cell)], styles: &Styles) -> String {
     let lines: Vec<&(&str, Cell)> = lines.iter().filter(|(_, value)| !value.text.is_empty()).collect();
     let width = lines.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
@@ -133,7 +127,6 @@ fn line(row: &[Cell], widths: &[usize], styles: &Styles) -> String {
 }
 
 /// The beginning of a text, with an ellipsis, if it is wider than `width`.
-#[must_use]
 pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -12,8 +12,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// # Errors
-    /// If the zone is unknown.
+    /// Errors: if the zone is unknown.
     pub fn new(is_utc: bool, zone: Option<&str>) -> Result<Self, CliError> {
         let zone = match zone {
             _ if is_utc => TimeZone::UTC,
@@ -26,7 +25,6 @@ impl Times {
     }
 
     /// An instant of the API: `2026-11-22 18:00:00+01:00`. Text that is no instant stays.
-    #[must_use]
     pub fn instant(&self, rfc3339: &str) -> String {
         let Ok(at) = rfc3339.parse::<Timestamp>() else { return rfc3339.to_owned() };
         let format =
@@ -35,26 +33,22 @@ impl Times {
     }
 
     /// An instant of the API for a narrow column, without year and seconds: `11-22 18:00`. Text that is no instant stays.
-    #[must_use]
     pub fn short(&self, rfc3339: &str) -> String {
         let Ok(at) = rfc3339.parse::<Timestamp>() else { return rfc3339.to_owned() };
         at.to_zoned(self.zone.clone()).strftime("%m-%d %H:%M").to_string()
     }
 
     /// The time of day with milliseconds, for a line of a log.
-    #[must_use]
     pub fn time_of_day(&self, at: Timestamp) -> String {
         at.to_zoned(self.zone.clone()).strftime("%H:%M:%S%.3f").to_string()
     }
 
-    #[must_use]
     pub fn zone(&self) -> &TimeZone {
         &self.zone
     }
 }
 
 /// A duration in milliseconds as text: `132 ms`, `30.0 s`, `2 min`, `3 h`, `4 d`.
-#[must_use]
 pub fn duration(millis: i64) -> String {
     let sign = if millis < 0 { "-" } else { "" };
     let of = |unit: i64| {
@@ -72,9 +66,7 @@ pub fn duration(millis: i64) -> String {
 }
 
 /// Parses a duration such as `90s`, `10m`, `2h`, `1d` or `1h30m`.
-///
-/// # Errors
-/// If the text is no positive duration.
+/// Errors: if the text is no positive duration.
 pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let expected = || format!("{text:?} is no duration; examples are 90s, 10m, 2h and 1d");
     let (mut all, mut digits) = (SignedDuration::ZERO, String::new());

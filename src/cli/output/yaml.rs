@@ -5,9 +5,7 @@ use crate::domain::json::{self, JsonObject, JsonStr};
 use crate::domain::text::escaped::is_order_mark;
 
 /// The document of a JSON text.
-///
-/// # Errors
-/// If the text is no JSON.
+/// Errors: if the text is no JSON.
 pub fn document(text: &str) -> Result<String, CliError> {
     let json = json::read(text.as_bytes())
         .map_err(|error| CliError::Failed(format!("the answer of the server is no JSON: {error}")))?;

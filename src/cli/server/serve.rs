@@ -205,9 +205,7 @@ enum LogLevelArg {
 
 impl Serve {
     /// Runs the server until SIGTERM or SIGINT.
-    ///
-    /// # Errors
-    /// If flags contradict each other, or the server cannot start or fails.
+    /// Errors: if flags contradict each other, or the server cannot start or fails.
     pub fn run(self) -> Result<(), CliError> {
         let dev = self.dev || self.ephemeral;
         let listen = self.listen_address();
@@ -258,7 +256,6 @@ impl Serve {
     }
 
     /// Level and format of the log.
-    #[must_use]
     pub fn log_options(&self) -> (Level, LogFormat) {
         let format = match self.log_format {
             LogFormatArg::Text => LogFormat::Text,

@@ -41,9 +41,7 @@ pub struct StripeFlags {
 
 impl StripeFlags {
     /// Returns the configuration, or `None` if no flag is given.
-    ///
-    /// # Errors
-    /// If some flags are missing, the base URL is invalid or two prices are the same.
+    /// Errors: if some flags are missing, the base URL is invalid or two prices are the same.
     pub fn config(&self) -> Result<Option<StripeConfig>, CliError> {
         let flags = [
             ("--stripe-secret-key", &self.stripe_secret_key),

@@ -6,7 +6,6 @@ use crate::domain::webhook::address_policy::Cidr;
 
 /// The client address. `hops` are the values of `X-Forwarded-For` in order. They count only if the peer is in
 /// `trusted`; the client is then the last hop that is not trusted itself. Empty hops do not count (RFC 9110).
-#[must_use]
 pub fn client_address<'a>(
     peer: IpAddr,
     hops: impl DoubleEndedIterator<Item = &'a [u8]>,
@@ -28,13 +27,11 @@ pub fn client_address<'a>(
 }
 
 /// The network of a rate limit's first window: an IPv6 customer has a whole /64. Of IPv4, the address.
-#[must_use]
 pub fn rate_limit_address(address: IpAddr) -> IpAddr {
     network(address, 64)
 }
 
 /// The network of a rate limit's second window, the /48 that a site or a tunnel has; `None` for IPv4.
-#[must_use]
 pub fn rate_limit_site(address: IpAddr) -> Option<IpAddr> {
     let site = network(address, 48);
     site.is_ipv6().then_some(site)
@@ -42,7 +39,6 @@ pub fn rate_limit_site(address: IpAddr) -> Option<IpAddr> {
 
 /// The network by which connections and memory are shared: the /56 that a provider gives to a customer, for a customer
 /// counts as one client there however many networks it makes of it. Of IPv4, the address.
-#[must_use]
 pub fn customer_network(address: IpAddr) -> IpAddr {
     network(address, 56)
 }

@@ -15,7 +15,6 @@ const SECRET_PREFIX: &str = "whsec_";
 const MAX_EMAIL_BYTES: usize = 254;
 
 /// Returns whether `text` may contain an API key or a webhook secret and must not be shown.
-#[must_use]
 pub fn may_contain_secret(text: &str) -> bool {
     [KEY_PREFIX, SECRET_PREFIX].iter().any(|prefix| text.contains(prefix))
 }
@@ -25,13 +24,11 @@ pub fn may_contain_secret(text: &str) -> bool {
 pub struct ApiKey(String);
 
 impl ApiKey {
-    #[must_use]
     pub fn from_random(random: [u8; 16]) -> Self {
         Self(format!("{KEY_PREFIX}{}", hex::encode(&random)))
     }
 
     /// `None` unless `text` has the form of a key.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(KEY_PREFIX)?.as_bytes();
         let is_key = digits.len() == KEY_DIGITS
@@ -40,19 +37,16 @@ impl ApiKey {
     }
 
     /// The whole key, for the one response that shows it.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
     /// The first 12 characters, by which a user recognizes the key.
-    #[must_use]
     pub fn prefix(&self) -> &str {
         &self.0[..PREFIX_CHARS]
     }
 
     /// The SHA-256 that is stored and looked up.
-    #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
@@ -68,12 +62,10 @@ impl fmt::Debug for ApiKey {
 pub struct WebhookSecret(String);
 
 impl WebhookSecret {
-    #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
         Self(format!("{SECRET_PREFIX}{}", hex::encode(&random)))
     }
 
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -132,7 +124,6 @@ impl Email {
         Ok(Self(address))
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -149,7 +140,6 @@ impl fmt::Display for Email {
 }
 
 /// SHA-256, the form in which keys and the tokens of the device login are stored.
-#[must_use]
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());

@@ -49,34 +49,28 @@ pub struct DeviceCode(String);
 impl DeviceCode {
     /// A new code: three groups of four characters, uniformly distributed. 58 bits, because the code alone allows
     /// polling.
-    ///
-    /// # Errors
-    /// The errors of `fill`.
+    /// Errors: the errors of `fill`.
     pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         Ok(Self(random_groups(DEVICE_CODE_GROUPS, fill)?))
     }
 
     /// `None` unless `text` has 6 to 128 characters of `A-Z a-z 0-9 -`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_code = CODE_CHARS.contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         is_code.then(|| Self(text.to_owned()))
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The hash that is stored and looked up: while it is approved, a code is worth an API key.
-    #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
 
     /// The name of the device's API key.
-    #[must_use]
     pub fn key_name(&self) -> String {
         format!("Device {}", self.0)
     }
@@ -96,20 +90,16 @@ pub struct UserCode(String);
 impl UserCode {
     /// A new code: two groups of four characters, uniformly distributed. 39 bits: a guess has to hit one of the logins of
     /// the last 15 minutes, and gains no key.
-    ///
-    /// # Errors
-    /// The errors of `fill`.
+    /// Errors: the errors of `fill`.
     pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         Ok(Self(random_groups(USER_CODE_GROUPS, fill)?))
     }
 
     /// The code that a person typed, in any case.
-    #[must_use]
     pub fn typed(text: &str) -> Self {
         Self(text.trim().to_ascii_uppercase())
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -143,7 +133,6 @@ word_enum! {
 impl OtherKeys {
     /// The choice that the page proposes, and that counts if none is sent. Whoever registered an unconfirmed address need
     /// not own it: its owner, who signs in for the first time, should not share the account unknowingly.
-    #[must_use]
     pub fn proposed(confirmed_at: Option<Timestamp>) -> Self {
         if confirmed_at.is_some() { Self::Keep } else { Self::Revoke }
     }
@@ -154,23 +143,19 @@ impl OtherKeys {
 pub struct LinkToken(String);
 
 impl LinkToken {
-    #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
         Self(hex::encode(&random))
     }
 
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         Self::hash_of(&self.0)
     }
 
     /// The hash of an unchecked token from a link.
-    #[must_use]
     pub fn hash_of(text: &str) -> [u8; 32] {
         sha256(text.as_bytes())
     }
@@ -234,25 +219,21 @@ pub enum LinkStatus {
 
 impl DeviceLogin {
     /// The expiry of the code and its link.
-    #[must_use]
     pub fn expires_at(&self) -> Timestamp {
         saturating_add(self.created_at, LIFETIME)
     }
 
     /// The state at `now`; `None` after the expiry. A claimed login stays claimed.
-    #[must_use]
     pub fn state_at(&self, now: Timestamp) -> Option<LoginState> {
         (self.state == LoginState::Claimed || now < self.expires_at()).then_some(self.state)
     }
 
     /// Returns whether an address may be given at `now`. It may be given again, in case the first mail did not arrive.
-    #[must_use]
     pub fn accepts_email(&self, now: Timestamp) -> bool {
         matches!(self.state_at(now), Some(LoginState::Pending | LoginState::EmailSent))
     }
 
     /// The state at `now` of a link with this token.
-    #[must_use]
     pub fn link_status(&self, token_hash: &[u8; 32], now: Timestamp) -> LinkStatus {
         if self.token_hash.as_ref() != Some(token_hash) {
             return LinkStatus::Unknown;

@@ -18,13 +18,11 @@ const DEFAULT_DAYS: i64 = 30;
 const HOUR_MS: i64 = 3_600_000;
 
 /// The hour of an instant in UTC, as the number of hours since 1970.
-#[must_use]
 pub fn hour_of(at: Timestamp) -> i64 {
     at.as_millisecond().div_euclid(HOUR_MS)
 }
 
 /// The number of whole milliseconds; 0 if it is negative, as after a clock was set back.
-#[must_use]
 pub fn whole_millis(duration: SignedDuration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).max(0)
 }
@@ -62,19 +60,16 @@ impl Figures {
     }
 
     /// The mean lateness; `None` if nothing was measured.
-    #[must_use]
     pub fn late_avg_ms(&self) -> Option<i64> {
         self.late_sum_ms.checked_div(self.measured)
     }
 
     /// The greatest lateness; `None` if nothing was measured.
-    #[must_use]
     pub fn late_max_ms(&self) -> Option<i64> {
         (self.measured > 0).then_some(self.late_max_ms)
     }
 
     /// The mean duration of the last attempt; `None` if nothing was measured.
-    #[must_use]
     pub fn took_avg_ms(&self) -> Option<i64> {
         self.took_sum_ms.checked_div(self.measured)
     }
@@ -91,7 +86,6 @@ word_enum! {
 
 impl Step {
     /// Its length in hours.
-    #[must_use]
     pub const fn hours(self) -> i64 {
         match self {
             Self::Hour => 1,
@@ -121,9 +115,7 @@ pub enum GridError {
 impl Grid {
     /// The steps that have a part from `from` until before `to`. Without `to`, the last one is that of `now`; without
     /// `from`, there are 24 hours or 30 days.
-    ///
-    /// # Errors
-    /// [`GridError`].
+    /// Errors: [`GridError`].
     pub fn new(
         step: Step,
         from: Option<Timestamp>,
@@ -148,39 +140,33 @@ impl Grid {
     }
 
     /// The last `hours` hours, with that of `now`.
-    #[must_use]
     pub fn last_hours(hours: i64, now: Timestamp) -> Self {
         let end = hour_of(now) + 1;
         Self { step: Step::Hour, first: end - hours, end }
     }
 
     /// The number of steps.
-    #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.end - self.first).unwrap_or(0)
     }
 
     /// False: a grid has at least one step.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The first hour and the one after the last.
-    #[must_use]
     pub fn hours(&self) -> (i64, i64) {
         (self.first * self.step.hours(), self.end * self.step.hours())
     }
 
     /// The first millisecond since 1970 and the one after the last.
-    #[must_use]
     pub fn millis(&self) -> (i64, i64) {
         let (first, end) = self.hours();
         (first * HOUR_MS, end * HOUR_MS)
     }
 
     /// The place of the step that contains an hour; `None` outside of the grid.
-    #[must_use]
     pub fn place(&self, hour: i64) -> Option<usize> {
         let number = hour.div_euclid(self.step.hours());
         (self.first..self.end).contains(&number).then(|| usize::try_from(number - self.first).ok())?

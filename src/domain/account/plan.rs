@@ -135,10 +135,8 @@ impl Default for Plans {
 
 impl Plans {
     /// Replaces the built-in table by `json`, the content of `--plans`.
-    ///
-    /// # Errors
-    /// `json` is not an object of plans with no other fields than the limits, or has no plan `free`, the fallback of every
-    /// account.
+    /// Errors: `json` is not an object of plans with no other fields than the limits, or has no plan `free`, the
+    /// fallback of every account.
     pub fn from_json(json: &str) -> Result<Self, PlansError> {
         let table: BTreeMap<String, PlanEntry> = serde_json::from_str(json).map_err(|error| {
             PlansError(format!(
@@ -163,51 +161,42 @@ impl Plans {
     }
 
     /// Makes `name` the plan of new users.
-    ///
-    /// # Errors
-    /// The plan does not exist.
+    /// Errors: the plan does not exist.
     pub fn with_default(self, name: &str) -> Result<Self, PlansError> {
         self.ensure_exists(name)?;
         Ok(Self { default: name.to_owned(), ..self })
     }
 
     /// Enforces or lifts the limits for everyone (`--limits`).
-    #[must_use]
     pub fn limited(self, limited: bool) -> Self {
         Self { limited, ..self }
     }
 
     /// Lifts the bounds on accounts with unconfirmed addresses, if `trusted` (`--dev`).
-    #[must_use]
     pub fn trusting_unconfirmed(self, trusted: bool) -> Self {
         Self { trusts_unconfirmed: trusted, ..self }
     }
 
     /// True if accounts with unconfirmed addresses, and registrations of such, are bounded (contract §3.10). With
     /// `--limits off` the operator trusts all accounts.
-    #[must_use]
     pub fn bounds_unconfirmed(&self) -> bool {
         self.limited && !self.trusts_unconfirmed
     }
 
-    #[must_use]
     pub fn are_limited(&self) -> bool {
         self.limited
     }
 
-    #[must_use]
     pub fn default_plan(&self) -> &str {
         &self.default
     }
 
     /// The limits of `plan`. A plan that the table no longer has gets those of `free`.
-    #[must_use]
     pub fn limits(&self, plan: &str) -> PlanLimits {
         if self.limited { self.entry(plan) } else { PlanLimits::NONE }
     }
 
     /// The bounds on what an account with `plan` stores, whose address is confirmed or not.
-    #[must_use]
     pub fn storage_bounds(&self, plan: &str, is_confirmed: bool) -> StorageBounds {
         if self.limited {
             let bounds = StorageBounds::of(&self.entry(plan), 1);
@@ -224,19 +213,16 @@ impl Plans {
     }
 
     /// The API keys that an account may have; `None` is no limit.
-    #[must_use]
     pub fn max_keys(&self) -> Option<i64> {
         self.limited.then_some(MAX_KEYS)
     }
 
     /// The workers that an account may have; `None` is no limit.
-    #[must_use]
     pub fn max_workers(&self) -> Option<i64> {
         self.limited.then_some(MAX_WORKERS)
     }
 
     /// The bytes that the names in `handlers` of a worker may have as JSON; `None` is no limit.
-    #[must_use]
     pub fn max_handlers(&self) -> Option<usize> {
         self.limited.then_some(MAX_HANDLERS)
     }
@@ -246,9 +232,7 @@ impl Plans {
     }
 
     /// Checks that the table has the plan `name`.
-    ///
-    /// # Errors
-    /// The plan does not exist; the message lists the plans.
+    /// Errors: the plan does not exist; the message lists the plans.
     pub fn ensure_exists(&self, name: &str) -> Result<(), PlansError> {
         if self.table.contains_key(name) {
             return Ok(());
@@ -259,13 +243,11 @@ impl Plans {
 }
 
 /// A limit as shown to callers.
-#[must_use]
 pub fn limit_or_max(limit: Option<u32>) -> u32 {
     limit.unwrap_or(NO_LIMIT)
 }
 
 /// Bytes as shown to callers. No bound is shown as [`NO_LIMIT`] megabytes.
-#[must_use]
 pub fn bytes_or_max(bytes: Option<i64>) -> i64 {
     bytes.unwrap_or(i64::from(NO_LIMIT) * MEGABYTE)
 }

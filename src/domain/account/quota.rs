@@ -24,7 +24,6 @@ pub struct Quota {
 
 impl Quota {
     /// Counts an execution created at `now`. Returns `false`, without counting, when it must not run.
-    #[must_use]
     pub fn try_use(&mut self, now: Timestamp) -> bool {
         match self.limit.map(i64::from) {
             Some(limit) if self.used >= limit => {
@@ -42,7 +41,6 @@ impl Quota {
 }
 
 /// Returns whether `used` executions are at least 80 % of the limit.
-#[must_use]
 pub fn is_nearly_used_up(limit: Option<u32>, used: i64) -> bool {
     limit.is_some_and(|limit| used.saturating_mul(5) >= i64::from(limit) * 4)
 }

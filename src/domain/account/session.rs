@@ -54,33 +54,28 @@ const TOKEN_CHARS: usize = 43;
 pub struct SessionToken(String);
 
 impl SessionToken {
-    #[must_use]
     pub fn from_random(random: [u8; 32]) -> Self {
         Self(URL_SAFE_NO_PAD.encode(random))
     }
 
     /// `None` unless `text` has the form of a token.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_token = text.len() == TOKEN_CHARS
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
         is_token.then(|| Self(text.to_owned()))
     }
 
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
     /// The SHA-256 of a link that is stored and looked up.
-    #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
 
     /// The SHA-256 of a session that is stored and looked up. The token is of no use at another origin: a browser sends a
     /// cookie to all ports of a host.
-    #[must_use]
     pub fn hash_at(&self, origin: &str) -> [u8; 32] {
         sha256(format!("{}\n{origin}", self.0).as_bytes())
     }
@@ -124,7 +119,6 @@ pub struct Session {
 
 impl Session {
     /// The session without its expiry updated, seen for the first time at `now`.
-    #[must_use]
     pub fn begin(id: String, via: SignInWay, device: String, address: String, now: Timestamp) -> Self {
         let expires_at = expiry(now, now);
         Self { id, via, device, address, created_at: now, seen_at: now, expires_at }
@@ -132,19 +126,16 @@ impl Session {
 }
 
 /// The end of a session that was created and last seen at these instants.
-#[must_use]
 pub fn expiry(created_at: Timestamp, seen_at: Timestamp) -> Timestamp {
     saturating_add(seen_at, LIFETIME).min(saturating_add(created_at, MAX_LIFETIME))
 }
 
 /// Returns whether a request at `now` is to be recorded as the last one. A clock that was set back records nothing.
-#[must_use]
 pub fn is_to_record(seen_at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(seen_at) >= SEEN_INTERVAL
 }
 
 /// A readable name for the device with this `User-Agent`: `Firefox on Linux`, or the beginning of an unknown one.
-#[must_use]
 pub fn device_name(user_agent: &str) -> String {
     // Most browsers name others as well: the first that fits is the one.
     let named = |names: &[(&str, &'static str)]| {
@@ -206,13 +197,11 @@ impl UnstoredSessions {
     }
 
     /// The session with this token at `now`.
-    #[must_use]
     pub fn find(&self, token_hash: &[u8; 32], now: Timestamp) -> Option<&UnstoredSession> {
         self.0.iter().find(|it| it.token_hash == *token_hash && it.session.expires_at > now)
     }
 
     /// The sessions of a user at `now`.
-    #[must_use]
     pub fn of_user(&self, user_key: i64, now: Timestamp) -> Vec<Session> {
         let own = self.0.iter().filter(|it| it.user_key == user_key && it.session.expires_at > now);
         own.map(|it| it.session.clone()).collect()

@@ -37,13 +37,11 @@ pub struct RateLimitStatus {
 
 impl RateLimitStatus {
     /// The state of a caller without requests.
-    #[must_use]
     pub fn unused(limit: Option<u32>, now: Timestamp) -> Self {
         Self { limit, used: 0, reset: ceil_seconds(now.as_millisecond()), refused_for: None }
     }
 
     /// The remaining requests; `None` is no limit.
-    #[must_use]
     pub fn remaining(&self) -> Option<u32> {
         self.limit.map(|limit| limit.saturating_sub(self.used))
     }
@@ -79,13 +77,11 @@ impl SlidingWindow {
     }
 
     /// The newest counted request, in milliseconds since 1970; the earliest instant if there is none.
-    #[must_use]
     pub fn newest(&self) -> i64 {
         self.offsets.back().map_or(i64::MIN, |offset| self.epoch + i64::from(*offset))
     }
 
     /// Heap memory of the window, in bytes.
-    #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.offsets.capacity() * size_of::<u32>()
     }

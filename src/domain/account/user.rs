@@ -72,7 +72,6 @@ pub enum Credential {
 
 impl Credential {
     /// Row key of the API key, also of one that began the session.
-    #[must_use]
     pub fn api_key(&self) -> Option<i64> {
         match self {
             Self::ApiKey { key, .. } => Some(*key),
@@ -81,7 +80,6 @@ impl Credential {
     }
 
     /// The id of the session.
-    #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         match self {
             Self::ApiKey { .. } => None,
@@ -134,7 +132,6 @@ word_enum! {
 }
 
 impl RegistrationPolicy {
-    #[must_use]
     pub fn admits(self, users_exist: bool) -> bool {
         match self {
             Self::FirstUser => !users_exist,
@@ -145,14 +142,12 @@ impl RegistrationPolicy {
 }
 
 /// The UTC calendar month of an instant as a number: year × 12 + month − 1.
-#[must_use]
 pub fn month_of(at: Timestamp) -> i64 {
     let date = at.to_zoned(TimeZone::UTC).date();
     i64::from(date.year()) * 12 + i64::from(date.month()) - 1
 }
 
 /// The first instant of the UTC calendar month of `at`, and of the next month.
-#[must_use]
 pub fn month_bounds(at: Timestamp) -> (Timestamp, Timestamp) {
     let first = at.to_zoned(TimeZone::UTC).date().first_of_month();
     let next = first.checked_add(Span::new().months(1)).ok();

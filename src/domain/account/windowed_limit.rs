@@ -21,7 +21,6 @@ pub struct WindowedLimiter<K> {
 }
 
 impl<K: Copy + Eq + Hash> WindowedLimiter<K> {
-    #[must_use]
     pub fn new(limit: usize, window: SignedDuration) -> Self {
         Self { limit, window, counted: HashMap::new() }
     }

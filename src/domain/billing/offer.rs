@@ -46,9 +46,7 @@ impl Offer {
     ];
 
     /// Parses the words of a request.
-    ///
-    /// # Errors
-    /// `invalid_plan`, `invalid_interval`.
+    /// Errors: `invalid_plan`, `invalid_interval`.
     pub fn from_request(plan: &str, interval: &str) -> Result<Self, Refusal> {
         let plan = PaidPlan::parse(plan)
             .ok_or_else(|| Refusal::new(ErrorCode::InvalidPlan, "The plan must be pro or scale"))?;
@@ -58,7 +56,6 @@ impl Offer {
         Ok(Self { plan, interval })
     }
 
-    #[must_use]
     pub fn parse(plan: &str, interval: &str) -> Option<Self> {
         Some(Self { plan: PaidPlan::parse(plan)?, interval: Interval::parse(interval)? })
     }
@@ -71,19 +68,16 @@ pub struct Prices([String; 4]);
 impl Prices {
     /// The prices of [`Offer::ALL`], in that order. `None` when two offers share a price, because a subscription
     /// could not be assigned to one of them.
-    #[must_use]
     pub fn new(ids: [String; 4]) -> Option<Self> {
         let distinct = (1..ids.len()).all(|place| !ids[..place].contains(&ids[place]));
         distinct.then_some(Self(ids))
     }
 
-    #[must_use]
     pub fn price_id(&self, offer: Offer) -> &str {
         let pairs = Offer::ALL.iter().zip(&self.0);
         pairs.filter(|(it, _)| **it == offer).map(|(_, id)| id.as_str()).next().unwrap_or_default()
     }
 
-    #[must_use]
     pub fn offer(&self, price: &str) -> Option<Offer> {
         Offer::ALL.iter().zip(&self.0).find(|(_, id)| *id == price).map(|(offer, _)| *offer)
     }

@@ -47,9 +47,7 @@ pub struct CheckoutCompleted {
 }
 
 /// Checks the signature header of an event against the received bytes.
-///
-/// # Errors
-/// `invalid_signature`.
+/// Errors: `invalid_signature`.
 pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -> Result<(), Refusal> {
     let refusal = |why| Err(Refusal::new(ErrorCode::InvalidSignature, why));
     let Some(header) = header else { return refusal("The Stripe-Signature header is missing") };
@@ -75,9 +73,7 @@ pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -
 }
 
 /// Parses a verified body.
-///
-/// # Errors
-/// `invalid_json`, or `bad_request` for JSON that is not an event.
+/// Errors: `invalid_json`, or `bad_request` for JSON that is not an event.
 pub fn read(body: &[u8]) -> Result<StripeEvent, Refusal> {
     let event = json::read(body)?.get().to_value();
     let lacks = |what: &str| Refusal::new(ErrorCode::BadRequest, format!("The event has no {what}"));

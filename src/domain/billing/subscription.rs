@@ -45,7 +45,6 @@ pub struct SubscriptionUpdate {
 
 /// The subscription after `update`, or `None` if the update changes nothing: it is older than the known state, the
 /// subscription is over, or it was never for one of our prices.
-#[must_use]
 pub fn after_update(
     known: Option<&Subscription>,
     update: &SubscriptionUpdate,
@@ -69,7 +68,6 @@ pub fn after_update(
 }
 
 /// The offer that the subscriptions of one account grant, the most expensive of several; `None` is the free plan.
-#[must_use]
 pub fn best_offer(subscriptions: &[Subscription]) -> Option<Offer> {
     let live = subscriptions.iter().filter(|subscription| subscription.state == SubscriptionState::Live);
     live.map(|subscription| subscription.offer).max()

@@ -60,7 +60,6 @@ pub enum Dating {
 
 impl Expiry {
     /// The limits at `time`, for history of `age`. `None` if nothing can have expired, because the clock was not set.
-    #[must_use]
     pub fn new(age: SignedDuration, time: &AgingTime) -> Option<Self> {
         let by_date = AgeLimits::new(age, time.now);
         let by_trust = time.newest.map(|newest| AgeLimits::new(age, newest));
@@ -73,14 +72,12 @@ impl Expiry {
     }
 
     /// The limits under a test clock, which is moved on purpose: every date is believed.
-    #[must_use]
     pub fn of_test_clock(age: SignedDuration, now: Timestamp) -> Self {
         let by_date = AgeLimits::new(age, now);
         Self { earliest: Timestamp::MIN, latest: Timestamp::MAX, by_date, by_trust: None }
     }
 
     /// Judges an execution. `is_before_expired` says that a later one is old, so that this one is as well.
-    #[must_use]
     pub fn judge(&self, dates: &ExecutionDates, is_before_expired: bool) -> Dating {
         let ExecutionDates { created_at, ended_at, .. } = *dates;
         if let Some(dating) = self.judge_made_behind(dates, is_before_expired) {

@@ -15,7 +15,6 @@ const MAX_SEARCHED: usize = 1_000;
 pub struct SearchText(String);
 
 impl SearchText {
-    #[must_use]
     pub fn new(text: &str) -> Self {
         Self(fold(text))
     }
@@ -32,7 +31,6 @@ impl SearchText {
     }
 
     /// The folded text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -40,7 +38,6 @@ impl SearchText {
 
 /// The text without distinction of case, character by character, so that a part of a text folds to a part of the folded
 /// text. Upper case first: `ß` and `ss` fold to the same text, and so do the two lower-case forms of `Σ`.
-#[must_use]
 pub fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     fold_into(text, &mut folded);
@@ -91,7 +88,6 @@ pub struct CueFacts<'a> {
 
 impl CueFilter {
     /// `q` is a part of the name, of the description or of the host of the callback, or the beginning of the id.
-    #[must_use]
     pub fn matches(&self, cue: &CueFacts<'_>) -> bool {
         self.status.is_none_or(|status| status == cue.status)
             && self.transport.is_none_or(|transport| transport == cue.transport)

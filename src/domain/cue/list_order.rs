@@ -42,17 +42,14 @@ pub struct ListPosition {
 }
 
 impl CueSort {
-    #[must_use]
     pub fn is_descending(self) -> bool {
         self.as_str().starts_with('-')
     }
 
-    #[must_use]
     pub fn is_by_creation(self) -> bool {
         matches!(self, Self::Oldest | Self::Newest)
     }
 
-    #[must_use]
     pub fn position_of(self, cue: &Cue) -> ListPosition {
         let instant = |at: Option<jiff::Timestamp>| SortValue::instant(at.map(|at| at.as_millisecond()));
         let value = match self {
@@ -65,7 +62,6 @@ impl CueSort {
     }
 
     /// The order of two positions of this list.
-    #[must_use]
     pub fn compare(self, one: &ListPosition, other: &ListPosition) -> Ordering {
         let ascending = match (&one.value, &other.value) {
             (SortValue::None, SortValue::None) => Ordering::Equal,
@@ -83,12 +79,10 @@ impl CueSort {
 }
 
 impl SortValue {
-    #[must_use]
     pub fn instant(millis: Option<i64>) -> Self {
         millis.map_or(Self::None, Self::Instant)
     }
 
-    #[must_use]
     pub fn name(name: &str) -> Self {
         Self::Name(fold(name))
     }

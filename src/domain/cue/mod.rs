@@ -98,9 +98,7 @@ pub struct NewCue {
 
 impl NewCue {
     /// The active cue created at `now`, and its payload. The row key is set by the store.
-    ///
-    /// # Errors
-    /// `invalid_schedule` when the schedule has no run after `now`.
+    /// Errors: `invalid_schedule` when the schedule has no run after `now`.
     pub fn into_cue(
         self,
         id: String,
@@ -138,10 +136,9 @@ impl NewCue {
 
 impl Cue {
     /// Applies `change`, except for the payload, which the store replaces. A new schedule reactivates an ended cue.
-    ///
-    /// # Errors
-    /// `invalid_schedule` when the cue would be active without a next run, `invalid_state` for pausing an ended cue,
-    /// `invalid_callback` for a callback of a worker cue, `validation_error` for a limit on claims of a webhook cue.
+    /// Errors: `invalid_schedule` when the cue would be active without a next run, `invalid_state` for pausing an
+    /// ended cue, `invalid_callback` for a callback of a worker cue, `validation_error` for a limit on claims of a
+    /// webhook cue.
     pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
         if let Some(name) = &change.name {
             self.name.clone_from(name);
@@ -226,7 +223,6 @@ fn no_claims(minutes: u32) -> Refusal {
 
 /// The status of a `once` cue at `at` after its scheduled execution of `scheduled_for` has ended. `None` if that
 /// execution is not the current run: the cue has been given another instant since.
-#[must_use]
 pub fn after_only_run(
     at: Timestamp,
     is_due: bool,

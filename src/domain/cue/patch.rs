@@ -58,15 +58,12 @@ pub struct SchedulePatch {
 }
 
 impl SchedulePatch {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// A new schedule of type `kind`. The zone defaults to UTC.
-    ///
-    /// # Errors
-    /// `invalid_schedule` or `invalid_timezone`.
+    /// Errors: `invalid_schedule` or `invalid_timezone`.
     pub fn schedule(&self, kind: ScheduleKind) -> Result<Schedule, Refusal> {
         let zone = self.timezone.as_deref().unwrap_or("UTC");
         let catch_up = self.catch_up.unwrap_or_default();
@@ -85,9 +82,7 @@ impl SchedulePatch {
 
     /// `current` with the given parts replaced. A cron expression or an instant alone implies the type; both together
     /// need `schedule.type`.
-    ///
-    /// # Errors
-    /// `invalid_schedule` or `invalid_timezone`.
+    /// Errors: `invalid_schedule` or `invalid_timezone`.
     pub fn applied_to(&self, current: &StoredSchedule) -> Result<Schedule, Refusal> {
         let timezone = self.timezone.as_deref().unwrap_or(&current.timezone);
         let catch_up = self.catch_up.unwrap_or(current.catch_up);
@@ -141,13 +136,11 @@ pub struct CallbackPatch {
 }
 
 impl CallbackPatch {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// A new callback; `None` without a URL.
-    #[must_use]
     pub fn callback(self) -> Option<Callback> {
         let method = self.method.unwrap_or(Method::Post);
         self.url.map(|url| Callback {

@@ -26,9 +26,7 @@ pub struct Payload {
 
 impl Payload {
     /// The payload of a request.
-    ///
-    /// # Errors
-    /// `invalid_payload_size`.
+    /// Errors: `invalid_payload_size`.
     pub fn new(json: JsonStr<'_>) -> Result<Self, Refusal> {
         let size = json.as_str().len();
         if size <= MAX_PAYLOAD {
@@ -41,9 +39,7 @@ impl Payload {
 
     /// The stored payload `own` with the top-level entries of `over` merged into it (`merge_strategy`, contract
     /// §4.11).
-    ///
-    /// # Errors
-    /// `invalid_payload_size`, and `invalid_json` if `own` is not what [`Payload::body`] was.
+    /// Errors: `invalid_payload_size`, and `invalid_json` if `own` is not what [`Payload::body`] was.
     pub fn merged(own: &str, over: JsonStr<'_>) -> Result<Self, Refusal> {
         let own = read(own.as_bytes())?;
         Self::new(merged(own.get(), over).get())

@@ -11,7 +11,6 @@ pub const MAX_RECENT_RUNS: u32 = 60;
 const MISSED: char = 'm';
 
 /// The letter of an execution: the first one of its status.
-#[must_use]
 pub const fn letter_of(status: ExecutionStatus) -> char {
     match status {
         ExecutionStatus::Pending => 'p',
@@ -24,7 +23,6 @@ pub const fn letter_of(status: ExecutionStatus) -> char {
 
 /// The letters of the newest `count` runs, newest last. `executions` and the ends of the intervals of missed runs are
 /// newest first; an interval is one letter, at the time of its last run.
-#[must_use]
 pub fn letters(executions: &[(ExecutionStatus, Timestamp)], missed: &[Timestamp], count: usize) -> String {
     let (mut executions, mut missed) = (executions.iter().peekable(), missed.iter().peekable());
     let mut newest_first = Vec::with_capacity(count);

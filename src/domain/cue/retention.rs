@@ -31,7 +31,6 @@ pub struct ParseRetentionError;
 
 impl Retention {
     /// The earliest expiry of something created at `created`.
-    #[must_use]
     pub fn expires(&self, created: Timestamp) -> Option<Timestamp> {
         self.age.and_then(|age| created.checked_add(age).ok())
     }
@@ -40,7 +39,6 @@ impl Retention {
     ///
     /// A sweep walks all kept executions, so it runs once per 1/32 of the limit. The cue's key shifts the phase, so
     /// that cues created together are not swept together.
-    #[must_use]
     pub fn is_sweep_due(&self, cue_key: i64, before: i64, after: i64) -> bool {
         let Some(runs) = self.runs.map(i64::from) else { return false };
         let stride = (runs / 32).max(1);

@@ -41,7 +41,6 @@ pub struct TrustedTime {
 
 impl TrustedTime {
     /// `now`, or the latest instant that can be trusted while this is what the file keeps.
-    #[must_use]
     pub fn limit(&self, now: Timestamp) -> Timestamp {
         now.min(saturating_add(self.trusted_at, STORE_INTERVAL + TOLERANCE))
     }
@@ -72,7 +71,6 @@ pub struct AgingTime {
 impl RetentionClock {
     /// Starts with the time that the file has stored, or else with the `newest` instant that it knows. `age` is the age
     /// at which history is deleted, if it is.
-    #[must_use]
     pub fn start(
         stored: Option<TrustedTime>,
         newest: Option<Timestamp>,
@@ -117,7 +115,6 @@ impl RetentionClock {
     }
 
     /// The time to store now; `None` if the stored one is recent enough.
-    #[must_use]
     pub fn to_store(&self) -> Option<TrustedTime> {
         let time = self.time?;
         let Some(stored) = self.stored else { return Some(time) };

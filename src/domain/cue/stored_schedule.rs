@@ -23,9 +23,7 @@ pub enum ScheduleSpec {
 
 impl StoredSchedule {
     /// The parsed schedule.
-    ///
-    /// # Errors
-    /// The zone or the cron expression is unknown, which an upgrade of the zone database can cause.
+    /// Errors: the zone or the cron expression is unknown, which an upgrade of the zone database can cause.
     pub fn read(&self) -> Result<Schedule, ScheduleError> {
         match &self.when {
             ScheduleSpec::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
@@ -36,7 +34,6 @@ impl StoredSchedule {
         }
     }
 
-    #[must_use]
     pub fn from_schedule(schedule: &Schedule) -> Self {
         let when = match &schedule.rule {
             ScheduleRule::Recurring(cron) => ScheduleSpec::Recurring(cron.text().to_owned()),

@@ -10,7 +10,6 @@ pub const MAX_KEPT: u32 = 10;
 pub const MAX_SHOWN_BODY: usize = 2000;
 
 /// The part of a stored response body that is shown: only whole characters.
-#[must_use]
 pub fn shown_body(stored: &str) -> &str {
     let end = (0..=MAX_SHOWN_BODY.min(stored.len())).rev().find(|end| stored.is_char_boundary(*end));
     &stored[..end.unwrap_or(0)]

@@ -26,13 +26,11 @@ pub const MAX_RESULT_URL: usize = 2048;
 const ARTIFACT_URL: &str = "url";
 
 /// Returns whether a list takes more than [`MAX_TEXT_BYTES`] in the stored evidence.
-#[must_use]
 pub fn is_too_long_as_artifacts(artifacts: JsonStr<'_>) -> bool {
     artifacts.as_str().len() + ARTIFACTS.len() + r#"{"":}"#.len() > MAX_TEXT_BYTES
 }
 
 /// The number of the first artifact whose `url` is neither null nor [storable](is_storable_url). Both become links.
-#[must_use]
 pub fn first_bad_artifact_url(artifacts: JsonStr<'_>) -> Option<usize> {
     artifacts.items()?.position(|artifact| {
         let url = JsonObject::of(artifact).and_then(|object| object.get(ARTIFACT_URL));
@@ -42,13 +40,11 @@ pub fn first_bad_artifact_url(artifacts: JsonStr<'_>) -> Option<usize> {
 
 /// Returns whether a text of a report can be stored. SQLite stores a NUL, but its text functions and many clients end the
 /// text there.
-#[must_use]
 pub fn is_storable(text: &str) -> bool {
     text.len() <= MAX_TEXT_BYTES && !text.contains('\0')
 }
 
 /// The artifacts with each `url` as it is stored: without blanks around it. Their `url`s are checked.
-#[must_use]
 pub fn with_trimmed_urls(artifacts: JsonStr<'_>) -> JsonText {
     let Some(items) = artifacts.items() else { return artifacts.into() };
     let items = items.map(|artifact| {
@@ -65,14 +61,12 @@ pub fn with_trimmed_urls(artifacts: JsonStr<'_>) -> JsonText {
 }
 
 /// A URL as it is stored.
-#[must_use]
 pub fn trimmed(url: &str) -> JsonText {
     JsonText::from(&Value::from(url.trim()))
 }
 
 /// Returns whether a text is blank, or with the blanks around it a [result URL](is_result_url) of bounded length. A blank
 /// text is no evidence, but it must not cost the only report.
-#[must_use]
 pub fn is_storable_url(text: &str) -> bool {
     let url = text.trim();
     text.chars().nth(MAX_RESULT_URL).is_none() && (url.is_empty() || is_result_url(url))
@@ -80,7 +74,6 @@ pub fn is_storable_url(text: &str) -> bool {
 
 /// Returns whether a text is a `result_url`: an absolute `http` or `https` URL of bounded length. People open it in a
 /// browser, so what browsers accept is accepted; the server itself never opens it.
-#[must_use]
 pub fn is_result_url(text: &str) -> bool {
     let has_scheme =
         |scheme: &str| text.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
@@ -105,13 +98,11 @@ impl From<JsonText> for Evidence {
 
 impl Evidence {
     /// `None` without evidence.
-    #[must_use]
     pub fn fields(&self) -> Option<&JsonText> {
         self.0.as_ref()
     }
 
     /// Returns whether `field` is a non-blank text or a non-empty list.
-    #[must_use]
     pub fn shows(&self, field: &str) -> bool {
         let Some(value) = self.get(field) else { return false };
         match value.as_text() {
@@ -121,14 +112,12 @@ impl Evidence {
     }
 
     /// Returns whether `field` is a [result URL](is_result_url).
-    #[must_use]
     pub fn shows_url(&self, field: &str) -> bool {
         let text = self.get(field).and_then(JsonStr::as_text);
         text.is_some_and(|text| is_result_url(text.trim()))
     }
 
     /// Returns whether `field` was given but is blank or empty.
-    #[must_use]
     pub fn is_blank_in(&self, field: &str) -> bool {
         self.get(field).is_some() && !self.shows(field)
     }
@@ -142,7 +131,6 @@ impl Evidence {
     }
 
     /// The evidence among the members of a report. `None` if one of them is no evidence.
-    #[must_use]
     pub fn of_report(report: &JsonObject<'_>) -> Option<Self> {
         let mut fields: Vec<(&str, JsonText)> = Vec::new();
         for name in TEXTS {

@@ -30,7 +30,6 @@ word_enum! {
 
 impl FailureCause {
     /// The cause that a status stands for; `None` for a success.
-    #[must_use]
     pub fn of_status(http_status: u16) -> Option<Self> {
         match http_status {
             200..=299 => None,

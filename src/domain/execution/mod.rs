@@ -45,7 +45,6 @@ word_enum! {
 
 impl ExecutionStatus {
     /// Returns whether the status is final unless a request changes it.
-    #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Success | Self::Failed)
     }
@@ -63,14 +62,12 @@ word_enum! {
 }
 
 /// The status after losing the claim of attempt number `attempt` out of `max_attempts` (contract §7).
-#[must_use]
 pub fn after_lost_claim(max_attempts: u32, attempt: u32) -> ExecutionStatus {
     if attempt >= max_attempts { ExecutionStatus::Failed } else { ExecutionStatus::Pending }
 }
 
 /// The instant at which a claim is lost: its lease has expired, and its worker, if it ever sent a heartbeat, has been
 /// silent for longer than [`ACTIVE_FOR`].
-#[must_use]
 pub fn claim_lost_at(lease_expires_at: Timestamp, last_heartbeat: Option<Timestamp>) -> Timestamp {
     // Instants are whole milliseconds, so "longer" starts one millisecond later.
     let grace = ACTIVE_FOR + SignedDuration::from_millis(1);
@@ -79,15 +76,12 @@ pub fn claim_lost_at(lease_expires_at: Timestamp, last_heartbeat: Option<Timesta
 }
 
 /// The expiry of a lease that is taken or renewed at `now`.
-#[must_use]
 pub fn lease_from(now: Timestamp) -> Timestamp {
     saturating_add(now, LEASE)
 }
 
 /// Checks that a worker may claim an execution in `status`.
-///
-/// # Errors
-/// `already_claimed` unless it is a pending worker execution.
+/// Errors: `already_claimed` unless it is a pending worker execution.
 pub fn may_claim(is_worker: bool, status: ExecutionStatus) -> Result<(), Refusal> {
     if is_worker && status == ExecutionStatus::Pending {
         return Ok(());
@@ -101,9 +95,8 @@ pub fn may_claim(is_worker: bool, status: ExecutionStatus) -> Result<(), Refusal
 }
 
 /// Checks that `worker`, or a caller that names no worker, may renew the claim of `holder`.
-///
-/// # Errors
-/// `execution_not_claiming` unless a worker holds the execution, `not_execution_owner` when another worker holds it.
+/// Errors: `execution_not_claiming` unless a worker holds the execution, `not_execution_owner` when another worker
+/// holds it.
 pub fn may_extend(
     status: ExecutionStatus,
     holder: Option<&str>,
@@ -120,7 +113,6 @@ pub fn may_extend(
 
 /// The status after a report. An outcome ends a worker execution even if its claim has been lost, and leaves a
 /// webhook execution unchanged (contract §5, §7).
-#[must_use]
 pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) -> ExecutionStatus {
     match (is_worker, success) {
         (false, _) => status,
@@ -131,7 +123,6 @@ pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) ->
 
 impl Execution {
     /// The delay of the first attempt; `None` before it. A clock that was set back makes no run early.
-    #[must_use]
     pub fn lateness(&self) -> Option<SignedDuration> {
         self.started_at
             .map(|started_at| started_at.duration_since(self.scheduled_for).max(SignedDuration::ZERO))

@@ -31,9 +31,7 @@ pub struct OutcomeReport {
 
 impl OutcomeReport {
     /// The outcome of a report received at `now`.
-    ///
-    /// # Errors
-    /// `metadata_too_large` above [`MAX_METADATA_BYTES`].
+    /// Errors: `metadata_too_large` above [`MAX_METADATA_BYTES`].
     pub fn record(self, now: Timestamp) -> Result<Outcome, Refusal> {
         let bytes = self.metadata.as_ref().map_or(0, |metadata| metadata.as_str().len());
         if bytes > MAX_METADATA_BYTES {
@@ -46,7 +44,6 @@ impl OutcomeReport {
 
     /// The outcome in the body of a response received at `now` (contract §6.10): an object with the fields of a report. `None`
     /// if it is too long, or would be refused as a report.
-    #[must_use]
     pub fn from_response(body: &[u8], now: Timestamp) -> Option<Outcome> {
         if body.len() > MAX_RESPONSE_OUTCOME {
             return None;
@@ -73,13 +70,11 @@ impl OutcomeReport {
     }
 
     /// Success or failure alone.
-    #[must_use]
     pub fn without_texts(self) -> Self {
         Self { success: self.success, ..Self::default() }
     }
 
     /// The `error_message` of a worker execution that ends with this report: the reported error.
-    #[must_use]
     pub fn error_message(&self) -> Option<String> {
         let error = self.error.as_ref().filter(|_| !self.success)?;
         Some(error.chars().take(MAX_ERROR_MESSAGE).collect())

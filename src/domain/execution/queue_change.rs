@@ -8,9 +8,8 @@ pub const CANCELLED: &str = "cancelled";
 
 /// Checks that an execution in `status` may be sent now. `is_waiting` is true until it is due: a retry that is due already
 /// is sent now anyway, and accepted, so that the answer does not depend on the moment.
-///
-/// # Errors
-/// `execution_in_flight` during an attempt, `invalid_state` if it has ended or waits for nothing but its turn.
+/// Errors: `execution_in_flight` during an attempt, `invalid_state` if it has ended or waits for nothing but its
+/// turn.
 pub fn may_retry(status: ExecutionStatus, is_waiting: bool) -> Result<(), Refusal> {
     match status {
         ExecutionStatus::Retrying => Ok(()),
@@ -30,9 +29,7 @@ pub fn may_retry(status: ExecutionStatus, is_waiting: bool) -> Result<(), Refusa
 }
 
 /// Checks that an execution in `status` may be cancelled.
-///
-/// # Errors
-/// `execution_in_flight` during an attempt or a claim, `invalid_state` if it has ended.
+/// Errors: `execution_in_flight` during an attempt or a claim, `invalid_state` if it has ended.
 pub fn may_cancel(status: ExecutionStatus) -> Result<(), Refusal> {
     match status {
         ExecutionStatus::Pending | ExecutionStatus::Retrying => Ok(()),

@@ -25,7 +25,6 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// The back-off after failed attempt number `attempt` (from 1).
-    #[must_use]
     pub fn backoff(&self, attempt: u32) -> SignedDuration {
         let index = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
         let minutes = self.backoff_minutes.get(index).or(self.backoff_minutes.last()).copied().unwrap_or(0.0);
@@ -58,7 +57,6 @@ pub enum NextStep {
 
 impl NextStep {
     /// The status of the execution.
-    #[must_use]
     pub fn status(self) -> ExecutionStatus {
         match self {
             Self::Success => ExecutionStatus::Success,
@@ -69,7 +67,6 @@ impl NextStep {
 }
 
 /// The next step after attempt number `attempt` (from 1), which ended at `now` (contract §6).
-#[must_use]
 pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, now: Timestamp) -> NextStep {
     let requested = match ended {
         AttemptResult::Responded { http_status: 200..=299, .. } => return NextStep::Success,

@@ -8,7 +8,6 @@ pub const MAX_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 
 /// The pause requested by a `Retry-After` header, counted from `now`: zero to 24 hours. `None` if the text is neither
 /// a number of seconds nor an HTTP date.
-#[must_use]
 pub fn retry_after(text: &str, now: Timestamp) -> Option<SignedDuration> {
     let text = text.trim_matches([' ', '\t']);
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -21,7 +20,6 @@ pub fn retry_after(text: &str, now: Timestamp) -> Option<SignedDuration> {
 }
 
 /// The pause requested by a response; the header counts with status 429 and 503 only.
-#[must_use]
 pub fn honoured_retry_after(status: u16, header: Option<&str>, now: Timestamp) -> Option<SignedDuration> {
     header.filter(|_| matches!(status, 429 | 503)).and_then(|text| retry_after(text, now))
 }

@@ -36,7 +36,6 @@ pub enum UnclaimedStep {
 ///
 /// An alert covers every execution of its cue that waited then. One that began to wait later is told of at the end of
 /// [`ALERT_INTERVAL`].
-#[must_use]
 pub fn unclaimed_step(
     since: Timestamp,
     claim_within: Option<SignedDuration>,
@@ -62,7 +61,6 @@ pub fn unclaimed_step(
 }
 
 /// The instant before which no execution counts as unclaimed, because of the last outage.
-#[must_use]
 pub fn workers_return_by(outage: Option<Outage>) -> Timestamp {
     outage.map_or(Timestamp::MIN, |outage| saturating_add(outage.until, RETURN_TIME))
 }

@@ -30,7 +30,6 @@ word_enum! {
 
 impl VerificationMode {
     /// Returns whether `evidence` is what this mode requires. False for modes that require none.
-    #[must_use]
     pub fn is_satisfied_by(self, evidence: &Evidence) -> bool {
         match self {
             Self::None | Self::Manual => false,
@@ -42,7 +41,6 @@ impl VerificationMode {
 }
 
 /// The reason of `verification_failed` as a clause: the person's, or the evidence that the mode requires and lacks.
-#[must_use]
 pub fn failure_reason(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
     let missing = match (verdict, mode) {
         (Some(Verdict { reason: Some(reason), .. }), _) => return reason.clone(),
@@ -97,7 +95,6 @@ pub enum VerificationEvent {
 }
 
 /// The state of a new outcome.
-#[must_use]
 pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) -> OutcomeState {
     match mode {
         _ if !success => OutcomeState::ReportedFailure,
@@ -109,9 +106,7 @@ pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) 
 }
 
 /// The state of an outcome in `state` after `event`.
-///
-/// # Errors
-/// `invalid_state` for a verdict on an outcome that is already decided.
+/// Errors: `invalid_state` for a verdict on an outcome that is already decided.
 pub fn after_event(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeState, Refusal> {
     use OutcomeState::{ReportedFailure, ReportedSuccess};
     use OutcomeState::{VerificationFailed, VerificationPending, VerifiedSuccess};
@@ -132,7 +127,6 @@ pub fn after_event(state: OutcomeState, event: VerificationEvent) -> Result<Outc
 }
 
 /// The refusal of any event before the report.
-#[must_use]
 pub fn no_outcome() -> Refusal {
     Refusal::new(ErrorCode::InvalidState, "The execution has no outcome yet; report one first")
 }

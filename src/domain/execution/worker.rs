@@ -41,7 +41,6 @@ word_enum! {
 
 impl HeartbeatStatus {
     /// The status at `now` of a worker last heard at `last_heartbeat`.
-    #[must_use]
     pub fn at(last_heartbeat: Timestamp, now: Timestamp) -> Self {
         let silence = now.duration_since(last_heartbeat);
         match silence {

@@ -28,13 +28,11 @@ pub struct JsonObject<'a> {
 
 impl JsonText {
     /// A text that `read` wrote before. Anything else is refused when it is serialized.
-    #[must_use]
     pub fn stored(text: String) -> Self {
         Self(text)
     }
 
     /// An object. Its keys need no escapes and are all different.
-    #[must_use]
     pub fn object(mut entries: Vec<(&str, JsonStr<'_>)>) -> Self {
         entries.sort_unstable_by_key(|(key, _)| *key);
         let mut text = "{".to_owned();
@@ -46,17 +44,14 @@ impl JsonText {
         Self(text)
     }
 
-    #[must_use]
     pub fn get(&self) -> JsonStr<'_> {
         JsonStr(&self.0)
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    #[must_use]
     pub fn into_string(self) -> String {
         self.0
     }
@@ -94,17 +89,14 @@ impl<'a> JsonStr<'a> {
     pub const NULL: JsonStr<'static> = JsonStr("null");
     pub const EMPTY_OBJECT: JsonStr<'static> = JsonStr("{}");
 
-    #[must_use]
     pub fn as_str(self) -> &'a str {
         self.0
     }
 
-    #[must_use]
     pub fn is_null(self) -> bool {
         self.0 == "null"
     }
 
-    #[must_use]
     pub fn as_bool(self) -> Option<bool> {
         match self.0 {
             "true" => Some(true),
@@ -114,31 +106,26 @@ impl<'a> JsonStr<'a> {
     }
 
     /// The text of a number.
-    #[must_use]
     pub fn as_number(self) -> Option<&'a str> {
         self.0.starts_with(|first: char| first == '-' || first.is_ascii_digit()).then_some(self.0)
     }
 
     /// The characters of a string.
-    #[must_use]
     pub fn as_text(self) -> Option<Cow<'a, str>> {
         self.0.strip_prefix('"')?.strip_suffix('"').map(unescaped)
     }
 
     /// The items of an array.
-    #[must_use]
     pub fn items(self) -> Option<impl Iterator<Item = JsonStr<'a>>> {
         self.0.starts_with('[').then(|| Parts { text: self.0, at: 1 }.map(JsonStr))
     }
 
     /// The entries of an object in the order of their keys: the key without its quotes, escaped, and the value.
-    #[must_use]
     pub fn entries(self) -> Option<impl Iterator<Item = (&'a str, JsonStr<'a>)>> {
         self.0.starts_with('{').then(|| Parts { text: self.0, at: 1 }.filter_map(split_entry))
     }
 
     /// The value as a tree, which takes up to 90 times the memory of the text.
-    #[must_use]
     pub fn to_value(self) -> Value {
         if let Some(entries) = self.entries() {
             return Value::Object(
@@ -158,7 +145,6 @@ impl<'a> JsonStr<'a> {
 
 impl<'a> JsonObject<'a> {
     /// `None` if the value is not an object.
-    #[must_use]
     pub fn of(text: JsonStr<'a>) -> Option<Self> {
         text.0.starts_with('{').then(|| {
             let mut parts = Parts { text: text.0, at: 1 };
@@ -172,23 +158,19 @@ impl<'a> JsonObject<'a> {
         })
     }
 
-    #[must_use]
     pub fn text(&self) -> JsonStr<'a> {
         self.text
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
     /// The value of the entry `name`, a name without characters that JSON escapes.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<JsonStr<'a>> {
         let key = |start: usize| key_at(self.text.0, start);
         let index = self.starts.binary_search_by(|start| compare_keys(key(*start), name)).ok()?;
@@ -206,7 +188,6 @@ impl<'a> JsonObject<'a> {
 }
 
 /// Merges the entries of `over` into the object `own`. `over` alone unless both are objects.
-#[must_use]
 pub fn merged(own: JsonStr<'_>, over: JsonStr<'_>) -> JsonText {
     let (Some(own_entries), Some(over_entries)) = (own.entries(), over.entries()) else {
         return over.into();
@@ -333,7 +314,6 @@ impl Iterator for Unescaped<'_> {
 }
 
 /// The characters of a string in compact form, without its quotes.
-#[must_use]
 pub fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);

@@ -57,7 +57,6 @@ word_enum! {
 }
 
 impl AlertType {
-    #[must_use]
     pub fn severity(self) -> Severity {
         match self {
             Self::ConsecutiveFailures | Self::ClockBehind => Severity::Critical,
@@ -66,7 +65,6 @@ impl AlertType {
     }
 
     /// The window in which an alert suppresses others of its type and cue.
-    #[must_use]
     pub fn dedup_window(self) -> SignedDuration {
         if self == Self::Unclaimed { ALERT_INTERVAL } else { DEDUP_WINDOW }
     }
@@ -97,7 +95,6 @@ pub enum NewAlert {
 }
 
 impl NewAlert {
-    #[must_use]
     pub fn alert_type(&self) -> AlertType {
         match self {
             Self::ConsecutiveFailures { .. } => AlertType::ConsecutiveFailures,
@@ -108,7 +105,6 @@ impl NewAlert {
     }
 
     /// The message as a sentence.
-    #[must_use]
     pub fn message(&self, cue_name: &str) -> String {
         let cue_name = one_line(cue_name, MAX_QUOTED_CHARS);
         match self {
@@ -138,7 +134,6 @@ impl NewAlert {
 
     /// The same for a program. `consecutive_failures` and `outcome_state` are names that receivers of the public service
     /// read (contract §6.9).
-    #[must_use]
     pub fn metadata(&self) -> Value {
         match self {
             // Receivers of the public service read `consecutive_failures` and `outcome_state`.
@@ -172,7 +167,6 @@ pub struct Alert {
 
 impl Alert {
     /// The alert about the runs of an account that caught up after an outage, which ended at `created_at`.
-    #[must_use]
     pub fn catch_up(id: String, caught_up: CaughtUp, created_at: Timestamp) -> Self {
         let CaughtUp { runs, first, last } = caught_up;
         let (from, to) = (rfc3339(first), rfc3339(last));
@@ -189,7 +183,6 @@ impl Alert {
     }
 
     /// The alert about a clock that showed `now` after it had shown `newest`.
-    #[must_use]
     pub fn clock_behind(id: String, newest: Timestamp, now: Timestamp) -> Self {
         let (until, created_at) = (rfc3339(newest), now);
         Self {
@@ -208,9 +201,7 @@ impl Alert {
     }
 
     /// The runs of an alert that [`Alert::catch_up`] made.
-    ///
-    /// # Errors
-    /// Text for the operator, if the metadata is not that of such an alert.
+    /// Errors: text for the operator, if the metadata is not that of such an alert.
     pub fn caught_up(&self) -> Result<CaughtUp, String> {
         let instant = |field: &str| -> Result<Timestamp, String> {
             let text = self.metadata[field].as_str().ok_or_else(|| format!("{field} is not a text"))?;
@@ -221,7 +212,6 @@ impl Alert {
     }
 
     /// The alert as a list shows it and as it is sent.
-    #[must_use]
     pub fn json(&self) -> Value {
         json!({
             "id": self.id,

@@ -19,12 +19,10 @@ impl ConfirmationMail {
     pub const SUBJECT: &'static str = "Confirm your email address";
 
     /// The link to the page of the server at `base` that confirms the address.
-    #[must_use]
     pub fn link(&self, base: &str) -> String {
         format!("{base}/v1/auth/verify?token={}&user={}", self.confirmation_token, self.user_id)
     }
 
-    #[must_use]
     pub fn text(&self, base: &str) -> String {
         format!(
             "This address was registered at {base}, and nobody has confirmed it yet. A job of the account has failed;\n\

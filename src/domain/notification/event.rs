@@ -115,13 +115,11 @@ pub trait EventSink: Send + Sync {
 }
 
 impl Event {
-    #[must_use]
     pub fn new(event_type: EventType, user_key: i64, cue_id: Option<String>, data: &impl Serialize) -> Self {
         Self { event_type, user_key: Some(user_key), cue_id, data: to_text(data) }
     }
 
     /// An event of the server.
-    #[must_use]
     pub fn server(change: ServerChange, at: Timestamp) -> Self {
         let data = to_text(&json!({"state": change.as_str(), "at": rfc3339(at)}));
         Self { event_type: EventType::ServerState, user_key: None, cue_id: None, data }
@@ -164,13 +162,11 @@ pub struct CueEvent {
 }
 
 /// An error message as an event has it.
-#[must_use]
 pub fn message(text: &str) -> String {
     one_line(text, MAX_MESSAGE_CHARS)
 }
 
 /// The data of a `burst`: the number of events of each type, in `span_ms` milliseconds.
-#[must_use]
 pub fn burst_data(span_ms: u64, counts: &BTreeMap<EventType, u64>) -> String {
     let counts: serde_json::Map<String, Value> =
         counts.iter().map(|(event_type, count)| (event_type.as_str().to_owned(), (*count).into())).collect();
@@ -187,9 +183,7 @@ pub struct EventFilter {
 
 impl EventFilter {
     /// The filter for a comma-separated list of types and of their first words, and for the events of one cue.
-    ///
-    /// # Errors
-    /// The first word of the list that is not known.
+    /// Errors: the first word of the list that is not known.
     pub fn new(types: Option<&str>, cue_id: Option<String>) -> Result<Self, String> {
         let Some(list) = types else { return Ok(Self { types: None, cue_id }) };
         let mut selected = Vec::new();
@@ -204,13 +198,11 @@ impl EventFilter {
         Ok(Self { types: Some(selected), cue_id })
     }
 
-    #[must_use]
     pub fn has_type(&self, event_type: EventType) -> bool {
         self.types.as_ref().is_none_or(|types| types.contains(&event_type))
     }
 
     /// The events of the server belong to every cue.
-    #[must_use]
     pub fn admits(&self, event: &Event) -> bool {
         let is_of_cue = match &self.cue_id {
             None => true,
@@ -223,7 +215,6 @@ impl EventFilter {
 
 impl EventType {
     /// The part of the word before the dot.
-    #[must_use]
     pub fn group(self) -> &'static str {
         let word = self.as_str();
         word.split_once('.').map_or(word, |(group, _)| group)

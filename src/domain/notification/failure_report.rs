@@ -36,7 +36,6 @@ impl FailureReport {
     pub const EVENT: &'static str = "cue.failed";
 
     /// The JSON that is signed and sent.
-    #[must_use]
     pub fn body(&self) -> String {
         canonical(JsonText::from(&json!(self)).get())
     }
@@ -58,18 +57,15 @@ pub struct FailureMail {
 impl StoredMail for FailureMail {}
 
 impl FailureMail {
-    #[must_use]
     pub fn subject(&self) -> String {
         format!("Cue {} failed", one_line(&self.failure.cue_name, 100))
     }
 
     /// The URL of the execution on the server at `base`.
-    #[must_use]
     pub fn link(&self, base: &str) -> String {
         format!("{base}/v1/executions/{}", self.failure.execution_id)
     }
 
-    #[must_use]
     pub fn text(&self, base: &str) -> String {
         let FailureReport { cue_id, cue_name, execution_id, attempts, failed_at, .. } = &self.failure;
         let error = self.failure.last_error.as_deref().unwrap_or("none");
@@ -104,14 +100,12 @@ impl FailureMail {
 }
 
 /// An error truncated for a POST: a reported error may have 64 KiB.
-#[must_use]
 pub fn truncated(error: &str) -> String {
     error.chars().take(MAX_POSTED).collect()
 }
 
 /// The end of the silence that the rate limit imposes at `now`. `tenth` is the creation time of the user's tenth
 /// newest mail.
-#[must_use]
 pub fn suppressed_until(tenth: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     let until = saturating_add(tenth?, RATE_WINDOW);
     (now < until).then_some(until)

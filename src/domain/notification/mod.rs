@@ -43,7 +43,6 @@ pub enum NotificationKind {
 
 impl NotificationKind {
     /// The word in the outbox.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mail => "mail",
@@ -52,7 +51,6 @@ impl NotificationKind {
         }
     }
 
-    #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "mail" => Some(Self::Mail),
@@ -64,13 +62,11 @@ impl NotificationKind {
 
 /// The id of a notification about `execution` at `at`: a UUID derived from the arguments, so that repeating a write
 /// creates no second notification.
-#[must_use]
 pub fn notification_id(execution: ExecutionId, kind: NotificationKind, at: Timestamp) -> String {
     derived_id(execution.bytes(), kind, at)
 }
 
 /// The id of a notification about the account in row `user_key` at `at`.
-#[must_use]
 pub fn account_notification_id(user_key: i64, kind: NotificationKind, at: Timestamp) -> String {
     derived_id(&user_key.to_be_bytes(), kind, at)
 }
@@ -86,7 +82,6 @@ fn derived_id(about: &[u8], kind: NotificationKind, at: Timestamp) -> String {
 ///
 /// At most three attempts, one and five minutes apart, or later if `Retry-After` asks for it, up to [`MAX_AGE`]:
 /// enough for a restart of the receiver. A dead receiver costs little, since the failure can be read over the API.
-#[must_use]
 pub fn after_post(attempt: u32, created_at: Timestamp, ended: &AttemptResult, now: Timestamp) -> NextStep {
     let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0] };
     unless_expired(after_attempt(&retry, attempt, ended, now), created_at)
@@ -97,7 +92,6 @@ pub fn after_post(attempt: u32, created_at: Timestamp, ended: &AttemptResult, no
 ///
 /// Retries after 1, 5 and 15 minutes and then every half hour, up to [`MAX_AGE`]: quick for greylisting, which
 /// usually accepts a second attempt within minutes, and 48 attempts a day for a server that is down longer.
-#[must_use]
 pub fn after_mail(attempt: u32, created_at: Timestamp, now: Timestamp) -> NextStep {
     let retry = RetryPolicy { max_attempts: u32::MAX, backoff_minutes: vec![1.0, 5.0, 15.0, 30.0] };
     unless_expired(after_attempt(&retry, attempt, &AttemptResult::NoResponse, now), created_at)
@@ -111,13 +105,11 @@ fn unless_expired(next: NextStep, created_at: Timestamp) -> NextStep {
 }
 
 /// Returns whether a notification created at `created_at` has expired at `now`.
-#[must_use]
 pub fn is_expired(created_at: Timestamp, now: Timestamp) -> bool {
     created_at.checked_add(MAX_AGE).is_ok_and(|end| end <= now)
 }
 
 /// The POST of a notification, signed at `now` with both signatures of a delivery.
-#[must_use]
 pub fn signed_post(
     kind: NotificationKind,
     id: &str,

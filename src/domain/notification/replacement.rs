@@ -51,23 +51,19 @@ pub struct ReplacementMail {
 impl StoredMail for ReplacementMail {}
 
 impl ReplacementMail {
-    #[must_use]
     pub fn new(replaced: Credential, at: Timestamp) -> Self {
         Self { replaced, replaced_at: rfc3339(at) }
     }
 
-    #[must_use]
     pub fn subject(&self) -> String {
         format!("Your {} was replaced", self.replaced.name())
     }
 
     /// The page of the server at `base` where a user signs in without a key.
-    #[must_use]
     pub fn link(&self, base: &str) -> String {
         format!("{base}/auth/device")
     }
 
-    #[must_use]
     pub fn text(&self, base: &str) -> String {
         let (name, effect) = (self.replaced.name(), self.replaced.effect());
         let (at, link) = (&self.replaced_at, self.link(base));

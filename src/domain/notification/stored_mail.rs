@@ -10,13 +10,11 @@ use crate::domain::webhook::canonical_json::canonical;
 /// A mail that the outbox stores.
 pub trait StoredMail: Serialize + DeserializeOwned {
     /// The JSON that is stored.
-    #[must_use]
     fn body(&self) -> String {
         canonical(JsonText::from(&json!(self)).get())
     }
 
     /// The mail of a stored body; `None` if it is that of another kind of mail.
-    #[must_use]
     fn read(body: &str) -> Option<Self> {
         serde_json::from_value(json::read(body.as_bytes()).ok()?.get().to_value()).ok()
     }

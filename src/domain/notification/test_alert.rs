@@ -58,7 +58,6 @@ struct RunningTest {
 }
 
 /// The body of the test alert `id`: an alert after the third failure, without a cue and an execution, and with `test`.
-#[must_use]
 pub fn test_alert(id: &str, now: Timestamp) -> Value {
     let alert = Alert {
         id: id.to_owned(),
@@ -75,7 +74,6 @@ pub fn test_alert(id: &str, now: Timestamp) -> Value {
 }
 
 impl TestAttempt {
-    #[must_use]
     pub fn status(&self) -> TestStatus {
         if self.next == NextStep::Success { TestStatus::Delivered } else { TestStatus::Failed }
     }
@@ -83,9 +81,7 @@ impl TestAttempt {
 
 impl RunningTests {
     /// Begins to wait for the test alert `id`; [`RunningTests::end`] must follow.
-    ///
-    /// # Errors
-    /// 429 if the user waits for another one.
+    /// Errors: 429 if the user waits for another one.
     pub fn begin(&mut self, user_key: i64, id: String) -> Result<(), Refusal> {
         match self.of_users.entry(user_key) {
             Entry::Vacant(place) => {
@@ -109,7 +105,6 @@ impl RunningTests {
     }
 
     /// The attempt to send the user's test alert, once it has ended.
-    #[must_use]
     pub fn attempt(&self, user_key: i64) -> Option<TestAttempt> {
         self.of_users.get(&user_key)?.attempt.clone()
     }

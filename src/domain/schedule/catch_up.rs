@@ -37,21 +37,18 @@ pub struct Outage {
 
 impl Outage {
     /// The outage that ended just before `now`.
-    #[must_use]
     pub fn before(now: Timestamp, reason: MissReason) -> Self {
         Self { until: just_before(now), reason }
     }
 }
 
 /// Returns whether the wall clock jumped forward, if it advanced by `wall` while the monotonic clock advanced by `real`.
-#[must_use]
 pub fn is_clock_jump(wall: SignedDuration, real: SignedDuration) -> bool {
     wall.saturating_sub(real) > JUMP_THRESHOLD
 }
 
 /// The outage in which a cue due at `due` was missed, if it was: the `known` one, or one inferred from a delay that
 /// only an outage explains.
-#[must_use]
 pub fn outage_at(known: Option<Outage>, due: Timestamp, now: Timestamp) -> Option<Outage> {
     match known {
         Some(outage) if due <= outage.until => Some(outage),
@@ -81,14 +78,12 @@ pub struct CaughtUp {
 
 impl CaughtUp {
     /// The runs in `runs`, which are sorted, up to the end of `outage`.
-    #[must_use]
     pub fn of(runs: &[Timestamp], outage: Outage) -> Option<Self> {
         let runs = &runs[..runs.partition_point(|run| *run <= outage.until)];
         let (first, last) = (*runs.first()?, *runs.last()?);
         Some(Self { runs: u64::try_from(runs.len()).unwrap_or(u64::MAX), first, last })
     }
 
-    #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
             runs: self.runs.saturating_add(other.runs),
@@ -99,7 +94,6 @@ impl CaughtUp {
 }
 
 /// The plan of a cue that was due at `due`, possibly during an outage.
-#[must_use]
 pub fn fire_plan(schedule: &Schedule, due: Timestamp, outage: Option<Outage>) -> FirePlan {
     let recurring = matches!(schedule.rule, ScheduleRule::Recurring(_));
     match outage {

@@ -17,9 +17,7 @@ const LEAP_SECOND: i8 = 60;
 /// Parses RFC 3339 with any offset, to the millisecond. Without an offset, `text` is a local time in `zone`: of a
 /// repeated local time the first, for a skipped one the first instant after the gap. A leap second, which ends a day of
 /// UTC, is the second after it: no instant of the program is within one.
-///
-/// # Errors
-/// The text has another form, the date or time does not exist, or the year is beyond 9999.
+/// Errors: the text has another form, the date or time does not exist, or the year is beyond 9999.
 pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError> {
     let bad = |why| ScheduleError::BadInstant(text.to_owned(), why);
     let parts = Parts::read(text).ok_or_else(|| bad("is not an instant"))?;
@@ -34,7 +32,6 @@ pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError
 }
 
 /// The local time that `text` names, if it has no offset and the clock of `zone` skips it.
-#[must_use]
 pub fn skipped_time(text: &str, zone: &Zone) -> Option<DateTime> {
     let parts = Parts::read(text).filter(|parts| parts.offset.is_none())?;
     parts.reading().filter(|reading| zone.skips(*reading))

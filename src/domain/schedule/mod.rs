@@ -87,9 +87,7 @@ pub enum ScheduleError {
 
 impl Schedule {
     /// A recurring schedule.
-    ///
-    /// # Errors
-    /// The cron expression is invalid or never matches, or the zone is unknown.
+    /// Errors: the cron expression is invalid or never matches, or the zone is unknown.
     pub fn recurring(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let cron = CronExpr::parse(cron)?;
@@ -101,9 +99,7 @@ impl Schedule {
 
     /// A schedule of one run at `at`, in the form that [`parse_instant`] reads. An instant in the past is accepted
     /// here and rejected by [`Self::first_run`].
-    ///
-    /// # Errors
-    /// The text is not an instant, or the zone is unknown.
+    /// Errors: the text is not an instant, or the zone is unknown.
     pub fn once(at: &str, zone: &str) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let at = parse_instant(at, &zone)?;
@@ -111,9 +107,7 @@ impl Schedule {
     }
 
     /// The first run of a schedule that starts at `now`.
-    ///
-    /// # Errors
-    /// No run follows: the instant is not in the future, or the cron expression no longer matches.
+    /// Errors: no run follows: the instant is not in the future, or the cron expression no longer matches.
     pub fn first_run(&self, now: Timestamp) -> Result<Timestamp, ScheduleError> {
         self.next_after(now).ok_or_else(|| match &self.rule {
             ScheduleRule::Recurring(cron) => ScheduleError::NeverMatches(cron.day_of_month_span()),
@@ -122,7 +116,6 @@ impl Schedule {
     }
 
     /// The first run strictly after `after`.
-    #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.rule {
             ScheduleRule::Once(at) => Some(*at).filter(|at| *at > after),
@@ -143,13 +136,11 @@ impl Schedule {
     /// assert_eq!(runs, ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn upcoming(&self, after: Timestamp, limit: usize) -> Vec<Timestamp> {
         std::iter::successors(self.next_after(after), |run| self.next_after(*run)).take(limit).collect()
     }
 
     /// The runs in (`after`, `until`], counted by arithmetic, so that a minutely cue costs no more than a daily one.
-    #[must_use]
     pub fn occurrences(&self, after: Timestamp, until: Timestamp) -> Occurrences {
         match &self.rule {
             ScheduleRule::Once(at) if after < *at && *at <= until => {
@@ -168,7 +159,6 @@ impl Schedule {
     }
 
     /// The schedule in English, such as `At 09:00, Monday to Friday, Europe/Berlin`.
-    #[must_use]
     pub fn describe(&self) -> String {
         let when = match &self.rule {
             ScheduleRule::Recurring(cron) => cron.describe(),
@@ -181,7 +171,6 @@ impl Schedule {
     }
 
     /// The newest `limit` runs in (`after`, `until`], oldest first.
-    #[must_use]
     pub fn newest(&self, after: Timestamp, until: Timestamp, limit: usize) -> Vec<Timestamp> {
         let mut runs: Vec<Timestamp> = match &self.rule {
             ScheduleRule::Once(at) => {

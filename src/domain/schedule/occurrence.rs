@@ -37,7 +37,6 @@ pub struct Transition {
 
 impl Schedule {
     /// The run at `at`, which must be one of this schedule.
-    #[must_use]
     pub fn occurrence(&self, at: Timestamp) -> Occurrence {
         let local = self.zone.reading(at);
         let note = match &self.rule {
@@ -55,7 +54,6 @@ impl Schedule {
 
     /// The note of a `once` schedule whose instant was `written` as a local time that a clock change skips. A schedule
     /// holds the instant alone, so that [`Self::occurrence`] cannot tell.
-    #[must_use]
     pub fn skipped_note(&self, written: &str) -> Option<String> {
         let ScheduleRule::Once(at) = self.rule else { return None };
         let skipped = skipped_time(written, &self.zone)?;
@@ -64,7 +62,6 @@ impl Schedule {
     }
 
     /// The changes of the zone's offset in (`after`, `until`], the first hundred of them.
-    #[must_use]
     pub fn transitions(&self, after: Timestamp, until: Timestamp) -> Vec<Transition> {
         let offsets =
             |at| Transition { at, from: self.zone.offset(last_nanosecond(at)), to: self.zone.offset(at) };
@@ -73,7 +70,6 @@ impl Schedule {
     }
 
     /// The number of runs in the 31 days after `after`.
-    #[must_use]
     pub fn count_in_month(&self, after: Timestamp) -> u64 {
         self.occurrences(after, saturating_add(after, MONTH)).count
     }
@@ -119,14 +115,12 @@ fn fold_note(zone: &Zone, at: Timestamp) -> Option<String> {
 }
 
 /// `02:30`, with seconds only if there are any.
-#[must_use]
 pub fn clock_time(local: DateTime) -> String {
     let format = if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" };
     local.strftime(format).to_string()
 }
 
 /// `+02:00`, with seconds only if there are any.
-#[must_use]
 pub fn offset_text(offset: Offset) -> String {
     let seconds = offset.seconds();
     let sign = if seconds < 0 { '-' } else { '+' };

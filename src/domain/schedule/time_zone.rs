@@ -46,18 +46,15 @@ impl Zone {
     }
 
     /// The IANA name in its official spelling: `Europe/Berlin`, `UTC`.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.rules.iana_name().unwrap_or("UTC")
     }
 
-    #[must_use]
     pub fn offset(&self, at: Timestamp) -> Offset {
         self.rules.to_offset(at)
     }
 
     /// The local time at an instant.
-    #[must_use]
     pub fn reading(&self, at: Timestamp) -> DateTime {
         self.rules.to_datetime(at)
     }
@@ -65,7 +62,6 @@ impl Zone {
     /// The latest local time shown at or before an instant.
     ///
     /// During the second pass through a repeated hour it is ahead of the local time itself.
-    #[must_use]
     pub fn latest_local_time(&self, at: Timestamp) -> DateTime {
         // No two offsets differ by more than 52 hours, so that the local time has passed every reading before the
         // horizon.
@@ -79,7 +75,6 @@ impl Zone {
 
     /// The first instant at which the local clock shows `reading` or has passed it: the first pass of a repeated
     /// time, the end of the gap for a skipped one. `None` beyond the calendar.
-    #[must_use]
     pub fn earliest_instant(&self, reading: DateTime) -> Option<Timestamp> {
         match self.rules.to_ambiguous_timestamp(reading).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(reading).ok(),
@@ -92,7 +87,6 @@ impl Zone {
     }
 
     /// The two offsets, in order, of a local time that the clock shows twice.
-    #[must_use]
     pub fn repetition(&self, reading: DateTime) -> Option<(Offset, Offset)> {
         match self.rules.to_ambiguous_timestamp(reading).offset() {
             AmbiguousOffset::Fold { before, after } => Some((before, after)),
@@ -101,7 +95,6 @@ impl Zone {
     }
 
     /// Returns whether a clock change skips the local time.
-    #[must_use]
     pub fn skips(&self, reading: DateTime) -> bool {
         matches!(self.rules.to_ambiguous_timestamp(reading).offset(), AmbiguousOffset::Gap { .. })
     }

@@ -18,7 +18,6 @@ pub const PROOF_TIME: Duration = Duration::from_secs(600);
 const MAX_CORRECTION: SignedDuration = SignedDuration::from_mins(1);
 
 /// Whether a clock that shows `now` is behind the `newest` instant that is known.
-#[must_use]
 pub fn is_behind(now: Timestamp, newest: Timestamp) -> bool {
     now < saturating_sub(newest, MAX_CORRECTION)
 }
@@ -34,7 +33,6 @@ pub enum ClockFault {
 
 impl ClockFault {
     /// The fault and its remedies, as a sentence for the operator.
-    #[must_use]
     pub fn reason(&self) -> String {
         match self {
             Self::Ahead { now, shown } => format!(
@@ -116,7 +114,6 @@ impl WallClock {
     }
 
     /// The last reading, if it is doubted.
-    #[must_use]
     pub fn doubted(&self) -> Option<Timestamp> {
         self.doubt.map(|doubt| doubt.shown)
     }

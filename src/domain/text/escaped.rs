@@ -8,7 +8,6 @@ pub const STYLES: [&str; 6] =
 
 /// Replaces control characters, and those that change the order of a text, by escapes as in JSON: `\u001b`. JSON and YAML
 /// keep their meaning, since only strings have such characters. Ends of lines and tabs stay, and the texts of `kept`.
-#[must_use]
 pub fn escaped<'a>(text: &'a str, kept: &[&str]) -> Cow<'a, str> {
     let is_unsafe = |char: char| is_order_mark(char) || char.is_control() && !matches!(char, '\n' | '\t');
     if !text.contains(is_unsafe) {
@@ -31,7 +30,6 @@ pub fn escaped<'a>(text: &'a str, kept: &[&str]) -> Cow<'a, str> {
 }
 
 /// A control of the order of left-to-right and right-to-left text: with it, a text can show as another.
-#[must_use]
 pub fn is_order_mark(char: char) -> bool {
     matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,7 +1,6 @@
 //! Hexadecimal text of bytes.
 
 /// Two lower-case digits per byte.
-#[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xF)]];
@@ -9,7 +8,6 @@ pub fn encode(bytes: &[u8]) -> String {
 }
 
 /// The bytes of digits in either case; `None` for an odd number of digits or any other character.
-#[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let byte = |pair: &[u8]| match pair {

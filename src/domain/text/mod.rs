@@ -6,7 +6,6 @@ pub(crate) mod word_enum;
 
 /// The text as one line of at most `max_chars` characters: control characters and white space become single spaces,
 /// and truncated text ends in `…`.
-#[must_use]
 pub fn one_line(text: &str, max_chars: usize) -> String {
     let is_blank = |char: char| char.is_whitespace() || char.is_control();
     // Reads only as much as can be shown, because the text may be long.

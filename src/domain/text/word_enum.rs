@@ -35,7 +35,6 @@ macro_rules! word_enum {
             pub const WORDS: [&'static str; [$($word),+].len()] = [$($word),+];
 
             /// The word of this variant.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word),+
@@ -43,7 +42,6 @@ macro_rules! word_enum {
             }
 
             /// The variant of `word`, compared byte for byte; `None` for any other text.
-            #[must_use]
             pub fn parse(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)+

@@ -60,7 +60,6 @@ impl Default for AddressPolicy {
 
 impl AddressPolicy {
     /// The union of the given rules; with none given, the default.
-    #[must_use]
     pub fn new(rules: &[AllowRule]) -> Self {
         if rules.is_empty() {
             return Self::default();
@@ -79,14 +78,12 @@ impl AddressPolicy {
 
     /// Also allows `http(s)://host:port/folder/TOKEN`, an echo token below `folder` (which starts and ends with a
     /// slash), whatever address the host resolves to. An IPv6 host is written without brackets.
-    #[must_use]
     pub fn with_exemption(mut self, host: &str, port: u16, folder: &str) -> Self {
         let host = host.to_ascii_lowercase();
         self.exemption = Some(Exemption { host, port, folder: folder.to_owned() });
         self
     }
 
-    #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let by_class = match classify(address) {
@@ -103,14 +100,12 @@ impl AddressPolicy {
         [AddressClass::Public.as_str(), AddressClass::Private.as_str(), AddressClass::Loopback.as_str()];
 
     /// The allowed ones of [`Self::CLASSES`]. Single networks are the operator's configuration and not listed.
-    #[must_use]
     pub fn words(&self) -> Vec<&'static str> {
         let all = Self::CLASSES.into_iter().zip([self.public, self.private, self.loopback]);
         all.filter_map(|(word, allowed)| allowed.then_some(word)).collect()
     }
 
     /// Returns whether the target is the exempt path of this server, for which no address is blocked.
-    #[must_use]
     pub fn exempts(&self, host: &str, port: u16, path: &str) -> bool {
         self.exemption.as_ref().is_some_and(|own| {
             // A token only: a proxy in front of this server could read `..` or `%2e` as another path.
@@ -121,7 +116,6 @@ impl AddressPolicy {
 }
 
 impl Cidr {
-    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.base, address) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {

@@ -64,24 +64,19 @@ pub enum CallbackError {
 
 impl Method {
     /// Reads the method of a request, in upper or lower case.
-    ///
-    /// # Errors
-    /// [`CallbackError::Method`] for any other text than the five methods.
+    /// Errors: [`CallbackError::Method`] for any other text than the five methods.
     pub fn from_request(text: &str) -> Result<Self, CallbackError> {
         Self::parse(&text.to_ascii_uppercase()).ok_or_else(|| CallbackError::Method(text.to_owned()))
     }
 
     /// Returns whether a delivery with this method has a body, the payload (contract §6).
-    #[must_use]
     pub fn has_body(self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)
     }
 }
 
 /// Checks the custom headers of a callback (contract §4).
-///
-/// # Errors
-/// The first invalid header.
+/// Errors: the first invalid header.
 pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> {
     if headers.len() > MAX_HEADERS {
         return Err(CallbackError::TooManyHeaders(headers.len()));
@@ -106,7 +101,6 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> 
 
 /// The headers of a delivery: the standard ones, of which custom headers may replace only `Content-Type` and
 /// `User-Agent` (contract §6), then the other custom headers.
-#[must_use]
 pub fn delivery_headers(
     custom: Vec<(String, String)>,
     standard: Vec<(&'static str, String)>,

@@ -118,7 +118,6 @@ impl CallbackTarget {
     }
 
     /// `host:port`, with brackets around an IPv6 address.
-    #[must_use]
     pub fn authority(&self) -> String {
         let (host, port) = (&self.host, self.port);
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
@@ -126,7 +125,6 @@ impl CallbackTarget {
 
     /// The fairness key: equal for all callbacks to one host and port, whatever the scheme. It is stored and must not
     /// change.
-    #[must_use]
     pub fn destination_hash(&self) -> i64 {
         // FNV-1a.
         let hash = self.authority().bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -138,19 +136,16 @@ impl CallbackTarget {
 }
 
 /// `host:port` of a stored URL; empty if it cannot be parsed.
-#[must_use]
 pub fn authority_of(url: &str) -> String {
     CallbackTarget::parse(url).map_or_else(|_| String::new(), |target| target.authority())
 }
 
 /// The host of a stored URL; empty if it cannot be parsed.
-#[must_use]
 pub fn host_of(url: &str) -> String {
     CallbackTarget::parse(url).map_or_else(|_| String::new(), |target| target.host)
 }
 
 /// The fairness key of a stored URL; URLs that cannot be parsed share one.
-#[must_use]
 pub fn destination_hash(url: &str) -> i64 {
     CallbackTarget::parse(url).map_or(0, |target| target.destination_hash())
 }

@@ -4,7 +4,6 @@
 use crate::domain::json::JsonStr;
 
 /// The canonical text of a value: ASCII only. Its keys are in code point order already.
-#[must_use]
 pub fn canonical(json: JsonStr<'_>) -> String {
     let mut rest = json.as_str();
     let mut out = String::with_capacity(rest.bytes().map(max_written).sum());

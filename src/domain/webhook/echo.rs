@@ -74,7 +74,6 @@ impl EchoToken {
     pub const PATTERN: &str = "^[A-Za-z0-9_-]{16,128}$";
 
     /// `None` unless `text` has the form of a token.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         let is_token = (16..=128).contains(&text.len()) && text.bytes().all(plain);
@@ -82,7 +81,6 @@ impl EchoToken {
     }
 
     /// Returns `true` if a delivery to `callback_url` can arrive at the echo of this token.
-    #[must_use]
     pub fn is_target_of(&self, callback_url: &str) -> bool {
         let path = callback_url.split(['?', '#']).next().unwrap_or_default();
         path.strip_suffix(self.0.as_str()).is_some_and(|rest| rest.ends_with(FOLDER))
@@ -116,7 +114,6 @@ impl EchoStore {
     }
 
     /// The echo of a token, unless it has expired.
-    #[must_use]
     pub fn find(&self, token: &EchoToken, now: Timestamp) -> Option<Arc<Echo>> {
         let kept = self.kept.iter().find(|kept| kept.token == *token)?;
         (!kept.echo.is_expired(now)).then(|| Arc::clone(&kept.echo))

@@ -40,7 +40,6 @@ impl fmt::Display for AddressClass {
 }
 
 /// The class of an address. An address that embeds another is judged by both.
-#[must_use]
 pub fn classify(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(v4) => classify_v4(v4),
@@ -50,7 +49,6 @@ pub fn classify(address: IpAddr) -> AddressClass {
 
 /// The address of a host written as a number in any notation that resolvers accept (`127.1`, `0x7f000001`,
 /// `0177.0.0.1`, `2130706433`, `[::1]`, a trailing dot); `None` for a name.
-#[must_use]
 pub fn literal(host: &str) -> Option<IpAddr> {
     if let Some(inside) = host.strip_prefix('[') {
         return inside.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
@@ -71,7 +69,6 @@ pub fn literal(host: &str) -> Option<IpAddr> {
 }
 
 /// Returns whether the last label of a host is a number. Such a host is an address or a mistake, never a name.
-#[must_use]
 pub fn ends_in_number(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let last = host.rsplit('.').next().unwrap_or(host);

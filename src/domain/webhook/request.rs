@@ -48,7 +48,6 @@ pub struct SignedRequest {
 }
 
 /// The request of `attempt`, signed at `now`.
-#[must_use]
 pub fn signed_request(attempt: &AttemptRef, mut delivery: DeliverySpec, now: Timestamp) -> SignedRequest {
     // Moved: of a payload of megabytes there is one copy while it is sent.
     let payload = delivery.payload.take();
@@ -74,7 +73,6 @@ pub fn signed_request(attempt: &AttemptRef, mut delivery: DeliverySpec, now: Tim
 
 /// The request of `attempt` as its owner sees it: signed at `sent_at`, and without time and signatures if that is not
 /// known.
-#[must_use]
 pub fn shown_request(
     attempt: &AttemptRef,
     delivery: DeliverySpec,

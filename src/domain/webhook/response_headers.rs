@@ -8,7 +8,6 @@ pub const MAX_KEPT_HEADERS: usize = 1024;
 
 /// The headers as a JSON array of pairs of at most [`MAX_KEPT_HEADERS`] bytes, in their order. Those that do not fit are
 /// left out, and so are cookies, which may be credentials.
-#[must_use]
 pub fn kept_headers<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> JsonText {
     let mut kept = "[".to_owned();
     for (name, value) in headers.into_iter().filter(|(name, _)| !is_cookie(name)) {
@@ -27,7 +26,6 @@ pub fn kept_headers<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -
 }
 
 /// Returns whether the header carries cookies.
-#[must_use]
 pub fn is_cookie(name: &str) -> bool {
     name.eq_ignore_ascii_case("set-cookie") || name.eq_ignore_ascii_case("set-cookie2")
 }

@@ -20,7 +20,6 @@ pub struct SigningSecrets<'a> {
 
 impl<'a> SigningSecrets<'a> {
     /// The secrets that sign at `now`.
-    #[must_use]
     pub fn at(
         now: Timestamp,
         current: &'a str,
@@ -32,7 +31,6 @@ impl<'a> SigningSecrets<'a> {
 }
 
 /// The headers of both signatures; `id` is the message id of Standard Webhooks.
-#[must_use]
 pub fn signature_headers(
     secrets: SigningSecrets<'_>,
     id: &str,
@@ -49,7 +47,6 @@ pub fn signature_headers(
 }
 
 /// `X-CueAPI-Signature`: `v1=HEX` over `TIMESTAMP.BODY`, with the whole text of the secret as the key.
-#[must_use]
 pub fn signature_v1(secret: &str, timestamp_secs: i64, body: &[u8]) -> String {
     let timestamp = timestamp_secs.to_string();
     let tag = hmac_sha256(secret.as_bytes(), &[timestamp.as_bytes(), b".", body]);
@@ -57,7 +54,6 @@ pub fn signature_v1(secret: &str, timestamp_secs: i64, body: &[u8]) -> String {
 }
 
 /// Returns `true` if `signature` is the `X-CueAPI-Signature` of a body with this `X-CueAPI-Timestamp`.
-#[must_use]
 pub fn verify_v1(secret: &str, timestamp: &str, signature: &str, body: &[u8]) -> bool {
     let Some(tag) = signature.strip_prefix("v1=").and_then(hex::decode) else { return false };
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
@@ -70,7 +66,6 @@ pub fn verify_v1(secret: &str, timestamp: &str, signature: &str, body: &[u8]) ->
 ///
 /// The key is the decoded base64 after `whsec_`. A secret that is not base64 signs with its bytes, so that no
 /// delivery is unsigned; secrets generated here are base64.
-#[must_use]
 pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs: i64, body: &[u8]) -> String {
     let timestamp = timestamp_secs.to_string();
     let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
@@ -82,7 +77,6 @@ pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs:
 }
 
 /// Returns `true` if one of the signatures in `webhook-signature` is that of a body with this id and timestamp.
-#[must_use]
 pub fn verify_standard(secret: &str, id: &str, timestamp: &str, signatures: &str, body: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &standard_key(secret));
     let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
@@ -92,7 +86,6 @@ pub fn verify_standard(secret: &str, id: &str, timestamp: &str, signatures: &str
 }
 
 /// HMAC-SHA256 over the concatenated parts of a message.
-#[must_use]
 pub fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
     for part in message {

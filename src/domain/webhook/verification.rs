@@ -42,13 +42,11 @@ pub enum Verification {
 }
 
 impl Verification {
-    #[must_use]
     pub fn is_verified(self) -> bool {
         self == Self::Verified
     }
 
     /// The reason as a word for programs; `None` if the delivery is verified.
-    #[must_use]
     pub fn code(self) -> Option<&'static str> {
         match self {
             Self::Verified => None,
@@ -82,7 +80,6 @@ impl fmt::Display for Verification {
 
 /// Verifies a delivery with any of `secrets`. If it has signatures of both schemes, both must be right: a receiver checks
 /// only one of them. `header` finds a header by its name in any case.
-#[must_use]
 pub fn verify<'a>(
     secrets: &[String],
     header: &dyn Fn(&str) -> Option<&'a str>,

@@ -39,7 +39,6 @@ pub enum Record {
 }
 
 impl AccountSlots {
-    #[must_use]
     pub fn new(initial_limit: usize) -> Self {
         Self {
             in_use: 0,
@@ -52,7 +51,6 @@ impl AccountSlots {
         }
     }
 
-    #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -68,7 +66,6 @@ impl AccountSlots {
         self.limit = (self.limit / 2).max(1);
     }
 
-    #[must_use]
     pub fn record(&self) -> Record {
         match self.limit.cmp(&self.initial_limit) {
             Ordering::Less => Record::Suspected,
@@ -90,20 +87,17 @@ impl AccountSlots {
     }
 
     /// Returns `true` if a destination with `in_use` threads may keep them: none that needs another thread has fewer.
-    #[must_use]
     pub fn may_keep(&self, in_use: usize) -> bool {
         self.refused.iter().flatten().all(|fewest| in_use <= fewest + 1)
     }
 
     /// Threads at unproven destinations: those without a result yet, and those that timed out last.
-    #[must_use]
     pub fn unproven(&self) -> usize {
         self.untested + self.timed_out
     }
 
     /// The unproven ones that share a limit with those of other accounts: all but the first of an account without a
     /// record, all of a suspected one, none of a trusted one.
-    #[must_use]
     pub fn doubtful(&self) -> usize {
         match self.record() {
             Record::Suspected => self.unproven(),

@@ -41,7 +41,6 @@ pub enum SendResult {
 
 impl SendResult {
     /// The part of the result that the retry rules need.
-    #[must_use]
     pub fn attempt(&self, now: Timestamp) -> AttemptResult {
         match self {
             Self::Responded(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Responded {
@@ -54,7 +53,6 @@ impl SendResult {
     }
 
     /// The status of the response, and for the user why the attempt has failed. A response that is no success has failed.
-    #[must_use]
     pub(in crate::engine) fn status_and_error(&self, is_success: bool) -> (Option<u16>, Option<String>) {
         match self {
             Self::Responded(WebhookResponse { http_status, .. }) => {
@@ -69,7 +67,6 @@ impl SendResult {
         Self::NoResponse { reason, detail: None, cause: FailureCause::Fault, timed_out: false }
     }
 
-    #[must_use]
     pub fn timed_out(&self) -> bool {
         matches!(self, Self::NoResponse { timed_out: true, .. })
     }
@@ -99,7 +96,6 @@ pub fn deliver(
 
 /// The record of an attempt whose request could not be read, at `now`. It counts, and another one follows, whatever the
 /// cue's number of attempts: the receiver has got nothing.
-#[must_use]
 pub fn unread(claimed: ClaimedDelivery, error: &Error, now: Timestamp) -> FinishedAttempt {
     let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
     tracing::error!(execution_id = %id, attempt, %error, "cannot read a delivery; it is tried again");

@@ -64,9 +64,7 @@ struct Queue<J> {
 impl<J: Send + 'static> DeliveryPool<J> {
     /// Starts a pool of at most `max_threads` threads, of which a CPU-bound destination uses `cpu_bound_limit`. Each calls
     /// `run` for one job after another, and `record` with its result. Neither may panic.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
+    /// Errors: the system cannot start a thread.
     pub fn start<R>(
         max_threads: usize,
         cpu_bound_limit: usize,

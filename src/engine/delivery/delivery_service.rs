@@ -62,9 +62,6 @@ pub struct DispatchHandle {
 impl DispatchHandle {
     /// Runs `first` and, unless a pass is running, claims the executions that are ready in the same write: a single
     /// due cue costs one commit, not two. The caller notifies `send` for the executions that are left.
-    ///
-    /// # Errors
-    /// The database fails, and the errors of `first`.
     pub fn write<T: Send + 'static>(
         &self,
         app: &App,
@@ -122,9 +119,7 @@ impl DispatchHandle {
 
 impl DeliveryService {
     /// Starts the threads. Call [`requeue_interrupted`] first.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
+    /// Errors: the system cannot start a thread.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
         let inbox = Arc::new(Mutex::new(Vec::new()));
         let handle = Arc::new(DispatchHandle {
@@ -162,9 +157,7 @@ impl DeliveryService {
 }
 
 /// Promotes executions whose waiting time is over to ready. Returns their number.
-///
-/// # Errors
-/// The database fails; the remaining executions are promoted by the next pass.
+/// Errors: the database fails; the remaining executions are promoted by the next pass.
 pub fn promote(app: &App) -> Result<u64> {
     let mut promoted = 0;
     loop {
@@ -177,9 +170,6 @@ pub fn promote(app: &App) -> Result<u64> {
 
 /// Promotes the executions that have waited longest, in one transaction. Returns their number; if it is not 0, call
 /// again.
-///
-/// # Errors
-/// As [`promote`].
 pub fn promote_batch(app: &App) -> Result<u64> {
     let now = app.clock.now();
     if app.store.read_blocking(delivery_queue::next_due_at)?.is_none_or(|due| due > now) {

@@ -26,20 +26,17 @@ pub struct DestinationSlots {
 }
 
 impl DestinationSlots {
-    #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { in_use: 0, limit, last: LastAttempt::Untested, ahead: 0, ahead_limit: 0 }
     }
 
     /// Returns `true` if its attempts so far allow another one ahead.
-    #[must_use]
     pub fn may_go_ahead(&self) -> bool {
         let most = self.ahead_limit.min(self.in_use * AHEAD_PER_THREAD);
         self.last == LastAttempt::InTime && self.ahead < most
     }
 
     /// Returns `true` if it may have attempts ahead, now or when others have ended.
-    #[must_use]
     pub fn earns_ahead(&self) -> bool {
         self.ahead_limit > 0
     }

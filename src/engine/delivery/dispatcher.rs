@@ -16,8 +16,9 @@ use crate::domain::webhook::request::AttemptRef;
 use crate::engine::delivery::fair_share::FairShare;
 use crate::engine::delivery::memory_budget::{MemoryBudget, SMALL};
 use crate::error::{Error, Result};
-use crate::lifecycle::attempt::record_attempt;
-use crate::lifecycle::events;
+use crate::service::attempt::record_attempt;
+use crate::service::events;
+use crate::service::fire::CueFirer;
 use crate::store::WriteTx;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimLimits, ClaimedDelivery};
@@ -109,7 +110,6 @@ impl DeliveryShares {
 }
 
 impl Dispatcher {
-    #[must_use]
     pub fn new(threads: usize) -> Self {
         let (threads, memory) = (FairShare::new(threads), MemoryBudget::default());
         let shares = DeliveryShares {
@@ -124,14 +124,12 @@ impl Dispatcher {
     }
 
     /// Number of attempts that run, wait for a thread of their destination, or are not recorded yet.
-    #[must_use]
     pub fn unfinished(&self) -> usize {
         let threads = &self.shares.threads;
         threads.in_use() + threads.ahead() + self.unrecorded.len() + self.given_back.len()
     }
 
     /// The threads that the destination of `claimed` holds: that many of its attempts may run now.
-    #[must_use]
     pub fn threads_of(&self, claimed: &ClaimedDelivery) -> usize {
         self.shares.threads.threads_of(claimed.attempt_ref.user_key, claimed.attempt_ref.destination)
     }
@@ -148,9 +146,7 @@ impl Dispatcher {
 
     /// One pass: records the attempts in `finished` and claims as many executions as there are free threads, and those
     /// that may go ahead, in one write. Writes nothing if there is nothing to do.
-    ///
-    /// # Errors
-    /// The database fails. Nothing is claimed then, and the results are kept for the next pass.
+    /// Errors: the database fails. Nothing is claimed then, and the results are kept for the next pass.
     pub fn run_once(
         &mut self,
         app: &App,
@@ -187,9 +183,7 @@ impl Dispatcher {
     }
 
     /// One write: records the ended attempts, runs `first`, then claims executions if `may_claim`.
-    ///
-    /// # Errors
-    /// As [`Dispatcher::run_once`], and the errors of `first`.
+    /// Errors: as [`Dispatcher::run_once`], and the errors of `first`.
     pub fn write<T: Send + 'static>(
         &mut self,
         app: &App,
@@ -198,7 +192,7 @@ impl Dispatcher {
     ) -> Result<(T, Vec<ClaimedDelivery>)> {
         let (now, unrecorded, given_back) =
             (app.clock.now(), self.unrecorded.clone(), self.given_back.clone());
-        let firer = app.cue_firer(now);
+        let firer = CueFirer::new(app, now);
         let (mut shares, mut rotation) = (self.shares.clone(), self.rotation.clone());
         let most = if may_claim { shares.threads.claimable() } else { 0 };
         shares.threads.begin_pass();
@@ -241,7 +235,7 @@ impl Dispatcher {
         let now = app.clock.now();
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
             let id = record.attempt_ref.id;
-            let firer = app.cue_firer(now);
+            let firer = CueFirer::new(app, now);
             match app.store.write_with_priority(move |tx| record_attempt(tx, &record, &firer)).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
                 Err(error) => tracing::error!(execution_id = %id, %error, "cannot record an attempt"),

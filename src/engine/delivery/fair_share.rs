@@ -64,7 +64,6 @@ pub struct FairShare {
 
 impl FairShare {
     /// `threads` below one count as one.
-    #[must_use]
     pub fn new(threads: usize) -> Self {
         Self {
             threads: threads.max(1),
@@ -77,31 +76,26 @@ impl FairShare {
         }
     }
 
-    #[must_use]
     pub fn free(&self) -> usize {
         self.threads - self.in_use
     }
 
-    #[must_use]
     pub fn in_use(&self) -> usize {
         self.in_use
     }
 
     /// Attempts that are claimed and have no thread yet.
-    #[must_use]
     pub fn ahead(&self) -> usize {
         self.ahead
     }
 
     /// The most attempts that can be claimed now, ahead or not.
-    #[must_use]
     pub fn claimable(&self) -> usize {
         let ahead = if self.leaves_reserve() { self.most_ahead().saturating_sub(self.ahead) } else { 0 };
         self.free() + ahead
     }
 
     /// The threads of `destination` of the account `user_key`.
-    #[must_use]
     pub fn threads_of(&self, user_key: i64, destination: i64) -> usize {
         self.destinations.get(&(user_key, destination)).map_or(0, |slots| slots.in_use)
     }
@@ -112,7 +106,6 @@ impl FairShare {
     }
 
     /// Returns whether attempts of the account ended in time, and not too many timed out since.
-    #[must_use]
     pub fn is_trusted(&self, user_key: i64) -> bool {
         self.accounts.get(&user_key).is_some_and(|account| account.record() == Record::Trusted)
     }
@@ -127,7 +120,6 @@ impl FairShare {
     }
 
     /// Returns `true` if `destination` of the account `user_key` may have one more thread now.
-    #[must_use]
     pub fn grant(&self, user_key: i64, destination: i64) -> Grant {
         if self.free() == 0 {
             return Grant::NoneLeft;

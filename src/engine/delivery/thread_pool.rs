@@ -41,9 +41,7 @@ struct PoolState<J> {
 impl<J: Send + 'static> ThreadPool<J> {
     /// Starts a pool of at most `max_threads` threads, each of which calls `run_job` for one job after another.
     /// `run_job` must not panic.
-    ///
-    /// # Errors
-    /// The system cannot start another thread.
+    /// Errors: the system cannot start another thread.
     pub fn start(max_threads: usize, run_job: impl Fn(J) + Send + Sync + 'static) -> std::io::Result<Self> {
         Self::start_chained(max_threads, move |job| {
             run_job(job);
@@ -53,9 +51,7 @@ impl<J: Send + 'static> ThreadPool<J> {
 
     /// As [`ThreadPool::start`], but a job may return another one that follows it. That one runs on the same thread, unless
     /// others wait for a thread: they come first.
-    ///
-    /// # Errors
-    /// The system cannot start another thread.
+    /// Errors: the system cannot start another thread.
     pub fn start_chained(
         max_threads: usize,
         run_job: impl Fn(J) -> Option<J> + Send + Sync + 'static,

@@ -66,7 +66,6 @@ pub fn send(webhook_client: &dyn WebhookClient, notification: &Notification, now
 }
 
 /// The next step of a notification whose POST ended at `now`.
-#[must_use]
 pub fn result_of_post(
     notification: &Notification,
     result: &SendResult,
@@ -105,7 +104,6 @@ pub fn send_mail(route: &MailTransport, base: &str, notification: &Notification)
 }
 
 /// The next step of a notification whose mail was accepted or refused at `now`.
-#[must_use]
 pub fn result_of_mail(
     notification: &Notification,
     sent: &Result<(), SmtpError>,

@@ -83,8 +83,7 @@ struct OutboxScan {
 }
 
 impl NotificationService {
-    /// # Errors
-    /// The system cannot start a thread.
+    /// Errors: the system cannot start a thread.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
         let finished = Arc::new(Mutex::new(Vec::new()));
         let threads = NotificationThreads::start(app, webhook_client, &finished)?;
@@ -113,7 +112,6 @@ impl NotificationService {
 }
 
 impl NotificationDispatcher {
-    #[must_use]
     pub fn new(threads: usize) -> Self {
         Self {
             slots: FairShare::new(threads),
@@ -128,9 +126,7 @@ impl NotificationDispatcher {
 
     /// One pass: records `finished` notifications and returns those to send, as many as there are free threads. Writes
     /// nothing if there is nothing to do.
-    ///
-    /// # Errors
-    /// The database fails. No notification is started then, and the results are kept for the next pass.
+    /// Errors: the database fails. No notification is started then, and the results are kept for the next pass.
     pub fn run_once(
         &mut self,
         app: &App,
@@ -196,7 +192,6 @@ impl NotificationDispatcher {
     }
 
     /// Returns whether no notification is being sent or waits to be recorded.
-    #[must_use]
     pub fn is_clear(&self) -> bool {
         self.in_flight.is_empty()
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::schedule::wall_clock::{ClockFault, PROOF_TIME};
 use crate::error::Result;
-use crate::lifecycle::alerts;
+use crate::service::alerts;
 use crate::store::WriteTx;
 
 /// Accounts in one transaction.

@@ -12,9 +12,10 @@ use crate::domain::time::just_before;
 use crate::engine::delivery::delivery_service::DispatchHandle;
 use crate::engine::scheduler::turns::in_turns;
 use crate::error::Result;
-use crate::lifecycle::alerts;
-use crate::lifecycle::fire::FireSummary;
 use crate::metrics::engine::SchedulerPass;
+use crate::service::alerts;
+use crate::service::fire::CueFirer;
+use crate::service::fire::FireSummary;
 use crate::store::WriteTx;
 use crate::store::cues::due_cues;
 use crate::store::db::{hold, meta};
@@ -52,9 +53,6 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Starts with the present as the end of an outage: the runs that were due before it were missed.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn start(app: &App) -> Result<Self> {
         let now = app.clock.now();
         let (last_seen, clock_accepted_at) =
@@ -107,9 +105,6 @@ impl Scheduler {
     }
 
     /// Reads the clock, then fires due cues in batches until none is due.
-    ///
-    /// # Errors
-    /// The database fails; the next pass fires the remaining cues.
     pub fn run_once(&mut self, app: &App) -> Result<FireSummary> {
         self.run_once_at(app, None, || Ok(true))
     }
@@ -190,9 +185,6 @@ impl Scheduler {
     }
 
     /// The next instant at which a cue fires, never before the newest instant that the database has recorded.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn deadline(&self, app: &App) -> Result<Option<Timestamp>> {
         let next = app.store.read_blocking(due_cues::next)?;
         Ok(next.map(|next| next.max(self.last_seen)))
@@ -281,7 +273,7 @@ fn fire_batch(
     outage: Outage,
     turns: Vec<i64>,
 ) -> Result<FireSummary> {
-    let firer = app.cue_firer(now);
+    let firer = CueFirer::new(app, now);
     let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, &turns, BATCH);
     match deliveries {
         Some(deliveries) => deliveries.write(app, fire),

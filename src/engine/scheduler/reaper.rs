@@ -15,11 +15,11 @@ use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, cla
 use crate::domain::notification::alert::NewAlert;
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
-use crate::lifecycle::alerts;
-use crate::lifecycle::events;
-use crate::lifecycle::finish::{FinishedExecution, count_retry, on_execution_finished};
-use crate::lifecycle::fire::CueFirer;
-use crate::lifecycle::unclaimed::look_at_due;
+use crate::service::alerts;
+use crate::service::events;
+use crate::service::finish::{FinishedExecution, count_retry, on_execution_finished};
+use crate::service::fire::CueFirer;
+use crate::service::unclaimed::look_at_due;
 use crate::store::accounts::device_logins;
 use crate::store::accounts::idempotency;
 use crate::store::accounts::idempotency::RETENTION_TIME;
@@ -71,7 +71,7 @@ pub fn release_expired_claims(app: &App, now: Timestamp) -> Result<ReapedClaims>
     if app.store.read_blocking(claims::next_end)?.is_none_or(|next| next > now) {
         return Ok(ReapedClaims::default());
     }
-    let firer = app.cue_firer(now);
+    let firer = CueFirer::new(app, now);
     app.store.write_with_priority(move |tx| release_batch(tx, &firer)).wait()
 }
 
@@ -81,7 +81,7 @@ pub fn look_for_unclaimed(app: &App, now: Timestamp) -> Result<bool> {
     if next_look(app)?.is_none_or(|next| next > now) {
         return Ok(false);
     }
-    let firer = app.cue_firer(now);
+    let firer = CueFirer::new(app, now);
     app.store.write_with_priority(move |tx| look_at_due(tx, &firer, BATCH)).wait()
 }
 

@@ -32,9 +32,6 @@ pub struct SchedulerThread {
 
 impl SchedulerThread {
     /// Starts the thread. Executions that it creates are claimed through `deliveries` in the same write.
-    ///
-    /// # Errors
-    /// The database cannot be read, or the system cannot start a thread.
     pub fn start(app: &Arc<App>, deliveries: Arc<DispatchHandle>) -> Result<Self> {
         let mut tasks = Tasks {
             scheduler: Scheduler::start(app)?,

@@ -146,7 +146,6 @@ const MAX_TRIED: usize = 16;
 
 impl ResolveError {
     /// The error of the resolver, for the operator. Without the host, which is a part of the callback URL.
-    #[must_use]
     pub fn detail(&self) -> String {
         match self {
             Self::Blocked { address, .. } => format!("resolved to {address} ({})", classify(*address)),

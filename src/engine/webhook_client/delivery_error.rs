@@ -33,7 +33,6 @@ pub enum DeliveryError {
 }
 
 impl DeliveryError {
-    #[must_use]
     pub fn cause(&self) -> FailureCause {
         match self {
             Self::Timeout { .. } => FailureCause::Timeout,
@@ -46,7 +45,6 @@ impl DeliveryError {
     }
 
     /// More than the text says, for the operator's log only.
-    #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::NoAddress(error) => Some(error.detail()),

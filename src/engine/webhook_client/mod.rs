@@ -32,9 +32,7 @@ pub const MAX_READ_BODY: u64 = 64 * 1024;
 /// The seam to the outside: tests replace the network by a client of their own.
 pub trait WebhookClient: Send + Sync {
     /// Sends one request and waits for the complete response.
-    ///
-    /// # Errors
-    /// No complete response arrived. Whether the receiver got the request is unknown.
+    /// Errors: no complete response arrived. Whether the receiver got the request is unknown.
     fn send(&self, webhook_request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError>;
 }
 
@@ -71,17 +69,13 @@ pub struct HttpWebhookClient {
 
 impl HttpWebhookClient {
     /// A client that uses the resolver of the operating system.
-    ///
-    /// # Errors
-    /// `ca_pem` holds no usable certificate.
+    /// Errors: `ca_pem` holds no usable certificate.
     pub fn new(options: &ClientOptions, monotonic: Monotonic) -> Result<Self, CertificateError> {
         Self::with_resolver(options, monotonic, DefaultResolver::default())
     }
 
     /// A client with another resolver, whose addresses pass the same checks.
-    ///
-    /// # Errors
-    /// `ca_pem` holds no usable certificate.
+    /// Errors: `ca_pem` holds no usable certificate.
     pub fn with_resolver(
         options: &ClientOptions,
         monotonic: Monotonic,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::actions::accounts::test_alert::TestAlert;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{Alert, AlertType};
 use crate::domain::notification::test_alert::{TestAttempt, TestStatus};
@@ -15,6 +14,7 @@ use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
 use crate::http::timeout::within;
+use crate::service::accounts::test_alert::TestAlert;
 use crate::store::notifications::alerts;
 use crate::store::notifications::alerts::AlertFilter;
 

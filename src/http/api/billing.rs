@@ -3,11 +3,11 @@
 
 use serde_json::json;
 
-use crate::actions::{billing as actions, stripe_events};
 use crate::domain::billing::offer::Offer;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::service::{billing as actions, stripe_events};
 
 /// `POST /v1/billing/checkout {plan, interval}`
 pub async fn checkout(request: Request) -> Result<Response> {

@@ -8,7 +8,6 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::actions::cues::not_found;
 use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::user::Credential;
@@ -24,6 +23,7 @@ use crate::http::pages::assets;
 use crate::http::request::Request;
 use crate::http::response::{BodyStream, Response, instant};
 use crate::http::timeout::until;
+use crate::service::cues::not_found;
 use crate::store::cues;
 use crate::store::db::hold;
 

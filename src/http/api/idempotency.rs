@@ -4,14 +4,14 @@ use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
 
-use crate::actions::bulk::{BEGUN, BulkCall};
-use crate::actions::idempotency::{IdempotencyRequest, StoredResponse};
 use crate::domain::account::credentials::sha256;
 use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
 use crate::error::{Error, Result};
 use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::service::bulk::{BEGUN, BulkCall};
+use crate::service::idempotency::{IdempotencyRequest, StoredResponse};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -32,9 +32,7 @@ pub fn read_key(fields: &mut JsonFields<'_>) -> Option<String> {
 
 /// Returns the `Idempotency-Key` of a request, with a fingerprint of its route and body: the same key on a different
 /// request is a conflict. `in_body` is the key of the body, if there is one.
-///
-/// # Errors
-/// 422 for a header of another form, or one that differs from the body.
+/// Errors: 422 for a header of another form, or one that differs from the body.
 pub fn idempotency_request(
     request: &Request,
     route: &str,
@@ -63,9 +61,7 @@ pub fn idempotency_request(
 }
 
 /// As [`idempotency_request`], for an action on many objects.
-///
-/// # Errors
-/// As [`idempotency_request`].
+/// Errors: as [`idempotency_request`].
 pub fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
     let (code, status) = ErrorCode::InvalidState.text_and_status();
     let body = json!({"error": {"code": code, "message": BEGUN, "status": status}}).to_string();
@@ -76,9 +72,6 @@ pub fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
 
 /// Runs an action on many objects to its end, also if the client disconnects: a half of it would be done, and a repetition
 /// with the same key would find no answer. The stop of the program ends it between two writes.
-///
-/// # Errors
-/// Those of `action`, and [`Error::Fault`] if it panics.
 pub async fn run_to_end(
     action: impl Future<Output = Result<StoredResponse>> + Send + 'static,
 ) -> Result<Response> {

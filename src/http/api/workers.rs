@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::actions::workers as actions;
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
 use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response, instant};
+use crate::service::workers as actions;
 use crate::store::ReadTx;
 use crate::store::executions::workers;
 

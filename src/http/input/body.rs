@@ -19,10 +19,8 @@ pub struct BufferedBody {
 }
 
 /// Reads a body to its end. It holds of the budget what has arrived of it.
-///
-/// # Errors
-/// 413 if the declared length is above `limit` (before any byte is read, so that `Expect: 100-continue` gets no 100),
-/// or as soon as more than `limit` bytes have arrived. 503 if the budget has no room for what arrives.
+/// Errors: 413 if the declared length is above `limit` (before any byte is read, so that `Expect: 100-continue` gets
+/// no 100), or as soon as more than `limit` bytes have arrived. 503 if the budget has no room for what arrives.
 pub async fn read<B>(mut body: B, limit: usize, mut reservation: BufferReservation) -> Result<BufferedBody>
 where
     B: Body<Data = Bytes> + Unpin,

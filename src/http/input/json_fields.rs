@@ -223,9 +223,7 @@ impl<'a> JsonFields<'a> {
     }
 
     /// Ends the validation of the whole body, from any of its objects.
-    ///
-    /// # Errors
-    /// 422 with all validation errors, if there are any.
+    /// Errors: 422 with all validation errors, if there are any.
     pub fn finish(self) -> Result<()> {
         self.errors.finish()
     }

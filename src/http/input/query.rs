@@ -148,9 +148,7 @@ impl Query {
     }
 
     /// Ends the validation.
-    ///
-    /// # Errors
-    /// 422 with all validation errors, if there are any.
+    /// Errors: 422 with all validation errors, if there are any.
     pub fn finish(&self) -> Result<()> {
         self.errors.finish()
     }

@@ -1,9 +1,9 @@
 //! Reads which objects an action on many is for: a list of ids, or a filter and the number that it must match.
 
-use crate::actions::bulk::{MAX_IDS, MAX_MATCHED};
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::error::Result;
 use crate::http::input::json_fields::{JsonFields, Presence};
+use crate::service::bulk::{MAX_IDS, MAX_MATCHED};
 
 /// Most characters of an id. Ids of other forms are answered as unknown, and repeated in the answer.
 const MAX_ID: usize = 64;
@@ -60,9 +60,7 @@ pub fn read_targets<F>(
 }
 
 /// Checks how many objects a filter matches; a selection reads one more than it may have.
-///
-/// # Errors
-/// 422 if there are more than [`MAX_MATCHED`].
+/// Errors: 422 if there are more than [`MAX_MATCHED`].
 pub fn check_bound(matched: usize, narrower: &str) -> Result<()> {
     if matched <= MAX_MATCHED {
         return Ok(());

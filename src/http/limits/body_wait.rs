@@ -58,9 +58,7 @@ pub struct PollBody {
 
 impl PollBodies {
     /// Takes a place for a poll from this address.
-    ///
-    /// # Errors
-    /// 429 if [`MAX_POLL_BODIES`] are waiting.
+    /// Errors: 429 if [`MAX_POLL_BODIES`] are waiting.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<PollBody, Refusal> {
         let network = customer_network(address);
         let mut waiting = self.waiting.lock();

@@ -163,9 +163,6 @@ impl BufferBudget {
     }
 
     /// Checks that the caller has room for [`SMALL_SHARE`] more bytes, without reserving any.
-    ///
-    /// # Errors
-    /// As [`BufferReservation::grow`].
     pub fn require_room(&self, owner: BufferOwner) -> Result<()> {
         self.usage.lock().check(small_share(self.limit), owner, self.limit)
     }
@@ -186,9 +183,6 @@ impl BufferBudget {
     }
 
     /// Reserves `bytes` at once.
-    ///
-    /// # Errors
-    /// As [`BufferReservation::grow`].
     pub fn reserve(self: &Arc<Self>, owner: BufferOwner, bytes: usize) -> Result<BufferReservation> {
         let mut reservation = self.open(owner);
         reservation.grow(bytes)?;
@@ -198,9 +192,7 @@ impl BufferBudget {
 
 impl BufferReservation {
     /// Adds `bytes`. Never waits: partly read bodies that wait for each other's bytes would block each other.
-    ///
-    /// # Errors
-    /// 503 if the caller would hold more than its share, or all callers more than the budget.
+    /// Errors: 503 if the caller would hold more than its share, or all callers more than the budget.
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
         let mut usage = self.budget.usage.lock();
         if let Some(scarcity) = usage.scarcity_with(bytes, self.owner, self.budget.limit)
@@ -219,9 +211,6 @@ impl BufferReservation {
 
     /// Makes the reservation `bytes` large. Up to [`SMALL_SHARE`] more are added even if there is no room: for the
     /// response to a change that was made after [`BufferBudget::require_room`].
-    ///
-    /// # Errors
-    /// As [`BufferReservation::grow`]; the reservation is then as before.
     pub fn resize(&mut self, bytes: usize) -> Result<()> {
         let more = bytes.saturating_sub(self.bytes);
         if more > SMALL_SHARE {
@@ -247,9 +236,6 @@ impl BufferReservation {
     }
 
     /// Adds what is missing to `bytes`.
-    ///
-    /// # Errors
-    /// As [`BufferReservation::grow`].
     pub fn grow_to(&mut self, bytes: usize) -> Result<()> {
         match bytes.checked_sub(self.bytes) {
             None | Some(0) => Ok(()),

@@ -36,9 +36,7 @@ impl FairSemaphore {
     }
 
     /// Waits for a permit.
-    ///
-    /// # Errors
-    /// [`Error::Fault`] if the semaphore has lost the waiting request, which is a bug.
+    /// Errors: [`Error::Fault`] if the semaphore has lost the waiting request, which is a bug.
     pub async fn acquire(self: &Arc<Self>, owner: BufferOwner) -> Result<FairPermit> {
         let receiver = {
             let mut state = self.state.lock();

@@ -30,9 +30,7 @@ pub struct LongPollPermit {
 
 impl LongPolls {
     /// Takes a place for a long poll of the user.
-    ///
-    /// # Errors
-    /// 429 if the user has [`MAX_LONG_POLLS`] open.
+    /// Errors: 429 if the user has [`MAX_LONG_POLLS`] open.
     pub fn admit(self: &Arc<Self>, user_key: i64) -> Result<LongPollPermit, Refusal> {
         let mut open = self.open.lock();
         let count = open.entry(user_key).or_default();

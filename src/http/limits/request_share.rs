@@ -50,9 +50,7 @@ impl RequestShare {
 
     /// Reserves memory until the response is written, for the response and for what the request holds until then. A
     /// second call replaces the first if it wants more.
-    ///
-    /// # Errors
-    /// 503 if the caller has no room.
+    /// Errors: 503 if the caller has no room.
     pub fn reserve(&self, bytes: usize) -> Result<()> {
         let mut reserved = self.reserved.lock();
         let more = bytes.saturating_sub(reserved.bytes());
@@ -65,25 +63,16 @@ impl RequestShare {
     }
 
     /// Waits for the caller's turn to read a list. The permit is to be held until the response is rendered.
-    ///
-    /// # Errors
-    /// As [`FairSemaphore::acquire`].
     pub async fn list_turn(&self) -> Result<FairPermit> {
         self.turns.lists.acquire(self.owner).await
     }
 
     /// As [`RequestShare::list_turn`], for a list of a long history.
-    ///
-    /// # Errors
-    /// As [`FairSemaphore::acquire`].
     pub async fn slow_list_turn(&self) -> Result<FairPermit> {
         self.turns.slow_lists.acquire(self.owner).await
     }
 
     /// Waits for the caller's turn to have a large body checked.
-    ///
-    /// # Errors
-    /// As [`FairSemaphore::acquire`].
     pub async fn large_body_turn(&self) -> Result<FairPermit> {
         self.turns.large_bodies.acquire(self.owner).await
     }

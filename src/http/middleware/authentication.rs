@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 
-use crate::actions::accounts::sessions;
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::quota::is_nearly_used_up;
@@ -20,6 +19,7 @@ use crate::http::middleware::rate_limiter::RateLimitKey;
 use crate::http::middleware::session_cookie::SessionCookie;
 use crate::http::middleware::state::ServerState;
 use crate::http::router::Access;
+use crate::service::accounts::sessions;
 use crate::store::ReadTx;
 use crate::store::accounts::api_keys::{self, Owner};
 use crate::store::accounts::key_owners::ReadAt;
@@ -35,10 +35,8 @@ const ACCOUNT_ID: HeaderName = HeaderName::from_static("x-account-id");
 /// A request with a valid key counts for its user, one of a session in a window of its own, so that an open page takes
 /// nothing from the user's programs. Every other request counts for the client address, also one with an invalid key:
 /// otherwise a client could guess keys without a limit.
-///
-/// # Errors
-/// 403 `cross_site_request` for a request by session that a page of another site sent. It counts for the client address
-/// too: otherwise such a page could use up the window of the user's own page.
+/// Errors: 403 `cross_site_request` for a request by session that a page of another site sent. It counts for the
+/// client address too: otherwise such a page could use up the window of the user's own page.
 pub async fn authenticate(
     server: &ServerState,
     context: &mut RequestContext,

@@ -28,9 +28,7 @@ impl BrowserGuard {
     }
 
     /// Checks the host that a request names.
-    ///
-    /// # Errors
-    /// 403 `forbidden_host`.
+    /// Errors: 403 `forbidden_host`.
     pub fn check_host(&self, host: &str) -> Result<(), Refusal> {
         let Some(allowed) = &self.allowed_hosts else { return Ok(()) };
         // In lower case, and an address in its usual form: `2130706433` is `127.0.0.1`.
@@ -48,9 +46,7 @@ impl BrowserGuard {
     }
 
     /// Checks the page that sent a request to a route that changes anything without a key.
-    ///
-    /// # Errors
-    /// 403 `cross_site_request`.
+    /// Errors: 403 `cross_site_request`.
     pub fn check_origin(&self, route: &Route, source: &RequestSource<'_>) -> Result<(), Refusal> {
         if route.access == Access::ApiKey || route.method == Method::GET {
             return Ok(());
@@ -65,9 +61,7 @@ impl BrowserGuard {
     }
 
     /// Checks the page that sent a request by session: the browser adds the cookie, whoever asks it to.
-    ///
-    /// # Errors
-    /// 403 `cross_site_request`.
+    /// Errors: 403 `cross_site_request`.
     pub fn check_session_request(&self, method: &Method, source: &RequestSource<'_>) -> Result<(), Refusal> {
         let is_read = *method == Method::GET;
         let mut sites = source.headers.get_all(SEC_FETCH_SITE).iter().peekable();
@@ -103,9 +97,7 @@ pub struct RequestSource<'a> {
 
 /// Checks that a sign-in comes from a page of this server or from no browser: a page of another site could sign its
 /// visitor in to an account of its own. A cross-site page can send no JSON without asking first, which gets no answer.
-///
-/// # Errors
-/// 403 `cross_site_request`, 400 `invalid_request`.
+/// Errors: 403 `cross_site_request`, 400 `invalid_request`.
 pub fn check_sign_in(headers: &HeaderMap) -> Result<(), Refusal> {
     if headers.get_all(SEC_FETCH_SITE).iter().any(|site| site != "same-origin") {
         return Err(cross_site());
@@ -129,9 +121,7 @@ fn cross_site() -> Refusal {
 
 /// Returns the host that a request names: that of its target if it has one, otherwise the `Host` header. Requests of
 /// HTTP/1.0 may have none, and return an empty one.
-///
-/// # Errors
-/// 400 without exactly one `Host` header, which no client leaves out and which proxies may read differently.
+/// Errors: 400 without exactly one `Host` header, which no client leaves out and which proxies may read differently.
 pub fn host_of(head: &Parts) -> Result<&str, Refusal> {
     let mut values = head.headers.get_all(header::HOST).iter();
     let (first, second) = (values.next(), values.next());

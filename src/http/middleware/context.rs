@@ -100,8 +100,7 @@ impl RequestContext {
         self.rate_limit = server.rate_limiter.status(self.client_ip, server.app.clock.now_moving());
     }
 
-    /// # Errors
-    /// 429 if the request is above its rate limit.
+    /// Errors: 429 if the request is above its rate limit.
     pub fn check_rate_limit(&self) -> Result<()> {
         let Some(seconds) = self.rate_limit.refused_for else { return Ok(()) };
         let limit = limit_or_max(self.rate_limit.limit);
@@ -114,9 +113,7 @@ impl RequestContext {
     /// Reserves the memory of a response until it is written. What the handler has reserved becomes a part of it. A
     /// change that `is_done` gets a little more than there is room for: it was made because there was room for an
     /// ordinary response.
-    ///
-    /// # Errors
-    /// 503 if the caller leaves too many responses unread.
+    /// Errors: 503 if the caller leaves too many responses unread.
     pub fn reserve(
         &mut self,
         server: &ServerState,

@@ -53,17 +53,13 @@ impl SessionCookie {
     }
 
     /// The header that sets the cookie until `expires_at`.
-    ///
-    /// # Errors
-    /// [`Error::Fault`] on a bug.
+    /// Errors: [`Error::Fault`] on a bug.
     pub fn set(&self, token: &SessionToken, now: Timestamp, expires_at: Timestamp) -> Result<HeaderValue> {
         self.header(token.reveal(), expires_at.duration_since(now).max(SignedDuration::ZERO).as_secs())
     }
 
     /// The header that removes the cookie.
-    ///
-    /// # Errors
-    /// [`Error::Fault`] on a bug.
+    /// Errors: [`Error::Fault`] on a bug.
     pub fn clear(&self) -> Result<HeaderValue> {
         self.header("", 0)
     }

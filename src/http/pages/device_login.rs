@@ -1,10 +1,10 @@
 //! The pages of the device login (contract §3.7, §9).
 
-use crate::actions::device_login::LoginToConfirm;
 use crate::domain::account::device_login::{LinkStatus, OtherKeys};
 use crate::domain::account::user::ApiKeyInfo;
 use crate::domain::time::rfc3339;
 use crate::http::pages::{Form, FormField, FormFieldKind, NoticeKind, Page, form_action};
+use crate::service::device_login::LoginToConfirm;
 
 /// The values of the login form, to show it again after an error.
 #[derive(Debug, Clone, Copy, Default)]

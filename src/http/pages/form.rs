@@ -34,14 +34,12 @@ impl Form {
         Self { action: action.to_owned(), body: HtmlBuilder::default() }
     }
 
-    #[must_use]
     pub fn hidden(mut self, name: &'static str, value: &str) -> Self {
         self.body.open("input", &[("type", "hidden"), ("name", name), ("value", value)]);
         self.body.0.push('\n');
         self
     }
 
-    #[must_use]
     pub fn field(mut self, field: &FormField<'_>) -> Self {
         let error_id = format!("{}-error", field.name);
         let mut attributes = vec![("id", field.name), ("name", field.name), ("value", field.value)];
@@ -65,7 +63,6 @@ impl Form {
     }
 
     /// A choice of one of `options`, each a value and its text.
-    #[must_use]
     pub fn select(
         mut self,
         name: &'static str,
@@ -86,14 +83,12 @@ impl Form {
         self
     }
 
-    #[must_use]
     pub fn button(mut self, label: &str) -> Self {
         self.body.element("button", &[("type", "submit")], label);
         self
     }
 
     /// A button for an action that removes something.
-    #[must_use]
     pub fn danger_button(mut self, label: &str) -> Self {
         self.body.element("button", &[("type", "submit"), ("class", "danger")], label);
         self

@@ -3,14 +3,14 @@
 
 use hyper::StatusCode;
 
-use crate::actions::billing as actions;
-use crate::actions::billing::PlanOverview;
 use crate::domain::account::plan::{NO_LIMIT, PlanLimits, limit_or_max};
 use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::Result;
 use crate::http::pages::{Form, NoticeKind, Page, form_action};
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::service::billing as actions;
+use crate::service::billing::PlanOverview;
 use crate::store::billing::requests::BillingRequest;
 
 const CHECKOUT: &str = "/billing/checkout";

@@ -55,21 +55,18 @@ impl Page {
         Self { title: title.to_owned(), body: HtmlBuilder::default() }
     }
 
-    #[must_use]
     pub fn text(mut self, text: &str) -> Self {
         self.body.element("p", &[], text);
         self
     }
 
     /// Adds a paragraph in small print.
-    #[must_use]
     pub fn small(mut self, text: &str) -> Self {
         self.body.element("p", &[("class", "small")], text);
         self
     }
 
     /// Adds a highlighted paragraph. Screen readers announce an error immediately.
-    #[must_use]
     pub fn notice(mut self, kind: NoticeKind, text: &str) -> Self {
         let (class, role) = match kind {
             NoticeKind::Success => ("notice success", "status"),
@@ -80,7 +77,6 @@ impl Page {
     }
 
     /// Adds a code for comparison, with a label above it.
-    #[must_use]
     pub fn code(mut self, label: &str, code: &str) -> Self {
         let class = if code.len() > LONG_CODE { "code long" } else { "code" };
         self.body.open("div", &[("class", class)]);
@@ -91,7 +87,6 @@ impl Page {
     }
 
     /// Adds a list of names and values.
-    #[must_use]
     pub fn facts(mut self, facts: &[(&str, &str)]) -> Self {
         self.body.open("dl", &[]);
         for (name, value) in facts {
@@ -102,7 +97,6 @@ impl Page {
         self
     }
 
-    #[must_use]
     pub fn form(mut self, form: &Form) -> Self {
         form.write(&mut self.body);
         self

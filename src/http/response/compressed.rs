@@ -22,9 +22,7 @@ pub struct CompressedText<'a> {
 
 impl CompressedText<'_> {
     /// Responds with the text in an encoding that the client accepts, or with 304 if the client has this version.
-    ///
-    /// # Errors
-    /// [`Error::Fault`] if `inflated`, the text for clients that do not accept gzip, is `None`.
+    /// Errors: [`Error::Fault`] if `inflated`, the text for clients that do not accept gzip, is `None`.
     pub fn respond(&self, headers: &HeaderMap, inflated: impl FnOnce() -> Option<Bytes>) -> Result<Response> {
         // The strong tag belongs to the bytes of one encoding (RFC 9110, 8.8.3.3); the weak one is that of the other one.
         let is_gzip = accepts_gzip(headers);

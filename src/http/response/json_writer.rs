@@ -32,18 +32,14 @@ impl Write for JsonWriter<'_> {
 }
 
 /// Appends the JSON of `value`.
-///
-/// # Errors
-/// [`Error::Fault`] if a value has no JSON form.
+/// Errors: [`Error::Fault`] if a value has no JSON form.
 pub fn append_json(text: &mut Vec<u8>, value: &impl Serialize) -> Result<()> {
     serde_json::to_writer(JsonWriter(text), value)
         .map_err(|error| Error::fault_from("a response could not be written as JSON", error))
 }
 
 /// Serializes a body as JSON.
-///
-/// # Errors
-/// As [`append_json`].
+/// Errors: as [`append_json`].
 pub fn to_json(body: &impl Serialize) -> Result<String> {
     let mut text = Vec::with_capacity(1_024);
     append_json(&mut text, body)?;

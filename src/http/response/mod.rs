@@ -81,9 +81,7 @@ pub fn with_payload(mut object: String, payload: Option<String>) -> String {
 
 /// Adds the field `payload_text`, the stored payload as a string, to a serialized object. No reader of JSON changes the
 /// numbers in it.
-///
-/// # Errors
-/// [`Error::Fault`] if the text has no JSON form.
+/// Errors: [`Error::Fault`] if the text has no JSON form.
 pub fn with_payload_text(mut object: String, payload: Option<&str>) -> Result<String> {
     let text = to_json(&payload)?;
     object.pop();
@@ -112,9 +110,7 @@ impl Response {
     }
 
     /// 200 with a serialized body.
-    ///
-    /// # Errors
-    /// [`Error::Fault`] if a value has no JSON form.
+    /// Errors: [`Error::Fault`] if a value has no JSON form.
     pub fn from_body(body: &impl Serialize) -> Result<Self> {
         Ok(Self::json(StatusCode::OK, to_json(body)?))
     }
@@ -149,7 +145,6 @@ impl Response {
     }
 
     /// Adds a header, or replaces it.
-    #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self

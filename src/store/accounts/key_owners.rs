@@ -56,7 +56,6 @@ impl KeyOwners {
 
 impl ReadAt {
     /// `now` selects the month of the usage, and `monotonic` is the time of the clock that always moves.
-    #[must_use]
     pub fn new(store: &Store, now: Timestamp, monotonic: Duration) -> Self {
         Self { commits: store.commits(), month: month_of(now), monotonic }
     }

@@ -111,7 +111,6 @@ pub struct CueCounts {
 
 impl CueCounts {
     /// The number of the user's cues with `status`; of all without one.
-    #[must_use]
     pub fn of(&self, status: Option<CueStatus>) -> i64 {
         match status {
             None => self.all,

@@ -202,9 +202,7 @@ fn read_request(row: &Row<'_>) -> rusqlite::Result<BillingRequest> {
 }
 
 /// The offer in the columns of a row.
-///
-/// # Errors
-/// The columns name no offer.
+/// Errors: the columns name no offer.
 pub(in crate::store) fn read_offer(row: &Row<'_>) -> rusqlite::Result<Offer> {
     let (plan, interval) = (row.get_ref("plan")?.as_str()?, row.get_ref("plan_interval")?.as_str()?);
     Offer::parse(plan, interval)

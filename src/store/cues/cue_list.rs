@@ -58,21 +58,18 @@ pub struct CuePage {
 
 impl CueList {
     /// The first page of all cues, newest first.
-    #[must_use]
     pub fn newest(limit: u32) -> Self {
         let (filter, start) = (CueFilter::default(), ListStart::Offset(0));
         Self { filter, sort: CueSort::Newest, start, limit, runs: None }
     }
 
     /// True if the list is read along an index.
-    #[must_use]
     pub fn is_indexed(&self) -> bool {
         let CueFilter { q, status: _, transport, failing } = &self.filter;
         self.sort.is_by_creation() && q.is_none() && transport.is_none() && failing.is_none()
     }
 
     /// True if [`read_short`] may read the list.
-    #[must_use]
     pub fn is_short(&self) -> bool {
         let is_near = match self.start {
             ListStart::Offset(offset) => offset <= MAX_INLINE_OFFSET,

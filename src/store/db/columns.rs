@@ -14,7 +14,6 @@ use crate::domain::schedule::CatchUp;
 use crate::domain::webhook::callback::{Callback, Method};
 
 /// The stored form of an instant: milliseconds since 1970.
-#[must_use]
 pub fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
@@ -29,9 +28,7 @@ pub fn maybe_instant(row: &Row<'_>, name: &str) -> Result<Option<Timestamp>> {
 }
 
 /// The instant that `millis` stands for.
-///
-/// # Errors
-/// Outside the years −9999 to 9999.
+/// Errors: outside the years −9999 to 9999.
 pub fn read_instant(millis: i64) -> Result<Timestamp> {
     Timestamp::from_millisecond(millis).map_err(|error| invalid_column(&error.to_string()))
 }

@@ -70,9 +70,7 @@ impl<T> Pending<T> {
     }
 
     /// Blocks the calling thread until the result arrives. Not for use in an async task.
-    ///
-    /// # Errors
-    /// The error of the job, or [`Error::Storage`] if the commit failed or the store is closed.
+    /// Errors: the error of the job, or [`Error::Storage`] if the commit failed or the store is closed.
     pub fn wait(self) -> Result<T> {
         match self.0 {
             PendingState::Ready(result) => result.unwrap_or_else(|| Err(store_closed())),

@@ -36,7 +36,6 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    #[must_use]
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.started_at.zip(self.duration).map(|(start, duration)| saturating_add(start, duration))
     }

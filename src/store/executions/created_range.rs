@@ -39,7 +39,6 @@ pub struct KeyBounds {
 
 impl CreatedRange {
     /// Returns whether every instant is in the range.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         *self == Self::default()
     }

@@ -37,7 +37,6 @@ pub struct ClaimedDelivery {
 
 impl ClaimedDelivery {
     /// The most memory that it takes until its attempt has ended.
-    #[must_use]
     pub fn memory(&self) -> usize {
         self.bytes.saturating_add(if self.takes_outcome { MAX_RESPONSE_OUTCOME * RESPONSE_COPIES } else { 0 })
     }

@@ -54,9 +54,7 @@ pub struct DatabaseSummary {
 }
 
 /// Checks the whole file at `path`, including its write-ahead log, in one snapshot.
-///
-/// # Errors
-/// [`OpenError`] if the file is not a cued database, or a newer version wrote it.
+/// Errors: [`OpenError`] if the file is not a cued database, or a newer version wrote it.
 pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, OpenError> {
     let connection = open_for_reading(path)?;
     let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);

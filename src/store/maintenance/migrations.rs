@@ -39,17 +39,13 @@ pub struct Migration {
 const STEPS: &[Migration] = &[];
 
 /// Upgrades a file of an earlier version, for the server that holds its lock.
-///
-/// # Errors
-/// [`OpenError::MigrationFailed`]; the data is then as it was.
+/// Errors: [`OpenError::MigrationFailed`]; the data is then as it was.
 pub fn upgrade(path: &Path) -> std::result::Result<(), OpenError> {
     run(path, STEPS, SCHEMA_VERSION)
 }
 
 /// As [`upgrade`], by these steps to the version `target`.
-///
-/// # Errors
-/// [`OpenError::MigrationFailed`]; the data is then as it was.
+/// Errors: [`OpenError::MigrationFailed`]; the data is then as it was.
 pub fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(), OpenError> {
     let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =

@@ -43,7 +43,6 @@ const QUEUE: &str = "SELECT (SELECT count FROM backlog WHERE name = 'send'),
 
 impl QueueStats {
     /// The time for which the execution that has been claimable longest has waited.
-    #[must_use]
     pub fn oldest_claim(&self, now: Timestamp) -> Option<SignedDuration> {
         Some(now.duration_since(self.claimable_since?).max(SignedDuration::ZERO))
     }

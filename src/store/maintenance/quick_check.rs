@@ -12,9 +12,7 @@ use crate::store::db::open::open_read_only;
 const MAX_FULL_CHECK_BYTES: i64 = 64 << 20;
 
 /// Checks the whole file for corruption if it has at most 64 MiB.
-///
-/// # Errors
-/// [`OpenError::Corrupt`], among others. The file is unchanged.
+/// Errors: [`OpenError::Corrupt`], among others. The file is unchanged.
 pub fn check(path: &Path) -> Result<(), OpenError> {
     match run(&open_read_only(path)?).map_err(|error| OpenError::from_sqlite(path, error))?.as_str() {
         "ok" => Ok(()),

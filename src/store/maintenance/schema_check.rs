@@ -35,9 +35,7 @@ const PARTS: &str = "
 /// Checks, before a server uses a file of the present version, that no part of the schema is missing. Additional parts
 /// are harmless (other programs may store notes in a table of their own), except a column that rejects the rows of this
 /// program. Takes one or two milliseconds: the expected schema is created in memory, and no row is read.
-///
-/// # Errors
-/// [`OpenError::SchemaMismatch`], among others. The file is unchanged.
+/// Errors: [`OpenError::SchemaMismatch`], among others. The file is unchanged.
 pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
     match mismatch(&open_read_only(path)?).map_err(|error| OpenError::from_sqlite(path, error))? {
         Some(difference) => Err(OpenError::SchemaMismatch { path: path.to_owned(), difference }),

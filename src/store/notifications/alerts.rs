@@ -1,4 +1,4 @@
-//! Alerts: inserted, searched and listed. `lifecycle::alerts` decides when to raise one.
+//! Alerts: inserted, searched and listed. `service::alerts` decides when to raise one.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};

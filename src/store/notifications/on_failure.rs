@@ -1,5 +1,5 @@
 //! Failed executions: the data of their notifications, the failure streak of each cue, and the failure mails of each
-//! user. `lifecycle::finish` decides what a failure causes.
+//! user. `service::finish` decides what a failure causes.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};

@@ -175,9 +175,7 @@ pub fn ready_posts(
 }
 
 /// The notification in row `key`.
-///
-/// # Errors
-/// There is no notification in this row, or its columns are invalid.
+/// Errors: there is no notification in this row, or its columns are invalid.
 pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
     Ok(read.prepare_cached(FIND)?.query_row([key], read_notification)?)
 }

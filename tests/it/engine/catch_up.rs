@@ -6,7 +6,7 @@ use cued::clock::Clock;
 use cued::domain::schedule::catch_up::{MissReason, Outage};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::pass::Scheduler;
-use cued::lifecycle::fire::{CueFirer, FireSummary, SchedulerClock};
+use cued::service::fire::{CueFirer, FireSummary, SchedulerClock};
 use cued::store::ReadTx;
 use cued::store::executions::claims;
 use cued::store::executions::claims::ClaimFilter;
@@ -34,9 +34,8 @@ fn add(fixture: &Fixture, user: i64, count: usize, catch_up: CatchUp) {
 
 /// One transaction of the scheduler after an outage that ended at `until`.
 fn fire_batch(fixture: &Fixture, outage: Outage, limit: usize) -> FireSummary {
-    let config = &fixture.app.config;
     let clock = SchedulerClock { outage: Some(outage), last_seen: outage.until, is_test: false };
-    let firer = CueFirer::new(&fixture.app.ids, &config.plans, config.retention, clock, fixture.now());
+    let firer = CueFirer::with_clock(&fixture.app, clock, fixture.now());
     fixture.write(move |tx| firer.fire_due(tx, outage, &[], limit).unwrap())
 }
 
@@ -102,7 +101,7 @@ fn a_cue_that_was_chosen_before_its_outage_fires_once() {
     let outage = Outage::before(fixture.now(), MissReason::Clock);
     let clock = SchedulerClock { outage: Some(outage), last_seen: outage.until, is_test: false };
     let app = &fixture.app;
-    let firer = CueFirer::new(&app.ids, &app.config.plans, app.config.retention, clock, fixture.now());
+    let firer = CueFirer::with_clock(app, clock, fixture.now());
     let fired = fixture.write(move |tx| firer.fire_due(tx, outage, &[1, 2], 500).unwrap());
     assert_eq!((fired.cues, fired.executions), (3, 6));
     let runs = "SELECT count(*) FROM (SELECT DISTINCT cue_key, scheduled_for FROM executions)";

@@ -4,7 +4,7 @@ use cued::clock::Clock;
 use cued::domain::cue::CueStatus;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
-use cued::lifecycle::plan_limits::pause_above_limit;
+use cued::service::plan_limits::pause_above_limit;
 use serde_json::{Value, json};
 
 use crate::support::api::{Api, User};

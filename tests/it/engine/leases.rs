@@ -1,6 +1,5 @@
 //! Claims of workers that vanish, and late reports.
 
-use cued::actions::executions::{claim, claim_next, extend};
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
 use cued::domain::execution::ExecutionStatus;
@@ -9,6 +8,7 @@ use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
 use cued::engine::scheduler::reaper::release_expired_claims;
+use cued::service::executions::{claim, claim_next, extend};
 use cued::store::executions::{attempts, delivery_queue, execution_list};
 use jiff::SignedDuration;
 use serde_json::json;

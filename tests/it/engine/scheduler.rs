@@ -1,6 +1,5 @@
 //! Passes of the scheduler on a manual clock: gaps, jumps, unusable rows, and the query plans.
 
-use cued::actions::cues::update;
 use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
@@ -10,6 +9,7 @@ use cued::domain::cue::CueStatus;
 use cued::domain::cue::patch::{CuePatch, RequestedStatus, SchedulePatch};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::pass::Scheduler;
+use cued::service::cues::update;
 use cued::store::ReadTx;
 use cued::store::cues::due_cues;
 use cued::store::cues::due_cues::MissedRuns;

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cued::actions::executions::{claim_next, report};
 use cued::clock::Clock;
 use cued::domain::cue::{NewCue, OnFailure, Transport};
 use cued::domain::execution::RetryPolicy;
@@ -24,6 +23,7 @@ use cued::engine::scheduler::reaper;
 use cued::engine::webhook_client::WebhookResponse;
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::error::{Error, Result};
+use cued::service::executions::{claim_next, report};
 use cued::store::cues;
 use cued::store::executions::delivery_request;
 use cued::store::notifications::outbox::Notification;

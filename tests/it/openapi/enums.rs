@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use cued::actions::bulk::cues::CueAction;
 use cued::domain::account::device_login::{LoginPurpose, LoginState};
 use cued::domain::account::figures::Step;
 use cued::domain::account::session::SignInWay;
@@ -31,6 +30,7 @@ use cued::http::api::echo::EchoStatus;
 use cued::http::api::operations::health::{DatabaseStatus, PollerStatus, ServerStatus, WorkerStatus};
 use cued::http::api::operations::info::BillingMode;
 use cued::mail::MailTransport;
+use cued::service::bulk::cues::CueAction;
 use serde_json::{Value, json};
 
 use crate::openapi::document::DOCUMENT;

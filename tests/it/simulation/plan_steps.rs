@@ -1,7 +1,7 @@
 //! Changes of plan by the operator, and the bytes that an account stores.
 
-use cued::actions::accounts::change_plan;
 use cued::error::Error;
+use cued::service::accounts::change_plan;
 use serde_json::{Value, json};
 
 use crate::simulation::machine::STORAGE_MB;
@@ -69,7 +69,7 @@ impl Simulation {
         let plan = if is_pro { "pro" } else { "free" };
         let app = self.machine.app().clone();
         let (key, limits) = (self.model.accounts[user].key, app.config.plans.limits(plan));
-        let firer = app.cue_firer(app.clock.now());
+        let firer = cued::service::fire::CueFirer::new(&app, app.clock.now());
         let change = app.store.write(move |tx| change_plan(tx, key, plan, limits, &firer));
         let paused = match change.wait() {
             Ok(paused) => paused,

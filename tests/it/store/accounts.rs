@@ -2,12 +2,12 @@
 
 use std::thread;
 
-use cued::actions::accounts::{self as actions, NewAccount};
 use cued::domain::account::credentials::{ApiKey, Email};
 use cued::domain::account::plan::Plans;
 use cued::domain::account::user::{Caller, Credential, RegistrationPolicy};
 use cued::domain::api_error::ErrorCode;
 use cued::error::{Error, Result};
+use cued::service::accounts::{self as actions, NewAccount};
 use cued::store::accounts::api_keys;
 use cued::store::accounts::api_keys::Owner;
 use cued::store::accounts::{usage, users};

@@ -1,9 +1,9 @@
 //! Deleting a cue with a long history: invisible at once, removed gradually, through crashes and restarts.
 
-use cued::actions::executions::{claim, claim_next};
 use cued::engine::scheduler::reaper::release_expired_claims;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use cued::error::Error;
+use cued::service::executions::{claim, claim_next};
 use cued::store::db::counters;
 use cued::store::executions;
 use cued::store::executions::{claims, execution_list};

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 
-use cued::actions::executions::{claim, claim_next, extend, report};
-use cued::actions::workers::{record_heartbeat, remove};
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
 use cued::domain::execution::ExecutionStatus;
@@ -13,7 +11,9 @@ use cued::domain::execution::verification::OutcomeState;
 use cued::domain::ids::ExecutionId;
 use cued::engine::scheduler::reaper;
 use cued::error::Result;
-use cued::lifecycle::outcome::RecordedOutcome;
+use cued::service::executions::{claim, claim_next, extend, report};
+use cued::service::outcome::RecordedOutcome;
+use cued::service::workers::{record_heartbeat, remove};
 use cued::store::cues::payloads;
 use cued::store::executions;
 use cued::store::executions::claims::ClaimableExecution;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use cued::actions::accounts;
 use cued::domain::account::credentials::Email;
 use cued::error::Result;
+use cued::service::accounts;
 use cued::store::{Pending, Store};
 use jiff::Timestamp;
 

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cued::actions::executions::{claim, report};
-use cued::actions::workers;
 use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
@@ -16,8 +14,10 @@ use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::error::{Error, Result};
-use cued::lifecycle::outcome::RecordedOutcome;
 use cued::random;
+use cued::service::executions::{claim, report};
+use cued::service::outcome::RecordedOutcome;
+use cued::service::workers;
 use cued::store::cues::payloads;
 use cued::store::db::counters;
 use cued::store::executions::claims::{self, ClaimFilter, ClaimableExecution};

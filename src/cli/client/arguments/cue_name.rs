@@ -28,41 +28,32 @@ pub struct FoundCue {
 
 impl FoundCue {
     /// The path of the cue in the API.
-    #[must_use]
     pub fn path(&self) -> String {
         format!("/v1/cues/{}", segment(&self.id))
     }
 
-    #[must_use]
     pub fn label(&self) -> String {
         label(&self.id, self.name.as_deref().unwrap_or_default())
     }
 }
 
 /// A cue in a sentence: `nightly (cue_1)`.
-#[must_use]
 pub fn label(id: &str, name: &str) -> String {
     if name.is_empty() { id.to_owned() } else { format!("{} ({id})", printable(name)) }
 }
 
 /// The label of a cue of the API.
-#[must_use]
 pub fn label_of(cue: &Value) -> String {
     label(&text_of(cue, "id"), &text_of(cue, "name"))
 }
 
 /// The id of the cue of a flag that may be absent.
-///
-/// # Errors
-/// As [`find`].
 pub fn find_maybe_id(context: &Context, text: Option<&str>) -> Result<Option<String>, CliError> {
     text.map(|text| Ok(find(context, text)?.id)).transpose()
 }
 
 /// Finds a cue. A text in the form of an id is one, without a request.
-///
-/// # Errors
-/// If no cue has the name, or several have.
+/// Errors: if no cue has the name, or several have.
 pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
     if CueId::parse(text).is_some() {
         return Ok(FoundCue { id: text.to_owned(), name: None });
@@ -91,9 +82,6 @@ pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
 }
 
 /// Finds cues, each once, in the order in which they are named.
-///
-/// # Errors
-/// As [`find`].
 pub fn find_all(context: &Context, texts: &[String]) -> Result<Vec<FoundCue>, CliError> {
     let mut seen = BTreeSet::new();
     let mut cues = Vec::new();

@@ -21,9 +21,7 @@ pub enum Moment {
 
 impl Moment {
     /// Parses a duration, which counts back from now, an instant of RFC 3339, a date, or a date with a time.
-    ///
-    /// # Errors
-    /// If the text is none of them.
+    /// Errors: if the text is none of them.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Ok(ago) = parse_duration(text) {
             return Ok(Self::Ago(ago));
@@ -38,9 +36,7 @@ impl Moment {
     }
 
     /// The instant in UTC.
-    ///
-    /// # Errors
-    /// If the server does not tell its time, or the instant is outside of the calendar.
+    /// Errors: if the server does not tell its time, or the instant is outside of the calendar.
     pub fn resolve(self, context: &Context) -> Result<Timestamp, CliError> {
         let out_of_range = |_| CliError::Usage("the instant is too far away".to_owned());
         match self {
@@ -55,9 +51,6 @@ impl Moment {
 }
 
 /// As [`Moment::resolve`], for a flag that may be absent, and as text.
-///
-/// # Errors
-/// As [`Moment::resolve`].
 pub fn resolve_maybe(context: &Context, moment: Option<Moment>) -> Result<Option<Timestamp>, CliError> {
     moment.map(|moment| moment.resolve(context)).transpose()
 }

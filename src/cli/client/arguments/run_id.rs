@@ -29,9 +29,7 @@ const PAGE: u64 = 100;
 const MAX_SHOWN: usize = 5;
 
 /// The id of a run. A whole id is not looked up.
-///
-/// # Errors
-/// [`CliError::NotFound`] if no id begins so, [`CliError::Refused`] if several do.
+/// Errors: [`CliError::NotFound`] if no id begins so, [`CliError::Refused`] if several do.
 pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
     let prefix = text.to_ascii_lowercase();
     if ExecutionId::parse(&prefix).is_some() {

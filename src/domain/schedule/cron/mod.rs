@@ -49,9 +49,7 @@ impl CronExpr {
     /// let error = CronExpr::parse("61 * * * *").unwrap_err();
     /// assert_eq!((error.field, error.span), ("minute", (0, 2)));
     /// ```
-    ///
-    /// # Errors
-    /// Syntax unknown to crontab(5), a value out of range, a step larger than its field.
+    /// Errors: syntax unknown to crontab(5), a value out of range, a step larger than its field.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let pattern = Pattern::parse(text)
             .map_err(|error| CronError { span: in_characters(text, error.span), ..error })?;
@@ -64,39 +62,33 @@ impl CronExpr {
     }
 
     /// The expression as the user wrote it.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// The days and times in English, such as `At 09:00, Monday to Friday`. Expressions with the same meaning have the
     /// same words. A long list is cut to its number of values and the first three.
-    #[must_use]
     pub fn describe(&self) -> String {
         words::describe(&self.pattern)
     }
 
     /// The place of the day-of-month field in the text, in characters.
-    #[must_use]
     pub fn day_of_month_span(&self) -> (usize, usize) {
         let field = Piece::whole(&self.text).words().nth(2);
         in_characters(&self.text, field.map_or((0, self.text.len()), Piece::span))
     }
 
     /// Returns whether any date matches: `0 0 30 2 *` has none.
-    #[must_use]
     pub fn ever_matches(&self) -> bool {
         self.pattern.ever_matches()
     }
 
     /// Returns whether the hour field covers all 24 hours: the condition of the daylight saving rule (contract §4).
-    #[must_use]
     pub fn covers_every_hour(&self) -> bool {
         self.pattern.covers_every_hour()
     }
 
     /// The first matching minute strictly after `after`, up to the end of the year 9999.
-    #[must_use]
     pub fn next_civil(&self, after: civil::DateTime) -> Option<civil::DateTime> {
         let mut after = after;
         loop {
@@ -110,13 +102,11 @@ impl CronExpr {
     }
 
     /// The last matching minute in (`after`, `until`].
-    #[must_use]
     pub fn last_civil(&self, after: civil::DateTime, until: civil::DateTime) -> Option<civil::DateTime> {
         self.pattern.last(after, until)
     }
 
     /// The number of matching minutes in (`after`, `until`].
-    #[must_use]
     pub fn count_civil(&self, after: civil::DateTime, until: civil::DateTime) -> u64 {
         self.pattern.count(after, until)
     }

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::actions::accounts as actions;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::plan::limit_or_max;
 use crate::domain::account::user::{
@@ -16,6 +15,7 @@ use crate::http::input::json_fields::Presence;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
+use crate::service::accounts as actions;
 use crate::store::ReadTx;
 use crate::store::accounts::{api_keys, usage, users};
 

@@ -3,9 +3,6 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use crate::actions::accounts;
-use crate::actions::device_login as actions;
-use crate::actions::device_login::{StartedLogin, SubmittedEmail};
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::device_login::{
@@ -18,6 +15,9 @@ use crate::http::pages::device_login as pages;
 use crate::http::pages::device_login::LoginFormState;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::service::accounts;
+use crate::service::device_login as actions;
+use crate::service::device_login::{StartedLogin, SubmittedEmail};
 use crate::store::ReadTx;
 use crate::store::accounts::device_logins;
 

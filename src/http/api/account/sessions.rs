@@ -3,8 +3,6 @@
 use hyper::header::{self, HeaderMap};
 use serde_json::{Value, json};
 
-use crate::actions::accounts::sessions as actions;
-use crate::actions::accounts::sessions::{NewSession, SignIn};
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::device_login::DeviceCode;
@@ -18,6 +16,8 @@ use crate::http::middleware::browser_guard::{check_sign_in, host_name};
 use crate::http::middleware::session_cookie::{SessionCookie, base_url};
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
+use crate::service::accounts::sessions as actions;
+use crate::service::accounts::sessions::{NewSession, SignIn};
 
 /// Characters of a credential in a request: any text is looked up.
 const MAX_CREDENTIAL: usize = 1_000;

@@ -2,10 +2,6 @@
 
 use serde::Serialize;
 
-use crate::actions::bulk::cues as actions;
-use crate::actions::bulk::cues::{CueAction, CuesDone};
-use crate::actions::bulk::{BulkCall, BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
-use crate::actions::idempotency::StoredResponse;
 use crate::domain::cue::filter::{CueFilter, MAX_SEARCH, SearchText};
 use crate::domain::cue::{CueStatus, Transport};
 use crate::error::{Error, Result};
@@ -15,6 +11,10 @@ use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_ids, 
 use crate::http::request::Request;
 use crate::http::response::json_writer::to_json;
 use crate::http::response::{Response, to_refusal};
+use crate::service::bulk::cues as actions;
+use crate::service::bulk::cues::{CueAction, CuesDone};
+use crate::service::bulk::{BulkCall, BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
+use crate::service::idempotency::StoredResponse;
 use crate::store::ReadTx;
 use crate::store::cues::cue_selection;
 

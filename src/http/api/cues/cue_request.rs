@@ -22,10 +22,8 @@ const MAX_DESCRIPTION: usize = 10_000;
 const MAX_BACKOFF_MINUTES: f64 = 525_600.0;
 
 /// Parses the body of a create. Unknown fields only lead to the warning of the cue.
-///
-/// # Errors
-/// 422 with all validation errors; otherwise the first of `invalid_schedule`, `invalid_timezone`, `invalid_callback…`,
-/// `invalid_payload_size`.
+/// Errors: 422 with all validation errors; otherwise the first of `invalid_schedule`, `invalid_timezone`,
+/// `invalid_callback…`, `invalid_payload_size`.
 pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewCue> {
     let mut unknown = Vec::new();
     let name = fields.required_string("name", 1..=255);
@@ -83,9 +81,7 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
 }
 
 /// Parses the body of a PATCH. Unknown fields are errors.
-///
-/// # Errors
-/// As [`new_cue`], except for the schedule: it is checked after it is merged with the schedule of the cue.
+/// Errors: as [`new_cue`], except for the schedule: it is checked after it is merged with the schedule of the cue.
 pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<CuePatch> {
     let status = fields.one_of("status", &RequestedStatus::WORDS).and_then(RequestedStatus::parse);
     let name = fields.string("name", 1..=255);
@@ -134,9 +130,7 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
 }
 
 /// Parses the `schedule` of a preview. Also returns the note of a `once` schedule whose local time a clock change skips.
-///
-/// # Errors
-/// As [`new_cue`].
+/// Errors: as [`new_cue`].
 pub fn preview_schedule(
     fields: &mut JsonFields<'_>,
 ) -> Option<std::result::Result<(Schedule, Option<String>), Refusal>> {
@@ -237,9 +231,7 @@ fn parse_on_failure(
 
 /// Checks a URL by the rules of a callback (contract §4.6), in a field without headers next to it. Returns the URL to
 /// store.
-///
-/// # Errors
-/// `invalid_callback_url` with the name of the field.
+/// Errors: `invalid_callback_url` with the name of the field.
 pub(in crate::http) fn check_url_of(
     field: &str,
     url: &str,

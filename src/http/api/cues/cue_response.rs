@@ -114,7 +114,6 @@ impl<'a> From<&'a Cue> for CueView<'a> {
 
 impl<'a> CueView<'a> {
     /// The view with the latest runs of the cue, if they were read.
-    #[must_use]
     pub fn with_recent(mut self, runs: Option<&'a RecentRuns>) -> Self {
         self.recent = runs.map(|runs| RecentView {
             statuses: &runs.letters,

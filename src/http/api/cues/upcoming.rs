@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde_json::{Value, json};
 
-use crate::actions::cues::not_found;
 use crate::domain::api_error::Refusal;
 use crate::domain::schedule::occurrence::offset_text;
 use crate::domain::schedule::time_zone::Zone;
@@ -14,6 +13,7 @@ use crate::error::Result;
 use crate::http::api::cues::cue_request::preview_schedule;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
+use crate::service::cues::not_found;
 use crate::store::cues;
 
 /// The number of runs without `limit`.

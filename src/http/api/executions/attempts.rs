@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::actions::executions::not_found;
 use crate::domain::account::user::SECRET_OVERLAP;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::ExecutionStatus;
@@ -14,6 +13,7 @@ use crate::domain::webhook::request::{SignedRequest, shown_request};
 use crate::error::{Error, Result};
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response};
+use crate::service::executions::not_found;
 use crate::store::executions::attempts::Attempt;
 use crate::store::executions::delivery_request::ShownDelivery;
 use crate::store::executions::{attempts, claims, delivery_request};

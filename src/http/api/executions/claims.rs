@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::actions::executions::{self as actions, ClaimedExecution, not_found};
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
@@ -18,6 +17,7 @@ use crate::http::middleware::authentication::is_valid;
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response, StoredJson, enclosed, instant};
 use crate::http::timeout::{until, within};
+use crate::service::executions::{self as actions, ClaimedExecution, not_found};
 use crate::store::ReadTx;
 use crate::store::cues::payloads;
 use crate::store::executions::claims;

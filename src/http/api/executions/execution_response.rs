@@ -3,7 +3,6 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::actions::manual_runs::ManualRun;
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::shown_body;
 use crate::domain::execution::failure_cause::FailureCause;
@@ -11,6 +10,7 @@ use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::domain::json::JsonText;
 use crate::http::response::{JsonTimestamp, instant};
+use crate::service::manual_runs::ManualRun;
 use crate::store::executions::ExecutionDetails;
 
 /// All fields of an execution (contract §5.1). `outcome` and `verdict` are absent until they exist.

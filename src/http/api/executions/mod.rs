@@ -9,8 +9,6 @@ pub mod verification;
 
 use serde_json::json;
 
-use crate::actions::executions as actions;
-use crate::actions::manual_runs;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::OutcomeState;
@@ -27,6 +25,8 @@ use crate::http::input::query::Query;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::{Response, instant};
+use crate::service::executions as actions;
+use crate::service::manual_runs;
 use crate::store::executions;
 use crate::store::executions::created_range::CreatedRange;
 use crate::store::executions::execution_list;

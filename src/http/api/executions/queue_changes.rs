@@ -2,11 +2,6 @@
 
 use serde::Serialize;
 
-use crate::actions::bulk::replays as actions;
-use crate::actions::bulk::replays::ReplaysDone;
-use crate::actions::bulk::{BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
-use crate::actions::idempotency::StoredResponse;
-use crate::actions::manual_runs;
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::ids::ExecutionId;
@@ -20,6 +15,11 @@ use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_targe
 use crate::http::request::Request;
 use crate::http::response::json_writer::to_json;
 use crate::http::response::{Response, to_refusal};
+use crate::service::bulk::replays as actions;
+use crate::service::bulk::replays::ReplaysDone;
+use crate::service::bulk::{BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
+use crate::service::idempotency::StoredResponse;
+use crate::service::manual_runs;
 use crate::store::ReadTx;
 use crate::store::executions::replay_selection;
 use crate::store::executions::replay_selection::ReplayFilter;

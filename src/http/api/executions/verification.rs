@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use crate::actions::verification as actions;
 use crate::domain::execution::evidence::{
     ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, RESULT_URL, TEXTS,
     first_bad_artifact_url, is_storable_url, is_too_long_as_artifacts, trimmed, with_trimmed_urls,
@@ -13,6 +12,7 @@ use crate::http::api::executions::execution_response::{EvidenceView, VerdictView
 use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::service::verification as actions;
 
 /// Most bytes of the evidence of an execution.
 const MAX_EVIDENCE: usize = (TEXTS.len() + 1) * MAX_TEXT_BYTES;

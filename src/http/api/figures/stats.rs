@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::actions::cues::not_found;
 use crate::domain::account::figures::{Figures, Grid, GridError, KEPT_FOR, MAX_STEPS, Step};
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{EARLIEST, parse_instant};
@@ -12,6 +11,7 @@ use crate::error::Result;
 use crate::http::input::query::Query;
 use crate::http::request::Request;
 use crate::http::response::{JsonTimestamp, Response};
+use crate::service::cues::not_found;
 use crate::store::figures::{cue_figures, hours};
 use crate::store::{ReadTx, cues};
 

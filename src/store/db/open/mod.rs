@@ -49,9 +49,7 @@ const MAX_WAL_ATTEMPTS: u32 = 100;
 
 /// Checks that `path` is a cued database, or creates an empty file with access for its owner only. Returns the schema
 /// version, 0 for an empty file. A file with two hard links is refused: each name would have its own log and lock.
-///
-/// # Errors
-/// See [`OpenError`]. A refused file is unchanged.
+/// Errors: see [`OpenError`]. A refused file is unchanged.
 pub fn check(path: &Path) -> Result<i64, OpenError> {
     refuse_orphaned_log(path)?;
     create_if_absent(path)?;
@@ -77,9 +75,7 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
 
 /// Refuses a path without a database, for a start that holds one (`cued serve --held`): a new database in the place of one
 /// that a replica tool was to restore would hide that it is missing.
-///
-/// # Errors
-/// [`OpenError::NothingToHold`], or [`OpenError::OrphanedWal`]. Creates no file.
+/// Errors: [`OpenError::NothingToHold`], or [`OpenError::OrphanedWal`]. Creates no file.
 pub fn require_database(path: &Path) -> Result<(), OpenError> {
     refuse_orphaned_log(path)?;
     match std::fs::metadata(path) {
@@ -91,9 +87,7 @@ pub fn require_database(path: &Path) -> Result<(), OpenError> {
 
 /// Opens a cued database to read all of it, possibly while a server is using it. Changes neither the file nor its
 /// folder, which may be read-only.
-///
-/// # Errors
-/// See [`OpenError`]. An empty file is not a cued database.
+/// Errors: see [`OpenError`]. An empty file is not a cued database.
 pub fn open_for_reading(path: &Path) -> Result<Connection, OpenError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(match error.kind() {

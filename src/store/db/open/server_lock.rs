@@ -22,10 +22,8 @@ pub struct ServerLock {
 
 impl ServerLock {
     /// Acquires the locks of the database at `path`. No connection of this process may be open to it.
-    ///
-    /// # Errors
-    /// [`OpenError::InUse`] with the process that has it, [`OpenError::LinkedLock`] if the lock file is a link, or
-    /// [`OpenError::Unusable`] if it cannot be created.
+    /// Errors: [`OpenError::InUse`] with the process that has it, [`OpenError::LinkedLock`] if the lock file is a
+    /// link, or [`OpenError::Unusable`] if it cannot be created.
     pub fn acquire(path: &Path) -> Result<Self, OpenError> {
         let lock_path = sibling_path(&resolved(path), ".lock");
         let failed = |error: std::io::Error| OpenError::unusable(path, error);

@@ -11,7 +11,7 @@ use cued::engine::notifications::notification_sender::{
 use cued::engine::notifications::notification_service::NotificationDispatcher;
 use cued::engine::webhook_client::WebhookRequest;
 use cued::error::Error;
-use cued::lifecycle::alerts;
+use cued::service::alerts;
 use cued::store::executions;
 use cued::store::notifications::outbox::Notification;
 use serde_json::Value;

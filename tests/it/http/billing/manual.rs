@@ -2,7 +2,7 @@
 
 use cued::domain::account::credentials::sha256;
 use cued::domain::cue::CueStatus;
-use cued::lifecycle::plan_limits::pause_above_limit;
+use cued::service::plan_limits::pause_above_limit;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Response};

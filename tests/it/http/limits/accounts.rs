@@ -1,7 +1,7 @@
 //! Operator commands: another plan, and disabling an account.
 
-use cued::actions::accounts::change_plan;
 use cued::domain::account::plan::PlanLimits;
+use cued::service::accounts::change_plan;
 use serde_json::{Value, json};
 
 use super::{Plans, administer, email, id, worker};
@@ -51,7 +51,7 @@ fn downgraded(hold: bool) -> [(&'static str, i64, i64); 3] {
     let cues = [(); 3].map(|()| fixture.worker_cue(user, |_| ()).key);
     fixture.advance(3 * 3_600);
     let (now, limits) = (fixture.now(), PlanLimits { cues: Some(1), ..PlanLimits::NONE });
-    let firer = fixture.app.cue_firer(now);
+    let firer = cued::service::fire::CueFirer::new(&fixture.app, now);
     let change = fixture.app.store.write(move |tx| {
         if hold {
             tx.execute("INSERT INTO meta (name, value) VALUES ('held_since', 0)", [])?;

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cued::actions::bulk::cues::{CueAction, CuesDone, apply};
-use cued::actions::bulk::{BulkCall, BulkRequest};
-use cued::actions::idempotency::{IdempotencyRequest, StoredResponse};
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
 use cued::domain::api_error::ErrorCode;
 use cued::http::response::to_refusal;
+use cued::service::bulk::cues::{CueAction, CuesDone, apply};
+use cued::service::bulk::{BulkCall, BulkRequest};
+use cued::service::idempotency::{IdempotencyRequest, StoredResponse};
 use cued::store::db::counters;
 use serde_json::{Value, json};
 

@@ -7,7 +7,6 @@ use crate::cli::printable::printable;
 use crate::client::error::ClientError;
 
 /// The error with the expression and a mark below the part that the server names (contract §4.3).
-#[must_use]
 pub fn with_caret(error: CliError, cron: Option<&str>) -> CliError {
     match (error, cron) {
         (CliError::Client(ClientError::Refused(mut refused)), Some(cron)) => {

@@ -15,9 +15,7 @@ use crate::cli::printable::printable;
 use crate::client::request::Answer;
 
 /// Prints an answer with runs, in the local time of their schedule. `has_own` adds the time in the zone of the output.
-///
-/// # Errors
-/// If the answer is no JSON, or standard output cannot be written.
+/// Errors: if the answer is no JSON, or standard output cannot be written.
 pub fn print_answer(context: &Context, answer: &Answer, has_own: bool) -> Result<(), CliError> {
     let output = &context.output;
     match output.format {

@@ -42,9 +42,7 @@ struct Place {
 
 impl Selection {
     /// The parts, oldest first, without empty ones.
-    ///
-    /// # Errors
-    /// If a request fails.
+    /// Errors: if a request fails.
     pub fn parts(&self, context: &Context) -> Result<Vec<Part>, CliError> {
         let newest = self.place(context, self.since, self.until, 0)?;
         let mut parts = Vec::new();
@@ -71,7 +69,6 @@ impl Selection {
     }
 
     /// The command that replays the runs of a range.
-    #[must_use]
     pub fn command(&self, since: Option<Timestamp>, until: Option<Timestamp>) -> String {
         let flag =
             |name: &str, value: Option<String>| value.map(|it| format!(" --{name} {it}")).unwrap_or_default();
@@ -129,7 +126,6 @@ impl Selection {
 
 impl Part {
     /// The body of the request that replays the part, if it still has as many runs.
-    #[must_use]
     pub fn body(&self, selection: &Selection) -> Value {
         let mut filter = json!({"status": "failed"});
         let fields = [
@@ -152,9 +148,7 @@ const MAX_TRIES: u32 = 5;
 
 /// Replays one part or some ids. If a part has become smaller meanwhile, because runs were deleted, the rest of it is
 /// replayed; a larger one has runs that the user has not agreed to.
-///
-/// # Errors
-/// If the server refuses the request or cannot be reached.
+/// Errors: if the server refuses the request or cannot be reached.
 pub fn replay_step(context: &Context, body: &Value) -> Result<Answer, CliError> {
     let mut body = body.clone();
     let mut tries = 1;

@@ -29,9 +29,7 @@ pub struct ReplayResult {
 
 impl ReplayResult {
     /// Adds an answer.
-    ///
-    /// # Errors
-    /// If it is no JSON.
+    /// Errors: if it is no JSON.
     pub fn add(&mut self, answer: &Answer) -> Result<(), CliError> {
         let mut value = answer.value()?;
         self.matched += value["matched"].as_u64().unwrap_or(0);
@@ -47,9 +45,7 @@ impl ReplayResult {
     }
 
     /// Prints what was done, and fails if runs were skipped.
-    ///
-    /// # Errors
-    /// If runs were skipped, or standard output cannot be written.
+    /// Errors: if runs were skipped, or standard output cannot be written.
     pub fn print(self, context: &Context) -> Result<(), CliError> {
         self.print_done(context)?;
         match self.skipped.as_slice() {
@@ -64,9 +60,7 @@ impl ReplayResult {
     }
 
     /// Prints what was done.
-    ///
-    /// # Errors
-    /// If standard output cannot be written.
+    /// Errors: if standard output cannot be written.
     pub fn print_done(&self, context: &Context) -> Result<(), CliError> {
         match context.output.format {
             Format::Json | Format::Jsonl => print_line(self.json().trim_end()),

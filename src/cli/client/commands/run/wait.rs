@@ -45,9 +45,7 @@ impl ClientAction for Wait {
 }
 
 /// Waits for the end of a run, and returns the run.
-///
-/// # Errors
-/// If there is no such run, the time is over, or the server refuses a request or cannot be reached at first.
+/// Errors: if there is no such run, the time is over, or the server refuses a request or cannot be reached at first.
 pub fn wait_for_run(
     context: &Context,
     id: &str,
@@ -63,16 +61,13 @@ pub fn wait_for_run(
 }
 
 /// The end of a wait that begins now, on the clock of the client.
-#[must_use]
 pub fn deadline(context: &Context, timeout: Option<SignedDuration>) -> Option<Duration> {
     let now = context.client.clock().monotonic();
     timeout.map(|timeout| now.saturating_add(timeout.unsigned_abs()))
 }
 
 /// Prints a run that has ended.
-///
-/// # Errors
-/// [`CliError::WaitedFailed`] if it has failed, or if standard output cannot be written.
+/// Errors: [`CliError::WaitedFailed`] if it has failed, or if standard output cannot be written.
 pub fn print_end(context: &Context, answer: &Answer) -> Result<(), CliError> {
     let run = answer.value()?;
     context.output.object(answer, "id", |run| {
@@ -106,9 +101,7 @@ pub struct RunWatch<'a> {
 
 impl<'a> RunWatch<'a> {
     /// Begins. A run that is created later is watched from its beginning.
-    ///
-    /// # Errors
-    /// If the server refuses the stream for another reason than their number, or cannot be reached.
+    /// Errors: if the server refuses the stream for another reason than their number, or cannot be reached.
     pub fn open(context: &'a Context, cue_id: &str, deadline: Option<Duration>) -> Result<Self, CliError> {
         let stream = match context.open_stream(request(Some(TYPES), Some(cue_id)), deadline) {
             Ok(stream) => Some(stream),
@@ -127,9 +120,7 @@ impl<'a> RunWatch<'a> {
     }
 
     /// Waits for the end of a run of the cue, and returns the run.
-    ///
-    /// # Errors
-    /// If the run or its cue is deleted, the time is over, or the server refuses a request.
+    /// Errors: if the run or its cue is deleted, the time is over, or the server refuses a request.
     pub fn until_ended(mut self, id: &str) -> Result<Answer, CliError> {
         let mut must_read = true;
         loop {

@@ -10,9 +10,7 @@ use crate::domain::account::credentials::may_contain_secret;
 const MAX_INPUT: u64 = 4096;
 
 /// Refuses a key that was given as an argument, and does not repeat it.
-///
-/// # Errors
-/// If the argument is not `-`.
+/// Errors: if the argument is not `-`.
 pub fn check_argument(argument: &str) -> Result<(), CliError> {
     if argument == "-" {
         return Ok(());
@@ -27,9 +25,7 @@ pub fn check_argument(argument: &str) -> Result<(), CliError> {
 }
 
 /// Reads a key; at a terminal it is asked for and not shown.
-///
-/// # Errors
-/// If there is none, or the text cannot be a key.
+/// Errors: if there is none, or the text cannot be a key.
 pub fn read() -> Result<String, CliError> {
     let text = if terminal::can_ask() { terminal::ask_hidden("API key: ")? } else { read_all()? };
     let key = text.trim();

@@ -11,7 +11,6 @@ pub struct LoginLink {
 
 impl LoginLink {
     /// Finds the link in a line of text, such as a line of the server's log.
-    #[must_use]
     pub fn find(line: &str) -> Option<Self> {
         let start = line.find("http://").or_else(|| line.find("https://"))?;
         let link = line[start..].split(|char: char| char.is_whitespace() || char == '"').next()?;

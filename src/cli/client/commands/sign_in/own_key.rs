@@ -7,9 +7,7 @@ use crate::cli::output::list::List;
 use crate::client::request::ApiRequest;
 
 /// `None` if the server does not mark it.
-///
-/// # Errors
-/// If the request fails.
+/// Errors: if the request fails.
 pub fn find_id(context: &Context) -> Result<Option<String>, CliError> {
     let keys = List::of(&context.look_up(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.values()?;
     Ok(keys.iter().find(|key| key["current"] == true).map(|key| text_of(key, "id")))

@@ -10,15 +10,12 @@ use crate::cli::error::CliError;
 use crate::cli::printable::print_error;
 
 /// Somebody can be asked.
-#[must_use]
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// Asks for a line of text.
-///
-/// # Errors
-/// If the input has ended or failed.
+/// Errors: if the input has ended or failed.
 pub fn ask(question: &str) -> Result<String, CliError> {
     let mut answer = String::new();
     let mut ask = || {
@@ -33,9 +30,6 @@ pub fn ask(question: &str) -> Result<String, CliError> {
 }
 
 /// Asks for a text that does not appear on the screen.
-///
-/// # Errors
-/// As [`ask`].
 pub fn ask_hidden(question: &str) -> Result<String, CliError> {
     let failed = |error| CliError::Failed(format!("cannot hide the input: {error}"));
     let shown = tcgetattr(io::stdin()).map_err(failed)?;
@@ -50,7 +44,6 @@ pub fn ask_hidden(question: &str) -> Result<String, CliError> {
 }
 
 /// The lines that the person enters from now on, while the command does something else.
-#[must_use]
 pub fn lines() -> Receiver<String> {
     let (sender, receiver) = sync_channel(1);
     thread::spawn(move || {

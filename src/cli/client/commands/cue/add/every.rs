@@ -6,9 +6,7 @@ const HOUR: i64 = 60;
 const DAY: i64 = 24 * HOUR;
 
 /// The cron expression of an interval.
-///
-/// # Errors
-/// If no cron expression has even intervals of this length. The reason proposes what is near.
+/// Errors: if no cron expression has even intervals of this length. The reason proposes what is near.
 pub fn cron(text: &str) -> Result<String, String> {
     let seconds = parse_duration(text)?.as_secs();
     if seconds % 60 != 0 {

@@ -51,9 +51,7 @@ const PARTS: [&str; 12] = [
 const REMOVABLE: [&str; 3] = ["description", "payload", "claim_within_minutes"];
 
 /// The text of an object: `note`, then the given fields.
-///
-/// # Errors
-/// If the object cannot be written as YAML.
+/// Errors: if the object cannot be written as YAML.
 pub fn document(object: &Value, fields: &[&str], note: &str) -> Result<String, CliError> {
     let mut text = note.to_owned();
     for field in fields {
@@ -78,9 +76,6 @@ pub fn document(object: &Value, fields: &[&str], note: &str) -> Result<String, C
 }
 
 /// The text of a cue of the API.
-///
-/// # Errors
-/// As [`document`].
 pub fn of_cue(cue: &Value, note: &str) -> Result<String, CliError> {
     document(&editable(cue), &FIELDS, note)
 }
@@ -102,7 +97,6 @@ pub fn editable(cue: &Value) -> Value {
 
 /// The body of the PATCH that makes `old` to `new`: what differs, object by object. Removed fields become null where the
 /// API permits it, and stay elsewhere.
-#[must_use]
 pub fn difference(old: &Value, new: &Value) -> Value {
     let mut patch = Map::new();
     for (name, value) in new.as_object().into_iter().flatten().filter(|(name, value)| old[*name] != **value) {

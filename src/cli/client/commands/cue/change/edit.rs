@@ -55,9 +55,7 @@ impl Edit {
 }
 
 /// Sends a change and prints what it changed.
-///
-/// # Errors
-/// If the server refuses the change or cannot be reached.
+/// Errors: if the server refuses the change or cannot be reached.
 pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result<(), CliError> {
     let request = ApiRequest::patch(cue.path()).json(patch);
     let answer =
@@ -72,9 +70,7 @@ pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result<(), CliE
 }
 
 /// The cue as it is now.
-///
-/// # Errors
-/// If the server refuses the request or cannot be reached.
+/// Errors: if the server refuses the request or cannot be reached.
 pub fn read(context: &Context, cue: &FoundCue) -> Result<Value, CliError> {
     let request = ApiRequest::get(cue.path()).query("execution_limit", "1");
     Ok(context.look_up(&request)?.value()?)

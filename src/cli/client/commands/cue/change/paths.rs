@@ -34,8 +34,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// # Errors
-    /// If the text has no `=` or an empty field, or its file cannot be read.
+    /// Errors: if the text has no `=` or an empty field, or its file cannot be read.
     pub fn parse(text: &str) -> Result<Self, CliError> {
         let Some((field, value)) = text.split_once('=') else {
             return Err(CliError::Usage(format!("{text:?} has no value; an example is name=nightly")));
@@ -53,7 +52,6 @@ impl Assignment {
     }
 
     /// A key of the payload, or one header field.
-    #[must_use]
     pub fn is_part_of_whole(&self) -> bool {
         self.whole().len() < self.path.len()
     }
@@ -78,8 +76,7 @@ impl Assignment {
         }
     }
 
-    /// # Errors
-    /// If another assignment has set this field or one around it.
+    /// Errors: if another assignment has set this field or one around it.
     pub fn apply(self, patch: &mut Value) -> Result<(), CliError> {
         let field = self.path.join(".");
         let is_part = self.is_part_of_whole();

@@ -8,9 +8,7 @@ use crate::cli::input::editor::EditedText;
 use crate::client::error::ClientError;
 
 /// Lets the user edit `text`, and passes it to `accept`.
-///
-/// # Errors
-/// Those of the editor and of `accept`; their messages name the file that has the text.
+/// Errors: those of the editor and of `accept`; their messages name the file that has the text.
 pub fn edit_until_accepted(
     text: &str,
     mut accept: impl FnMut(&str) -> Result<(), CliError>,

@@ -1,0 +1,308 @@
+//! Accounts: registration, API keys, webhook secrets, and for operators plans and disabling. Sessions have a file of
+//! their own.
+
+pub mod sessions;
+pub mod test_alert;
+
+use jiff::Timestamp;
+
+use crate::app::{App, CallLimiter};
+use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
+use crate::domain::account::device_login::LinkToken;
+use crate::domain::account::plan::PlanLimits;
+use crate::domain::account::user::{
+    ACCOUNT_DISABLED, Caller, Credential, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
+};
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::notification::replacement::Credential as ReplacedCredential;
+use crate::domain::time::saturating_add;
+use crate::error::{Error, Result};
+use crate::mail::MailTransport;
+use crate::random;
+use crate::service::fire::CueFirer;
+use crate::service::{notify, plan_limits};
+use crate::store::accounts::api_keys;
+use crate::store::accounts::api_keys::NewKey;
+use crate::store::accounts::session_links;
+use crate::store::accounts::sessions as stored_sessions;
+use crate::store::accounts::users;
+use crate::store::accounts::users::NewUser;
+use crate::store::executions::{delivery_queue, queue_changes};
+use crate::store::{Pending, ReadTx, Store, WriteTx};
+
+/// A new user with its first API key, which is not shown again.
+#[derive(Debug, Clone)]
+pub struct NewAccount {
+    pub id: String,
+    pub email: String,
+    pub api_key: ApiKey,
+}
+
+/// A new API key, which is not shown again.
+#[derive(Debug, Clone)]
+pub struct NewApiKey {
+    pub id: String,
+    pub name: String,
+    pub api_key: ApiKey,
+    pub created_at: Timestamp,
+}
+
+/// Registers a user with a first API key, if `registration` allows it. The address of the first user is confirmed; of a
+/// later one nobody knows yet whether it is the caller's.
+/// Errors: `registration_disabled`, `duplicate_email`.
+pub fn register(
+    store: &Store,
+    email: Email,
+    plan: &str,
+    registration: RegistrationPolicy,
+    now: Timestamp,
+) -> Result<Pending<NewAccount>> {
+    let new = new_user(email.as_str(), plan, now)?;
+    let token = Some(LinkToken::from_random(random::bytes()?).reveal().to_owned());
+    let key_id = random_id()?;
+    let api_key = ApiKey::from_random(random::bytes()?);
+    Ok(store.write(move |tx| {
+        // Checked in the transaction that inserts, so that two requests at once cannot both be the first user.
+        let others_exist = users::any_exist(tx)?;
+        if !registration.admits(others_exist) {
+            let message = "Registration is closed: ask the operator for an account (cued user add)";
+            return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
+        }
+        let new = NewUser { confirmation_token: token.filter(|_| others_exist), ..new };
+        insert_account(tx, new, key_id, api_key, now)
+    }))
+}
+
+/// Adds a user with a first API key, for the operator, who vouches for the address.
+/// Errors: `duplicate_email`.
+pub fn add_user(store: &Store, email: Email, plan: &str, now: Timestamp) -> Result<Pending<NewAccount>> {
+    let (new, key_id) = (new_user(email.as_str(), plan, now)?, random_id()?);
+    let api_key = ApiKey::from_random(random::bytes()?);
+    Ok(store.write(move |tx| insert_account(tx, new, key_id, api_key, now)))
+}
+
+fn insert_account(
+    tx: &WriteTx<'_>,
+    new: NewUser,
+    key_id: String,
+    api_key: ApiKey,
+    now: Timestamp,
+) -> Result<NewAccount> {
+    let Some(user_key) = users::insert(tx, &new)? else {
+        return Err(Error::refused(ErrorCode::DuplicateEmail, "This email address is already registered"));
+    };
+    insert_key(tx, user_key, key_id, FIRST_KEY.to_owned(), &api_key, now)?;
+    Ok(NewAccount { id: new.id, email: new.email, api_key })
+}
+
+/// The email address that a link to confirm it is for, if the link is valid.
+pub fn find_unconfirmed(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<String>> {
+    Ok(find_by_link(read, user_id, token)?.map(|user| user.email))
+}
+
+/// Confirms an email address by the link that was mailed to it. Returns the address, or `None` if the link is not valid.
+pub fn confirm_email(app: &App, user_id: String, token: String) -> Pending<Option<String>> {
+    let (now, calls) = (app.clock.now(), app.unconfirmed_calls.clone());
+    app.store.write(move |tx| {
+        let Some(user) = find_by_link(tx, &user_id, &token)? else { return Ok(None) };
+        confirm(tx, user.key, calls, now)?;
+        Ok(Some(user.email))
+    })
+}
+
+/// Confirms the user's address, and lifts the limit on calls of the account.
+pub(super) fn confirm(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    calls: Option<CallLimiter>,
+    now: Timestamp,
+) -> Result<()> {
+    users::confirm(tx, user_key, now)?;
+    queue_changes::let_go(tx, user_key, now)?;
+    if let Some(calls) = calls {
+        tx.on_commit(move || calls.lock().forget(user_key));
+    }
+    Ok(())
+}
+
+fn find_by_link(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<User>> {
+    let Some(user) = users::find_by_id(read, user_id)? else { return Ok(None) };
+    let expected = users::confirmation_token(read, user.key)?;
+    // Hashes are compared, so that the time does not tell how much of the token is right.
+    let is_valid =
+        expected.is_some_and(|expected| LinkToken::hash_of(&expected) == LinkToken::hash_of(token));
+    Ok(Some(user).filter(|user| is_valid && user.disabled_at.is_none()))
+}
+
+/// Creates another API key for a user, who may have `limit` of them; `None` is no limit.
+/// Errors: `key_limit_exceeded`.
+pub fn create_key(
+    store: &Store,
+    user_key: i64,
+    name: String,
+    limit: Option<i64>,
+    now: Timestamp,
+) -> Result<Pending<NewApiKey>> {
+    let id = random_id()?;
+    let api_key = ApiKey::from_random(random::bytes()?);
+    Ok(store.write_for(user_key, move |tx| {
+        check_key_limit(tx, user_key, limit)?;
+        insert_key(tx, user_key, id.clone(), name.clone(), &api_key, now)?;
+        Ok(NewApiKey { id, name, api_key, created_at: now })
+    }))
+}
+
+/// Replaces the API key that authenticated the call. The old key is invalid once this returns.
+/// Errors: `invalid_api_key` when the key was revoked in the meantime, `invalid_state` by a session.
+pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
+    let Credential::ApiKey { hash: old, .. } = caller.credential else {
+        let message =
+            "A session has no API key to replace: make a key with POST /v1/auth/keys, and revoke the old one";
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    };
+    let (now, id) = (app.clock.now(), random_id()?);
+    let tell = replacement_mail(app, caller.user_key, now);
+    let api_key = ApiKey::from_random(random::bytes()?);
+    Ok(app.store.write_for(caller.user_key, move |tx| {
+        stored_sessions::delete_of_key(tx, &old)?;
+        session_links::delete_of_key(tx, &old)?;
+        if api_keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
+            tell(tx, ReplacedCredential::ApiKey)?;
+            Ok(api_key)
+        } else {
+            Err(Error::refused(ErrorCode::InvalidApiKey, "This API key was revoked"))
+        }
+    }))
+}
+
+/// Revokes one of a user's API keys, except the last.
+/// Errors: `key_not_found`, `last_key`.
+pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
+    store.write_for(user_key, move |tx| {
+        if !api_keys::delete(tx, user_key, &id)? {
+            return Err(Error::refused(ErrorCode::KeyNotFound, "API key not found"));
+        }
+        // The error rolls the deletion back.
+        if !api_keys::has_at_least(tx, user_key, 1)? {
+            let message =
+                "This is the last API key of the account: create another one first, or regenerate it";
+            return Err(Error::refused(ErrorCode::LastKey, message));
+        }
+        Ok(())
+    })
+}
+
+/// Replaces the webhook secret. Returns the new secret and the instant until which the old one signs as well.
+pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecret, Timestamp)>> {
+    let (now, user_key) = (app.clock.now(), caller.user_key);
+    let secret = WebhookSecret::from_random(random::bytes()?);
+    let expires = saturating_add(now, SECRET_OVERLAP);
+    let tell = replacement_mail(app, user_key, now);
+    Ok(app.store.write_for(user_key, move |tx| {
+        users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
+        tell(tx, ReplacedCredential::WebhookSecret)?;
+        Ok((secret, expires))
+    }))
+}
+
+/// Replaces the secret that signs alerts, without an overlap, and returns the new one.
+pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<WebhookSecret>> {
+    let user_key = caller.user_key;
+    let secret = WebhookSecret::from_random(random::bytes()?);
+    let tell = replacement_mail(app, user_key, app.clock.now());
+    Ok(app.store.write_for(user_key, move |tx| {
+        users::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
+        tell(tx, ReplacedCredential::AlertWebhookSecret)?;
+        Ok(secret)
+    }))
+}
+
+/// Enqueues the mail about a replaced credential, if there is a mail server. Without one the mail would be a line in the log,
+/// which its user does not read.
+fn replacement_mail(
+    app: &App,
+    user_key: i64,
+    now: Timestamp,
+) -> impl FnOnce(&WriteTx<'_>, ReplacedCredential) -> Result<()> + use<> {
+    let has_server = matches!(app.config.mail, MailTransport::Smtp(_));
+    move |tx, replaced| {
+        if has_server { notify::mail_replacement(tx, user_key, replaced, now) } else { Ok(()) }
+    }
+}
+
+/// Sets the URL of the user's alerts, which the caller has validated; `None` turns them off. Alerts raised before are
+/// still sent to the previous URL.
+pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending<()> {
+    let user_key = caller.user_key;
+    app.store.write_for(user_key, move |tx| users::set_alert_webhook_url(tx, user_key, url.as_deref()))
+}
+
+/// Changes a user's plan. Its limits apply from the next request on, and the newest cues above the limit are paused; their
+/// runs that are due fire before. Returns the number of paused cues.
+pub fn change_plan(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    plan: &str,
+    limits: PlanLimits,
+    firer: &CueFirer,
+) -> Result<usize> {
+    plan_limits::fire_overdue_above_limit(tx, user_key, limits.cues, firer)?;
+    users::set_plan(tx, user_key, plan)?;
+    plan_limits::pause_above_limit(tx, user_key, limits.cues, firer.now())
+}
+
+/// Disables a user: its API keys are rejected, its cues are paused, and its executions that are pending or claimed fail.
+/// A delivery in progress finishes but is not retried.
+pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+    users::disable(tx, user_key, now)?;
+    plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
+    delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)
+}
+
+/// The refusal of a request whose user was disabled while it was in progress.
+pub fn disabled() -> Refusal {
+    Refusal::new(ErrorCode::InvalidApiKey, "This account is disabled")
+}
+
+/// Builds a user with a random id and secrets; it is not stored yet.
+pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUser> {
+    let secret = WebhookSecret::from_random(random::bytes()?);
+    let alert_secret = WebhookSecret::from_random(random::bytes()?);
+    Ok(NewUser {
+        id: random_id()?,
+        email: email.to_owned(),
+        plan: plan.to_owned(),
+        webhook_secret: secret.reveal().to_owned(),
+        alert_webhook_secret: alert_secret.reveal().to_owned(),
+        created_at: now,
+        confirmation_token: None,
+    })
+}
+
+/// Refuses another API key with `key_limit_exceeded` if the user has `limit` of them; `None` is no limit.
+pub(super) fn check_key_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<i64>) -> Result<()> {
+    let Some(limit) = limit else { return Ok(()) };
+    if !api_keys::has_at_least(tx, user_key, limit)? {
+        return Ok(());
+    }
+    let message =
+        format!("The account has {limit} API keys, which is the limit: revoke one that is no longer used");
+    Err(Error::refused(ErrorCode::KeyLimitExceeded, message))
+}
+
+/// Stores an API key and returns its row id.
+pub(super) fn insert_key(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    id: String,
+    name: String,
+    api_key: &ApiKey,
+    now: Timestamp,
+) -> Result<i64> {
+    let (prefix, key_hash) = (api_key.prefix().to_owned(), api_key.hash());
+    api_keys::insert(tx, &NewKey { id, user_key, name, prefix, key_hash, created_at: now })
+}
+
+pub(super) fn random_id() -> Result<String> {
+    Ok(uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string())
+}

@@ -1,0 +1,293 @@
+//! Device login (contract §3.7): the device gets a code to poll with and one to show, the user submits an email address
+//! and confirms the mailed link, and the device's next poll returns an API key.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::account::client_ip::rate_limit_address;
+use crate::domain::account::credentials::{ApiKey, Email};
+use crate::domain::account::device_login::{
+    DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginPurpose, LoginState, MAX_CODES, MAX_MAILS,
+    MAX_MAILS_PER_CODE, MAX_SHOWN_KEYS, OtherKeys, RATE_WINDOW, UserCode,
+};
+use crate::domain::account::user::{ApiKeyInfo, KEYS_REVOKED, RegistrationPolicy, User};
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::time::{rfc3339, saturating_add, saturating_sub};
+use crate::error::{Error, Result};
+use crate::mail::Mail;
+use crate::random;
+use crate::service::accounts::{check_key_limit, confirm, insert_key, new_user, random_id};
+use crate::service::plan_limits;
+use crate::store::accounts::api_keys;
+use crate::store::accounts::device_logins;
+use crate::store::accounts::session_links;
+use crate::store::accounts::sessions;
+use crate::store::accounts::users;
+use crate::store::accounts::users::NewUser;
+use crate::store::billing::requests;
+use crate::store::db::hold;
+use crate::store::executions::{delivery_queue, queue_changes};
+use crate::store::notifications::outbox;
+use crate::store::{Pending, ReadTx, WriteTx};
+
+/// The result of a poll, with the API key, which is not shown again.
+#[derive(Debug, Clone)]
+pub struct PollResult {
+    /// State of the login; `None` when it has expired.
+    pub state: Option<LoginState>,
+    /// The API key and the email address of its user, for the one poll that finds the login approved.
+    pub handed_out: Option<(ApiKey, String)>,
+}
+
+/// The codes of a new login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartedLogin {
+    pub device_code: DeviceCode,
+    pub user_code: UserCode,
+}
+
+/// Starts a login with the device's own code or a generated one.
+/// Errors: `rate_limit_exceeded`, `device_code_exists`.
+pub fn start(
+    app: &App,
+    code: Option<DeviceCode>,
+    purpose: LoginPurpose,
+    client: IpAddr,
+    now: Timestamp,
+) -> Result<Pending<StartedLogin>> {
+    let device_code = match code {
+        Some(code) => code,
+        None => DeviceCode::generate(random::fill)?,
+    };
+    let user_code = UserCode::generate(random::fill)?;
+    let client = rate_limit_address(client).to_string();
+    Ok(app.store.write(move |tx| {
+        let recent = device_logins::code_times(tx, &client, saturating_sub(now, RATE_WINDOW), MAX_CODES)?;
+        if let (true, Some(oldest)) = (recent.len() >= MAX_CODES, recent.last()) {
+            return Err(too_many_codes(*oldest, now).into());
+        }
+        if !device_logins::insert(tx, &device_code, &user_code, purpose, &client, now)? {
+            let message =
+                "This device code is already in use: send another one, or none to get a generated code";
+            return Err(Error::refused(ErrorCode::DeviceCodeExists, message));
+        }
+        Ok(StartedLogin { device_code, user_code })
+    }))
+}
+
+/// The mail of a login, and the code for the page that follows.
+#[derive(Debug, Clone)]
+pub struct SubmittedEmail {
+    /// The mail to send, if any.
+    pub mail: Option<Mail>,
+    /// The code that the mail shows.
+    pub user_code: String,
+}
+
+/// Stores the email address for the login with the code in `text`. The response to the caller must not depend on the mail
+/// that is to be sent, because that would reveal whether the address is registered.
+/// Errors: `device_code_not_found` when the code is unknown, has expired or was approved already.
+pub fn submit_email(
+    app: &App,
+    text: String,
+    email: Email,
+    client: IpAddr,
+    now: Timestamp,
+) -> Result<Pending<SubmittedEmail>> {
+    let token = LinkToken::from_random(random::bytes()?);
+    let registration = app.config.registration;
+    let base = app.config.public_url.clone();
+    Ok(app.store.write(move |tx| {
+        let Some(login) = device_logins::find_by_text(tx, &text)?.filter(|login| login.accepts_email(now))
+        else {
+            return Err(not_found());
+        };
+        let (hash, user_code) = (login.code_hash, login.user_code.unwrap_or(text));
+        // The same steps for known and unknown addresses, so that timing does not tell them apart.
+        let admitted = is_admitted(tx, registration, email.as_str())?;
+        let recent =
+            device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
+        if recent.len() >= MAX_MAILS || login.mail_count >= MAX_MAILS_PER_CODE {
+            device_logins::mark_email_sent(tx, &hash)?;
+            return Ok(SubmittedEmail { mail: None, user_code });
+        }
+        device_logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
+        let mail = LinkMail { base: &base, user_code: &user_code, email: &email, token: &token, client, now };
+        let mail = Mail { log_only: hold::is_held(tx)?, ..mail.write() };
+        Ok(SubmittedEmail { mail: admitted.then_some(mail), user_code })
+    }))
+}
+
+/// The content of the page that asks for the confirmation of a login.
+#[derive(Debug, Clone)]
+pub struct LoginToConfirm {
+    pub email: String,
+    /// The code for comparison.
+    pub user_code: String,
+    /// The other API keys of the account, newest first; not all of them if there are many.
+    pub other_keys: Vec<ApiKeyInfo>,
+    /// The choice that the page proposes for them.
+    pub proposed: OtherKeys,
+    /// When the address was confirmed: keys from before may be those of whoever registered it.
+    pub confirmed_at: Option<Timestamp>,
+}
+
+/// The login whose mailed link has this code and token; the status of the link if it is not valid.
+pub fn find_to_confirm(
+    read: &ReadTx<'_>,
+    text: &str,
+    token: &str,
+    now: Timestamp,
+) -> Result<std::result::Result<LoginToConfirm, LinkStatus>> {
+    let Some(login) = device_logins::find_by_text(read, text)? else { return Ok(Err(LinkStatus::Unknown)) };
+    let link = login.link_status(&LinkToken::hash_of(token), now);
+    let (LinkStatus::Valid, Some(email)) = (link, login.email) else { return Ok(Err(link)) };
+    let user = users::find_by_email(read, &email)?;
+    let other_keys = match &user {
+        Some(user) => api_keys::newest(read, user.key, MAX_SHOWN_KEYS)?,
+        None => Vec::new(),
+    };
+    let confirmed_at = user.and_then(|user| user.confirmed_at);
+    let proposed = OtherKeys::proposed(confirmed_at);
+    let user_code = login.user_code.unwrap_or_else(|| text.to_owned());
+    Ok(Ok(LoginToConfirm { email, user_code, other_keys, proposed, confirmed_at }))
+}
+
+/// Confirms the mailed link with this code and token. An unknown address is registered if registration allows it, the
+/// address is confirmed, and the device's next poll gets an API key. `other_keys` says what happens to the account's keys
+/// so far, and with them to its secrets and cues; by default what the page proposes. Returns the status of the link.
+/// Errors: `registration_disabled` when registration was closed after the mail was sent, `key_limit_exceeded`.
+pub fn approve(
+    app: &App,
+    text: String,
+    token: &str,
+    other_keys: Option<OtherKeys>,
+    now: Timestamp,
+) -> Result<Pending<LinkStatus>> {
+    let token_hash = LinkToken::hash_of(token);
+    let (registration, plan) = (app.config.registration, app.config.plans.default_plan());
+    let (max_keys, calls) = (app.config.plans.max_keys(), app.unconfirmed_calls.clone());
+    // Random bytes are read outside the write transaction; the email address is known only inside it.
+    let new = new_user("", plan, now)?;
+    Ok(app.store.write(move |tx| {
+        let login = device_logins::find_by_text(tx, &text)?;
+        let hash = login.as_ref().map_or([0; 32], |login| login.code_hash);
+        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&token_hash, now));
+        let needs_key = login.as_ref().is_some_and(|login| !login.is_for_session);
+        let (LinkStatus::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else {
+            return Ok(link);
+        };
+        if !is_admitted(tx, registration, &email)? {
+            let message = "This email address cannot sign in: ask the operator for an account";
+            return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
+        }
+        let user_key = match users::find_by_email(tx, &email)? {
+            Some(user) => {
+                if other_keys.unwrap_or(OtherKeys::proposed(user.confirmed_at)) == OtherKeys::Revoke {
+                    shut_others_out(tx, user.key, &new, now)?;
+                }
+                if needs_key {
+                    check_key_limit(tx, user.key, max_keys)?;
+                }
+                confirm(tx, user.key, calls, now)?;
+                Some(user.key)
+            }
+            None => users::insert(tx, &NewUser { email, ..new })?,
+        };
+        let user_key =
+            user_key.ok_or_else(|| Error::fault("the email address of a new user is already taken"))?;
+        Ok(if device_logins::approve(tx, &hash, user_key)? { LinkStatus::Valid } else { LinkStatus::Used })
+    }))
+}
+
+/// Revokes all API keys of the user, ends all sessions, takes the secrets of `fresh`, removes the URL of alerts, pauses all cues and ends
+/// what is queued. Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
+fn shut_others_out(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
+    api_keys::delete_all(tx, user_key)?;
+    sessions::delete_others(tx, user_key, None)?;
+    session_links::delete_all(tx, user_key)?;
+    users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
+    plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
+    delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;
+    // Many of these may not be sent yet.
+    queue_changes::fail_delivering(tx, user_key, KEYS_REVOKED, now)?;
+    outbox::delete_posts(tx, user_key)?;
+    requests::delete_portal_links_of(tx, user_key)
+}
+
+/// Creates the API key of an approved login for the first poll that asks; it is returned only once.
+pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<PollResult>> {
+    let (api_key, key_id) = (ApiKey::from_random(random::bytes()?), random_id()?);
+    let max_keys = app.config.plans.max_keys();
+    Ok(app.store.write(move |tx| {
+        let login = device_logins::find(tx, &code.hash())?;
+        let state = login.as_ref().and_then(|login| login.state_at(now));
+        let (Some(LoginState::Approved), Some(user_key)) = (state, login.and_then(|login| login.user_key))
+        else {
+            return Ok(PollResult { state, handed_out: None });
+        };
+        let user = users::find(tx, user_key)?.filter(|user| user.disabled_at.is_none());
+        let Some(User { email, .. }) = user else { return Ok(PollResult { state: None, handed_out: None }) };
+        if !device_logins::claim(tx, &code.hash())? {
+            return Ok(PollResult { state: Some(LoginState::Claimed), handed_out: None });
+        }
+        check_key_limit(tx, user_key, max_keys)?;
+        insert_key(tx, user_key, key_id, code.key_name(), &api_key, now)?;
+        Ok(PollResult { state, handed_out: Some((api_key, email)) })
+    }))
+}
+
+/// Returns whether this email address may sign in: an enabled user, or an unknown address that may register.
+fn is_admitted(tx: &WriteTx<'_>, registration: RegistrationPolicy, email: &str) -> Result<bool> {
+    let known = users::find_by_email(tx, email)?;
+    let admits = registration.admits(users::any_exist(tx)?);
+    Ok(known.map_or(admits, |user| user.disabled_at.is_none()))
+}
+
+fn too_many_codes(oldest: Timestamp, now: Timestamp) -> Refusal {
+    let free = saturating_add(oldest, RATE_WINDOW);
+    let seconds = (free.duration_since(now).as_millis() + 999) / 1000;
+    let message =
+        format!("More than {MAX_CODES} device codes per hour from this client address: try again later");
+    let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
+    Refusal { retry_after: Some(u32::try_from(seconds).unwrap_or(1).max(1)), ..refusal }
+}
+
+fn not_found() -> Error {
+    Error::refused(ErrorCode::DeviceCodeNotFound, "This device code is unknown or has expired: start again")
+}
+
+/// The mail with the link that confirms a login.
+struct LinkMail<'a> {
+    base: &'a str,
+    user_code: &'a str,
+    email: &'a Email,
+    token: &'a LinkToken,
+    /// The address that asked for the mail.
+    client: IpAddr,
+    now: Timestamp,
+}
+
+impl LinkMail<'_> {
+    fn write(&self) -> Mail {
+        let Self { base, user_code, email, token, client, now } = *self;
+        let link = format!("{base}/v1/auth/verify?token={}&user_code={user_code}", token.reveal());
+        let (minutes, at) = (LIFETIME.as_mins(), rfc3339(now));
+        Mail {
+            to: email.as_str().to_owned(),
+            subject: "Confirm your device".to_owned(),
+            text: format!(
+                "Someone, probably you, is signing in a device with this code:\n\n    {user_code}\n\n\
+                 Requested from the address {client} at {at}.\n\n\
+                 If you started this login and saw this code, open this link and confirm:\n\n{link}\n\n\
+                 The link works once and expires {minutes} minutes after the code was created.\n\n\
+                 If you did not request this, ignore this mail: without your confirmation nobody can sign in.\n"
+            ),
+            log_line: link,
+            at: now,
+            log_only: false,
+        }
+    }
+}

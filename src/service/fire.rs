@@ -1,0 +1,381 @@
+//! Fires due cues: creates their executions, records missed runs and moves the cues to their next run. The scheduler
+//! fires cues in batches. A change to a cue first fires the runs that are already due.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::account::plan::Plans;
+use crate::domain::account::quota::{LIMIT_EXCEEDED, Quota};
+use crate::domain::cue::retention::Retention;
+use crate::domain::cue::{Cue, ScheduleSpec};
+use crate::domain::execution::{NewExecution, Trigger};
+use crate::domain::ids::ExecutionId;
+use crate::domain::notification::event::EventType;
+use crate::domain::schedule::catch_up::{CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at};
+use crate::error::Result;
+use crate::panics;
+use crate::random::ExecutionIdSource;
+use crate::service::alerts;
+use crate::service::events;
+use crate::service::once::end_once_cue;
+use crate::store::accounts::usage;
+use crate::store::cues::due_cues::DueCue;
+use crate::store::cues::{due_cues, payloads};
+use crate::store::db::write_stats::WriteEvent;
+use crate::store::db::{hold, meta};
+use crate::store::executions::unclaimed;
+use crate::store::maintenance::clock_accept;
+use crate::store::{ReadTx, WakeSet, WriteTx, executions};
+
+/// Runs that a change to a cue or a plan fires at most before it applies (contract §4.12). Only a test clock leaves more
+/// of them for one cue: on another one, a cue that is late by over a minute catches up with 100 runs at most.
+pub(super) const MAX_OVERDUE_RUNS: usize = 500;
+
+/// Fires cues at a fixed `now`.
+#[derive(Debug)]
+pub struct CueFirer {
+    ids: Arc<ExecutionIdSource>,
+    plans: Plans,
+    retention: Retention,
+    clock: SchedulerClock,
+    now: Timestamp,
+}
+
+/// The scheduler's view of the clock, for a change that fires a cue.
+#[derive(Debug, Clone, Copy)]
+pub struct SchedulerClock {
+    /// The most recent period in which nothing could fire.
+    pub outage: Option<Outage>,
+    /// The latest time at which the scheduler ran. Nothing fires by schedule before it (contract §4.12).
+    pub last_seen: Timestamp,
+    /// True if the clock is a test clock. Moving a test clock is deliberate, so the skipped time is not an outage.
+    pub is_test: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FireSummary {
+    /// Cues that were due, including those that failed.
+    pub cues: usize,
+    pub executions: usize,
+    /// The executions of missed runs, by user.
+    pub caught_up: BTreeMap<i64, CaughtUp>,
+}
+
+impl FireSummary {
+    pub fn add(&mut self, other: Self) {
+        self.cues += other.cues;
+        self.executions += other.executions;
+        for (user_key, caught_up) in other.caught_up {
+            self.add_caught_up(user_key, caught_up);
+        }
+    }
+
+    fn add_caught_up(&mut self, user_key: i64, caught_up: CaughtUp) {
+        let sum = self.caught_up.entry(user_key);
+        sum.and_modify(|sum| *sum = sum.and(caught_up)).or_insert(caught_up);
+    }
+}
+
+impl CueFirer {
+    pub fn new(app: &App, now: Timestamp) -> Self {
+        let clock = SchedulerClock {
+            outage: app.outage(),
+            last_seen: app.engine_stats.last_seen(),
+            is_test: app.clock.is_test(),
+        };
+        Self::with_clock(app, clock, now)
+    }
+
+    pub fn with_clock(app: &App, clock: SchedulerClock, now: Timestamp) -> Self {
+        let (ids, plans) = (Arc::clone(&app.ids), app.config.plans.clone());
+        Self { ids, plans, retention: app.config.retention, clock, now }
+    }
+
+    /// Returns a firer for a command that changes the file beside the server, or without one.
+    /// Errors: the file cannot be read.
+    pub fn of_command(read: &ReadTx<'_>, plans: &Plans, now: Timestamp) -> Result<Self> {
+        // A run that is late by over a minute is fired like one after an outage, so no recorded outage is needed.
+        let last_seen = meta::last_seen(read)?.unwrap_or(Timestamp::MIN);
+        let clock = SchedulerClock { outage: None, last_seen, is_test: false };
+        let (ids, plans, retention) = (Arc::default(), plans.clone(), Retention::default());
+        Ok(Self { ids, plans, retention, clock, now })
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub fn plans(&self) -> &Plans {
+        &self.plans
+    }
+
+    /// Fires due cues: those that fell due after `outage`, then those that it has missed, each longest overdue first. Of
+    /// the former, only the cues in rows `turns` if there are any. At most `limit` cues and `limit` executions, but at
+    /// least one cue. A cue that cannot be fired becomes `failed` with a reason, so that it does not hold up the others.
+    pub fn fire_due(
+        &self,
+        tx: &WriteTx<'_>,
+        outage: Outage,
+        turns: &[i64],
+        limit: usize,
+    ) -> Result<FireSummary> {
+        let mut due = match turns {
+            [] => due_cues::list(tx, outage.until, self.now, limit)?,
+            turns => due_cues::find_all(tx, &turns[..limit.min(turns.len())], outage.until, self.now)?,
+        };
+        let missed_until = outage.until.min(self.now);
+        due.extend(due_cues::list(tx, Timestamp::MIN, missed_until, limit - due.len())?);
+        let mut fired = FireSummary::default();
+        // The quota is read once per user and batch, because many due cues often belong to one user.
+        let mut quotas = BTreeMap::new();
+        let mut planned = Vec::new();
+        for (key, cue) in due {
+            let (cue, mut fire_plan) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
+                let fire_plan = guarded_plan(&cue, outage)?;
+                Ok((cue, fire_plan))
+            }) {
+                Ok(planned) => planned,
+                Err(reason) => {
+                    due_cues::fail_cue(tx, key, &reason, self.now)?;
+                    events::cue_of(tx, EventType::CueFailed, key, self.now)?;
+                    fired.cues += 1;
+                    continue;
+                }
+            };
+            // The next transaction fires this cue and the others, with all of their runs.
+            if fired.executions > 0 && fired.executions + fire_plan.runs.len() > limit {
+                break;
+            }
+            fired.cues += 1;
+            let quota = match quotas.entry(cue.user_key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(usage::quota(tx, &self.plans, cue.user_key, self.now)?),
+            };
+            if quota.is_none() {
+                due_cues::fail_cue(tx, key, "The account is disabled", self.now)?;
+                events::cue(tx, EventType::CueFailed, cue.user_key, key, self.now);
+                continue;
+            }
+            skip_fired_ahead(tx, &cue, &mut fire_plan)?;
+            self.advance(tx, &cue, &fire_plan, Some(outage))?;
+            fired.executions += fire_plan.runs.len();
+            if let Some(caught_up) = CaughtUp::of(&fire_plan.runs, outage) {
+                fired.add_caught_up(cue.user_key, caught_up);
+            }
+            planned.push((cue, fire_plan.runs));
+        }
+        self.create_all(tx, &planned, outage, &mut quotas)?;
+        for (user_key, caught_up) in &fired.caught_up {
+            alerts::add_caught_up(tx, *user_key, outage, *caught_up, self.now)?;
+        }
+        for (user_key, quota) in quotas {
+            let Some(quota) = quota else { continue };
+            events::quota(tx, user_key, &quota, self.now)?;
+            usage::save_quota(tx, user_key, &quota, self.now)?;
+        }
+        meta::record_last_seen(tx, self.now)?;
+        Ok(fired)
+    }
+
+    /// Fires all overdue runs of `cue` before a change replaces its `next_run`. Returns their number, in which a gap of
+    /// missed runs counts as one. Runs are overdue while the scheduler lags, for example when many cues are due at once.
+    ///
+    /// If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed. The same holds for
+    /// runs above `MAX_OVERDUE_RUNS`.
+    pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<usize> {
+        let (now, clock) = (self.now, &self.clock);
+        if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || hold::is_held(tx)? {
+            return Ok(0);
+        }
+        let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(0) };
+        let mut runs = 0;
+        while let Some(due) = due_cues::find(tx, cue.key, now)? {
+            let outage =
+                if clock.is_test { clock.outage } else { outage_at(clock.outage, due.next_run, now) };
+            let Ok(mut fire_plan) = plan(&due, outage) else { break };
+            if runs + fire_plan.runs.len() > MAX_OVERDUE_RUNS {
+                break;
+            }
+            skip_fired_ahead(tx, &due, &mut fire_plan)?;
+            self.advance(tx, &due, &fire_plan, outage)?;
+            for run in &fire_plan.runs {
+                self.create(tx, &due, *run, outage, &mut quota)?;
+            }
+            if let Some(outage) = outage
+                && let Some(caught_up) = CaughtUp::of(&fire_plan.runs, outage)
+            {
+                alerts::add_caught_up(tx, cue.user_key, outage, caught_up, now)?;
+            }
+            // A plan without runs only records missed ones. It counts as well: the cue has changed.
+            runs += fire_plan.runs.len().max(1);
+        }
+        if runs > 0 {
+            events::quota(tx, cue.user_key, &quota, now)?;
+            usage::save_quota(tx, cue.user_key, &quota, now)?;
+            meta::record_last_seen(tx, now)?;
+        }
+        Ok(runs)
+    }
+
+    /// Records the missed runs of `fire_plan` and moves the cue to its next run. The caller creates the executions.
+    fn advance(
+        &self,
+        tx: &WriteTx<'_>,
+        cue: &DueCue,
+        fire_plan: &FirePlan,
+        outage: Option<Outage>,
+    ) -> Result<()> {
+        let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
+        due_cues::insert_missed(tx, (cue.user_key, cue.key), fire_plan.missed, reason, self.now)?;
+        events::missed(tx, cue.user_key, cue.key, fire_plan.missed, reason, self.now);
+        due_cues::advance(
+            tx,
+            cue.key,
+            fire_plan.next_run,
+            fire_plan.runs.len(),
+            fire_plan.missed.count,
+            self.now,
+        )?;
+        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())
+    }
+
+    /// Creates the executions of cues and their runs, oldest first over all cues, because a destination gets them in the
+    /// order of their creation.
+    fn create_all(
+        &self,
+        tx: &WriteTx<'_>,
+        planned: &[(DueCue, Vec<Timestamp>)],
+        outage: Outage,
+        quotas: &mut BTreeMap<i64, Option<Quota>>,
+    ) -> Result<()> {
+        let mut runs = Vec::new();
+        for (cue, due) in planned {
+            runs.extend(due.iter().map(|run| (*run, cue)));
+        }
+        runs.sort_by_key(|(run, _)| *run);
+        for (run, cue) in runs {
+            if let Some(Some(quota)) = quotas.get_mut(&cue.user_key) {
+                self.create(tx, cue, run, Some(outage), quota)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the execution of a run and counts it in `quota`, which the caller stores. If the quota is used up, the
+    /// execution fails at once.
+    fn create(
+        &self,
+        tx: &WriteTx<'_>,
+        cue: &DueCue,
+        run: Timestamp,
+        outage: Option<Outage>,
+        quota: &mut Quota,
+    ) -> Result<()> {
+        let is_catch_up = outage.is_some_and(|outage| run <= outage.until);
+        let new = new_execution(cue, run, self.ids.next(self.now)?, is_catch_up, self.now);
+        if quota.try_use(self.now) {
+            return enqueue(tx, &new);
+        }
+        let key = executions::insert_failed(tx, &new, LIMIT_EXCEEDED)?;
+        events::execution(tx, EventType::ExecutionCreated, new.user_key, key, self.now);
+        events::execution(tx, EventType::ExecutionFailed, new.user_key, key, self.now);
+        tx.count(WriteEvent::OverQuota, 1);
+        end_once_cue(tx, new.cue_key, new.scheduled_for, false, self.now)
+    }
+}
+
+/// Inserts an execution and notifies the component that handles it: the delivery threads, waiting claims of workers, or
+/// the scheduler if the execution is due later.
+pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
+    let key = executions::insert(tx, new)?;
+    events::execution(tx, EventType::ExecutionCreated, new.user_key, key, new.now);
+    let is_ready = new.scheduled_for <= new.now;
+    let schedule = match (is_ready, new.is_worker) {
+        (true, true) => unclaimed::look_at(tx, key)?,
+        (true, false) => None,
+        (false, _) => Some(new.scheduled_for),
+    };
+    tx.wake(WakeSet {
+        schedule,
+        send: is_ready && !new.is_worker,
+        claim: is_ready && new.is_worker,
+        ..WakeSet::default()
+    });
+    Ok(())
+}
+
+/// Queues a cue for the retention sweeper if its history may have grown too long, after `runs` more runs than the
+/// `before` it had. [`Retention`] decides how often.
+pub fn queue_retention_if_due(
+    tx: &WriteTx<'_>,
+    retention: &Retention,
+    cue_key: i64,
+    before: i64,
+    runs: usize,
+) -> Result<()> {
+    let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
+    if retention.is_sweep_due(cue_key, before, after) {
+        payloads::queue_for_retention(tx, cue_key)
+    } else {
+        Ok(())
+    }
+}
+
+/// Like [`plan`], but returns a panic as an error. A panic would abort the whole batch, again in every pass.
+fn guarded_plan(cue: &DueCue, outage: Outage) -> std::result::Result<FirePlan, String> {
+    panics::catch("the plan of a cue", || Ok(plan(cue, Some(outage))))
+        .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))
+}
+
+/// The fire plan of a due cue, or the reason why it cannot be fired, for the cue's owner.
+fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, String> {
+    let schedule =
+        cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
+    let fire_plan = fire_plan(&schedule, cue.next_run, outage);
+    if fire_plan.next_run.is_none() && matches!(cue.schedule.when, ScheduleSpec::Recurring(_)) {
+        return Err("The schedule has no later run".to_owned());
+    }
+    Ok(fire_plan)
+}
+
+/// Takes out the runs that a clock that was ahead has fired.
+fn skip_fired_ahead(tx: &WriteTx<'_>, cue: &DueCue, fire_plan: &mut FirePlan) -> Result<()> {
+    if !clock_accept::has_fired_ahead(tx)? {
+        return Ok(());
+    }
+    let runs = std::mem::take(&mut fire_plan.runs);
+    for run in runs {
+        if !clock_accept::is_fired_ahead(tx, cue.key, run)? {
+            fire_plan.runs.push(run);
+        }
+    }
+    clock_accept::forget_fired_ahead(tx, cue.key, fire_plan.next_run.unwrap_or(Timestamp::MAX))
+}
+
+fn new_execution(
+    cue: &DueCue,
+    run: Timestamp,
+    id: ExecutionId,
+    is_catch_up: bool,
+    now: Timestamp,
+) -> NewExecution {
+    NewExecution {
+        id,
+        cue_key: cue.key,
+        user_key: cue.user_key,
+        is_worker: cue.is_worker,
+        destination: cue.destination,
+        task: cue.task.clone(),
+        agent: cue.agent.clone(),
+        scheduled_for: run,
+        triggered_by: Trigger::Schedule,
+        payload_key: cue.payload_key,
+        replayed_from: None,
+        is_catch_up,
+        now,
+    }
+}

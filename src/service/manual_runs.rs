@@ -1,0 +1,282 @@
+//! Runs on request: `fire` and `replay`, and what a user may do with a run that waits: `retry` sends it now, `cancel` ends
+//! it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::app::{App, CallLimiter};
+use crate::domain::account::plan::{MAX_UNCONFIRMED_CALLS, Plans};
+use crate::domain::account::user::{CONFIRM, Caller};
+use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
+use crate::domain::cue::payload::Payload;
+use crate::domain::cue::retention::Retention;
+use crate::domain::cue::{Cue, Transport};
+use crate::domain::execution::queue_change::{may_cancel, may_retry};
+use crate::domain::execution::{ExecutionStatus, NewExecution, Trigger};
+use crate::domain::ids::ExecutionId;
+use crate::domain::schedule::time_zone::Zone;
+use crate::domain::schedule::{ScheduleError, parse_instant};
+use crate::domain::webhook::callback_url::destination_hash;
+use crate::error::{Error, Result};
+use crate::random::ExecutionIdSource;
+use crate::service::accounts::disabled;
+use crate::service::cancel::cancel_queued;
+use crate::service::cues::find;
+use crate::service::events;
+use crate::service::executions::not_found;
+use crate::service::fire::{enqueue, queue_retention_if_due};
+use crate::service::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
+use crate::service::plan_limits::within_storage;
+use crate::store::accounts::usage;
+use crate::store::cues::payloads;
+use crate::store::executions::{ExecutionDetails, queue_changes};
+use crate::store::{Pending, WriteTx, cues, executions};
+
+/// An execution created by `fire` or `replay`.
+#[derive(Debug, Clone)]
+pub struct ManualRun {
+    pub execution_id: ExecutionId,
+    pub cue_id: String,
+    pub scheduled_for: Timestamp,
+    pub triggered_by: Trigger,
+}
+
+#[derive(Debug)]
+pub struct FireRequest {
+    /// When to run; now if absent or in the past. Without an offset it is local time in the zone of the schedule.
+    pub send_at: Option<String>,
+    pub payload: FirePayload,
+}
+
+/// The payload of the execution that `fire` creates. A refused one is reported unless the request is a repetition.
+#[derive(Debug)]
+pub enum FirePayload {
+    /// That of the cue, which is not read.
+    OfCue,
+    /// One that replaces it.
+    Replaced(std::result::Result<Payload, Refusal>),
+    /// One that was merged into the payload in row `base`.
+    Merged { base: Option<i64>, payload: std::result::Result<Payload, Refusal> },
+}
+
+/// Runs the caller's cue now or at a given time, whatever its status. `None` if the cue has another payload by now than
+/// the one that was merged: nothing was done, and the caller merges again.
+///
+/// Refused with `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`,
+/// `storage_limit_exceeded`, `idempotency_conflict`.
+pub fn fire(
+    app: &App,
+    caller: &Caller,
+    id: String,
+    request: FireRequest,
+    call: Option<IdempotencyRequest>,
+    render: fn(&ManualRun) -> StoredResponse,
+) -> Pending<Option<StoredResponse>> {
+    let (now, user_key) = (app.clock.now(), caller.user_key);
+    let context = RunContext::new(app, user_key, now);
+    app.store.write_for(user_key, move |tx| {
+        within_storage(tx, &context.plans, user_key, || {
+            if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
+                return Ok(Some(response));
+            }
+            let Some(run) = context.fire(tx, &id, request)? else { return Ok(None) };
+            let response = render(&run);
+            keep(tx, user_key, call.as_ref(), &response, now)?;
+            Ok(Some(response))
+        })
+    })
+}
+
+/// Repeats a finished execution with its original payload.
+///
+/// Refused with `execution_not_found`, with `execution_in_flight` until the execution has finished, and with
+/// `execution_limit_exceeded` and `storage_limit_exceeded`.
+pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
+    let context = RunContext::new(app, user_key, app.clock.now());
+    app.store.write_for(user_key, move |tx| Ok(context.replay(tx, id)?.0))
+}
+
+/// Sends an execution now that waits for its next attempt or for its `send_at`. Its attempts and the rest of its retry
+/// policy stay as they are. Returns the run and its status.
+///
+/// Refused with `execution_not_found`, with `execution_in_flight` during an attempt, and with `invalid_state` unless it
+/// waits.
+pub fn retry(app: &App, user_key: i64, id: ExecutionId) -> Pending<(ManualRun, ExecutionStatus)> {
+    let now = app.clock.now();
+    app.store.write_for(user_key, move |tx| {
+        let ExecutionDetails { execution, cue_id, .. } =
+            executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
+        let is_waiting = queue_changes::release(tx, execution.key, now)?;
+        may_retry(execution.status, is_waiting)?;
+        let is_early = execution.status == ExecutionStatus::Pending;
+        let scheduled_for = if is_early { now } else { execution.scheduled_for };
+        let triggered_by = execution.triggered_by;
+        Ok((ManualRun { execution_id: id, cue_id, scheduled_for, triggered_by }, execution.status))
+    })
+}
+
+/// Ends an execution that has not begun its next attempt, as failed and without the consequences of a failure: it was
+/// wanted. The `once` cue whose run it is ends.
+///
+/// Refused with `execution_not_found`, with `execution_in_flight` during an attempt or a claim, and with `invalid_state`
+/// after its end.
+pub fn cancel(app: &App, user_key: i64, id: ExecutionId) -> Pending<ExecutionDetails> {
+    let now = app.clock.now();
+    app.store.write_for(user_key, move |tx| {
+        let execution = executions::find(tx, user_key, id)?.ok_or_else(not_found)?.execution;
+        may_cancel(execution.status)?;
+        cancel_queued(tx, &execution, now)?;
+        executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
+    })
+}
+
+/// The circumstances of a run on request.
+pub(super) struct RunContext {
+    user_key: i64,
+    ids: Arc<ExecutionIdSource>,
+    plans: Plans,
+    retention: Retention,
+    calls: Option<CallLimiter>,
+    now: Timestamp,
+}
+
+impl RunContext {
+    pub(super) fn new(app: &App, user_key: i64, now: Timestamp) -> Self {
+        let (ids, plans) = (Arc::clone(&app.ids), app.config.plans.clone());
+        let calls = app.unconfirmed_calls.clone();
+        Self { user_key, ids, plans, retention: app.config.retention, calls, now }
+    }
+
+    /// As [`fire`].
+    pub(super) fn fire(&self, tx: &WriteTx<'_>, id: &str, request: FireRequest) -> Result<Option<ManualRun>> {
+        let (user_key, now) = (self.user_key, self.now);
+        let cue = find(tx, user_key, id)?;
+        if matches!(request.payload, FirePayload::Merged { base, .. } if base != cue.payload_key) {
+            return Ok(None);
+        }
+        self.check_calls(&cue)?;
+        consume_quota(tx, &self.plans, user_key, now)?;
+        let run = new_run(tx, &cue, request, self.ids.next(now)?, now)?;
+        cues::record_run(tx, cue.key, now)?;
+        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, 1)?;
+        Ok(Some(insert_run(tx, &cue, &run)?))
+    }
+
+    /// As [`replay`]. Returns the bytes of payload that were copied as well.
+    pub(super) fn replay(&self, tx: &WriteTx<'_>, id: ExecutionId) -> Result<(ManualRun, usize)> {
+        let (user_key, now) = (self.user_key, self.now);
+        let listed = executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
+        let old = listed.execution;
+        if !old.status.is_over() {
+            let message = "The execution has not finished: wait for it before you replay it";
+            return Err(Error::refused(ErrorCode::ExecutionInFlight, message));
+        }
+        let cue = find(tx, user_key, &listed.cue_id)?;
+        self.check_calls(&cue)?;
+        consume_quota(tx, &self.plans, user_key, now)?;
+        // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
+        payloads::queue_for_retention(tx, cue.key)?;
+        let copy = || payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key);
+        let (payload_key, copied) = within_storage(tx, &self.plans, user_key, copy)?;
+        let run = NewExecution {
+            payload_key,
+            task: old.task,
+            agent: old.agent,
+            replayed_from: Some(old.id),
+            ..run_of(&cue, self.ids.next(now)?, Trigger::Replay, now)
+        };
+        Ok((insert_run(tx, &cue, &run)?, copied))
+    }
+
+    /// Refuses another call of an account with an unconfirmed address that has used up its calls (contract §3.10).
+    fn check_calls(&self, cue: &Cue) -> Result<()> {
+        let calls = self.calls.as_ref().filter(|_| cue.transport == Transport::Webhook);
+        let refused_for = calls.and_then(|calls| calls.lock().refused_for(self.user_key, self.now));
+        let Some(seconds) = refused_for else { return Ok(()) };
+        let message = format!(
+            "The runs of an account with an unconfirmed address call at most {MAX_UNCONFIRMED_CALLS} times an hour: wait \
+             {seconds} s, or {CONFIRM}"
+        );
+        Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message))
+    }
+}
+
+/// Counts one execution against the user's quota (contract §8.2).
+fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
+    let mut quota = usage::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
+    if !quota.try_use(now) {
+        let message = "The plan's monthly executions and the 24-hour grace period are used up: upgrade, or wait for \
+                       the next month";
+        return Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message));
+    }
+    events::quota(tx, user_key, &quota, now)?;
+    usage::save_quota(tx, user_key, &quota, now)
+}
+
+/// Builds the execution for a fire request and stores its payload if it differs from the cue's.
+fn new_run(
+    tx: &WriteTx<'_>,
+    cue: &Cue,
+    request: FireRequest,
+    id: ExecutionId,
+    now: Timestamp,
+) -> Result<NewExecution> {
+    let send_at = request.send_at.map(|text| parse_send_at(&text, cue)).transpose()?;
+    let (payload_key, filters) = match request.payload {
+        FirePayload::Replaced(payload) | FirePayload::Merged { payload, .. } => {
+            let payload = payload?;
+            let key = payloads::insert_single_use(tx, cue.key, &payload)?;
+            (Some(key), (payload.task, payload.agent))
+        }
+        FirePayload::OfCue => {
+            let filters = cue.payload_key.map(|key| payloads::find_filters(tx, key));
+            (cue.payload_key, filters.transpose()?.unwrap_or_default())
+        }
+    };
+    // Only claims filter by task and agent.
+    let (task, agent) = if cue.transport == Transport::Worker { filters } else { (None, None) };
+    Ok(NewExecution {
+        task,
+        agent,
+        payload_key,
+        scheduled_for: send_at.unwrap_or(now).max(now),
+        ..run_of(cue, id, Trigger::ManualFire, now)
+    })
+}
+
+fn parse_send_at(text: &str, cue: &Cue) -> std::result::Result<Timestamp, Refusal> {
+    let zone = Zone::find(&cue.schedule.timezone).map_err(ScheduleError::from)?;
+    parse_instant(text, &zone).map_err(|error| Refusal {
+        schedule_part: SchedulePart::of("send_at"),
+        ..Refusal::new(ErrorCode::InvalidSchedule, format!("send_at: {error}"))
+    })
+}
+
+fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> NewExecution {
+    NewExecution {
+        id,
+        cue_key: cue.key,
+        user_key: cue.user_key,
+        is_worker: cue.transport == Transport::Worker,
+        destination: cue.callback.as_ref().map(|callback| destination_hash(&callback.url)),
+        task: None,
+        agent: None,
+        scheduled_for: now,
+        triggered_by,
+        payload_key: None,
+        replayed_from: None,
+        is_catch_up: false,
+        now,
+    }
+}
+
+fn insert_run(tx: &WriteTx<'_>, cue: &Cue, run: &NewExecution) -> Result<ManualRun> {
+    enqueue(tx, run)?;
+    Ok(ManualRun {
+        execution_id: run.id,
+        cue_id: cue.id.clone(),
+        scheduled_for: run.scheduled_for,
+        triggered_by: run.triggered_by,
+    })
+}

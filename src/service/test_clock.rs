@@ -1,0 +1,122 @@
+//! Advances a test clock from deadline to deadline and waits at each until the engine is idle (contract §10).
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::execution::unclaimed::workers_return_by;
+use crate::domain::notification::event::{Event, ServerChange};
+use crate::error::{Error, Result};
+use crate::store::ReadTx;
+use crate::store::cues::due_cues;
+use crate::store::db::hold;
+use crate::store::executions::{claims, delivery_queue, unclaimed};
+use crate::store::maintenance::cue_deletion;
+use crate::store::maintenance::{queue_stats, retention};
+use crate::store::notifications::outbox;
+
+/// The effects of advancing the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockAdvance {
+    pub now: Timestamp,
+    /// Executions created by schedule.
+    pub fired: u64,
+    /// Delivery attempts that ended.
+    pub delivered: u64,
+}
+
+/// Advances the test clock to `target`; a target in the past leaves it unchanged. Everything that becomes due on the way
+/// fires in order. When this returns, every delivery attempt that it caused has ended and every failure notification has
+/// been tried once; notifications are not counted in `delivered`. Blocks the thread: do not call it from an async task.
+/// Errors: if the server stops: a stopped engine never becomes idle.
+pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
+    // One at a time: two concurrent calls would skip each other's deadlines.
+    let _turn = app.clock_moves.lock();
+    let begun_at = app.clock.now();
+    let (fired, delivered) = (app.engine_stats.fired(), app.engine_stats.delivered());
+    wait_until_idle(app, stopping)?;
+    while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
+        set_clock(app, next, stopping)?;
+    }
+    set_clock(app, target, stopping)?;
+    wait_for_pass(app, stopping)?;
+    let now = app.clock.now();
+    if now > begun_at {
+        app.events.publish_server(Event::server(ServerChange::ClockMoved, now));
+    }
+    Ok(ClockAdvance {
+        now,
+        fired: app.engine_stats.fired() - fired,
+        delivered: app.engine_stats.delivered() - delivered,
+    })
+}
+
+fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
+    app.clock.set(instant.max(app.clock.now()));
+    app.notifiers.notify_all();
+    wait_until_idle(app, stopping)
+}
+
+/// Waits for a scheduler pass at this instant. Retention by age is not a deadline, so `next_deadline` does not cover it.
+fn wait_for_pass(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+    loop {
+        let seen = app.notifiers.progress.generation();
+        if app.engine_stats.last_pass().started_at.is_some_and(|last| last >= app.clock.now()) {
+            return wait_until_idle(app, stopping);
+        }
+        if stopping() {
+            return Err(server_stopping());
+        }
+        app.clock.wait(&app.notifiers.progress, seen, None);
+    }
+}
+
+fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+    loop {
+        if stopping() {
+            return Err(server_stopping());
+        }
+        // Read before the check, so that progress in between is not missed.
+        let seen = app.notifiers.progress.generation();
+        if is_idle(app)? && app.engine_stats.is_idle() {
+            return Ok(());
+        }
+        app.clock.wait(&app.notifiers.progress, seen, None);
+    }
+}
+
+fn is_idle(app: &App) -> Result<bool> {
+    let (now, seen) = (app.clock.now(), app.engine_stats.last_seen());
+    let looks_from = workers_return_by(app.outage());
+    let idle = app.store.read(move |read| {
+        let waits = deadline(read, seen, looks_from)?.is_some_and(|deadline| deadline <= now);
+        if waits || hold::is_held(read)? {
+            return Ok(!waits);
+        }
+        let is_swept =
+            cue_deletion::first_pending(read)?.is_none() && retention::first_queued(read)?.is_none();
+        Ok(is_swept && !queue_stats::is_delivering(read)? && !outbox::has_ready(read)?)
+    });
+    idle.wait()
+}
+
+fn server_stopping() -> Error {
+    Error::storage("the server is stopping; the clock was not advanced to the end")
+}
+
+fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
+    let seen = app.engine_stats.last_seen();
+    let looks_from = workers_return_by(app.outage());
+    app.store.read(move |read| deadline(read, seen, looks_from)).wait()
+}
+
+/// The earliest instant at which the engine has work; `None` while the file is on hold. Nothing fires by schedule before
+/// `seen`, and unclaimed executions are not looked at before `looks_from`.
+fn deadline(read: &ReadTx<'_>, seen: Timestamp, looks_from: Timestamp) -> Result<Option<Timestamp>> {
+    if hold::is_held(read)? {
+        return Ok(None);
+    }
+    let cue = due_cues::next(read)?.map(|next| next.max(seen));
+    let others = [delivery_queue::next_due_at(read)?, claims::next_end(read)?, outbox::next_due_at(read)?];
+    let look = unclaimed::next_look(read)?.map(|look| look.max(looks_from));
+    Ok(others.into_iter().chain([cue, look]).flatten().min())
+}
