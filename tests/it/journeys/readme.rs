@@ -1,4 +1,4 @@
-//! The commands of the README, run unchanged except for ports and folders.
+//! The commands of the README and the guides, run unchanged except for ports and folders.
 
 use std::path::Path;
 use std::process::Output;
@@ -10,10 +10,14 @@ use crate::support::live_command::LiveCommand;
 use crate::support::server::{DEV_UNLIMITED, Server};
 use crate::support::sink::Sink;
 
-/// The shell blocks below this heading.
-fn blocks(heading: &str) -> Vec<String> {
-    let readme = include_str!("../../../README.md");
-    let chapter = readme.split("\n## ").find(|chapter| chapter.starts_with(heading)).expect(heading);
+const README: &str = include_str!("../../../README.md");
+const WORKERS: &str = include_str!("../../../src/docs/workers.md");
+const SCHEDULES: &str = include_str!("../../../src/docs/schedules.md");
+
+/// The shell blocks of a document below this heading.
+fn blocks(document: &str, heading: &str) -> Vec<String> {
+    let mut chapters = document.split("\n## ").flat_map(|chapter| chapter.split("\n### "));
+    let chapter = chapters.find(|chapter| chapter.starts_with(heading)).expect(heading);
     let blocks = chapter.split("```sh\n").skip(1);
     blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
@@ -38,7 +42,7 @@ fn run_at(home: &ClientHome, script: &str) -> String {
 
 /// The commands of the quick start: those of the client, and those of curl.
 fn quick_start() -> [String; 2] {
-    let blocks = blocks("A cue that fires");
+    let blocks = blocks(README, "A cue that fires");
     let [start, client, curl, start_over] = &blocks[..] else { panic!("{blocks:#?}") };
     assert_eq!(start.trim(), "cued serve --dev &\ncued sink");
     assert_eq!(start_over.trim(), "kill %1\nrm -f cued.db*");
@@ -85,7 +89,7 @@ fn the_quick_start_of_the_readme_also_works_with_curl() {
 
 #[test]
 fn the_backup_chapter_of_the_readme_works() {
-    let blocks = blocks("Backups and history");
+    let blocks = blocks(README, "Backups");
     let [commands] = &blocks[..] else { panic!("{blocks:#?}") };
     let server = Server::start(DEV_UNLIMITED);
     server.user();
@@ -98,5 +102,20 @@ fn the_backup_chapter_of_the_readme_works() {
     let said = run(&format!("cd {folder}\n{}", others.join("\n")));
     for word in ["backed up cued.db to", "result      ok", "restored trial.db", "promoted trial.db"] {
         assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn the_commands_of_the_guides_work_with_curl() {
+    let [preview] = &blocks(SCHEDULES, "Preview")[..] else { panic!("{SCHEDULES}") };
+    let [worker] = &blocks(WORKERS, "A worker of your own")[..] else { panic!("{WORKERS}") };
+    let server = Server::start(DEV_UNLIMITED);
+    let key = server.user().key().to_owned();
+    let script =
+        format!("KEY={key}\n{preview}\n{worker}").replace("localhost:8000", &server.addr().to_string());
+    let text = run(&script);
+    for word in ["At 02:30, every day, Europe/Berlin", "manual_fire", r#""outcome_state":"reported_success""#]
+    {
+        assert!(text.contains(word), "{word}: {text}");
     }
 }
