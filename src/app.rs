@@ -4,17 +4,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::billing::Provider;
 use crate::billing::stripe::Stripe;
 use crate::clock::{Clock, Notifier};
 use crate::config::Config;
+use crate::domain::account::device_login::MAX_POLLS;
 use crate::domain::account::plan::{CALL_WINDOW, MAX_UNCONFIRMED_CALLS};
-use crate::domain::account::poll_limit::PollLimiter;
 use crate::domain::account::session::{MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW, UnstoredSessions};
+use crate::domain::account::sliding_window::SlidingWindows;
 use crate::domain::account::user::{MAX_REGISTRATIONS, REGISTRATION_WINDOW};
-use crate::domain::account::windowed_limit::WindowedLimiter;
 use crate::domain::notification::event::EventSink;
 use crate::domain::notification::test_alert::RunningTests;
 use crate::domain::schedule::catch_up::Outage;
@@ -32,7 +32,7 @@ use crate::store::db::{hold, meta, open};
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
 
 /// The calls of users, by row key.
-pub type CallLimiter = Arc<Mutex<WindowedLimiter<i64>>>;
+pub type CallLimiter = Arc<Mutex<SlidingWindows<i64>>>;
 
 /// The running program, shared by every thread.
 pub struct App {
@@ -49,11 +49,11 @@ pub struct App {
     /// Counts every mail.
     pub mail_limits: MailLimits,
     /// Limits how often a device polls for its login.
-    pub polls: Mutex<PollLimiter>,
+    pub polls: Mutex<SlidingWindows<[u8; 32]>>,
     /// Limits failed sign-ins.
-    pub sign_ins: Mutex<WindowedLimiter<IpAddr>>,
+    pub sign_ins: Mutex<SlidingWindows<IpAddr>>,
     /// Limits registrations, where they are open.
-    pub registrations: Mutex<WindowedLimiter<IpAddr>>,
+    pub registrations: Mutex<SlidingWindows<IpAddr>>,
     /// Limits the calls of users with unconfirmed addresses; `None` if they are not bounded.
     pub unconfirmed_calls: Option<CallLimiter>,
     /// Test alerts that requests wait for. Shared with the threads that send them.
@@ -127,13 +127,13 @@ impl App {
             requests: Family::new(|| Histogram::new(&TIME), &[]),
             login_mailer,
             mail_limits: MailLimits::new(config.max_mails),
-            polls: Mutex::default(),
-            sign_ins: Mutex::new(WindowedLimiter::new(MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW)),
-            registrations: Mutex::new(WindowedLimiter::new(MAX_REGISTRATIONS, REGISTRATION_WINDOW)),
+            polls: Mutex::new(SlidingWindows::new(MAX_POLLS, SignedDuration::from_mins(1))),
+            sign_ins: Mutex::new(SlidingWindows::new(MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW)),
+            registrations: Mutex::new(SlidingWindows::new(MAX_REGISTRATIONS, REGISTRATION_WINDOW)),
             unconfirmed_calls: config
                 .plans
                 .bounds_unconfirmed()
-                .then(|| Arc::new(Mutex::new(WindowedLimiter::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))),
+                .then(|| Arc::new(Mutex::new(SlidingWindows::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))),
             test_alerts: Arc::default(),
             unstored_sessions: Mutex::default(),
             key_owners: KeyOwners::default(),

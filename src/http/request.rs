@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::app::App;
 use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonError, JsonObject, JsonStr, JsonText};
 use crate::error::{Error, Result};
@@ -19,10 +19,16 @@ use crate::http::input::body::BufferedBody;
 use crate::http::input::json_fields::{JsonFields, NOT_AN_OBJECT};
 use crate::http::input::query::Query;
 use crate::http::input::validation_errors::echoed;
-use crate::http::limits::fair_semaphore::FairPermit;
-use crate::http::limits::long_polls::{LongPollPermit, LongPolls};
-use crate::http::limits::request_share::RequestShare;
+use crate::http::limits::budget::{Owner, Reservation};
+use crate::http::limits::places::Place;
+use crate::http::limits::turns::Turn;
+use crate::http::limits::{MAX_WAITING, Shares};
+use crate::locks::Mutex;
 use crate::service::executions::not_found;
+
+/// Seconds for `Retry-After` of a long poll beyond the limit: a client that is refused needs no more than this to poll
+/// without waiting.
+const WAITING_RETRY_AFTER: u32 = 5;
 
 /// Names and decoded values of the parameters of a path.
 pub type PathParams = Vec<(&'static str, String)>;
@@ -43,8 +49,6 @@ pub struct Request {
     pub headers: HeaderMap,
     /// Becomes `true` when the server starts to shut down. A long poll must then return.
     pub stopping: watch::Receiver<bool>,
-    /// The places for long polls.
-    pub(super) long_polls: Arc<LongPolls>,
     pub(super) caller: Option<Caller>,
     pub(super) rate_limit: RateLimitStatus,
     /// The handler has exempted the request from the rate limit.
@@ -52,7 +56,11 @@ pub struct Request {
     pub(super) params: PathParams,
     pub(super) query: String,
     pub(super) body: BufferedBody,
-    pub(super) share: RequestShare,
+    pub(super) shares: Arc<Shares>,
+    /// The owner of the memory for the body and the response.
+    pub(super) owner: Owner,
+    /// Memory for the response, taken by the middleware.
+    pub(super) reserved: Arc<Mutex<Reservation>>,
     /// The body as JSON, once it is read.
     pub(super) json: OnceLock<std::result::Result<JsonText, JsonError>>,
 }
@@ -77,20 +85,21 @@ impl Request {
         Ok(ExecutionId::parse(self.param("execution_id")).ok_or_else(not_found)?)
     }
 
-    /// Takes a place for a long poll, to be held until it ends. `None` where limits are off.
-    /// Errors: 429 if the caller has too many of them.
-    pub fn begin_long_poll(&self) -> Result<Option<LongPollPermit>> {
+    /// Takes a place for a long poll or an event stream, to be held until it ends. `None` where limits are off.
+    /// Errors: 429 if the caller has too many of both.
+    pub fn begin_waiting(&self) -> Result<Option<Place<i64>>> {
         if !self.app.config.plans.are_limited() {
             return Ok(None);
         }
-        Ok(Some(self.long_polls.admit(self.caller()?.user_key)?))
+        let place = self.shares.waiting.take(self.caller()?.user_key, MAX_WAITING);
+        Ok(Some(place.ok_or_else(too_many_waiting)?))
     }
 
     /// Reserves memory for a response of about `bytes`, before the change that it reports: a refused request then
     /// changes nothing. Not needed for responses of up to 64 KiB.
     /// Errors: 503 if the caller has no room.
     pub fn reserve_response(&self, bytes: usize) -> Result<()> {
-        self.share.reserve(bytes)
+        self.reserved.lock().grow_to(bytes)
     }
 
     /// Drops the body and returns its memory, once nothing of it is needed any more. Then it is empty.
@@ -101,14 +110,14 @@ impl Request {
 
     /// Waits for the caller's turn to read a list. The permit is to be held until the response is rendered.
     /// Errors: [`Error::Fault`] on a bug.
-    pub async fn list_turn(&self) -> Result<FairPermit> {
-        self.share.list_turn().await
+    pub async fn list_turn(&self) -> Result<Turn> {
+        self.shares.lists.wait(self.owner).await
     }
 
     /// As [`Request::list_turn`], for a list of a long history.
     /// Errors: as [`Request::list_turn`].
-    pub async fn slow_list_turn(&self) -> Result<FairPermit> {
-        self.share.slow_list_turn().await
+    pub async fn slow_list_turn(&self) -> Result<Turn> {
+        self.shares.slow_lists.wait(self.owner).await
     }
 
     /// On a route with `Access::DevicePoll`: the request does not count in the window of the client address.
@@ -161,6 +170,14 @@ impl Request {
         let json = self.json()?;
         Ok(JsonObject::of(json).ok_or_else(|| not_an_object(json))?)
     }
+}
+
+fn too_many_waiting() -> Refusal {
+    let message = format!(
+        "The account has {MAX_WAITING} long polls and event streams open, the most at a time; end one of them, or poll \
+         without `wait`"
+    );
+    Refusal { retry_after: Some(WAITING_RETRY_AFTER), ..Refusal::new(ErrorCode::RateLimitExceeded, message) }
 }
 
 fn not_an_object(value: JsonStr<'_>) -> Refusal {

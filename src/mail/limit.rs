@@ -1,139 +1,135 @@
 //! The limits on mails: a server that sends too many is refused by other mail servers. Half of them are for sign-ins, so
 //! that no failing cue keeps anybody from signing in.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::account::windowed_limit::WindowedLimiter;
+use crate::domain::account::sliding_window::SlidingWindows;
 use crate::locks::Mutex;
 
 /// The window in which mails are counted.
 const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// Mails to accounts with unconfirmed addresses in any hour, all together.
-const MAX_CONFIRMATIONS: usize = 20;
+const MAX_CONFIRMATIONS: u32 = 20;
 
 /// Parts of the mails for sign-ins of which one client address requests one.
-const REQUESTER_PART: usize = 4;
+const REQUESTER_PART: u32 = 4;
 
 /// Sign-in mails that a client address requests in any hour, whatever the limit of all mails: as many as one recipient gets.
-const MIN_REQUESTED: usize = 3;
+const MIN_REQUESTED: u32 = 3;
 
-/// The mails of the last hour, in memory: a restart begins with none.
+/// The mails of the last hour.
 pub struct MailLimits {
-    sign_ins: MailWindow,
-    /// Each counts as one of the others, too.
-    confirmations: MailWindow,
-    others: MailWindow,
-    requesters: Mutex<WindowedLimiter<IpAddr>>,
+    sign_ins: u32,
+    others: u32,
+    sent: Mutex<Sent>,
 }
 
-/// The mails of one kind in the last hour.
-struct MailWindow {
-    kind: &'static str,
-    limit: usize,
-    state: Mutex<Sent>,
-}
-
-#[derive(Default)]
 struct Sent {
-    /// In the order of the calls.
-    at: VecDeque<Timestamp>,
-    /// True from a refusal to the next mail, so that the limit is logged once.
-    is_full: bool,
+    mails: SlidingWindows<Kind>,
+    requesters: SlidingWindows<IpAddr>,
+    /// Kinds that are refused, from the first refusal to the next mail, so that each limit is logged once.
+    full: BTreeSet<Kind>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Kind {
+    SignIn,
+    /// Each counts as one of the others, too.
+    Confirmation,
+    Other,
 }
 
 impl MailLimits {
     /// Admits `limit` mails in an hour, half of them for sign-ins.
     pub fn new(limit: usize) -> Self {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let sign_ins = limit.div_ceil(2);
         let requested = (sign_ins / REQUESTER_PART).max(MIN_REQUESTED);
-        Self {
-            sign_ins: MailWindow::new("sign-in", sign_ins),
-            confirmations: MailWindow::new("confirmation", MAX_CONFIRMATIONS),
-            others: MailWindow::new("other", limit - sign_ins),
-            requesters: Mutex::new(WindowedLimiter::new(requested, WINDOW)),
-        }
+        let mails = SlidingWindows::new(limit, WINDOW);
+        let requesters = SlidingWindows::new(requested, WINDOW);
+        let sent = Sent { mails, requesters, full: BTreeSet::new() };
+        Self { sign_ins, others: limit - sign_ins, sent: Mutex::new(sent) }
     }
 
     /// Counts a sign-in mail at `now`, which `client` has requested.
     /// Errors: the limit of all clients or of this one is reached; the value is the seconds until a mail is admitted
     /// again.
     pub fn take_sign_in(&self, client: IpAddr, now: Timestamp) -> Result<(), u32> {
-        if let Some(seconds) = self.requesters.lock().admit(client, now) {
+        let mut sent = self.sent.lock();
+        if let Some(seconds) = sent.requesters.admit(client, now) {
             return Err(seconds);
         }
-        self.sign_ins.take(now).map_err(|free_at| {
-            self.requesters.lock().give_back(client);
-            u32::try_from(free_at.duration_since(now).as_secs()).unwrap_or(1).max(1)
-        })
+        let taken = sent.take(Kind::SignIn, self.sign_ins, now);
+        if taken.is_err() {
+            sent.requesters.give_back(client);
+        }
+        taken
     }
 
     /// Takes back the newest sign-in mail, which was not sent. The request counts for its client all the same: whether it
     /// led to a mail would tell whether the recipient has an account.
     pub fn give_back_sign_in(&self) {
-        self.sign_ins.give_back();
+        self.sent.lock().mails.give_back(Kind::SignIn);
     }
 
     /// Counts another mail at `now`, to an account whose address is confirmed or not.
     /// Errors: a limit is reached; the value is the instant at which a mail is admitted again.
     pub fn take(&self, is_confirmed: bool, now: Timestamp) -> Result<(), Timestamp> {
-        if !is_confirmed {
-            self.confirmations.take(now)?;
-        }
-        let taken = self.others.take(now);
-        if taken.is_err() && !is_confirmed {
-            self.confirmations.give_back();
-        }
-        taken
+        let mut sent = self.sent.lock();
+        let confirmation =
+            if is_confirmed { Ok(()) } else { sent.take(Kind::Confirmation, MAX_CONFIRMATIONS, now) };
+        let taken = confirmation.and_then(|()| {
+            let taken = sent.take(Kind::Other, self.others, now);
+            if taken.is_err() && !is_confirmed {
+                sent.mails.give_back(Kind::Confirmation);
+            }
+            taken
+        });
+        taken.map_err(|seconds| now.saturating_add(SignedDuration::from_secs(seconds.into())).unwrap_or(now))
     }
 
     /// Takes back the newest other mail, which was not sent.
     pub fn give_back(&self, is_confirmed: bool) {
-        self.others.give_back();
+        let mut sent = self.sent.lock();
+        sent.mails.give_back(Kind::Other);
         if !is_confirmed {
-            self.confirmations.give_back();
+            sent.mails.give_back(Kind::Confirmation);
         }
-    }
-}
-
-impl MailWindow {
-    fn new(kind: &'static str, limit: usize) -> Self {
-        Self { kind, limit, state: Mutex::default() }
-    }
-
-    fn take(&self, now: Timestamp) -> Result<(), Timestamp> {
-        let mut sent = self.state.lock();
-        sent.forget(now);
-        if sent.at.len() < self.limit {
-            sent.at.push_back(now);
-            sent.is_full = false;
-            return Ok(());
-        }
-        if !std::mem::replace(&mut sent.is_full, true) {
-            tracing::warn!(
-                kind = self.kind,
-                limit = self.limit,
-                "mails paused: the hourly limit of this kind is reached (--max-mails)"
-            );
-        }
-        let oldest = sent.at.front().copied().unwrap_or(now);
-        Err(oldest.saturating_add(WINDOW).unwrap_or(Timestamp::MAX))
-    }
-
-    fn give_back(&self) {
-        self.state.lock().at.pop_back();
     }
 }
 
 impl Sent {
-    fn forget(&mut self, now: Timestamp) {
-        // After a clock step backward the mails of the future count as mails of now: they leave in an hour.
-        self.at.iter_mut().filter(|at| **at > now).for_each(|at| *at = now);
-        while self.at.front().is_some_and(|at| now.duration_since(*at) >= WINDOW) {
-            self.at.pop_front();
+    fn take(&mut self, kind: Kind, limit: u32, now: Timestamp) -> Result<(), u32> {
+        match self.mails.admit_below(kind, limit, now).refused_for {
+            None => {
+                self.full.remove(&kind);
+                Ok(())
+            }
+            Some(seconds) => {
+                if self.full.insert(kind) {
+                    let kind = kind.word();
+                    tracing::warn!(
+                        kind,
+                        limit,
+                        "mails paused: the hourly limit of this kind is reached (--max-mails)"
+                    );
+                }
+                Err(seconds)
+            }
+        }
+    }
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::SignIn => "sign-in",
+            Self::Confirmation => "confirmation",
+            Self::Other => "other",
         }
     }
 }
@@ -147,26 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn any_hour_has_at_most_the_limit() {
-        let limiter = MailWindow::new("other", 2);
-        assert_eq!([limiter.take(at(0)), limiter.take(at(10))], [Ok(()), Ok(())]);
-        assert_eq!([limiter.take(at(10)), limiter.take(at(59))], [Err(at(60)), Err(at(60))]);
-        assert_eq!([limiter.take(at(60)), limiter.take(at(60))], [Ok(()), Err(at(70))]);
-    }
-
-    #[test]
-    fn a_mail_that_was_not_sent_leaves_its_place() {
-        let limiter = MailWindow::new("other", 1);
-        assert_eq!(limiter.take(at(0)), Ok(()));
-        limiter.give_back();
-        assert_eq!([limiter.take(at(0)), limiter.take(at(0))], [Ok(()), Err(at(60))]);
-    }
-
-    #[test]
-    fn a_clock_step_backward_does_not_block_mails_for_longer_than_an_hour() {
-        let limiter = MailWindow::new("other", 1);
-        assert_eq!(limiter.take(at(600)), Ok(()));
-        assert_eq!([limiter.take(at(0)), limiter.take(at(60))], [Err(at(60)), Ok(())]);
+    fn any_hour_has_at_most_the_limit_and_a_mail_that_was_not_sent_leaves_its_place() {
+        let limits = MailLimits::new(4);
+        assert_eq!([limits.take(true, at(0)), limits.take(false, at(10))], [Ok(()), Ok(())]);
+        assert_eq!([limits.take(true, at(10)), limits.take(false, at(59))], [Err(at(60)); 2]);
+        assert_eq!([limits.take(true, at(60)), limits.take(true, at(60))], [Ok(()), Err(at(70))]);
+        limits.give_back(true);
+        assert_eq!([limits.take(true, at(60)), limits.take(true, at(60))], [Ok(()), Err(at(70))]);
     }
 
     #[test]

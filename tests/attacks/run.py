@@ -32,15 +32,15 @@ from victim import Victim
 
 SECONDS_TO_SET_UP = 90
 SECONDS_TO_RECOVER = 60
-# The connections of `idle_connections` and `unfinished_heads` reach the shares of addresses, which begin at a half.
+# Each address of `idle_connections`, `unfinished_heads` and `h2_floods` reaches its sixteenth of 4,096.
 MIN_CONNECTIONS = 2_048
 
 
 class Bounds:
     """The largest allowed values."""
 
-    PEAK_MIB = 128
-    AFTERWARDS_MIB = 40
+    PEAK_MIB = 160
+    AFTERWARDS_MIB = 48
     CREATE_S = 1.0
     LATENESS_P99_S = 2.0
     STATUS_P99_S = 0.1

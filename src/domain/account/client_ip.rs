@@ -26,30 +26,10 @@ pub fn client_address<'a>(
     client
 }
 
-/// The network of a rate limit's first window: an IPv6 customer has a whole /64. Of IPv4, the address.
+/// The network that counts as one client: an IPv6 customer has a whole /64. Of IPv4, the address.
 pub fn rate_limit_address(address: IpAddr) -> IpAddr {
-    network(address, 64)
-}
-
-/// The network of a rate limit's second window, the /48 that a site or a tunnel has; `None` for IPv4.
-pub fn rate_limit_site(address: IpAddr) -> Option<IpAddr> {
-    let site = network(address, 48);
-    site.is_ipv6().then_some(site)
-}
-
-/// The network by which connections and memory are shared: the /56 that a provider gives to a customer, for a customer
-/// counts as one client there however many networks it makes of it. Of IPv4, the address.
-pub fn customer_network(address: IpAddr) -> IpAddr {
-    network(address, 56)
-}
-
-/// Clears all but the first `bits` of an IPv6 address. An IPv4 address stays.
-fn network(address: IpAddr, bits: u32) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
-        }
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
         v4 => v4,
     }
 }
@@ -113,14 +93,5 @@ mod tests {
         assert_eq!(address("2001:db8:1:3::"), "2001:db8:1:3::");
         assert_eq!(address("192.0.2.1"), "192.0.2.1");
         assert_eq!(address("::ffff:192.0.2.1"), "192.0.2.1");
-    }
-
-    #[test]
-    fn a_site_has_48_bits_and_a_customer_56() {
-        let address: IpAddr = "2001:db8:1:2345:6:7:8:9".parse().unwrap();
-        assert_eq!(rate_limit_site(address).unwrap().to_string(), "2001:db8:1::");
-        assert_eq!(customer_network(address).to_string(), "2001:db8:1:2300::");
-        let v4: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
-        assert_eq!((rate_limit_site(v4), customer_network(v4).to_string()), (None, "192.0.2.1".to_owned()));
     }
 }

@@ -39,7 +39,7 @@ const MAX_UNCONFIRMED_BYTES: i64 = MEGABYTE;
 pub const UNCONFIRMED_DISK_PART: u64 = 4;
 
 /// Calls of the runs of an account with an unconfirmed address in any hour, attempts included.
-pub const MAX_UNCONFIRMED_CALLS: usize = 60;
+pub const MAX_UNCONFIRMED_CALLS: u32 = 60;
 
 /// The window in which they are counted.
 pub const CALL_WINDOW: SignedDuration = SignedDuration::from_hours(1);

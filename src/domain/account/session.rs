@@ -26,7 +26,7 @@ pub const MAX_SESSIONS: i64 = 20;
 pub const REQUESTS_PER_MINUTE: u32 = 240;
 
 /// Failed sign-ins of a client address in [`SIGN_IN_WINDOW`].
-pub const MAX_FAILED_SIGN_INS: usize = 10;
+pub const MAX_FAILED_SIGN_INS: u32 = 10;
 
 /// The window in which failed sign-ins are counted.
 pub const SIGN_IN_WINDOW: SignedDuration = SignedDuration::from_mins(15);

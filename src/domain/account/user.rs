@@ -25,7 +25,7 @@ pub const CONFIRM: &str =
     "confirm the address of the account by signing in with a mailed link, and keep its API keys there";
 
 /// Registrations from one client address in any hour, where registration is open.
-pub const MAX_REGISTRATIONS: usize = 10;
+pub const MAX_REGISTRATIONS: u32 = 10;
 
 /// The window in which registrations are counted.
 pub const REGISTRATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);

@@ -12,12 +12,10 @@ use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::user::Credential;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
-use crate::domain::notification::event::{Event, EventFilter, EventType, ServerChange, burst_data};
+use crate::domain::notification::event::{Event, EventFilter, EventType, ServerChange};
 use crate::error::{Error, Result};
-use crate::events::{
-    EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, RingEvent, RingEventBody, StreamStart,
-    TooManyStreams,
-};
+use crate::events::{EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, StreamStart, TooManyStreams};
+use crate::http::limits::places::Place;
 use crate::http::middleware::authentication::is_valid;
 use crate::http::pages::assets;
 use crate::http::request::Request;
@@ -54,11 +52,15 @@ pub async fn stream(request: Request) -> Result<Response> {
         found.ok_or_else(not_found)?;
     }
     request.reserve_response(STREAM_COST)?;
+    let place = request.begin_waiting()?;
     let held = request.app.store.read_inline_single(hold::is_held).await?;
     let address = rate_limit_address(request.client_ip);
     let begun = request.app.events.subscribe(caller.user_key, address, after.as_ref());
     let (events, start) = begun.map_err(too_many)?;
-    await_earlier_writes(&request, &events).await;
+    // A client that reads a list after `hello` finds each change in the list or in the stream: writes that began before the
+    // events of the user were recorded have none, and writes end in the order in which they begin. An error is no reason to
+    // refuse the stream: the earlier writes have ended then too, with the same error or before.
+    drop(request.app.store.write_for(caller.user_key, |_| Ok(())).await);
     let greeting = greeting(&request, &events, start, held);
     let live = LiveStream {
         app: request.app,
@@ -70,22 +72,11 @@ pub async fn stream(request: Request) -> Result<Response> {
         next_beat: Instant::now(),
         greeting: Some(greeting),
         is_over: false,
+        _place: place,
     };
     Ok(Response::stream("text/event-stream", live.into_body())
         .with(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"))
         .with(X_ACCEL_BUFFERING, HeaderValue::from_static("no")))
-}
-
-/// Waits for the writes that began before the events of the user were recorded: a client that reads a list after `hello`
-/// finds each change in the list or in the stream.
-async fn await_earlier_writes(request: &Request, events: &EventStream) {
-    if !events.awaits_earlier_writes() {
-        return;
-    }
-    // Writes end in the order in which they begin. An error is no reason to refuse the stream: the earlier writes have
-    // ended then too, with the same error or before.
-    drop(request.app.store.write_for(events.user_key(), |_| Ok(())).await);
-    events.earlier_writes_ended();
 }
 
 fn filter(request: &Request) -> Result<EventFilter> {
@@ -178,6 +169,7 @@ struct LiveStream {
     /// The id that the client has.
     sent: String,
     is_over: bool,
+    _place: Option<Place<i64>>,
 }
 
 impl LiveStream {
@@ -203,19 +195,13 @@ impl LiveStream {
                 // Nothing is sent after a revocation, also before the next beat (contract §8.13).
                 return self.may_go_on().await.then_some(text);
             }
-            let burst_due = self.events.burst_due_in().map(|wait| Instant::now() + wait);
-            let deadline = burst_due.map_or(self.next_beat, |due| due.min(self.next_beat));
-            let (is_changed, is_stopping) = tokio::select! {
-                changed = until(deadline, self.events.changes().changed()) => (changed.is_some(), false),
+            let is_stopping = tokio::select! {
+                _ = until(self.next_beat, self.events.changes().changed()) => false,
                 // An error means that the server has ended.
-                _ = self.stopping.wait_for(|stopping| *stopping) => (false, true),
+                _ = self.stopping.wait_for(|stopping| *stopping) => true,
             };
             if is_stopping {
-                self.events.flush();
                 return self.next_events().or_else(|| Some(self.farewell()));
-            }
-            if !is_changed && burst_due.is_some_and(|due| due <= Instant::now()) {
-                self.events.flush();
             }
         }
     }
@@ -225,8 +211,9 @@ impl LiveStream {
         let mut text = String::new();
         match self.events.take(&self.filter) {
             Ok(taken) => {
-                for event in &taken {
-                    self.append_event(&mut text, event);
+                for event in taken {
+                    append(&mut text, &event.id, event.event_type.as_str(), &event.data);
+                    self.sent = event.id;
                 }
             }
             Err(reason) => {
@@ -235,19 +222,6 @@ impl LiveStream {
             }
         }
         (!text.is_empty()).then_some(text)
-    }
-
-    fn append_event(&mut self, text: &mut String, event: &RingEvent) {
-        self.sent = self.events.id_of(event.number);
-        match &event.body {
-            RingEventBody::Single(Event { event_type, data, .. }) => {
-                append(text, &self.sent, event_type.as_str(), data);
-            }
-            RingEventBody::Burst(burst) => {
-                let data = burst_data(burst.span_ms, &burst.filtered(&self.filter));
-                append(text, &self.sent, EventType::Burst.as_str(), &data);
-            }
-        }
     }
 
     /// A sign of life; `None` if the key or session is no longer valid. If events of others or filtered ones have passed, the client

@@ -5,7 +5,7 @@ use hyper::body::{Body, Bytes};
 
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
-use crate::http::limits::buffer_budget::BufferReservation;
+use crate::http::limits::budget::Reservation;
 
 /// A body that arrives in pieces grows by a quarter of what it holds, at least by this much. A buffer that doubled would
 /// hold twice what has arrived; with a quarter, a body of 2 MB is moved 25 times.
@@ -15,13 +15,13 @@ const MIN_GROWTH: usize = 4 << 10;
 #[derive(Debug, Default)]
 pub struct BufferedBody {
     pub bytes: Bytes,
-    _reservation: Option<BufferReservation>,
+    _reservation: Option<Reservation>,
 }
 
 /// Reads a body to its end. It holds of the budget what has arrived of it.
 /// Errors: 413 if the declared length is above `limit` (before any byte is read, so that `Expect: 100-continue` gets
 /// no 100), or as soon as more than `limit` bytes have arrived. 503 if the budget has no room for what arrives.
-pub async fn read<B>(mut body: B, limit: usize, mut reservation: BufferReservation) -> Result<BufferedBody>
+pub async fn read<B>(mut body: B, limit: usize, mut reservation: Reservation) -> Result<BufferedBody>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -41,7 +41,7 @@ where
         if bytes.len() + data.len() > limit {
             return Err(too_large(limit));
         }
-        reservation.grow(data.len())?;
+        reservation.grow_to(bytes.len() + data.len())?;
         if bytes.is_empty() && body.is_end_stream() {
             return Ok(BufferedBody { bytes: data, _reservation: Some(reservation) });
         }
@@ -64,7 +64,7 @@ mod tests {
     use http_body_util::Full;
 
     use super::*;
-    use crate::http::limits::buffer_budget::{BufferBudget, BufferOwner};
+    use crate::http::limits::budget::{Budget, Owner};
 
     fn code(result: Result<BufferedBody>) -> ErrorCode {
         match result {
@@ -73,13 +73,13 @@ mod tests {
         }
     }
 
-    async fn read_from(text: &'static str, limit: usize, budget: &Arc<BufferBudget>) -> Result<BufferedBody> {
-        read(Full::from(text), limit, budget.open(BufferOwner::Account(1))).await
+    async fn read_from(text: &'static str, limit: usize, budget: &Arc<Budget>) -> Result<BufferedBody> {
+        read(Full::from(text), limit, budget.open(Owner::Account(1))).await
     }
 
     #[tokio::test]
     async fn a_body_at_the_limit_is_read_and_a_larger_one_is_refused() {
-        let budget = BufferBudget::new(400);
+        let budget = Arc::new(Budget::new(400));
         let body = read_from("12345", 5, &budget).await.unwrap();
         assert_eq!(&body.bytes[..], b"12345");
         assert_eq!(code(read_from("123456", 5, &budget).await), ErrorCode::PayloadTooLarge);
@@ -87,7 +87,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_budget_is_shared_and_returned() {
-        let budget = BufferBudget::new(40);
+        let budget = Arc::new(Budget::new(40));
         let held = read_from("1234567", 50, &budget).await.unwrap();
         assert_eq!(code(read_from("1234", 50, &budget).await), ErrorCode::ServerBusy);
         drop(held);

@@ -8,16 +8,15 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::quota::is_nearly_used_up;
-use crate::domain::account::session::{SessionToken, is_to_record};
+use crate::domain::account::session::{REQUESTS_PER_MINUTE, SessionToken, is_to_record};
 use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
-use crate::http::limits::buffer_budget::BufferOwner;
+use crate::http::limits::budget::Owner as MemoryOwner;
 use crate::http::middleware::browser_guard::RequestSource;
 use crate::http::middleware::context::RequestContext;
-use crate::http::middleware::rate_limiter::RateLimitKey;
 use crate::http::middleware::session_cookie::SessionCookie;
-use crate::http::middleware::state::ServerState;
+use crate::http::middleware::state::{RateKey, ServerState};
 use crate::http::router::Access;
 use crate::service::accounts::sessions;
 use crate::store::ReadTx;
@@ -57,18 +56,19 @@ pub async fn authenticate(
     } else {
         Ok(None)
     };
-    let key = match &found {
+    match &found {
         Ok(Some(caller)) if caller.credential.session_id().is_some() => {
-            RateLimitKey::Sessions(caller.user_key)
+            context.count(server, RateKey::Sessions(caller.user_key), Some(REQUESTS_PER_MINUTE));
         }
-        Ok(Some(caller)) => RateLimitKey::User(caller.user_key, caller.limits.requests_per_minute),
-        _ => RateLimitKey::Address(context.client_ip),
-    };
-    context.count_for(server, key);
+        Ok(Some(caller)) => {
+            context.count(server, RateKey::User(caller.user_key), caller.limits.requests_per_minute);
+        }
+        _ => context.count_for_address(server),
+    }
     let caller = found?;
     context.user_id = caller.as_ref().map(|caller| caller.user_id.clone());
     if let Some(caller) = &caller {
-        context.owner = BufferOwner::Account(caller.user_key);
+        context.owner = MemoryOwner::Account(caller.user_key);
     }
     context.near_quota =
         caller.as_ref().is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));

@@ -4,13 +4,9 @@
 //! A request's future may be dropped at any point, for example when the client disconnects. This is safe: a handler
 //! changes data only through a job on a thread of the store, and a submitted job always runs to its end.
 
-mod access_log;
-pub(in crate::http) mod admission;
 pub(in crate::http) mod authentication;
 pub(in crate::http) mod browser_guard;
-mod common_headers;
 mod context;
-pub(in crate::http) mod rate_limiter;
 pub(in crate::http) mod session_cookie;
 pub(in crate::http) mod state;
 
@@ -19,13 +15,11 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Version};
-use tokio::time::Instant;
+use hyper::{HeaderMap, Method, Version};
 
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -33,19 +27,18 @@ use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
 use crate::http::input::body;
 use crate::http::input::body::BufferedBody;
-use crate::http::limits::body_wait::BodyWaits;
-use crate::http::limits::buffer_budget::BufferReservation;
-use crate::http::limits::request_share::RequestShare;
+use crate::http::limits::activity::RequestGuard;
+use crate::http::limits::budget::{Owner, Reservation};
 use crate::http::middleware::authentication::{authenticate, reached_near_quota};
 use crate::http::middleware::browser_guard::{RequestSource, host_of};
-use crate::http::middleware::common_headers::with_common_headers;
-use crate::http::middleware::context::{RequestContext, client_ip, new_request_id, request_id};
+use crate::http::middleware::context::RequestContext;
 use crate::http::middleware::session_cookie::forwarded_host;
 use crate::http::middleware::state::ServerState;
 use crate::http::request::Request;
 use crate::http::response::{BodyStream, Response};
 use crate::http::router::{Access, Route, RouteMatch, match_route};
 use crate::http::timeout::until;
+use crate::locks::Mutex;
 use crate::metrics::Stopwatch;
 use crate::panics;
 
@@ -53,64 +46,78 @@ use crate::panics;
 /// larger body to another thread costs little beside reading it.
 const INLINE_JSON: usize = 64 << 10;
 
-/// A response, and the facts about it that the connection needs.
+/// The bytes that a concurrent request of HTTP/2 takes: the state of its stream, its task, the frames of a small response. One of
+/// HTTP/1.1 has no more than its connection, and the number of connections is bounded.
+const STREAM_COST: usize = 8 << 10;
+/// Bytes of parsed headers that do not count. Usual requests have less.
+const FREE_HEAD: usize = 4 << 10;
+/// A place for a header in a `HeaderMap`: name, value, hash, index and links.
+const HEADER_COST: usize = size_of::<HeaderName>() + size_of::<HeaderValue>() + 40;
+/// The most headers of a request. hyper limits them in HTTP/1.1 only.
+const MAX_HEADERS: usize = 100;
+
+/// A response, with what must be held until it is written.
 pub struct Handled {
     pub response: hyper::Response<Bytes>,
     /// In place of the body of the response.
     pub stream: Option<BodyStream>,
-    pub body_unread: bool,
-    /// To be held until the response is written.
-    pub reservation: Option<BufferReservation>,
+    pub memory: [Option<Reservation>; 2],
 }
 
-/// Turns a request into a response. Errors and panics become responses too. The body must arrive before `deadline`.
+/// Turns a request into a response. Errors and panics become responses too. `None` for a request of HTTP/2 that finds no
+/// memory: its client may repeat it.
 pub async fn handle(
     server: &ServerState,
     peer: SocketAddr,
     request: hyper::Request<Incoming>,
-    deadline: Instant,
-) -> Handled {
+    guard: &mut RequestGuard,
+) -> Option<Handled> {
     let stopwatch = Stopwatch::start();
     let (head, body) = request.into_parts();
-    let client_ip = client_ip(server, peer, &head.headers);
-    let mut context =
-        RequestContext::new(server, request_id(&head.headers), client_ip, !body.is_end_stream());
-    let (method, version) = (head.method.clone(), head.version);
-    let response = match catch_panic(dispatch(server, peer, head, body, deadline, &mut context)).await {
-        Ok(response) => response,
-        Err(error) => context.error_response(error),
+    let mut context = RequestContext::new(server, peer, &head.headers);
+    let (method, is_http1) = (head.method.clone(), head.version < Version::HTTP_2);
+    let cost = head_cost(&head.headers) + if is_http1 { 0 } else { STREAM_COST };
+    let of_head = server.shares.budget.reserve(Owner::from_client(context.client_ip), cost);
+    let (of_head, response) = match of_head {
+        Ok(of_head) => {
+            let response = catch_panic(dispatch(server, peer, head, body, guard, &mut context)).await;
+            (Some(of_head), response)
+        }
+        Err(error) if is_http1 => {
+            context.must_close = true;
+            (None, Err(error))
+        }
+        Err(_) => return None,
     };
+    let response = response.unwrap_or_else(|error| context.error_response(error));
     // No await before this: a response that is rendered and does not count yet would escape the bound.
     let is_done = !method.is_safe() && response.status.is_success();
-    let (response, mut reservation) = match context.reserve(server, &response, is_done) {
+    let (response, mut of_response) = match context.reserve(server, &response, is_done) {
         Ok(reservation) => (response, reservation),
         Err(error) => (context.error_response(if is_done { without_room(error) } else { error }), None),
     };
     if let Some(caller) = context.handled_for.take().filter(|_| !context.near_quota) {
         context.near_quota = reached_near_quota(server, &caller, &context).await;
     }
-    let (mut response, stream) = with_common_headers(response, &context);
+    let (mut response, stream) = context.complete(response);
     // A `HEAD` gets no part of a stream.
     let stream = stream.filter(|_| method != Method::HEAD);
-    if context.must_close && version < Version::HTTP_2 {
+    if context.must_close && is_http1 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if method == Method::HEAD {
         response.body_mut().clear();
-        reservation = None;
+        of_response = None;
     }
-    context.record(server, Some(&method), response.status(), stopwatch.elapsed());
-    Handled { response, stream, body_unread: context.body_unread, reservation }
+    context.record(server, &method, response.status(), stopwatch.elapsed());
+    Some(Handled { response, stream, memory: [of_head, of_response] })
 }
 
-/// Renders the response to a request that is not looked at: its head is malformed, too large or too slow, or it finds no
-/// memory.
-pub fn reject_unread(server: &ServerState, peer: SocketAddr, error: Error) -> hyper::Response<Bytes> {
-    let mut context = RequestContext::new(server, new_request_id(), peer.ip(), false);
-    context.count_for_address(server);
-    let (response, _) = with_common_headers(Response::error(error, &context.id), &context);
-    context.record(server, None, response.status(), Duration::ZERO);
-    response
+/// The bytes of parsed headers, if they count.
+fn head_cost(headers: &HeaderMap) -> usize {
+    let text: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let cost = headers.capacity() * HEADER_COST + text;
+    if cost > FREE_HEAD { cost } else { 0 }
 }
 
 /// Runs the steps up to the handler. `context` keeps the results of the steps that ran, also when a later one fails.
@@ -119,9 +126,12 @@ async fn dispatch(
     peer: SocketAddr,
     head: Parts,
     body: Incoming,
-    deadline: Instant,
+    guard: &mut RequestGuard,
     context: &mut RequestContext,
 ) -> Result<Response> {
+    if head.headers.len() > MAX_HEADERS {
+        return Err(too_many_headers());
+    }
     let host = named_host(server, &head, context)?;
     let exists = |access| server.has_routes_of(access);
     let matched = match_route(server.table, &head.method, head.uri.path(), exists);
@@ -143,12 +153,13 @@ async fn dispatch(
         return Err(invalid_api_key());
     }
     // Set for the errors of the body: the next request begins after the rest of it, which is not worth reading.
-    context.must_close = context.body_unread;
-    let body = read_body(server, route, &head, body, deadline, context).await?;
-    (context.body_unread, context.must_close) = (false, false);
+    context.must_close = !body.is_end_stream();
+    let body = read_body(server, route, &head.method, body, guard, context).await?;
+    guard.body_arrived();
+    context.must_close = false;
     let is_exempt = Arc::new(AtomicBool::new(false));
-    let share = RequestShare::new(&server.turns, &server.buffers, context.owner);
-    let json = read_json(&share, route, &body.bytes).await?;
+    let json = read_json(server, context.owner, route, &body.bytes).await?;
+    let reserved = Arc::new(Mutex::new(server.shares.budget.open(context.owner)));
     let request = Request {
         app: Arc::clone(&server.app),
         id: context.id.clone(),
@@ -159,17 +170,20 @@ async fn dispatch(
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         stopping: server.stopping.clone(),
-        long_polls: Arc::clone(&server.long_polls),
         caller: caller.clone(),
         rate_limit: context.rate_limit,
         is_exempt: Arc::clone(&is_exempt),
         params,
         body,
-        share: share.clone(),
+        shares: Arc::clone(&server.shares),
+        owner: context.owner,
+        reserved: Arc::clone(&reserved),
         json: json.map_or_else(OnceLock::new, OnceLock::from),
     };
     let response = (route.handler)(request).await;
-    (context.handled_for, context.share) = (caller, Some(share));
+    let unused = server.shares.budget.open(context.owner);
+    context.reserved = Some(std::mem::replace(&mut *reserved.lock(), unused));
+    context.handled_for = caller;
     if is_poll && is_exempt.load(Ordering::Relaxed) {
         context.uncount_for_address(server);
     } else if is_poll {
@@ -210,24 +224,19 @@ fn named_host<'a>(server: &ServerState, head: &'a Parts, context: &mut RequestCo
 async fn read_body(
     server: &ServerState,
     route: &Route,
-    head: &Parts,
+    method: &Method,
     body: Incoming,
-    deadline: Instant,
+    guard: &RequestGuard,
     context: &RequestContext,
 ) -> Result<BufferedBody> {
-    let method = &head.method;
-    let _waits = head.extensions.get::<BodyWaits>().map(BodyWaits::begin);
-    let _poll = match route.access {
-        Access::DevicePoll => Some(server.poll_bodies.admit(context.client_ip)?),
-        _ => None,
-    };
     if route.body_limit == 0 && !body.is_end_stream() {
         return Err(takes_no_body(method));
     }
     if !method.is_safe() {
-        server.buffers.require_room(context.owner)?;
+        server.shares.budget.require_room(context.owner)?;
     }
-    let reservation = server.buffers.open(context.owner);
+    let reservation = server.shares.budget.open(context.owner);
+    let deadline = guard.began() + server.app.config.http.request_time;
     let body = until(deadline, body::read(body, route.body_limit, reservation)).await;
     body.ok_or_else(body_timeout)?
 }
@@ -235,7 +244,8 @@ async fn read_body(
 /// Reads a large body as JSON on another thread than those of the connections. One is read at a time, and callers take
 /// turns. `None` for a body that is not large, or is a form.
 async fn read_json(
-    share: &RequestShare,
+    server: &ServerState,
+    owner: Owner,
     route: &Route,
     bytes: &Bytes,
 ) -> Result<Option<std::result::Result<JsonText, JsonError>>> {
@@ -243,7 +253,7 @@ async fn read_json(
         return Ok(None);
     }
     let bytes = bytes.clone();
-    let turn = share.large_body_turn().await?;
+    let turn = server.shares.large_bodies.wait(owner).await?;
     let job = move || {
         // Held until the end, also if the client disconnects.
         let _turn = turn;
@@ -263,6 +273,11 @@ fn method_not_allowed(allow: &str, request_id: &str) -> Result<Response> {
     let message = format!("This path does not support the method of the request; use {allow}");
     let response = Response::error(Error::refused(ErrorCode::MethodNotAllowed, message), request_id);
     Ok(response.with(header::ALLOW, value))
+}
+
+fn too_many_headers() -> Error {
+    let message = format!("The request has more than {MAX_HEADERS} headers; send fewer");
+    Error::refused(ErrorCode::HeadersTooLarge, message)
 }
 
 fn invalid_api_key() -> Error {

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use hyper::body::{Body, Buf, Bytes, Frame, SizeHint};
 
-use crate::http::limits::buffer_budget::BufferReservation;
+use crate::http::limits::activity::RequestGuard;
+use crate::http::limits::budget::Reservation;
 use crate::http::response::BodyStream;
-use crate::http::server::connection_state::RequestGuard;
 
 /// Bytes of a response that hyper gets at a time. It takes the next ones only when it has written most of these, so that
 /// the client must read for the response to progress.
@@ -17,13 +17,10 @@ pub const RESPONSE_PART: usize = 16 << 10;
 
 /// A response body, which hyper takes in parts.
 pub struct ResponseBody {
-    rest: Rest,
+    rest: Bytes,
+    /// In place of `rest`.
+    stream: Option<BodyStream>,
     hold: Arc<Hold>,
-}
-
-enum Rest {
-    Bytes(Bytes),
-    Stream(BodyStream),
 }
 
 /// A part of a body. HTTP/2 keeps parts until the peer's window permits them: each counts as long as it is kept.
@@ -35,36 +32,33 @@ pub struct ResponsePart {
 /// Dropped when the last part is written: the request then no longer runs, and its memory is free.
 struct Hold {
     guard: RequestGuard,
-    _memory: [Option<BufferReservation>; 2],
+    _memory: [Option<Reservation>; 2],
 }
 
 impl ResponseBody {
     /// `memory` is what the request and the response hold of the budget.
-    pub fn new(bytes: Bytes, guard: RequestGuard, memory: [Option<BufferReservation>; 2]) -> Self {
-        Self { rest: Rest::Bytes(bytes), hold: Arc::new(Hold { guard, _memory: memory }) }
-    }
-
-    /// As [`ResponseBody::new`], for a body without an end.
-    pub fn stream(parts: BodyStream, guard: RequestGuard, memory: [Option<BufferReservation>; 2]) -> Self {
-        Self { rest: Rest::Stream(parts), hold: Arc::new(Hold { guard, _memory: memory }) }
+    pub fn new(
+        rest: Bytes,
+        stream: Option<BodyStream>,
+        guard: RequestGuard,
+        memory: [Option<Reservation>; 2],
+    ) -> Self {
+        Self { rest, stream, hold: Arc::new(Hold { guard, _memory: memory }) }
     }
 
     fn next_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        match &mut self.rest {
-            Rest::Bytes(rest) => {
-                let length = rest.len().min(RESPONSE_PART);
-                Poll::Ready((length > 0).then(|| rest.split_to(length)))
-            }
-            Rest::Stream(parts) => {
-                self.hold.guard.part_asked();
-                let part = ready!(parts.poll_part(context));
-                if part.is_none() {
-                    // A future that has ended must not be polled again.
-                    self.rest = Rest::Bytes(Bytes::new());
-                }
-                Poll::Ready(part)
-            }
+        let Some(stream) = &mut self.stream else {
+            let length = self.rest.len().min(RESPONSE_PART);
+            return Poll::Ready((length > 0).then(|| self.rest.split_to(length)));
+        };
+        // HTTP/2 asks only while the window of the peer permits a part.
+        self.hold.guard.reply_moves();
+        let part = ready!(stream.poll_part(context));
+        if part.is_none() {
+            // A future that has ended must not be polled again.
+            self.stream = None;
         }
+        Poll::Ready(part)
     }
 }
 
@@ -77,25 +71,25 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<ResponsePart>, Infallible>>> {
         let Some(bytes) = ready!(self.next_part(context)) else { return Poll::Ready(None) };
-        self.hold.guard.part_taken();
+        self.hold.guard.reply_moves();
         Poll::Ready(Some(Ok(Frame::data(ResponsePart { bytes, hold: Arc::clone(&self.hold) }))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.rest, Rest::Bytes(rest) if rest.is_empty())
+        self.stream.is_none() && self.rest.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.rest {
-            Rest::Bytes(rest) => SizeHint::with_exact(rest.len() as u64),
-            Rest::Stream(_) => SizeHint::new(),
+        match &self.stream {
+            None => SizeHint::with_exact(self.rest.len() as u64),
+            Some(_) => SizeHint::new(),
         }
     }
 }
 
 impl Drop for ResponsePart {
     fn drop(&mut self) {
-        self.hold.guard.part_written();
+        self.hold.guard.reply_moves();
     }
 }
 

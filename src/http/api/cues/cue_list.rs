@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::http::api::cues::cue_response::CueView;
 use crate::http::api::cues::cursor;
 use crate::http::input::query::{Pagination, Query};
-use crate::http::limits::fair_semaphore::FairPermit;
+use crate::http::limits::turns::Turn;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -54,11 +54,7 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
 
 /// Reads the page. A short one is read on this thread, because passing it to another and back takes as long as the read; the
 /// others wait for their turn, which ends when the response is rendered.
-async fn read_page(
-    request: &Request,
-    user_key: i64,
-    list: &CueList,
-) -> Result<(CuePage, Option<FairPermit>)> {
+async fn read_page(request: &Request, user_key: i64, list: &CueList) -> Result<(CuePage, Option<Turn>)> {
     let store = &request.app.store;
     if list.is_short() {
         let list = list.clone();

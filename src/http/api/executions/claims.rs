@@ -11,7 +11,7 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
 use crate::error::{Error, Result};
-use crate::http::limits::fair_semaphore::FairPermit;
+use crate::http::limits::turns::Turn;
 use crate::http::list::ListBody;
 use crate::http::middleware::authentication::is_valid;
 use crate::http::request::Request;
@@ -41,7 +41,7 @@ pub async fn list(request: Request) -> Result<Response> {
     let found = match wait {
         0 => Some(list_claimable(&request, &filter, limit).await?),
         seconds => {
-            let _permit = request.begin_long_poll()?;
+            let _permit = request.begin_waiting()?;
             let found = within(Duration::from_secs(seconds), await_work(&request, &filter, limit)).await;
             found.unwrap_or(Ok(None))?
         }
@@ -96,7 +96,7 @@ async fn await_work(
     request: &Request,
     filter: &ClaimFilter,
     limit: u32,
-) -> Result<Option<(ClaimableList, FairPermit)>> {
+) -> Result<Option<(ClaimableList, Turn)>> {
     let mut stopping = request.stopping.clone();
     // Subscribed before the first read, so that an execution that becomes claimable during it is not missed.
     let mut notifier = request.app.notifiers.claim.subscribe();
@@ -146,7 +146,7 @@ async fn list_claimable(
     request: &Request,
     filter: &ClaimFilter,
     limit: u32,
-) -> Result<(ClaimableList, FairPermit)> {
+) -> Result<(ClaimableList, Turn)> {
     let (user_key, filter) = (request.caller()?.user_key, filter.clone());
     let turn = request.list_turn().await?;
     request.app.store.read(move |read| Ok((claims::list(read, user_key, &filter, limit)?, turn))).await

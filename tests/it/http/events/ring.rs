@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::thread;
 
 use cued::domain::api_error::ErrorCode;
-use cued::domain::notification::event::{Emitted, Event, EventFilter, EventSink, EventType};
+use cued::domain::notification::event::{Emitted, Event, EventFilter, EventSink, EventType, burst_data};
 use cued::error::Error;
-use cued::events::{EventId, EventStream, Events, ResetReason, RingEventBody, StreamStart, TooManyStreams};
+use cued::events::{EventId, EventStream, Events, ResetReason, StreamEvent, StreamStart, TooManyStreams};
 use serde_json::json;
 
 use crate::support::fixture::Fixture;
@@ -25,7 +25,7 @@ fn event(user_key: i64, number: usize) -> Emitted {
     Emitted::Event(Event::new(EventType::CueUpdated, user_key, None, &json!({"n": number})))
 }
 
-/// Publishes one commit for each number. Server events pass the share of single events of a user.
+/// Publishes one commit for each number, of events that all users get.
 fn publish(events: &Events, numbers: impl IntoIterator<Item = usize>) {
     for number in numbers {
         let event = Event { user_key: None, ..single(number) };
@@ -48,10 +48,7 @@ fn drain(stream: &mut EventStream) -> Vec<String> {
         if taken.is_empty() {
             return texts;
         }
-        texts.extend(taken.iter().map(|event| match &event.body {
-            RingEventBody::Single(event) => event.data.to_string(),
-            RingEventBody::Burst(burst) => format!("{:?}", burst.counts),
-        }));
+        texts.extend(taken.into_iter().map(|event| event.data));
     }
 }
 
@@ -84,32 +81,18 @@ fn a_stream_has_the_events_of_its_user_only() {
 }
 
 #[test]
-fn an_event_of_the_server_comes_after_all_events_before_it() {
-    let events = events();
-    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
-    // More than a second has places for: the others wait for its end.
-    for number in 0..250 {
-        events.publish(vec![event(ADA, number)]);
-    }
-    events.publish_server(Event { user_key: None, ..single(1_000) });
-    let texts = drain(&mut stream);
-    assert!(texts.iter().any(|text| text.contains("CueUpdated")), "a burst");
-    assert_eq!(texts.last(), numbers([1_000]).last());
-}
-
-#[test]
 fn a_stream_resumes_after_any_event_without_loss_or_repetition() {
     let events = events();
     let (mut first, _) = events.subscribe(ADA, HOME, None).unwrap();
     let begin = EventId::parse(&first.id()).unwrap();
     publish(&events, 1..=4_096);
     let mut seen = 0;
-    // Begins anew after each part, as a client that loses its connection.
+    // Begins again after each part, as a client that loses its connection.
     loop {
         let taken = first.take(&EventFilter::default()).unwrap();
         let Some(last) = taken.last() else { break };
         seen += taken.len();
-        let id = EventId::parse(&first.id_of(last.number)).unwrap();
+        let id = EventId::parse(&last.id).unwrap();
         let (next, start) = events.subscribe(ADA, HOME, Some(&id)).unwrap();
         assert_eq!(start, StreamStart::Resumed);
         first = next;
@@ -169,33 +152,10 @@ fn more_than_32_events_in_a_commit_end_in_a_burst() {
     events.publish(commit);
     let counts = BTreeMap::from([(EventType::CueUpdated, 8_u64), (EventType::CuePaused, 1)]);
     let mut expected = numbers(0..32);
-    expected.push(format!("{counts:?}"));
+    expected.push(burst_data(0, &counts));
     assert_eq!(drain(&mut stream), expected);
     events.publish(vec![event(ADA, 41)]);
     assert_eq!(drain(&mut stream), numbers([41]), "a burst ends with its commit");
-}
-
-#[test]
-fn more_than_200_events_in_a_second_end_in_a_burst() {
-    let events = events();
-    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
-    let mut published = 0;
-    // Faster than 200 a second; on a machine that is not, another second begins.
-    while stream.burst_due_in().is_none() {
-        events.publish(vec![event(ADA, published)]);
-        published += 1;
-    }
-    events.publish(vec![event(ADA, published)]);
-    let before = drain(&mut stream);
-    assert!(before.len() >= 200 && before.len() == published - 1, "{} of {published}", before.len());
-    let mut after = Vec::new();
-    while after.is_empty() {
-        stream.flush();
-        after = drain(&mut stream);
-        thread::yield_now();
-    }
-    assert_eq!(after, [format!("{:?}", BTreeMap::from([(EventType::CueUpdated, 2_u64)]))]);
-    assert_eq!(stream.burst_due_in(), None);
 }
 
 #[test]
@@ -207,9 +167,11 @@ fn a_filter_selects_the_part_of_a_burst() {
     events.publish(commit);
     let filter = EventFilter::new(Some("cue.paused"), None).unwrap();
     let taken = stream.take(&filter).unwrap();
-    let [burst] = &taken[..] else { panic!("{taken:?}") };
-    let RingEventBody::Burst(burst) = &burst.body else { panic!("{burst:?}") };
-    assert_eq!(burst.filtered(&filter), BTreeMap::from([(EventType::CuePaused, 1)]));
+    let data = burst_data(0, &BTreeMap::from([(EventType::CuePaused, 1)]));
+    let [StreamEvent { event_type: EventType::Burst, data: found, .. }] = &taken[..] else {
+        panic!("{taken:?}")
+    };
+    assert_eq!(*found, data);
 }
 
 #[test]

@@ -256,8 +256,7 @@ fn missed_runs_are_an_event() {
     assert!(missed > 0);
     let filter = cued::domain::notification::event::EventFilter::new(Some("missed"), None).unwrap();
     let taken = stream.take(&filter).unwrap();
-    let cued::events::RingEventBody::Single(event) = &taken[0].body else { panic!("{taken:?}") };
-    let data: Value = serde_json::from_str(&event.data).unwrap();
+    let data: Value = serde_json::from_str(&taken[0].data).unwrap();
     assert_eq!(
         (&data["count"], &data["cue_id"], &data["reason"]),
         (&json!(missed), &json!(cue.id), &json!("downtime"))

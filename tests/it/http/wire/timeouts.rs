@@ -37,8 +37,7 @@ fn an_incomplete_head_gets_408() {
         }
         connection.send("GET /items/a HTTP/1.1\r\nHo");
         let response = connection.response();
-        assert_eq!((response.status, response.code().as_str()), (408, "request_timeout"));
-        assert_headers(&response);
+        assert_eq!((response.status, response.header("connection")), (408, Some("close")));
         assert_eq!(connection.rest(), "");
     }
 }
@@ -137,10 +136,10 @@ fn concurrent_connections_stay_within_the_limit() {
 }
 
 #[test]
-fn at_the_limit_a_new_connection_closes_the_least_used_one() {
+fn at_the_limit_a_new_connection_closes_the_one_that_is_idle_longest() {
     let config = HttpLimits { header_time: LONG, max_connections: 3, ..many_clients() };
     let server = TestServer::with(config);
-    let (mut half, mut kept, mut silent) = (server.connect(), server.connect(), server.connect());
+    let (mut silent, mut kept, mut half) = (server.connect(), server.connect(), server.connect());
     for connection in [&mut kept, &mut half] {
         connection.send(&get("/items/a"));
         assert_eq!(connection.response().status, 200);

@@ -1,0 +1,422 @@
+//! Live events in memory: those of the last moments, and the streams that read them (contract §8.13).
+//!
+//! A commit puts its events into one ring that all streams share; a stream is a position in it. So a slow stream costs
+//! nothing, and the writer thread waits for no reader. Only users with a stream, and those who had one a minute ago, have
+//! their events recorded.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::domain::notification::event::{
+    Emitted, Event, EventFilter, EventSink, EventType, MAX_SINGLE_PER_COMMIT, burst_data,
+};
+use crate::domain::text::hex;
+use crate::domain::text::word_enum::word_enum;
+use crate::error::Result;
+use crate::locks::Mutex;
+use crate::metrics::{Counter, Stopwatch};
+use crate::random;
+
+/// Streams of one user: two devices with a page and a terminal each.
+pub const MAX_STREAMS_PER_USER: usize = 5;
+
+/// Events in the ring: at the usual few a second, a client may be away for many minutes.
+const MAX_EVENTS: usize = 4_096;
+
+/// Bytes of events in the ring. An event has about 500, and a long error message makes it 2,000.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Bytes of an event beside its data.
+const EVENT_COST: usize = 160;
+
+/// Events and bytes of them that a stream takes at a time. They bound its memory.
+const MAX_TAKEN: usize = 32;
+const MAX_TAKEN_BYTES: usize = 4 << 10;
+
+/// Time for which events of a user are recorded after the end of the last stream: a client that lost its connection
+/// resumes without a gap.
+const KEPT_AFTER_LAST: Duration = Duration::from_secs(60);
+
+/// The events of the server's users.
+pub struct Events {
+    boot: String,
+    is_watched: AtomicBool,
+    state: Mutex<State>,
+    /// The number of the last event. Its change wakes the streams.
+    last: watch::Sender<u64>,
+    clock: Stopwatch,
+    max_streams: usize,
+    recorded: Counter,
+}
+
+/// The ring, and who reads it.
+#[derive(Default)]
+struct State {
+    /// The newest events of all followed users, oldest first.
+    ring: VecDeque<RingEvent>,
+    bytes: usize,
+    /// The number of the last event, and of the last one that was dropped.
+    last: u64,
+    dropped: u64,
+    users: BTreeMap<i64, FollowedUser>,
+    /// The user and the address of each stream, by its number; the newest is the last.
+    streams: BTreeMap<u64, (i64, IpAddr)>,
+    last_stream: u64,
+}
+
+struct RingEvent {
+    /// Grows with each event; not every number exists.
+    number: u64,
+    /// `None` for an event of the server, which all users get.
+    user_key: Option<i64>,
+    body: EventBody,
+}
+
+enum EventBody {
+    Single(Event),
+    /// Events of one commit that were too many to be kept one by one.
+    Burst(BTreeMap<EventType, u64>),
+}
+
+/// A user whose events are recorded.
+struct FollowedUser {
+    streams: usize,
+    /// The number of the last event before the recording began.
+    since: u64,
+    /// The end of the last stream.
+    left_at: Duration,
+}
+
+/// An event as a stream sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamEvent {
+    pub id: String,
+    pub event_type: EventType,
+    /// A JSON object in one line.
+    pub data: String,
+}
+
+/// A position in the events of this start of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventId {
+    boot: String,
+    number: u64,
+}
+
+impl EventId {
+    /// Reads an id as a stream sends it, such as `5f3a9c-1842`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (boot, number) = text.split_once('-')?;
+        let is_boot = boot.len() == 6 && boot.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let number = if is_number { number.parse().ok()? } else { return None };
+        is_boot.then(|| Self { boot: boot.to_owned(), number })
+    }
+}
+
+word_enum! {
+    /// The reason for which a client must read again what it shows.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ResetReason {
+        /// The id belongs to an earlier start of the program.
+        Restart = "restart",
+        /// Events after the id are no longer kept, or were not recorded.
+        Gap = "gap",
+        /// The stream was too slow.
+        Lagged = "lagged",
+    }
+}
+
+/// The beginning of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamStart {
+    /// At the newest event.
+    Now,
+    /// After the id that the client gave.
+    Resumed,
+    /// At the newest event, because the id is of no use.
+    Reset(ResetReason),
+}
+
+/// The reason for which a stream is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooManyStreams {
+    /// Of the user.
+    OfUser,
+    /// Of the server, at this limit.
+    OfServer(usize),
+}
+
+impl Events {
+    /// No event is recorded before the first stream begins. At most `max_streams` are open at a time.
+    /// Errors: the operating system returns no random bytes.
+    pub fn new(max_streams: usize) -> Result<Self> {
+        Ok(Self {
+            boot: hex::encode(&random::bytes::<3>()?),
+            is_watched: AtomicBool::new(false),
+            state: Mutex::default(),
+            last: watch::Sender::new(0),
+            clock: Stopwatch::start(),
+            max_streams,
+            recorded: Counter::default(),
+        })
+    }
+
+    /// The number of open streams.
+    pub fn streams(&self) -> usize {
+        self.state.lock().streams.len()
+    }
+
+    /// The number of events that were recorded since the start.
+    pub fn recorded(&self) -> u64 {
+        self.recorded.get()
+    }
+
+    /// Begins a stream of a user at `address`, after `after` if that is possible. Where the server has the most streams,
+    /// one that gives way ends.
+    /// Errors: the user has the most streams already, or the server has and none gives way.
+    pub fn subscribe(
+        self: &Arc<Self>,
+        user_key: i64,
+        address: IpAddr,
+        after: Option<&EventId>,
+    ) -> std::result::Result<(EventStream, StreamStart), TooManyStreams> {
+        let now = self.clock.elapsed();
+        let mut state = self.state.lock();
+        state.forget_left(now);
+        if state.users.get(&user_key).is_some_and(|user| user.streams >= MAX_STREAMS_PER_USER) {
+            return Err(TooManyStreams::OfUser);
+        }
+        if state.streams.len() >= self.max_streams {
+            let ends = state.stream_to_end(user_key, address);
+            state.end(ends.ok_or(TooManyStreams::OfServer(self.max_streams))?, now);
+            // Wakes it.
+            self.last.send_replace(state.last);
+        }
+        state.last_stream += 1;
+        let number = state.last_stream;
+        state.streams.insert(number, (user_key, address));
+        if !state.users.contains_key(&user_key) {
+            // A number of its own: an id of an earlier recording must not seem to be one of this.
+            state.last += 1;
+            let since = state.last;
+            state.users.insert(user_key, FollowedUser { streams: 0, since, left_at: now });
+        }
+        let (present, dropped) = (state.last, state.dropped);
+        let mut since = present;
+        if let Some(user) = state.users.get_mut(&user_key) {
+            user.streams += 1;
+            since = user.since;
+        }
+        let (position, start) = match after {
+            None => (present, StreamStart::Now),
+            Some(id) if id.boot != self.boot => (present, StreamStart::Reset(ResetReason::Restart)),
+            Some(id) if (since.max(dropped)..=present).contains(&id.number) => {
+                (id.number, StreamStart::Resumed)
+            }
+            Some(_) => (present, StreamStart::Reset(ResetReason::Gap)),
+        };
+        self.is_watched.store(true, Ordering::SeqCst);
+        let changed = self.last.subscribe();
+        Ok((EventStream { events: Arc::clone(self), number, user_key, position, changed }, start))
+    }
+
+    /// Hands out an event of the server, which all streams get.
+    pub fn publish_server(&self, event: Event) {
+        if self.is_watched() {
+            self.publish(vec![Emitted::Event(event)]);
+        }
+    }
+}
+
+impl EventSink for Events {
+    fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    fn is_watched_by(&self, user_key: i64) -> bool {
+        let now = self.clock.elapsed();
+        let mut state = self.state.lock();
+        if state.forget_left(now) {
+            self.is_watched.store(false, Ordering::SeqCst);
+        }
+        state.users.contains_key(&user_key)
+    }
+
+    fn publish(&self, events: Vec<Emitted>) {
+        let mut state = self.state.lock();
+        let before = state.last;
+        state.record(events);
+        let last = state.last;
+        drop(state);
+        if last > before {
+            self.recorded.add(last - before);
+            self.last.send_replace(last);
+        }
+    }
+}
+
+impl State {
+    /// Records the events of one commit: of each user a few single ones, and the number of the others.
+    fn record(&mut self, events: Vec<Emitted>) {
+        let mut of_commit = BTreeMap::<i64, (u32, BTreeMap<EventType, u64>)>::new();
+        for emitted in events {
+            let (user_key, event_type, event) = match emitted {
+                Emitted::Counted { user_key, event_type } => (Some(user_key), event_type, None),
+                Emitted::Event(event) => (event.user_key, event.event_type, Some(event)),
+            };
+            let Some(user_key) = user_key else {
+                event.into_iter().for_each(|event| self.push(None, EventBody::Single(event)));
+                continue;
+            };
+            if !self.users.contains_key(&user_key) {
+                continue;
+            }
+            let (singles, counts) = of_commit.entry(user_key).or_default();
+            *singles += 1;
+            match event.filter(|_| *singles <= MAX_SINGLE_PER_COMMIT) {
+                Some(event) => self.push(Some(user_key), EventBody::Single(event)),
+                None => *counts.entry(event_type).or_default() += 1,
+            }
+        }
+        for (user_key, (_, counts)) in of_commit {
+            if !counts.is_empty() {
+                self.push(Some(user_key), EventBody::Burst(counts));
+            }
+        }
+    }
+
+    fn push(&mut self, user_key: Option<i64>, body: EventBody) {
+        self.last += 1;
+        self.bytes += body.bytes();
+        self.ring.push_back(RingEvent { number: self.last, user_key, body });
+        while self.ring.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
+            let Some(oldest) = self.ring.pop_front() else { break };
+            self.bytes -= oldest.body.bytes();
+            self.dropped = oldest.number;
+        }
+    }
+
+    /// Forgets users whose last stream ended a while ago. Returns whether nobody is left.
+    fn forget_left(&mut self, now: Duration) -> bool {
+        self.users.retain(|_, user| user.streams > 0 || now < user.left_at + KEPT_AFTER_LAST);
+        if self.users.is_empty() {
+            (self.ring, self.bytes, self.dropped) = (VecDeque::new(), 0, self.last);
+        }
+        self.users.is_empty()
+    }
+
+    /// Removes a stream, unless it has given way before.
+    fn end(&mut self, number: u64, now: Duration) {
+        let ended = self.streams.remove(&number);
+        if let Some(user) = ended.and_then(|(user_key, _)| self.users.get_mut(&user_key)) {
+            user.streams = user.streams.saturating_sub(1);
+            user.left_at = now;
+        }
+    }
+
+    /// The stream that gives way to one of `user_key` at `address`: the newest of the user, or else of the address, that
+    /// has most. Only to a user or an address without a stream, and only one of several.
+    fn stream_to_end(&self, user_key: i64, address: IpAddr) -> Option<u64> {
+        let count_user = |user| self.streams.values().filter(|stream| stream.0 == user).count();
+        let count_address = |address| self.streams.values().filter(|stream| stream.1 == address).count();
+        let (is_new_user, is_new_address) = (count_user(user_key) == 0, count_address(address) == 0);
+        let ranks = self.streams.iter().map(|(number, it)| (count_user(it.0), count_address(it.1), *number));
+        let may_end = |(of_user, of_address, _): &(usize, usize, u64)| {
+            (is_new_user && *of_user > 1) || (is_new_address && *of_address > 1)
+        };
+        ranks.filter(may_end).max().map(|(.., number)| number)
+    }
+}
+
+impl EventBody {
+    /// The type and the data of what `filter` admits. A burst may have events of any cue.
+    fn admitted(&self, filter: &EventFilter) -> Option<(EventType, String)> {
+        match self {
+            Self::Single(event) => {
+                filter.admits(event).then(|| (event.event_type, event.data.clone().into_string()))
+            }
+            Self::Burst(counts) => {
+                let all = filter.has_type(EventType::Burst);
+                let mut counts = counts.clone();
+                counts.retain(|event_type, _| all || filter.has_type(*event_type));
+                (!counts.is_empty()).then(|| (EventType::Burst, burst_data(0, &counts)))
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        EVENT_COST
+            + match self {
+                Self::Single(event) => event.data.len() + event.cue_id.as_ref().map_or(0, String::len),
+                Self::Burst(counts) => counts.len() * 2 * size_of::<u64>(),
+            }
+    }
+}
+
+/// The place of one stream in the events. Dropping it makes room for another.
+pub struct EventStream {
+    events: Arc<Events>,
+    number: u64,
+    user_key: i64,
+    /// The number of the last event that it has passed.
+    position: u64,
+    changed: watch::Receiver<u64>,
+}
+
+impl EventStream {
+    /// The id of its position.
+    pub fn id(&self) -> String {
+        format!("{}-{}", self.events.boot, self.position)
+    }
+
+    /// Returns whether the stream has given way to another.
+    pub fn has_ended(&self) -> bool {
+        !self.events.state.lock().streams.contains_key(&self.number)
+    }
+
+    /// The next events of the user that `filter` admits, a few at a time; empty at the end of the ring. A stream that is
+    /// too slow is moved to the newest event.
+    /// Errors: events after its position are no longer in the ring.
+    pub fn take(&mut self, filter: &EventFilter) -> std::result::Result<Vec<StreamEvent>, ResetReason> {
+        // Before the look, so that an event in between wakes the stream.
+        self.changed.borrow_and_update();
+        let state = self.events.state.lock();
+        if self.position < state.dropped {
+            self.position = state.last;
+            return Err(ResetReason::Lagged);
+        }
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        let from = state.ring.partition_point(|event| event.number <= self.position);
+        for event in state.ring.range(from..) {
+            let is_own = event.user_key.is_none_or(|user_key| user_key == self.user_key);
+            if is_own && let Some((event_type, data)) = event.body.admitted(filter) {
+                if taken.len() == MAX_TAKEN || bytes > MAX_TAKEN_BYTES {
+                    return Ok(taken);
+                }
+                bytes += data.len() + EVENT_COST;
+                let id = format!("{}-{}", self.events.boot, event.number);
+                taken.push(StreamEvent { id, event_type, data });
+            }
+            self.position = event.number;
+        }
+        Ok(taken)
+    }
+
+    /// Changes with each further event.
+    pub fn changes(&mut self) -> &mut watch::Receiver<u64> {
+        &mut self.changed
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        let now = self.events.clock.elapsed();
+        self.events.state.lock().end(self.number, now);
+    }
+}
