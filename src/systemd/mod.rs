@@ -6,12 +6,11 @@
 
 pub mod watchdog;
 
-use std::env;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, io};
 
 use crate::systemd::watchdog::{Liveness, Watchdog};
 

@@ -250,20 +250,6 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_30_days_after_it_was_seen_and_90_after_it_began() {
-        assert_eq!(expiry(at(0), at(0)), at(30));
-        assert_eq!(expiry(at(0), at(59)), at(89));
-        assert_eq!(expiry(at(0), at(61)), at(90));
-    }
-
-    #[test]
-    fn a_session_is_recorded_once_a_day() {
-        assert!(!is_to_record(at(1), at(1)) && !is_to_record(at(1), at(0)));
-        assert!(!is_to_record(at(0), at(1) - SignedDuration::from_millis(1)));
-        assert!(is_to_record(at(0), at(1)));
-    }
-
-    #[test]
     fn a_device_has_a_readable_name() {
         let firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
         let edge = "Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0";

@@ -14,19 +14,16 @@ use crate::domain::account::user::{
     ACCOUNT_DISABLED, Caller, Credential, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::notification::replacement::Credential as ReplacedCredential;
+use crate::domain::notification::mail::Credential as ReplacedCredential;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::mail::MailTransport;
 use crate::random;
 use crate::service::fire::CueFirer;
 use crate::service::{notify, plan_limits};
-use crate::store::accounts::api_keys;
-use crate::store::accounts::api_keys::NewKey;
-use crate::store::accounts::session_links;
-use crate::store::accounts::sessions as stored_sessions;
-use crate::store::accounts::users;
-use crate::store::accounts::users::NewUser;
+use crate::store::accounts::api_keys::{self, NewKey};
+use crate::store::accounts::users::{self, NewUser};
+use crate::store::accounts::{session_links, sessions as stored_sessions};
 use crate::store::executions::{delivery_queue, queue_changes};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
