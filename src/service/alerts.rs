@@ -78,7 +78,7 @@ pub(super) fn add_caught_up(
     if let Some(known) = alerts::find_catch_up(tx, user_key, outage.until)? {
         let caught_up = match known.caught_up() {
             Ok(earlier) => earlier.and(caught_up),
-            // A damaged alert must not keep cues from firing: it counts anew.
+            // A damaged alert must not keep cues from firing: its count starts again.
             Err(reason) => {
                 let alert_id = known.id.clone();
                 tx.on_commit(move || {

@@ -40,7 +40,7 @@ pub struct UpdatedCue {
 }
 
 /// Creates a cue. `render` builds the response without the payload before the write, which stores it under the
-/// `Idempotency-Key`. `hint` is shown with the warning of the cue and not stored: it is about the present.
+/// `Idempotency-Key`. `hint` is shown with the warning of the cue and not stored: it is about this moment.
 ///
 /// Refused with `cue_limit_exceeded`, `storage_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`.
 /// Errors: if there is no random id.

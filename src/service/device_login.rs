@@ -101,7 +101,7 @@ pub fn submit_email(
             return Err(not_found());
         };
         let (hash, user_code) = (login.code_hash, login.user_code.unwrap_or(text));
-        // The same steps for known and unknown addresses, so that timing does not tell them apart.
+        // The same steps for known and unknown addresses, so that timing does not distinguish them.
         let admitted = is_admitted(tx, registration, email.as_str())?;
         let recent =
             device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;

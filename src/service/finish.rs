@@ -157,7 +157,7 @@ pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> 
 }
 
 /// Fails a queued execution as cancelled, and ends the `once` cue whose run it is. It is no failure of the cue: no streak
-/// grows, and nobody is notified.
+/// grows, and no notification is sent.
 pub fn cancel_queued(tx: &WriteTx<'_>, execution: &Execution, now: Timestamp) -> Result<()> {
     if !queue_changes::cancel(tx, execution.key, CANCELLED, now)? {
         return Err(Error::fault(format!("the waiting execution {} is in no queue", execution.id)));

@@ -1,4 +1,4 @@
-//! Executions that no worker claims: an alert tells the user, and those that wait longer than their cue allows fail
+//! Executions that no worker claims: the user gets an alert, and those that wait longer than their cue allows fail
 //! (contract §7.6).
 
 use jiff::SignedDuration;

@@ -37,7 +37,7 @@ pub fn rate_limit_site(address: IpAddr) -> Option<IpAddr> {
     site.is_ipv6().then_some(site)
 }
 
-/// The network by which connections and memory are shared: the /56 that a provider gives to a customer, for a customer
+/// The network that shares connections and memory: the /56 that a provider gives to a customer, for a customer
 /// counts as one client there however many networks it makes of it. Of IPv4, the address.
 pub fn customer_network(address: IpAddr) -> IpAddr {
     network(address, 56)

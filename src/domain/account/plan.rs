@@ -35,7 +35,7 @@ const MAX_HANDLERS: usize = 16 << 10;
 /// Bytes that an account with an unconfirmed address stores: anybody makes such accounts, ten an hour from one address.
 const MAX_UNCONFIRMED_BYTES: i64 = MEGABYTE;
 
-/// Parts of the free disk of which all accounts with unconfirmed addresses together store one.
+/// All accounts with unconfirmed addresses together store at most this part of the free disk.
 pub const UNCONFIRMED_DISK_PART: u64 = 4;
 
 /// Calls of the runs of an account with an unconfirmed address in any hour, attempts included.

@@ -130,7 +130,7 @@ pub fn expiry(created_at: Timestamp, seen_at: Timestamp) -> Timestamp {
     saturating_add(seen_at, LIFETIME).min(saturating_add(created_at, MAX_LIFETIME))
 }
 
-/// Returns whether a request at `now` is to be recorded as the last one. A clock that was set back records nothing.
+/// Returns whether to record a request at `now` as the last one. A clock that was set back records nothing.
 pub fn is_to_record(seen_at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(seen_at) >= SEEN_INTERVAL
 }

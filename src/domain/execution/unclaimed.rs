@@ -1,14 +1,14 @@
-//! Executions that no worker claims: when the user is told, and when they fail (contract §7.6).
+//! Executions that no worker claims: when the user gets an alert, and when they fail (contract §7.6).
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::time::saturating_add;
 
-/// The wait for a claim after which the user is told.
+/// The wait for a claim after which the user gets an alert.
 pub const UNCLAIMED_AFTER: SignedDuration = SignedDuration::from_mins(15);
 
-/// At most one alert per cue in this time. A worker that stays away is told of again by later runs of the cue.
+/// At most one alert per cue in this time. Later runs raise the alert again.
 pub const ALERT_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 
 /// `error_message` of an execution that was not claimed within the time of its cue.
@@ -34,7 +34,7 @@ pub enum UnclaimedStep {
 /// The step at `now` of an execution that is claimable since `since`. `claim_within` is the limit of its cue, and
 /// `last_alert` the time of the cue's newest alert about unclaimed executions.
 ///
-/// An alert covers every execution of its cue that waited then. One that began to wait later is told of at the end of
+/// An alert covers every execution of its cue that waited then. One that began to wait later is reported at the end of
 /// [`ALERT_INTERVAL`].
 pub fn unclaimed_step(
     since: Timestamp,

@@ -16,7 +16,7 @@ pub const MAX_WITH_REPLACEMENTS: usize = MAX_MAILS + 5;
 /// Characters of an error in a mail, which has one line for it.
 const MAX_MAILED: usize = 500;
 
-/// A mail as the outbox stores it, before its recipient is looked up. The names of the fields tell the kinds apart.
+/// A mail as the outbox stores it, before its recipient is looked up. The names of the fields distinguish the kinds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum StoredMail {

@@ -16,7 +16,7 @@ const RETENTION_TIME: SignedDuration = SignedDuration::from_mins(5);
 const MAX_BYTES: usize = 8 << 20;
 /// The least that an echo counts, so that there are at most a thousand.
 const MIN_SIZE: usize = MAX_BYTES / 1_000;
-/// Parts of it of which an account has at most one, and all addresses without an account together: anybody may post from
+/// An account has at most this part of it, and so have all addresses without an account together: anybody may post from
 /// many of them. Four accounts can still fill the store; then the largest sender gives way.
 const SENDER_PART: usize = 4;
 /// Approximate memory per header in addition to its text, and per echo in addition to its headers and payload.

@@ -22,7 +22,7 @@ use crate::store::db::{hold, meta};
 /// reach 35,000 cues a second; larger batches are no faster and hold up other writes.
 const BATCH: usize = 500;
 
-/// Batches of a backlog that are chosen at once: a cue that falls due meanwhile waits for as many, less than 100 ms.
+/// Batches of a backlog that are chosen at once: a cue that falls due in the meantime waits for as many, less than 100 ms.
 const BATCHES_OF_TURNS: usize = 4;
 
 /// Due cues among which accounts take turns; those beyond are longest overdue first. More would be due at once only with
@@ -50,7 +50,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts with the present as the end of an outage: the runs that were due before it were missed.
+    /// Starts with an outage that ends now: the runs that were due before it were missed.
     pub fn start(app: &App) -> Result<Self> {
         let now = app.clock.now();
         let (last_seen, clock_accepted_at) =
@@ -108,7 +108,7 @@ impl Scheduler {
     }
 
     /// As [`Scheduler::run_once`]; the executions are claimed through `deliveries` in the same write. Calls `between`
-    /// after each batch, for other work that falls due meanwhile, and ends the pass when it returns `false`.
+    /// after each batch, for other work that falls due in the meantime, and ends the pass when it returns `false`.
     pub(in crate::engine) fn run_once_at(
         &mut self,
         app: &App,
@@ -206,7 +206,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Begins again at the present if the clock was accepted since the last pass.
+    /// Starts again from the current time if the clock was accepted since the last pass.
     fn follow_acceptance(&mut self, app: &App) -> Result<()> {
         let accepted_at = app.store.read_blocking(meta::clock_accepted_at)?;
         if accepted_at == self.clock_accepted_at {

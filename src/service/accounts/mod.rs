@@ -125,7 +125,7 @@ pub(super) fn confirm(
 fn find_by_link(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<User>> {
     let Some(user) = users::find_by_id(read, user_id)? else { return Ok(None) };
     let expected = users::confirmation_token(read, user.key)?;
-    // Hashes are compared, so that the time does not tell how much of the token is right.
+    // Hashes are compared, so that the time does not reveal how much of the token is right.
     let is_valid =
         expected.is_some_and(|expected| LinkToken::hash_of(&expected) == LinkToken::hash_of(token));
     Ok(Some(user).filter(|user| is_valid && user.disabled_at.is_none()))
