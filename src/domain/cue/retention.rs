@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::time::EARLIEST_CLOCK;
 
-/// Running time after a start or a jump before rows are deleted by age: a wrong date is noticed in that time.
-const SETTLING_TIME: Duration = Duration::from_hours(24);
+/// Running time after a start or a jump before history is deleted by age: a wrong date is noticed in that time.
+pub const SETTLING_TIME: Duration = Duration::from_hours(24);
 
 /// A jump of up to this much is sleep or a small correction.
 const MAX_JUMP: SignedDuration = SignedDuration::from_hours(24);
@@ -78,8 +78,8 @@ impl FromStr for Retention {
     }
 }
 
-/// Decides when rows may be deleted by age: once the wall clock, after a start or a jump, has been right for a day as far as
-/// anyone can know (contract §11).
+/// Measures how long the wall clock has run without a jump. Rows are deleted by age only under a clock that has run for a
+/// while (contract §11).
 #[derive(Debug, Default)]
 pub struct RetentionClock {
     /// The wall clock and the monotonic clock at the last reading, and the monotonic clock at the start or the last jump.
@@ -87,8 +87,8 @@ pub struct RetentionClock {
 }
 
 impl RetentionClock {
-    /// Reads the clocks. Returns whether rows may be deleted by age now.
-    pub fn is_settled(&mut self, wall: Timestamp, monotonic: Duration) -> bool {
+    /// Reads the clocks. Returns the running time since the start or the last jump; zero while the clock is not set.
+    pub fn settled_for(&mut self, wall: Timestamp, monotonic: Duration) -> Duration {
         let since = match self.last {
             Some((last_wall, last, since)) => {
                 let passed = SignedDuration::try_from(monotonic.saturating_sub(last)).unwrap_or_default();
@@ -98,7 +98,7 @@ impl RetentionClock {
             None => monotonic,
         };
         self.last = Some((wall, monotonic, since));
-        wall >= EARLIEST_CLOCK && monotonic.saturating_sub(since) >= SETTLING_TIME
+        if wall < EARLIEST_CLOCK { Duration::ZERO } else { monotonic.saturating_sub(since) }
     }
 }
 
@@ -174,12 +174,8 @@ mod tests {
             ("1970-01-01T00:00:00Z", 73, false),
             ("1970-01-03T00:00:00Z", 121, false),
         ] {
-            let monotonic = Duration::from_hours(hours);
-            assert_eq!(
-                clock.is_settled(wall.parse().unwrap(), monotonic),
-                is_settled,
-                "{wall} after {hours} h"
-            );
+            let settled = clock.settled_for(wall.parse().unwrap(), Duration::from_hours(hours));
+            assert_eq!(settled >= SETTLING_TIME, is_settled, "{wall} after {hours} h");
         }
     }
 

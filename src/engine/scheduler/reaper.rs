@@ -4,10 +4,13 @@
 //! Every function here handles one batch, and returns without a write if there is nothing to do: the scheduler fires
 //! due cues between two batches.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::account::device_login::RATE_WINDOW;
+use crate::domain::cue::retention::SETTLING_TIME;
 use crate::domain::execution::unclaimed::workers_return_by;
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
@@ -26,6 +29,10 @@ use crate::store::{Store, WakeSet, WriteTx};
 /// Ended leases, and unclaimed executions, handled in one transaction. Each takes several statements, and other writes wait for the batch.
 const BATCH: usize = 200;
 
+/// Running time of the clock before stored responses and device logins are deleted. They are many, and a server that is
+/// restarted every day must delete them as well.
+const ROW_SETTLING_TIME: Duration = Duration::from_hours(1);
+
 /// Rows deleted in one transaction. A row costs less than a claim, so the batch is larger.
 const FORGET_BATCH: u32 = 500;
 
@@ -38,14 +45,16 @@ pub struct ReapedClaims {
     pub has_more: bool,
 }
 
-/// Runs one batch of each kind of clean-up that is due at `now`. Stored rows expire only if they `may_expire`. Returns
+/// Runs one batch of each kind of clean-up that is due at `now`. The clock has run for `settled` without a jump. Returns
 /// whether more may be due.
-pub fn run_once(app: &App, now: Timestamp, may_expire: bool) -> Result<bool> {
+pub fn run_once(app: &App, now: Timestamp, settled: Duration) -> Result<bool> {
     let claims = release_expired_claims(app, now)?;
     let mut has_more = look_for_unclaimed(app, now)? || claims.has_more;
-    if may_expire {
+    if settled >= ROW_SETTLING_TIME {
         has_more |= delete_expired_responses(&app.store, now)?;
         has_more |= delete_expired_logins(&app.store, now)?;
+    }
+    if settled >= SETTLING_TIME {
         has_more |= delete_expired_sessions(&app.store, now)?;
     }
     Ok(has_more)

@@ -2,11 +2,12 @@
 //! One small batch a pass, so that no other write waits long; writes nothing if there is nothing to delete.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::domain::cue::retention::{Retention, RetentionClock};
+use crate::domain::cue::retention::{Retention, RetentionClock, SETTLING_TIME};
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::ReadTx;
@@ -86,9 +87,12 @@ enum SweepStep {
 }
 
 impl RetentionSweeper {
-    /// Returns whether rows may be deleted by age now. A test clock is moved on purpose.
-    pub fn may_expire(&mut self, app: &App) -> bool {
-        app.clock.is_test() || self.clock.is_settled(app.clock.now(), app.clock.monotonic())
+    /// The time for which the clock has run without a jump. A test clock is moved on purpose.
+    pub fn settled_for(&mut self, app: &App) -> Duration {
+        match app.clock.is_test() {
+            true => Duration::MAX,
+            false => self.clock.settled_for(app.clock.now(), app.clock.monotonic()),
+        }
     }
 
     /// Runs the next batch, if there is one.
@@ -97,7 +101,10 @@ impl RetentionSweeper {
         if !self.has_begun {
             self.begin(app, retention)?;
         }
-        let expired = retention.age.filter(|_| self.may_expire(app)).map(|age| saturating_sub(now, age));
+        let expired = retention
+            .age
+            .filter(|_| self.settled_for(app) >= SETTLING_TIME)
+            .map(|age| saturating_sub(now, age));
         if let Some(after) = self.marking {
             return self.mark(app, retention, after);
         }

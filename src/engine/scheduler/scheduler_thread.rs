@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::app::{App, Notifiers};
+use crate::domain::cue::retention::SETTLING_TIME;
 use crate::engine::delivery::delivery_service::{self, DispatchHandle};
 use crate::engine::scheduler::cleanup::Cleanup;
 use crate::engine::scheduler::pass::Scheduler;
@@ -121,8 +122,8 @@ fn run_once(
         return Ok(SweepOutcome::Again);
     }
     let now = app.clock.now();
-    let may_expire = sweeper.may_expire(app);
-    if reaper::run_once(app, now, may_expire)? || (may_expire && cleanup.run_if_due(app)?) {
+    let settled = sweeper.settled_for(app);
+    if reaper::run_once(app, now, settled)? || (settled >= SETTLING_TIME && cleanup.run_if_due(app)?) {
         return Ok(SweepOutcome::Again);
     }
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
