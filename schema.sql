@@ -224,15 +224,6 @@ CREATE TABLE retention_queue (
     cue_key INTEGER PRIMARY KEY
 ) STRICT;
 
--- Instants that the clock by which rows age has trusted, never an earlier one after a later one (contract §1.7), from the
--- first to the last at which the execution with the key was the newest: it and those before it were created before the
--- first, and later ones after the last. An execution with an earlier date than that was made while the clock was behind.
-CREATE TABLE trusted_instants (
-    execution_key INTEGER PRIMARY KEY,
-    first         INTEGER NOT NULL,
-    last          INTEGER NOT NULL
-) STRICT;
-
 -- Payloads, as the canonical JSON that is sent. Rows are immutable: changing a cue's payload inserts a new row, so
 -- that existing executions keep theirs. The table is separate from `cues` because every run rewrites the row of its
 -- cue.

@@ -34,24 +34,3 @@ impl ExecutionIdSource {
         Ok(self.0.lock().generate(now, random))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use jiff::Timestamp;
-
-    use super::*;
-    use crate::domain::ids::CueId;
-
-    #[test]
-    fn bytes_differ_between_calls() {
-        let (first, second) = (bytes::<32>().unwrap(), bytes::<32>().unwrap());
-        assert_ne!(first, [0; 32]);
-        assert_ne!(first, second);
-    }
-
-    #[test]
-    fn fill_can_generate_ids() {
-        let id = || CueId::generate(Timestamp::UNIX_EPOCH, fill).unwrap();
-        assert_ne!(id(), id());
-    }
-}

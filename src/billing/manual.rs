@@ -6,8 +6,7 @@ use crate::domain::billing::offer::{LINK_LIFE, Offer};
 use crate::domain::text::hex;
 use crate::error::Result;
 use crate::random;
-use crate::store::billing::requests;
-use crate::store::billing::requests::NewBillingRequest;
+use crate::store::billing::requests::{self, NewBillingRequest};
 
 /// Creates a request for a plan and returns a link to the page that confirms it.
 pub fn checkout(context: BillingContext<'_>, account: &BillingAccount, offer: Offer) -> Result<String> {

@@ -14,8 +14,7 @@ use ureq::http::Response;
 use crate::billing::BillingAccount;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{Offer, Prices};
-use crate::domain::json;
-use crate::domain::json::JsonError;
+use crate::domain::json::{self, JsonError};
 use crate::error::Result;
 use crate::random;
 

@@ -138,7 +138,6 @@ fn with_tail(millis: u64, tail: u128) -> Uuid {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::convert::Infallible;
 
     use super::*;
@@ -176,27 +175,6 @@ mod tests {
     }
 
     #[test]
-    fn every_random_character_of_a_cue_id_is_as_likely_as_any_other() {
-        let mut next = 0;
-        let mut source = |bytes: &mut [u8]| {
-            bytes.fill_with(|| {
-                next = (next + 1) % 252;
-                next
-            });
-            Ok::<(), Infallible>(())
-        };
-        let mut seen: HashMap<char, usize> = HashMap::new();
-        // In 126 ids of 10 random characters each byte that is not biased is used exactly five times.
-        for _ in 0..126 {
-            for char in CueId::generate(at(0), &mut source).unwrap().as_str()[6..].chars() {
-                *seen.entry(char).or_default() += 1;
-            }
-        }
-        assert_eq!(seen.len(), 36);
-        assert!(seen.values().all(|&times| times == 35), "{seen:?}");
-    }
-
-    #[test]
     fn biased_bytes_are_discarded_and_redrawn() {
         let mut rounds = 0;
         let id = CueId::generate(at(0), |bytes| {
@@ -206,11 +184,6 @@ mod tests {
             Ok::<(), Infallible>(())
         });
         assert_eq!(id.unwrap().as_str(), "cue_aaaaaaaaaabb");
-    }
-
-    #[test]
-    fn a_failing_random_source_yields_no_id() {
-        assert_eq!(CueId::generate(at(0), |_| Err("dry")), Err("dry"));
     }
 
     #[test]
@@ -257,14 +230,6 @@ mod tests {
         assert!(ExecutionIdGenerator::default().generate(at(4), [0xFF; 10]) < lowest);
         assert!(lowest <= ExecutionIdGenerator::default().generate(at(5), [0; 10]));
         assert_eq!(ExecutionId::lowest_at(at(-1)), ExecutionId::lowest_at(at(0)));
-    }
-
-    #[test]
-    fn an_earlier_instant_is_used_unchanged() {
-        let mut ids = ExecutionIdGenerator::default();
-        let late = ids.generate(at(1000), [0; 10]);
-        assert!(ids.generate(at(999), [0xFF; 10]) < late);
-        assert_eq!(ids.generate(at(-5), [0; 10]).to_string(), "00000000-0000-7000-8000-000000000000");
     }
 
     #[test]

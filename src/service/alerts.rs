@@ -12,14 +12,11 @@ use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::{Error, Result};
-use crate::service::events;
-use crate::service::notify;
+use crate::service::{events, notify};
 use crate::store::WriteTx;
 use crate::store::accounts::users;
-use crate::store::notifications::alerts;
-use crate::store::notifications::alerts::AlertSubject;
-use crate::store::notifications::outbox;
-use crate::store::notifications::outbox::NewNotification;
+use crate::store::notifications::alerts::{self, AlertSubject};
+use crate::store::notifications::outbox::{self, NewNotification};
 
 const CATCH_UP: NotificationKind = NotificationKind::Alert(AlertType::CatchUp);
 
@@ -81,7 +78,7 @@ pub(super) fn add_caught_up(
     if let Some(known) = alerts::find_catch_up(tx, user_key, outage.until)? {
         let caught_up = match known.caught_up() {
             Ok(earlier) => earlier.and(caught_up),
-            // A damaged alert must not keep cues from firing: it counts anew.
+            // A damaged alert must not keep cues from firing: its count starts again.
             Err(reason) => {
                 let alert_id = known.id.clone();
                 tx.on_commit(move || {

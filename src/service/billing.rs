@@ -13,8 +13,7 @@ use crate::error::{Error, Result};
 use crate::service::accounts::change_plan;
 use crate::service::fire::CueFirer;
 use crate::store::accounts::users;
-use crate::store::billing::requests;
-use crate::store::billing::requests::BillingRequest;
+use crate::store::billing::requests::{self, BillingRequest};
 use crate::store::billing::subscriptions;
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 

@@ -15,16 +15,15 @@ use crate::error::{Error, Result};
 use crate::random;
 use crate::service::accounts::disabled;
 use crate::service::events;
+use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::CueFirer;
 use crate::service::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
-use crate::service::pause::record_overdue_as_missed;
 use crate::service::plan_limits::within_storage;
-use crate::store::accounts::users;
-use crate::store::accounts::users::CueCounts;
-use crate::store::cues::payloads;
+use crate::store::accounts::users::{self, CueCounts};
+use crate::store::cues::{self, payloads};
 use crate::store::executions::unclaimed;
 use crate::store::maintenance::cue_deletion;
-use crate::store::{Pending, WakeSet, WriteTx, cues};
+use crate::store::{Pending, WakeSet, WriteTx};
 
 /// The response to a create, and the payload of its request: the response shows it, but does not store it.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ pub struct UpdatedCue {
 }
 
 /// Creates a cue. `render` builds the response without the payload before the write, which stores it under the
-/// `Idempotency-Key`. `hint` is shown with the warning of the cue and not stored: it is about the present.
+/// `Idempotency-Key`. `hint` is shown with the warning of the cue and not stored: it is about this moment.
 ///
 /// Refused with `cue_limit_exceeded`, `storage_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`.
 /// Errors: if there is no random id.

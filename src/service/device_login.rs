@@ -20,12 +20,8 @@ use crate::mail::Mail;
 use crate::random;
 use crate::service::accounts::{check_key_limit, confirm, insert_key, new_user, random_id};
 use crate::service::plan_limits;
-use crate::store::accounts::api_keys;
-use crate::store::accounts::device_logins;
-use crate::store::accounts::session_links;
-use crate::store::accounts::sessions;
-use crate::store::accounts::users;
-use crate::store::accounts::users::NewUser;
+use crate::store::accounts::users::{self, NewUser};
+use crate::store::accounts::{api_keys, device_logins, session_links, sessions};
 use crate::store::billing::requests;
 use crate::store::db::hold;
 use crate::store::executions::{delivery_queue, queue_changes};
@@ -105,7 +101,7 @@ pub fn submit_email(
             return Err(not_found());
         };
         let (hash, user_code) = (login.code_hash, login.user_code.unwrap_or(text));
-        // The same steps for known and unknown addresses, so that timing does not tell them apart.
+        // The same steps for known and unknown addresses, so that timing does not distinguish them.
         let admitted = is_admitted(tx, registration, email.as_str())?;
         let recent =
             device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
@@ -114,8 +110,15 @@ pub fn submit_email(
             return Ok(SubmittedEmail { mail: None, user_code });
         }
         device_logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
-        let mail = LinkMail { base: &base, user_code: &user_code, email: &email, token: &token, client, now };
-        let mail = Mail { log_only: hold::is_held(tx)?, ..mail.write() };
+        let link = format!("{base}/v1/auth/verify?token={}&user_code={user_code}", token.reveal());
+        let mail = Mail {
+            to: email.as_str().to_owned(),
+            subject: "Confirm your device".to_owned(),
+            text: mail_text(&user_code, &link, client, now),
+            log_line: link,
+            at: now,
+            log_only: hold::is_held(tx)?,
+        };
         Ok(SubmittedEmail { mail: admitted.then_some(mail), user_code })
     }))
 }
@@ -186,7 +189,7 @@ pub fn approve(
         let user_key = match users::find_by_email(tx, &email)? {
             Some(user) => {
                 if other_keys.unwrap_or(OtherKeys::proposed(user.confirmed_at)) == OtherKeys::Revoke {
-                    shut_others_out(tx, user.key, &new, now)?;
+                    revoke_other_keys(tx, user.key, &new, now)?;
                 }
                 if needs_key {
                     check_key_limit(tx, user.key, max_keys)?;
@@ -204,7 +207,7 @@ pub fn approve(
 
 /// Revokes all API keys of the user, ends all sessions, takes the secrets of `fresh`, removes the URL of alerts, pauses all cues and ends
 /// what is queued. Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
-fn shut_others_out(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
+fn revoke_other_keys(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
     api_keys::delete_all(tx, user_key)?;
     sessions::delete_others(tx, user_key, None)?;
     session_links::delete_all(tx, user_key)?;
@@ -259,35 +262,14 @@ fn not_found() -> Error {
     Error::refused(ErrorCode::DeviceCodeNotFound, "This device code is unknown or has expired: start again")
 }
 
-/// The mail with the link that confirms a login.
-struct LinkMail<'a> {
-    base: &'a str,
-    user_code: &'a str,
-    email: &'a Email,
-    token: &'a LinkToken,
-    /// The address that asked for the mail.
-    client: IpAddr,
-    now: Timestamp,
-}
-
-impl LinkMail<'_> {
-    fn write(&self) -> Mail {
-        let Self { base, user_code, email, token, client, now } = *self;
-        let link = format!("{base}/v1/auth/verify?token={}&user_code={user_code}", token.reveal());
-        let (minutes, at) = (LIFETIME.as_mins(), rfc3339(now));
-        Mail {
-            to: email.as_str().to_owned(),
-            subject: "Confirm your device".to_owned(),
-            text: format!(
-                "Someone, probably you, is signing in a device with this code:\n\n    {user_code}\n\n\
-                 Requested from the address {client} at {at}.\n\n\
-                 If you started this login and saw this code, open this link and confirm:\n\n{link}\n\n\
-                 The link works once and expires {minutes} minutes after the code was created.\n\n\
-                 If you did not request this, ignore this mail: without your confirmation nobody can sign in.\n"
-            ),
-            log_line: link,
-            at: now,
-            log_only: false,
-        }
-    }
+/// The text of the mail with the `link` that confirms a login, which `client` has requested.
+fn mail_text(user_code: &str, link: &str, client: IpAddr, now: Timestamp) -> String {
+    let (minutes, at) = (LIFETIME.as_mins(), rfc3339(now));
+    format!(
+        "Someone, probably you, is signing in a device with this code:\n\n    {user_code}\n\n\
+         Requested from the address {client} at {at}.\n\n\
+         If you started this login and saw this code, open this link and confirm:\n\n{link}\n\n\
+         The link works once and expires {minutes} minutes after the code was created.\n\n\
+         If you did not request this, ignore this mail: without your confirmation nobody can sign in.\n"
+    )
 }

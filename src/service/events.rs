@@ -13,9 +13,8 @@ use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::rfc3339;
 use crate::error::Result;
-use crate::store::WriteTx;
 use crate::store::accounts::usage;
-use crate::store::event_data;
+use crate::store::{WriteTx, event_data};
 
 /// An event of the execution in row `key`.
 pub fn execution(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at: Timestamp) {

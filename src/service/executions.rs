@@ -1,21 +1,26 @@
-//! Executions of workers: claim, extend the claim, report the outcome.
+//! Executions by request: workers claim them, extend the claim and report the outcome; users verify it, reopen it and add
+//! evidence (contract §5.5, §5.6, §7).
 
 use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::execution::outcome::OutcomeReport;
+use crate::domain::execution::evidence::Evidence;
+use crate::domain::execution::outcome::{Outcome, OutcomeReport};
+use crate::domain::execution::verification::{
+    Verdict, VerificationEvent, VerificationMode, after_event, no_outcome,
+};
 use crate::domain::execution::{lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
 use crate::error::{Error, Result};
 use crate::service::events;
 use crate::service::fire::CueFirer;
-use crate::service::outcome::{RecordedOutcome, ReportedBy, record_outcome};
+use crate::service::outcome::{RecordedOutcome, ReportedBy, record_outcome, set_outcome_state};
+use crate::service::plan_limits::within_storage;
 use crate::store::db::hold;
-use crate::store::executions::ExecutionDetails;
-use crate::store::executions::claims;
-use crate::store::{Pending, WriteTx, executions};
+use crate::store::executions::{self, ExecutionDetails, claims, outcomes};
+use crate::store::{Pending, WriteTx};
 
 /// `Retry-After` of claims on a server that is on hold, in seconds. A promotion is rare and takes up to 5 seconds to be
 /// noticed; shorter would only add requests.
@@ -143,4 +148,67 @@ pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: ExecutionId) -> Result<E
 /// The refusal for an execution that does not exist or belongs to another user.
 pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::ExecutionNotFound, "Execution not found")
+}
+
+/// Records the user's verdict on the outcome of execution `id`.
+///
+/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported and after a verdict.
+pub fn verify(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    valid: bool,
+    reason: Option<String>,
+) -> Pending<RecordedOutcome> {
+    update_outcome(app, user_key, id, move |outcome, _, now| {
+        outcome.verdict = Some(Verdict { valid, reason, verified_at: now });
+        VerificationEvent::Verdict { valid }
+    })
+}
+
+/// Reopens the outcome of the user's execution `id` for a verdict and withdraws an earlier one.
+///
+/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported.
+pub fn reopen(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutcome> {
+    update_outcome(app, user_key, id, |outcome, _, _| {
+        outcome.verdict = None;
+        VerificationEvent::Reopened
+    })
+}
+
+/// Appends evidence to the outcome of the user's execution `id` and evaluates it by the verification mode of the cue.
+///
+/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported.
+pub fn append_evidence(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    more: Evidence,
+) -> Pending<RecordedOutcome> {
+    update_outcome(app, user_key, id, |outcome, mode, _| VerificationEvent::Evidence {
+        proves: outcome.append(mode, more),
+    })
+}
+
+/// Applies `apply` to an outcome and stores the resulting state; stores nothing if the state machine refuses the event.
+fn update_outcome(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    apply: impl FnOnce(&mut Outcome, VerificationMode, Timestamp) -> VerificationEvent + Send + 'static,
+) -> Pending<RecordedOutcome> {
+    let (now, plans) = (app.clock.now(), app.config.plans.clone());
+    app.store.write_for(user_key, move |tx| {
+        let ExecutionDetails { execution, outcome, verification, .. } = find(tx, user_key, id)?;
+        let (Some(mut outcome), Some(state)) = (outcome, execution.outcome_state) else {
+            return Err(no_outcome().into());
+        };
+        let event = apply(&mut outcome, verification, now);
+        let state = after_event(state, event)?;
+        within_storage(tx, &plans, user_key, || outcomes::save(tx, execution.key, &outcome))?;
+        let recorded = RecordedOutcome { outcome, state };
+        set_outcome_state(tx, &execution, verification, &recorded, now)?;
+        events::execution(tx, EventType::ExecutionVerified, user_key, execution.key, now);
+        Ok(recorded)
+    })
 }

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::quota::{LIMIT_EXCEEDED, Quota};
 use crate::domain::cue::retention::Retention;
-use crate::domain::cue::{Cue, ScheduleSpec};
+use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, after_only_run};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
@@ -19,17 +19,15 @@ use crate::domain::schedule::catch_up::{CaughtUp, FirePlan, MissReason, Outage, 
 use crate::error::Result;
 use crate::panics;
 use crate::random::ExecutionIdSource;
-use crate::service::alerts;
-use crate::service::events;
-use crate::service::once::end_once_cue;
+use crate::service::{alerts, events};
 use crate::store::accounts::usage;
-use crate::store::cues::due_cues::DueCue;
-use crate::store::cues::{due_cues, payloads};
+use crate::store::cues::due_cues::{self, DueCue};
+use crate::store::cues::{self, payloads};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::db::{hold, meta};
-use crate::store::executions::unclaimed;
+use crate::store::executions::{self, unclaimed};
 use crate::store::maintenance::clock_accept;
-use crate::store::{ReadTx, WakeSet, WriteTx, executions};
+use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// Runs that a change to a cue or a plan fires at most before it applies (contract §4.12). Only a test clock leaves more
 /// of them for one cue: on another one, a cue that is late by over a minute catches up with 100 runs at most.
@@ -377,5 +375,26 @@ fn new_execution(
         replayed_from: None,
         is_catch_up,
         now,
+    }
+}
+
+/// Ends the `once` cue (contract §4.2) in row `cue_key` after its scheduled execution of `scheduled_for` has finished. Leaves every
+/// other cue unchanged.
+pub(super) fn end_once_cue(
+    tx: &WriteTx<'_>,
+    cue_key: i64,
+    scheduled_for: Timestamp,
+    success: bool,
+    now: Timestamp,
+) -> Result<()> {
+    let Some(cue) = cues::find_once(tx, cue_key)? else { return Ok(()) };
+    match after_only_run(cue.at, cue.is_due, scheduled_for, success) {
+        Some(status) => {
+            cues::end_once(tx, cue_key, &cue, status, now)?;
+            let has_failed = status == CueStatus::Failed;
+            let event_type = if has_failed { EventType::CueFailed } else { EventType::CueCompleted };
+            events::cue_of(tx, event_type, cue_key, now)
+        }
+        None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
 use crate::store::accounts::idempotency::{IdempotencyRecord, RETENTION_TIME, find, save};
-use crate::store::maintenance::trusted_time;
+use crate::store::db::meta;
 use crate::store::{ReadTx, WriteTx};
 
 /// The `Idempotency-Key` of a request.
@@ -35,9 +35,7 @@ pub fn repeated(
     now: Timestamp,
 ) -> Result<Option<StoredResponse>> {
     let Some(request) = request else { return Ok(None) };
-    // A clock that jumps ahead must not make a repetition run.
-    let present = trusted_time::find(read)?.map_or(now, |time| time.limit(now));
-    let oldest = saturating_sub(present, RETENTION_TIME);
+    let oldest = saturating_sub(now, RETENTION_TIME);
     let Some(record) = find(read, user_key, &request.key, oldest)? else { return Ok(None) };
     if record.fingerprint != request.fingerprint {
         let message = "This Idempotency-Key was used for a different request: use a new key";
@@ -47,7 +45,7 @@ pub fn repeated(
 }
 
 /// Stores the response to `request` for its repetitions. Does nothing without a key. While the clock is behind, the
-/// response counts from the time that was trusted last: it would have expired once the clock is right.
+/// response counts from the newest instant in the file: it would have expired once the clock is right.
 pub fn keep(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -61,6 +59,6 @@ pub fn keep(
         status: response.status,
         body: response.body.clone(),
     };
-    let trusted = trusted_time::find(tx)?.map_or(now, |time| time.trusted_at);
-    save(tx, user_key, &request.key, &record, now.max(trusted))
+    let newest = meta::last_seen(tx)?.map_or(now, |newest| newest.max(now));
+    save(tx, user_key, &request.key, &record, newest)
 }

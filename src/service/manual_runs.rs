@@ -21,17 +21,17 @@ use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::{Error, Result};
 use crate::random::ExecutionIdSource;
 use crate::service::accounts::disabled;
-use crate::service::cancel::cancel_queued;
 use crate::service::cues::find;
 use crate::service::events;
 use crate::service::executions::not_found;
+use crate::service::finish::cancel_queued;
 use crate::service::fire::{enqueue, queue_retention_if_due};
 use crate::service::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
 use crate::service::plan_limits::within_storage;
 use crate::store::accounts::usage;
-use crate::store::cues::payloads;
-use crate::store::executions::{ExecutionDetails, queue_changes};
-use crate::store::{Pending, WriteTx, cues, executions};
+use crate::store::cues::{self, payloads};
+use crate::store::executions::{self, ExecutionDetails, queue_changes};
+use crate::store::{Pending, WriteTx};
 
 /// An execution created by `fire` or `replay`.
 #[derive(Debug, Clone)]

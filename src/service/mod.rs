@@ -7,10 +7,8 @@
 
 pub mod accounts;
 pub mod alerts;
-pub mod attempt;
 pub mod billing;
 pub mod bulk;
-pub mod cancel;
 pub mod cues;
 pub mod device_login;
 pub mod events;
@@ -20,12 +18,9 @@ pub mod fire;
 pub mod idempotency;
 pub mod manual_runs;
 pub mod notify;
-pub mod once;
 pub mod outcome;
-pub mod pause;
 pub mod plan_limits;
 pub mod stripe_events;
 pub mod test_clock;
 pub mod unclaimed;
-pub mod verification;
 pub mod workers;

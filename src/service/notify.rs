@@ -3,12 +3,10 @@
 
 use jiff::Timestamp;
 
-use crate::domain::notification::confirmation::ConfirmationMail;
 use crate::domain::notification::failure_report::{
-    FailureMail, FailureReport, MAX_MAILS, RATE_WINDOW, suppressed_until, truncated,
+    FailureReport, MAX_MAILS, RATE_WINDOW, suppressed_until, truncated,
 };
-use crate::domain::notification::replacement::{Credential, MAX_WITH_REPLACEMENTS, ReplacementMail};
-use crate::domain::notification::stored_mail::StoredMail;
+use crate::domain::notification::mail::{Credential, MAX_WITH_REPLACEMENTS, StoredMail};
 use crate::domain::notification::{
     BACKLOG_CLEARED, MAX_WAITING, NotificationKind, account_notification_id, notification_id,
 };
@@ -16,9 +14,8 @@ use crate::domain::time::{rfc3339, saturating_sub};
 use crate::error::Result;
 use crate::store::WriteTx;
 use crate::store::accounts::users;
-use crate::store::notifications::on_failure::FailedExecution;
-use crate::store::notifications::outbox::NewNotification;
-use crate::store::notifications::{on_failure, outbox};
+use crate::store::notifications::on_failure::{self, FailedExecution};
+use crate::store::notifications::outbox::{self, NewNotification};
 
 /// Enqueues a POST to `url` about a failure.
 pub(super) fn post_failure(
@@ -59,7 +56,7 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
     on_failure::delete_mails(tx, user_key, counted_since)?;
     on_failure::insert_mail(tx, user_key, now, 0)?;
     let suppressed_until = suppressed_until(tenth_newest, now).map(rfc3339);
-    let body = FailureMail { failure: report(failed, now), suppressed, suppressed_until }.body();
+    let body = StoredMail::Failure { failure: report(failed, now), suppressed, suppressed_until }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
@@ -73,7 +70,8 @@ pub fn mail_replacement(tx: &WriteTx<'_>, user_key: i64, replaced: Credential, n
     let suppressed = on_failure::suppressed_mails(tx, user_key)?;
     on_failure::delete_mails(tx, user_key, saturating_sub(now, RATE_WINDOW))?;
     on_failure::insert_mail(tx, user_key, now, suppressed)?;
-    let (kind, body) = (NotificationKind::Mail, ReplacementMail::new(replaced, now).body());
+    let mail = StoredMail::Replacement { replaced, replaced_at: rfc3339(now) };
+    let (kind, body) = (NotificationKind::Mail, mail.body());
     let id = account_notification_id(user_key, kind, now);
     enqueue(tx, &NewNotification { id, user_key, kind, url: None, body }, now)
 }
@@ -88,7 +86,7 @@ fn ask_to_confirm(
     if !users::mark_confirmation_requested(tx, failed.subject.user_key, now)? {
         return Ok(());
     }
-    let body = ConfirmationMail { user_id: failed.user_id.clone(), confirmation_token }.body();
+    let body = StoredMail::Confirmation { user_id: failed.user_id.clone(), confirmation_token }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 

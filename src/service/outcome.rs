@@ -1,24 +1,24 @@
-//! Records the outcome of an execution, sets its verification state, and raises an alert when verification fails
-//! (contract §5.5, §5.7).
+//! Records what an execution reports: a delivery attempt that has ended (contract §6.4), the outcome of its response or of a
+//! worker (§5.5, §6.10), its verification state, and an alert when verification fails (§5.7).
 
 use jiff::Timestamp;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, VerificationMode, after_report, failure_reason};
-use crate::domain::execution::{Execution, after_outcome};
+use crate::domain::execution::{Execution, NextStep, after_outcome};
 use crate::domain::notification::alert::NewAlert;
 use crate::domain::notification::event::EventType;
+use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
-use crate::service::alerts;
-use crate::service::events;
-use crate::service::finish::{FinishedExecution, on_execution_finished};
+use crate::service::finish::{AttemptTiming, FinishedExecution, count_retry, on_execution_finished};
 use crate::service::fire::CueFirer;
 use crate::service::plan_limits::above_storage;
+use crate::service::{alerts, events};
 use crate::store::WriteTx;
 use crate::store::accounts::{usage, users};
-use crate::store::executions::ExecutionDetails;
-use crate::store::executions::outcomes;
+use crate::store::executions::delivery_queue::{self, AttemptRecord};
+use crate::store::executions::{self, ExecutionDetails, outcomes};
 
 /// An outcome with its verification state.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +94,52 @@ pub fn set_outcome_state(
     if recorded.state == failed && execution.outcome_state != Some(failed) {
         let reason = failure_reason(mode, recorded.outcome.verdict.as_ref());
         alerts::raise(tx, execution.key, &NewAlert::VerificationFailed { reason }, now)?;
+    }
+    Ok(())
+}
+
+/// Records a delivery attempt and, if it was the last one, applies the consequences. Returns `false` and changes
+/// nothing if the execution was deleted or is no longer in this attempt.
+pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFirer) -> Result<bool> {
+    if !delivery_queue::record(tx, attempt, firer.now())? {
+        return Ok(false);
+    }
+    if let NextStep::RetryAt(_) = attempt.next {
+        let AttemptRef { user_key, key, .. } = attempt.attempt_ref;
+        count_retry(tx, user_key, firer.now());
+        events::execution(tx, EventType::ExecutionRetrying, user_key, key, firer.now());
+        return Ok(true);
+    }
+    let attempt_ref = &attempt.attempt_ref;
+    let timing = AttemptTiming { started_at: attempt_ref.started_at, took: attempt.duration };
+    let finished = FinishedExecution {
+        key: attempt_ref.key,
+        user_key: attempt_ref.user_key,
+        cue_key: attempt_ref.cue_key,
+        scheduled_for: attempt_ref.scheduled_for,
+        by_schedule: attempt_ref.by_schedule,
+        success: attempt.next == NextStep::Success,
+        timing: Some(timing),
+        failed_before: None,
+    };
+    on_execution_finished(tx, &finished, firer)?;
+    if let Some(outcome) = &attempt.outcome {
+        take_outcome(tx, attempt_ref, outcome, firer)?;
+    }
+    Ok(true)
+}
+
+/// Records the outcome that a response reports, unless one was reported during the delivery.
+fn take_outcome(
+    tx: &WriteTx<'_>,
+    attempt_ref: &AttemptRef,
+    outcome: &Outcome,
+    firer: &CueFirer,
+) -> Result<()> {
+    let details = executions::find(tx, attempt_ref.user_key, attempt_ref.id)?;
+    if let Some(details) = details.filter(|details| details.outcome.is_none()) {
+        let outcome = Outcome { recorded_at: firer.now(), ..outcome.clone() };
+        record_outcome(tx, &details, outcome, ReportedBy::Response, firer)?;
     }
     Ok(())
 }

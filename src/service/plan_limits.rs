@@ -11,12 +11,12 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::notification::event::EventType;
 use crate::error::Result;
 use crate::service::events;
+use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::{CueFirer, MAX_OVERDUE_RUNS};
-use crate::service::pause::record_overdue_as_missed;
+use crate::store::WriteTx;
 use crate::store::accounts::users;
-use crate::store::cues::pauses;
+use crate::store::cues::{self, pauses};
 use crate::store::db::open;
-use crate::store::{WriteTx, cues};
 
 /// Fires the overdue runs of the cues that [`pause_above_limit`] will pause, as many as one write may fire. Call it while
 /// the old plan still applies.

@@ -10,8 +10,7 @@ use crate::store::ReadTx;
 use crate::store::cues::due_cues;
 use crate::store::db::hold;
 use crate::store::executions::{claims, delivery_queue, unclaimed};
-use crate::store::maintenance::cue_deletion;
-use crate::store::maintenance::{queue_stats, retention};
+use crate::store::maintenance::{cue_deletion, queue_stats, retention};
 use crate::store::notifications::outbox;
 
 /// The effects of advancing the clock.

@@ -1,4 +1,4 @@
-//! Executions that no worker claims: an alert tells the user, and those that wait longer than their cue allows fail
+//! Executions that no worker claims: the user gets an alert, and those that wait longer than their cue allows fail
 //! (contract §7.6).
 
 use jiff::SignedDuration;
@@ -8,11 +8,10 @@ use crate::domain::notification::alert::{AlertType, MAX_COUNTED_WAITING, MAX_KEP
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
 use crate::service::alerts::raise;
-use crate::service::finish::{Finish, FinishedExecution, on_execution_finished};
+use crate::service::finish::{FinishedExecution, on_execution_finished};
 use crate::service::fire::CueFirer;
 use crate::store::WriteTx;
-use crate::store::executions::unclaimed;
-use crate::store::executions::unclaimed::UnclaimedExecution;
+use crate::store::executions::unclaimed::{self, UnclaimedExecution};
 use crate::store::notifications::alerts;
 
 /// Looks at the claimable executions that are due for it, longest due first, at most `limit`. Once there are fewer, the
@@ -67,7 +66,7 @@ fn fail(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> R
         cue_key: execution.cue_key,
         scheduled_for: execution.scheduled_for,
         by_schedule: execution.by_schedule,
-        finish: Finish::Failed,
+        success: false,
         timing: None,
         failed_before: None,
     };

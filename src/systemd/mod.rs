@@ -6,12 +6,11 @@
 
 pub mod watchdog;
 
-use std::env;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, io};
 
 use crate::systemd::watchdog::{Liveness, Watchdog};
 
@@ -24,7 +23,7 @@ pub struct SystemdService {
 
 impl SystemdService {
     /// Notifies systemd that the program is ready, and starts the watchdog thread if the unit has a watchdog. `liveness`
-    /// tells whether the program works.
+    /// reports whether the program works.
     /// Errors: the system cannot start another thread.
     pub fn ready(status: &str, liveness: Liveness) -> io::Result<Self> {
         let socket = NotifySocket::from_environment().map(Arc::new);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::systemd::NotifySocket;
 
-/// The sign by which the thread learns whether the program works.
+/// Reports to the thread whether the program works.
 pub struct Liveness {
     /// The name of the part that hangs when it does not, in the log.
     pub what: &'static str,

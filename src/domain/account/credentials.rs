@@ -41,7 +41,7 @@ impl ApiKey {
         &self.0
     }
 
-    /// The first 12 characters, by which a user recognizes the key.
+    /// The first 12 characters: they identify the key to its user.
     pub fn prefix(&self) -> &str {
         &self.0[..PREFIX_CHARS]
     }

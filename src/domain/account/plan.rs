@@ -35,7 +35,7 @@ const MAX_HANDLERS: usize = 16 << 10;
 /// Bytes that an account with an unconfirmed address stores: anybody makes such accounts, ten an hour from one address.
 const MAX_UNCONFIRMED_BYTES: i64 = MEGABYTE;
 
-/// Parts of the free disk of which all accounts with unconfirmed addresses together store one.
+/// All accounts with unconfirmed addresses together store at most this part of the free disk.
 pub const UNCONFIRMED_DISK_PART: u64 = 4;
 
 /// Calls of the runs of an account with an unconfirmed address in any hour, attempts included.
@@ -275,17 +275,6 @@ mod tests {
     }
 
     #[test]
-    fn stored_cues_are_ten_times_the_active_ones_and_at_least_100() {
-        let (plans, unlimited) = (Plans::default(), Plans::default().limited(false));
-        for (plan, cues, megabytes) in [("free", 100, 64), ("pro", 1_000, 1_024), ("scale", 5_000, 10_240)] {
-            let bounds = StorageBounds { cues: Some(cues), bytes: Some(megabytes << 20) };
-            assert_eq!(plans.storage_bounds(plan, true), bounds);
-            let tenfold = StorageBounds { cues: Some(50_000), bytes: Some(102_400 << 20) };
-            assert_eq!(unlimited.storage_bounds(plan, false), tenfold, "that of the largest plan");
-        }
-    }
-
-    #[test]
     fn null_means_no_limit_and_is_shown_as_a_billion() {
         let plans =
             Plans::from_json(r#"{"free": {"cues": null, "executions": 5, "requests_per_minute": 7}}"#)
@@ -297,11 +286,6 @@ mod tests {
     #[test]
     fn a_plan_absent_from_the_table_counts_as_free() {
         assert_eq!(Plans::default().limits("gold"), Plans::default().limits("free"));
-    }
-
-    #[test]
-    fn limits_off_lifts_all_three_for_everyone() {
-        assert_eq!(Plans::default().limited(false).limits("free"), PlanLimits::NONE);
     }
 
     #[test]

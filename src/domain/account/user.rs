@@ -161,20 +161,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_user_registration_closes_after_the_first_user() {
-        assert!(RegistrationPolicy::FirstUser.admits(false));
-        assert!(!RegistrationPolicy::FirstUser.admits(true));
-    }
-
-    #[test]
-    fn open_and_closed_registration_do_not_depend_on_users() {
-        for users_exist in [false, true] {
-            assert!(RegistrationPolicy::Open.admits(users_exist));
-            assert!(!RegistrationPolicy::Closed.admits(users_exist));
-        }
-    }
-
-    #[test]
     fn months_are_those_of_utc() {
         let month = |text: &str| month_of(text.parse().unwrap());
         assert_eq!(month("2026-12-31T23:59:59Z") + 1, month("2027-01-01T00:00:00Z"));

@@ -202,17 +202,6 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_subscription_is_canceled_regardless_of_its_status() {
-        let object = json!({"id": "sub_1", "customer": "cus_1", "status": "active", "metadata": {"user_id": "u1"},
-                            "items": {"data": [{"price": {"id": "pm"}}]}});
-        let StripeEventKind::Subscription(news) = kind_of("customer.subscription.deleted", &object) else {
-            panic!("no update");
-        };
-        assert_eq!((news.status.as_str(), news.created), ("canceled", 7));
-        assert_eq!((news.prices, news.user_id.as_deref()), (vec!["pm".to_owned()], Some("u1")));
-    }
-
-    #[test]
     fn events_that_do_not_concern_a_subscription_are_other() {
         for (kind, object) in [
             ("invoice.paid", json!({"customer": "cus_1"})),

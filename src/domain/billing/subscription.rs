@@ -146,39 +146,32 @@ mod tests {
     }
 
     #[test]
-    fn older_updates_never_override_newer_ones() {
+    fn the_newest_update_counts_and_an_end_is_final() {
+        use SubscriptionState as S;
         let (pro, scale) = (update(1, "active", "pm"), update(2, "active", "sa"));
-        assert_eq!(after_all(&[pro.clone(), scale.clone()]), Some((SCALE, SubscriptionState::Live)));
-        assert_eq!(after_all(&[scale, pro]), Some((SCALE, SubscriptionState::Live)));
-    }
-
-    #[test]
-    fn an_ended_subscription_stays_ended_within_the_same_second() {
-        let (active, canceled) = (update(5, "active", "pm"), update(5, "canceled", "pm"));
-        assert_eq!(after_all(&[canceled, active]), Some((PRO, SubscriptionState::Over)));
-    }
-
-    #[test]
-    fn of_two_updates_of_one_second_the_later_arrival_counts() {
-        assert_eq!(
-            after_all(&[update(5, "active", "pm"), update(5, "active", "sa")]),
-            Some((SCALE, SubscriptionState::Live))
-        );
-    }
-
-    #[test]
-    fn an_unknown_price_is_ignored() {
-        assert_eq!(after_all(&[update(1, "active", "price_of_a_mug")]), None);
-    }
-
-    #[test]
-    fn a_removed_price_keeps_its_plan_and_can_end() {
-        let bought = update(1, "active", "pm");
-        assert_eq!(
-            after_all(&[bought.clone(), update(2, "active", "old")]),
-            Some((PRO, SubscriptionState::Live))
-        );
-        assert_eq!(after_all(&[bought, update(2, "canceled", "old")]), Some((PRO, SubscriptionState::Over)));
+        for (updates, then, why) in [
+            (vec![pro.clone(), scale.clone()], Some((SCALE, S::Live)), "in order"),
+            (vec![scale, pro.clone()], Some((SCALE, S::Live)), "out of order"),
+            (
+                vec![update(5, "canceled", "pm"), update(5, "active", "pm")],
+                Some((PRO, S::Over)),
+                "an end is final",
+            ),
+            (
+                vec![update(5, "active", "pm"), update(5, "active", "sa")],
+                Some((SCALE, S::Live)),
+                "in one second",
+            ),
+            (vec![update(1, "active", "price_of_a_mug")], None, "an unknown price"),
+            (
+                vec![pro.clone(), update(2, "active", "old")],
+                Some((PRO, S::Live)),
+                "a removed price keeps its plan",
+            ),
+            (vec![pro, update(2, "canceled", "old")], Some((PRO, S::Over)), "a removed price can end"),
+        ] {
+            assert_eq!(after_all(&updates), then, "{why}");
+        }
     }
 
     #[test]
@@ -192,26 +185,5 @@ mod tests {
         };
         let then = after_update(Some(&purchase), &update(1, "active", "sa"), &prices()).unwrap();
         assert_eq!((then.offer, then.last_event_secs), (SCALE, Some(1)));
-    }
-
-    #[test]
-    fn of_several_subscriptions_the_most_expensive_live_one_counts() {
-        let of = |offer, state| Subscription {
-            id: String::new(),
-            customer: String::new(),
-            offer,
-            state,
-            last_event_secs: None,
-        };
-        assert_eq!(
-            best_offer(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Live)]),
-            Some(SCALE)
-        );
-        assert_eq!(
-            best_offer(&[of(PRO, SubscriptionState::Live), of(SCALE, SubscriptionState::Over)]),
-            Some(PRO)
-        );
-        assert_eq!(best_offer(&[of(SCALE, SubscriptionState::Lapsed)]), None);
-        assert_eq!(best_offer(&[]), None);
     }
 }

@@ -1,6 +1,5 @@
 //! Cues: their fields, and the effect of creating, changing and ending on their state (contract §4).
 
-pub mod expiry;
 pub mod filter;
 pub mod list_order;
 pub mod on_failure;
@@ -8,7 +7,6 @@ pub mod patch;
 pub mod payload;
 pub mod recent_runs;
 pub mod retention;
-pub mod retention_clock;
 pub mod stored_schedule;
 
 use jiff::Timestamp;

@@ -1,8 +1,17 @@
-//! Retention of a cue's history: by age and by number of executions.
+//! Retention of a cue's history: by age and by number of executions. A wrong clock deletes nothing.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+
+use crate::domain::time::EARLIEST_CLOCK;
+
+/// Running time after a start or a jump before history is deleted by age: a wrong date is noticed in that time.
+pub const SETTLING_TIME: Duration = Duration::from_hours(24);
+
+/// A jump of up to this much is sleep or a small correction.
+const MAX_JUMP: SignedDuration = SignedDuration::from_hours(24);
 
 /// The longest age, in days: a century.
 const MAX_DAYS: i64 = 36_525;
@@ -69,6 +78,30 @@ impl FromStr for Retention {
     }
 }
 
+/// Measures how long the wall clock has run without a jump. Rows are deleted by age only under a clock that has run for a
+/// while (contract §11).
+#[derive(Debug, Default)]
+pub struct RetentionClock {
+    /// The wall clock and the monotonic clock at the last reading, and the monotonic clock at the start or the last jump.
+    last: Option<(Timestamp, Duration, Duration)>,
+}
+
+impl RetentionClock {
+    /// Reads the clocks. Returns the running time since the start or the last jump; zero while the clock is not set.
+    pub fn settled_for(&mut self, wall: Timestamp, monotonic: Duration) -> Duration {
+        let since = match self.last {
+            Some((last_wall, last, since)) => {
+                let passed = SignedDuration::try_from(monotonic.saturating_sub(last)).unwrap_or_default();
+                let jump = wall.duration_since(last_wall).saturating_sub(passed).abs();
+                if jump > MAX_JUMP { monotonic } else { since }
+            }
+            None => monotonic,
+        };
+        self.last = Some((wall, monotonic, since));
+        if wall < EARLIEST_CLOCK { Duration::ZERO } else { monotonic.saturating_sub(since) }
+    }
+}
+
 fn age(number: &str, in_days: bool) -> Result<SignedDuration, ParseRetentionError> {
     let hours = i64::from(whole(number)?) * if in_days { 24 } else { 1 };
     if hours > MAX_DAYS * 24 { Err(ParseRetentionError) } else { Ok(SignedDuration::from_hours(hours)) }
@@ -121,6 +154,28 @@ mod tests {
         ] {
             let read = text.parse::<Retention>();
             assert_eq!(read.is_err(), text != "90", "{text}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn rows_age_after_a_day_of_running_since_a_start_or_a_jump() {
+        let mut clock = RetentionClock::default();
+        for (wall, hours, is_settled) in [
+            ("2026-03-01T00:00:00Z", 0, false),
+            ("2026-03-01T23:59:59Z", 23, false),
+            ("2026-03-02T00:00:00Z", 24, true),
+            ("2099-01-01T00:00:00Z", 25, false),
+            ("2099-01-01T23:00:00Z", 48, false),
+            ("2026-03-03T01:00:00Z", 49, false),
+            ("2026-03-04T00:00:00Z", 72, false),
+            // Two nights of sleep, which the monotonic clock does not count.
+            ("2026-03-05T00:00:00Z", 72, false),
+            ("2026-03-05T01:00:00Z", 73, true),
+            ("1970-01-01T00:00:00Z", 73, false),
+            ("1970-01-03T00:00:00Z", 121, false),
+        ] {
+            let settled = clock.settled_for(wall.parse().unwrap(), Duration::from_hours(hours));
+            assert_eq!(settled >= SETTLING_TIME, is_settled, "{wall} after {hours} h");
         }
     }
 

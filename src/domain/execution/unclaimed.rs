@@ -1,14 +1,14 @@
-//! Executions that no worker claims: when the user is told, and when they fail (contract §7.6).
+//! Executions that no worker claims: when the user gets an alert, and when they fail (contract §7.6).
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::time::saturating_add;
 
-/// The wait for a claim after which the user is told.
+/// The wait for a claim after which the user gets an alert.
 pub const UNCLAIMED_AFTER: SignedDuration = SignedDuration::from_mins(15);
 
-/// At most one alert per cue in this time. A worker that stays away is told of again by later runs of the cue.
+/// At most one alert per cue in this time. Later runs raise the alert again.
 pub const ALERT_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 
 /// `error_message` of an execution that was not claimed within the time of its cue.
@@ -34,7 +34,7 @@ pub enum UnclaimedStep {
 /// The step at `now` of an execution that is claimable since `since`. `claim_within` is the limit of its cue, and
 /// `last_alert` the time of the cue's newest alert about unclaimed executions.
 ///
-/// An alert covers every execution of its cue that waited then. One that began to wait later is told of at the end of
+/// An alert covers every execution of its cue that waited then. One that began to wait later is reported at the end of
 /// [`ALERT_INTERVAL`].
 pub fn unclaimed_step(
     since: Timestamp,
@@ -63,45 +63,4 @@ pub fn unclaimed_step(
 /// The instant before which no execution counts as unclaimed, because of the last outage.
 pub fn workers_return_by(outage: Option<Outage>) -> Timestamp {
     outage.map_or(Timestamp::MIN, |outage| saturating_add(outage.until, RETURN_TIME))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_execution_waits_then_is_told_of_once_then_fails() {
-        let since: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
-        let after = |seconds: i64| since + SignedDuration::from_secs(seconds);
-        let (wait, alert) = (
-            |seconds| UnclaimedStep::Wait(Some(after(seconds))),
-            |seconds| UnclaimedStep::Alert(Some(after(seconds))),
-        );
-        let (none, forever) = (UnclaimedStep::Alert(None), UnclaimedStep::Wait(None));
-        for (within, last, now, expected) in [
-            (None, None, 0, wait(900)),
-            (None, None, 899, wait(900)),
-            (None, None, 900, none),
-            (Some(5), None, 0, wait(300)),
-            (Some(5), None, 300, UnclaimedStep::Fail),
-            (Some(15), None, 900, UnclaimedStep::Fail),
-            (Some(60), None, 900, alert(3_600)),
-            (Some(60), Some(900), 900, wait(3_600)),
-            // It waited when the alert was raised.
-            (None, Some(1), 900, forever),
-            (None, Some(1), 9_000, forever),
-            // The alert was raised before: at the end of the hour.
-            (None, Some(0), 900, wait(3_600)),
-            (None, Some(-2_000), 900, wait(1_600)),
-            (Some(20), Some(-2_000), 900, wait(1_200)),
-            (None, Some(-2_000), 1_600, none),
-            (None, Some(-2_700), 900, none),
-            // The clock was set back since.
-            (Some(5), None, -100, wait(300)),
-        ] {
-            let within = within.map(SignedDuration::from_mins);
-            let step = unclaimed_step(since, within, last.map(after), after(now));
-            assert_eq!(step, expected, "{within:?} {last:?} {now}");
-        }
-    }
 }

@@ -141,38 +141,6 @@ fn already_decided(state: OutcomeState) -> Refusal {
 mod tests {
     use super::OutcomeState::*;
     use super::*;
-    use crate::domain::json::JsonText;
-    use serde_json::{Value, json};
-
-    fn evidence(fields: Value) -> Evidence {
-        JsonText::from(&fields).into()
-    }
-
-    #[test]
-    fn mode_and_evidence_determine_the_state_of_a_success() {
-        let nothing = evidence(json!({}));
-        let id = evidence(json!({"external_id": "charge-1"}));
-        let url = evidence(json!({"result_url": "https://example.com/1"}));
-        let artifacts = evidence(json!({"artifacts": [{"name": "a.csv"}]}));
-        for no_address in ["not a url", "javascript:alert(1)", "/reports/7", "ftp://example.com/7"] {
-            let text = evidence(json!({ "result_url": no_address }));
-            assert!(!VerificationMode::RequireResultUrl.is_satisfied_by(&text), "{no_address}");
-        }
-        let blank = evidence(json!({"external_id": " ", "result_url": "", "artifacts": []}));
-        let other = evidence(json!({"result_ref": "1", "result_type": "report", "summary": "done"}));
-        let all = [&nothing, &id, &url, &artifacts, &blank, &other];
-        let (yes, no) = (VerifiedSuccess, VerificationFailed);
-        for (mode, expected) in [
-            (VerificationMode::None, [ReportedSuccess; 6]),
-            (VerificationMode::RequireExternalId, [no, yes, no, no, no, no]),
-            (VerificationMode::RequireResultUrl, [no, no, yes, no, no, no]),
-            (VerificationMode::RequireArtifacts, [no, no, no, yes, no, no]),
-            (VerificationMode::Manual, [VerificationPending; 6]),
-        ] {
-            assert_eq!(all.map(|it| after_report(mode, true, it)), expected, "{mode:?}");
-            assert_eq!(all.map(|it| after_report(mode, false, it)), [ReportedFailure; 6], "{mode:?}");
-        }
-    }
 
     #[test]
     fn every_event_in_every_state_has_the_specified_transition() {

@@ -135,7 +135,7 @@ pub struct ExecutionEvent {
     pub status: &'static str,
     pub triggered_by: &'static str,
     pub scheduled_for: String,
-    /// Attempts so far, with the present one.
+    /// Attempts so far, the running one included.
     pub attempt: u32,
     pub max_attempts: u32,
     pub worker_id: Option<String>,

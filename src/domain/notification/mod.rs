@@ -1,14 +1,12 @@
 //! Notifications of failures: their channels, retry rules and expiry. They are stored in the outbox.
 //!
-//! Not here: their content (`failure_report`, `alert`, `confirmation`, `replacement`, `test_alert`; `stored_mail` is the form in which
-//! the mails are stored), and `event`, the live events, which are stored nowhere.
+//! Not here: their content (`failure_report`, `mail`, `alert`, `test_alert`), and `event`, the live events, which are stored
+//! nowhere.
 
 pub mod alert;
-pub mod confirmation;
 pub mod event;
 pub mod failure_report;
-pub mod replacement;
-pub mod stored_mail;
+pub mod mail;
 pub mod test_alert;
 
 use jiff::{SignedDuration, Timestamp};

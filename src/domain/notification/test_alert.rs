@@ -114,36 +114,3 @@ impl RunningTests {
         self.of_users.remove(&user_key);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn attempt(http_status: u16) -> TestAttempt {
-        let next = if http_status < 300 { NextStep::Success } else { NextStep::Failed };
-        let http_status = Some(http_status);
-        TestAttempt { http_status, duration: SignedDuration::ZERO, error_message: None, next }
-    }
-
-    #[test]
-    fn a_user_waits_for_one_test_alert_and_learns_its_first_attempt() {
-        let mut tests = RunningTests::default();
-        tests.begin(1, "a".to_owned()).unwrap();
-        let refusal = tests.begin(1, "b".to_owned()).unwrap_err();
-        assert_eq!((refusal.code, refusal.retry_after), (ErrorCode::RateLimitExceeded, Some(RETRY_AFTER)));
-        tests.begin(2, "b".to_owned()).unwrap();
-        assert!(!tests.record(1, "b", || attempt(200)), "another notification");
-        assert!(!tests.record(3, "a", || attempt(200)), "another user");
-        assert_eq!(tests.attempt(1), None);
-        assert!(tests.record(1, "a", || attempt(500)) && tests.record(1, "a", || attempt(204)));
-        assert_eq!((tests.attempt(1), tests.attempt(2)), (Some(attempt(500)), None));
-        assert_eq!(
-            [attempt(204), attempt(500)].map(|it| it.status()),
-            [TestStatus::Delivered, TestStatus::Failed]
-        );
-        tests.end(1);
-        assert!(!tests.record(1, "a", || attempt(204)));
-        tests.end(2);
-        assert!(tests.of_users.is_empty());
-    }
-}

@@ -53,7 +53,7 @@ impl Schedule {
     }
 
     /// The note of a `once` schedule whose instant was `written` as a local time that a clock change skips. A schedule
-    /// holds the instant alone, so that [`Self::occurrence`] cannot tell.
+    /// holds the instant alone, which [`Self::occurrence`] cannot know.
     pub fn skipped_note(&self, written: &str) -> Option<String> {
         let ScheduleRule::Once(at) = self.rule else { return None };
         let skipped = skipped_time(written, &self.zone)?;

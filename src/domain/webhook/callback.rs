@@ -165,12 +165,6 @@ mod tests {
     }
 
     #[test]
-    fn get_and_delete_carry_no_body() {
-        assert!(Method::Post.has_body() && Method::Put.has_body() && Method::Patch.has_body());
-        assert!(!Method::Get.has_body() && !Method::Delete.has_body());
-    }
-
-    #[test]
     fn ordinary_headers_pass() {
         for (name, value) in [
             ("Authorization", "Bearer abc.def"),
@@ -242,12 +236,5 @@ mod tests {
         assert_eq!(delivery_headers(own, standard()), merged);
         let untouched = [("Content-Type", "ours"), ("User-Agent", "ours"), ("X-CueAPI-Cue-Id", "ours")];
         assert_eq!(delivery_headers(Vec::new(), standard()), pairs(&untouched));
-    }
-
-    #[test]
-    fn an_error_is_invalid_callback_with_a_remedy() {
-        let refusal = Refusal::from(check("host", "x").unwrap_err());
-        assert_eq!(refusal.code, ErrorCode::InvalidCallback);
-        assert!(refusal.message.ends_with("leave it out"), "{}", refusal.message);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::domain::json::JsonText;
 
-/// The size of the kept headers as JSON, in bytes: enough for those that tell which server answered and why. A row of an
+/// The size of the kept headers as JSON, in bytes: enough for those that name the server that answered and its reason. A row of an
 /// attempt then stays below 3.2 KB, with a body of 2,000 bytes.
 pub const MAX_KEPT_HEADERS: usize = 1024;
 

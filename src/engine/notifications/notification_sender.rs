@@ -4,10 +4,7 @@ use jiff::Timestamp;
 
 use crate::app::Notifiers;
 use crate::domain::execution::NextStep;
-use crate::domain::notification::confirmation::ConfirmationMail;
-use crate::domain::notification::failure_report::FailureMail;
-use crate::domain::notification::replacement::ReplacementMail;
-use crate::domain::notification::stored_mail::StoredMail;
+use crate::domain::notification::mail::StoredMail;
 use crate::domain::notification::test_alert::{RunningTests, TestAttempt};
 use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
 use crate::domain::webhook::callback::Method;
@@ -163,20 +160,13 @@ fn request(notification: &Notification, now: Timestamp) -> Result<WebhookRequest
 }
 
 fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
-    let body = &notification.body;
-    let (subject, text, link) = if let Some(mail) = ConfirmationMail::read(body) {
-        (ConfirmationMail::SUBJECT.to_owned(), mail.text(base), mail.link(base))
-    } else if let Some(mail) = ReplacementMail::read(body) {
-        (mail.subject(), mail.text(base), mail.link(base))
-    } else {
-        let mail = FailureMail::read(body)?;
-        (mail.subject(), mail.text(base), mail.link(base))
-    };
+    let mail = StoredMail::read(&notification.body)?;
+    let subject = mail.subject();
     Some(Mail {
         to: notification.email.clone(),
-        log_line: format!("{subject}: {link}"),
+        log_line: format!("{subject}: {}", mail.link(base)),
         subject,
-        text,
+        text: mail.text(base),
         at: notification.created_at,
         log_only: false,
     })

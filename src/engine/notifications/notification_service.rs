@@ -28,8 +28,7 @@ use crate::locks::Mutex;
 use crate::panics;
 use crate::store::db::hold;
 use crate::store::fair_queue::{ReadyRow, Rotation};
-use crate::store::notifications::outbox;
-use crate::store::notifications::outbox::Notification;
+use crate::store::notifications::outbox::{self, Notification};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// POSTs at a time. Notifications are rare next to deliveries. With [`FairShare`], six accounts whose hosts all hang for

@@ -1,7 +1,7 @@
 //! Fires due cues: creates their executions and sets `next_run`. [`Scheduler::run_once`] is one pass;
 //! `scheduler_thread` waits between passes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,12 +10,10 @@ use crate::app::App;
 use crate::domain::schedule::catch_up::{CaughtUp, MissReason, Outage, is_clock_jump};
 use crate::domain::time::just_before;
 use crate::engine::delivery::delivery_service::DispatchHandle;
-use crate::engine::scheduler::turns::in_turns;
 use crate::error::Result;
 use crate::metrics::engine::SchedulerPass;
 use crate::service::alerts;
-use crate::service::fire::CueFirer;
-use crate::service::fire::FireSummary;
+use crate::service::fire::{CueFirer, FireSummary};
 use crate::store::WriteTx;
 use crate::store::cues::due_cues;
 use crate::store::db::{hold, meta};
@@ -24,7 +22,7 @@ use crate::store::db::{hold, meta};
 /// reach 35,000 cues a second; larger batches are no faster and hold up other writes.
 const BATCH: usize = 500;
 
-/// Batches of a backlog that are chosen at once: a cue that falls due meanwhile waits for as many, less than 100 ms.
+/// Batches of a backlog that are chosen at once: a cue that falls due in the meantime waits for as many, less than 100 ms.
 const BATCHES_OF_TURNS: usize = 4;
 
 /// Due cues among which accounts take turns; those beyond are longest overdue first. More would be due at once only with
@@ -52,7 +50,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts with the present as the end of an outage: the runs that were due before it were missed.
+    /// Starts with an outage that ends now: the runs that were due before it were missed.
     pub fn start(app: &App) -> Result<Self> {
         let now = app.clock.now();
         let (last_seen, clock_accepted_at) =
@@ -94,7 +92,7 @@ impl Scheduler {
     }
 
     /// A pass over a database on hold: no cue fires.
-    pub fn rest(&mut self, app: &App) {
+    pub fn record_held_pass(&mut self, app: &App) {
         self.is_held = true;
         let ended = app.clock.monotonic();
         app.engine_stats.record_pass(SchedulerPass {
@@ -110,7 +108,7 @@ impl Scheduler {
     }
 
     /// As [`Scheduler::run_once`]; the executions are claimed through `deliveries` in the same write. Calls `between`
-    /// after each batch, for other work that falls due meanwhile, and ends the pass when it returns `false`.
+    /// after each batch, for other work that falls due in the meantime, and ends the pass when it returns `false`.
     pub(in crate::engine) fn run_once_at(
         &mut self,
         app: &App,
@@ -179,7 +177,7 @@ impl Scheduler {
         });
         let (is_due, backlog) = backlog?;
         if let Some(backlog) = backlog.filter(|backlog| backlog.len() > BATCH) {
-            self.turns = in_turns(&backlog, BATCHES_OF_TURNS * BATCH).into();
+            self.turns = round_robin(&backlog, BATCHES_OF_TURNS * BATCH).into();
         }
         Ok(is_due)
     }
@@ -208,7 +206,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Begins again at the present if the clock was accepted since the last pass.
+    /// Starts again from the current time if the clock was accepted since the last pass.
     fn follow_acceptance(&mut self, app: &App) -> Result<()> {
         let accepted_at = app.store.read_blocking(meta::clock_accepted_at)?;
         if accepted_at == self.clock_accepted_at {
@@ -278,5 +276,33 @@ fn fire_batch(
     match deliveries {
         Some(deliveries) => deliveries.write(app, fire),
         None => app.store.write_with_priority(fire).wait(),
+    }
+}
+
+/// The first `limit` cues of `backlog`, which holds the users and keys of cues: the first cue of every user, then the
+/// second of every user, and so on, so that the many cues of one account do not delay the few of another (contract §11.5). Cues of the same turn keep their order.
+fn round_robin(backlog: &[(i64, i64)], limit: usize) -> Vec<i64> {
+    let mut next_turns = HashMap::new();
+    let mut turns: Vec<(u32, i64)> = backlog
+        .iter()
+        .map(|(user_key, cue_key)| {
+            let next: &mut u32 = next_turns.entry(*user_key).or_default();
+            *next += 1;
+            (*next, *cue_key)
+        })
+        .collect();
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().take(limit).map(|(_, cue_key)| cue_key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cue_of_every_user_comes_before_the_second_of_any() {
+        let backlog = [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (2, 21)];
+        assert_eq!(round_robin(&backlog, 6), [10, 20, 30, 11, 21, 12]);
+        assert_eq!(round_robin(&backlog, 2), [10, 20]);
     }
 }

@@ -1,49 +1,40 @@
 //! Clean-up that falls due as time passes: expired claims, unclaimed executions, stored idempotent responses, device logins,
-//! sessions, silent workers.
+//! sessions.
 //!
 //! Every function here handles one batch, and returns without a write if there is nothing to do: the scheduler fires
 //! due cues between two batches.
 
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::account::device_login::RATE_WINDOW;
-use crate::domain::account::session::LIFETIME;
+use crate::domain::cue::retention::SETTLING_TIME;
 use crate::domain::execution::unclaimed::workers_return_by;
-use crate::domain::execution::worker::FORGOTTEN_AFTER;
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
-use crate::domain::time::{saturating_add, saturating_sub};
+use crate::domain::time::saturating_sub;
 use crate::error::Result;
-use crate::service::alerts;
-use crate::service::events;
 use crate::service::finish::{FinishedExecution, count_retry, on_execution_finished};
 use crate::service::fire::CueFirer;
 use crate::service::unclaimed::look_at_due;
-use crate::store::accounts::device_logins;
-use crate::store::accounts::idempotency;
-use crate::store::accounts::idempotency::RETENTION_TIME;
-use crate::store::accounts::session_links;
-use crate::store::accounts::sessions;
-use crate::store::executions::claims;
-use crate::store::executions::claims::EndedLease;
+use crate::service::{alerts, events};
+use crate::store::accounts::idempotency::{self, RETENTION_TIME};
+use crate::store::accounts::{device_logins, session_links, sessions};
+use crate::store::executions::claims::{self, EndedLease};
 use crate::store::executions::unclaimed;
-use crate::store::executions::workers;
-use crate::store::maintenance::trusted_time;
 use crate::store::{Store, WakeSet, WriteTx};
 
 /// Ended leases, and unclaimed executions, handled in one transaction. Each takes several statements, and other writes wait for the batch.
 const BATCH: usize = 200;
 
-/// Time between two looks for silent workers. A month makes an hour irrelevant.
-const CLEANUP_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
+/// Running time of the clock before stored responses and device logins are deleted. They are many, and a server that is
+/// restarted every day must delete them as well.
+const ROW_SETTLING_TIME: Duration = Duration::from_hours(1);
 
 /// Rows deleted in one transaction. A row costs less than a claim, so the batch is larger.
 const FORGET_BATCH: u32 = 500;
-
-/// The part by which the end of a session may be later than by a right clock, such as one that the trusted time follows
-/// at once.
-const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(24);
 
 /// A batch of ended leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,15 +45,19 @@ pub struct ReapedClaims {
     pub has_more: bool,
 }
 
-/// Runs one batch of each kind of clean-up that is due at `now`. `trusted` is the time by which rows age: a clock that
-/// jumps deletes none. Returns whether more may be due.
-pub fn run_once(app: &App, now: Timestamp, trusted: Timestamp) -> Result<bool> {
+/// Runs one batch of each kind of clean-up that is due at `now`. The clock has run for `settled` without a jump. Returns
+/// whether more may be due.
+pub fn run_once(app: &App, now: Timestamp, settled: Duration) -> Result<bool> {
     let claims = release_expired_claims(app, now)?;
-    let unclaimed = look_for_unclaimed(app, now)?;
-    let responses = delete_expired_responses(&app.store, trusted)?;
-    let logins = delete_expired_logins(&app.store, trusted)?;
-    let sessions = delete_expired_sessions(&app.store, trusted)? || cut_late_sessions(&app.store, now)?;
-    Ok(claims.has_more || unclaimed || responses || logins || sessions)
+    let mut has_more = look_for_unclaimed(app, now)? || claims.has_more;
+    if settled >= ROW_SETTLING_TIME {
+        has_more |= delete_expired_responses(&app.store, now)?;
+        has_more |= delete_expired_logins(&app.store, now)?;
+    }
+    if settled >= SETTLING_TIME {
+        has_more |= delete_expired_sessions(&app.store, now)?;
+    }
+    Ok(has_more)
 }
 
 /// Releases claims that have expired at `now`: their executions become ready for another worker or fail. A claim whose
@@ -124,57 +119,9 @@ pub fn delete_expired_sessions(store: &Store, now: Timestamp) -> Result<bool> {
     Ok(is_due)
 }
 
-/// Cuts sessions with an end that no sign-in up to `now` can have set, and deletes such links: they began while the clock
-/// was ahead. Returns whether there may be more.
-pub fn cut_late_sessions(store: &Store, now: Timestamp) -> Result<bool> {
-    let (latest, time) = store.read_blocking(|read| {
-        let latest = sessions::latest(read)?.max(session_links::latest(read)?);
-        Ok((latest, trusted_time::find(read)?))
-    })?;
-    // While the clock is behind the trusted time, it is this one that is wrong.
-    let Some(present) = time.map(|time| time.trusted_at.max(now)) else { return Ok(false) };
-    let late = saturating_add(saturating_add(present, LIFETIME), CLOCK_SLACK);
-    if latest.is_none_or(|latest| latest <= late) {
-        return Ok(false);
-    }
-    let cut = move |tx: &WriteTx<'_>| {
-        sessions::cut(tx, present, late, FORGET_BATCH)?;
-        session_links::delete_later(tx, late, FORGET_BATCH)
-    };
-    store.write_with_priority(cut).wait()?;
-    Ok(true)
-}
-
 fn next_session_end(store: &Store) -> Result<Option<Timestamp>> {
     let ends = store.read_blocking(|read| Ok([sessions::oldest(read)?, session_links::oldest(read)?]))?;
     Ok(ends.into_iter().flatten().min())
-}
-
-/// Forgets workers that are silent for 30 days and hold no claim. A worker that holds one stays in the way of a check by
-/// the oldest heartbeat alone, so that this looks once an hour.
-#[derive(Debug, Default)]
-pub struct WorkerCleanup {
-    /// The last look.
-    looked_at: Option<Timestamp>,
-}
-
-impl WorkerCleanup {
-    /// Looks, if the last look is an hour ago, or in the future because the clock was set back.
-    pub fn run_if_due(&mut self, store: &Store, now: Timestamp) -> Result<()> {
-        let since_last = self.looked_at.map(|last| now.duration_since(last));
-        if since_last.is_some_and(|since| since < CLEANUP_INTERVAL && !since.is_negative()) {
-            return Ok(());
-        }
-        let until = saturating_sub(now, FORGOTTEN_AFTER);
-        loop {
-            let silent = store.read_blocking(move |read| workers::list_silent(read, until, FORGET_BATCH))?;
-            if silent.is_empty() {
-                self.looked_at = Some(now);
-                return Ok(());
-            }
-            store.write_with_priority(move |tx| workers::delete_silent(tx, &silent, until)).wait()?;
-        }
-    }
 }
 
 /// The end of the next claim. A worker's heartbeat can only postpone it.
@@ -182,8 +129,8 @@ pub fn next(store: &Store) -> Result<Option<Timestamp>> {
     store.read_blocking(claims::next_end)
 }
 
-/// The earliest instant after `now` at which a row of this file expires; not of [`WorkerCleanup`], which can wait for the
-/// next pass. So does a row that has expired by a clock that is not trusted.
+/// The earliest instant after `now` at which a row of this file expires; not of the clean-ups in
+/// rounds, which can wait for the next pass. So does a row that may not expire yet.
 pub fn next_expiry(store: &Store, now: Timestamp) -> Result<Option<Timestamp>> {
     let (answer, login) =
         store.read_blocking(|read| Ok((idempotency::oldest(read)?, device_logins::oldest(read)?)))?;

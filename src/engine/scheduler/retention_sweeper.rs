@@ -2,19 +2,17 @@
 //! One small batch a pass, so that no other write waits long; writes nothing if there is nothing to delete.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
-use crate::domain::cue::expiry::Expiry;
-use crate::domain::cue::retention::Retention;
-use crate::domain::cue::retention_clock::AgingTime;
-use crate::engine::scheduler::trusted_clock::TrustedClock;
+use crate::domain::cue::retention::{Retention, RetentionClock, SETTLING_TIME};
+use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::maintenance::cue_deletion;
-use crate::store::maintenance::retention;
-use crate::store::maintenance::retention::{HistoryScan, PageUsage};
+use crate::store::maintenance::retention::{self, HistoryScan, PageUsage};
 
 /// Interval at which executions that were too young or unfinished are read again. The oldest execution sets an earlier deadline,
 /// so a round a day only catches those that finished late.
@@ -38,13 +36,11 @@ const MAX_WAITING_CUES: usize = 10_000;
 /// The state of the sweeper between two passes.
 #[derive(Debug, Default)]
 pub struct RetentionSweeper {
-    clock: TrustedClock,
-    /// The key up to which expired executions are deleted, and the start of the present round.
+    clock: RetentionClock,
+    /// The key up to which expired executions are deleted, the newest creation up to there, and the start of the round.
     expired_up_to: i64,
+    newest: Timestamp,
     round: Option<Timestamp>,
-    /// The first execution of the round whose date cannot be believed, and the key before which all are old.
-    undated_from: Option<i64>,
-    old_before: i64,
     /// The queued cue whose history is being trimmed, and the key up to which it is done.
     trimming: Option<(i64, i64)>,
     /// The key up to which a cue had only unfinished executions in this round, of cues that have many: a cue that nobody
@@ -84,15 +80,19 @@ enum SweepStep {
     Erase(i64),
     /// Trim the histories of these cues.
     Trim(Vec<CueHistory>),
-    Expire(HistoryScan),
+    /// Delete what the scan found; the newest creation up to its end.
+    Expire(HistoryScan, Timestamp),
     /// Nothing to delete: the use of pages, and the creation time of the oldest execution.
     Idle(PageUsage, Option<Timestamp>),
 }
 
 impl RetentionSweeper {
-    /// The time by which rows age.
-    pub fn time(&mut self, app: &App) -> Result<AgingTime> {
-        self.clock.advance(app)
+    /// The time for which the clock has run without a jump. A test clock is moved on purpose.
+    pub fn settled_for(&mut self, app: &App) -> Duration {
+        match app.clock.is_test() {
+            true => Duration::MAX,
+            false => self.clock.settled_for(app.clock.now(), app.clock.monotonic()),
+        }
     }
 
     /// Runs the next batch, if there is one.
@@ -101,16 +101,15 @@ impl RetentionSweeper {
         if !self.has_begun {
             self.begin(app, retention)?;
         }
-        let time = self.clock.advance(app)?;
-        let expiry = retention.age.and_then(|age| match app.clock.is_test() {
-            true => Some(Expiry::of_test_clock(age, now)),
-            false => Expiry::new(age, &time),
-        });
+        let expired = retention
+            .age
+            .filter(|_| self.settled_for(app) >= SETTLING_TIME)
+            .map(|age| saturating_sub(now, age));
         if let Some(after) = self.marking {
             return self.mark(app, retention, after);
         }
         self.start_round(now);
-        match app.store.read_blocking(|read| self.find_work(read, retention, expiry.as_ref()))? {
+        match app.store.read_blocking(|read| self.find_work(read, retention, expired, now))? {
             SweepStep::Erase(cue_key) => {
                 app.store.write_with_priority(move |tx| cue_deletion::erase_batch(tx, cue_key)).wait()?;
             }
@@ -118,13 +117,13 @@ impl RetentionSweeper {
                 self.remember_waiting(&histories);
                 self.trimming = trim(app, retention, histories)?;
             }
-            SweepStep::Expire(oldest) => {
+            SweepStep::Expire(oldest, newest) => {
                 self.expired_up_to = delete(app, &oldest)?;
-                self.date_by_order(&oldest);
+                self.newest = newest;
             }
             SweepStep::Idle(usage, oldest) => {
                 if !self.return_free_pages(app, usage)? {
-                    // It may be past while the clock is not trusted; the passes go on without a deadline.
+                    // It may be past while the clock is not settled; the passes go on without a deadline.
                     let expires = oldest.and_then(|made| retention.expires(made)).filter(|at| *at > now);
                     return Ok(SweepOutcome::At([expires, self.next_round()].into_iter().flatten().min()));
                 }
@@ -151,19 +150,8 @@ impl RetentionSweeper {
         // A round in the future began while the clock ran ahead.
         let is_over = |began: Timestamp| began > now || now.duration_since(began) >= ROUND_INTERVAL;
         if self.round.is_none_or(is_over) {
-            (self.expired_up_to, self.round) = (0, Some(now));
-            (self.undated_from, self.old_before) = (None, 0);
+            (self.expired_up_to, self.newest, self.round) = (0, Timestamp::MIN, Some(now));
             self.waiting_up_to.clear();
-        }
-    }
-
-    /// Executions without a date are older than every later one. Once one of those is old, the scan goes back to them.
-    fn date_by_order(&mut self, scan: &HistoryScan) {
-        self.undated_from = self.undated_from.or(scan.first_undated);
-        if let (Some(undated), Some(old)) = (self.undated_from, scan.last_old)
-            && undated < old
-        {
-            (self.expired_up_to, self.undated_from, self.old_before) = (undated - 1, None, old);
         }
     }
 
@@ -189,7 +177,8 @@ impl RetentionSweeper {
         &self,
         read: &ReadTx<'_>,
         retention: Retention,
-        expiry: Option<&Expiry>,
+        expired: Option<Timestamp>,
+        now: Timestamp,
     ) -> Result<SweepStep> {
         if let Some(cue_key) = cue_deletion::first_pending(read)? {
             return Ok(SweepStep::Erase(cue_key));
@@ -198,12 +187,13 @@ impl RetentionSweeper {
         if !histories.is_empty() {
             return Ok(SweepStep::Trim(histories));
         }
-        let oldest = match expiry {
-            Some(expiry) => retention::scan_expired(read, self.expired_up_to, expiry, self.old_before)?,
+        let mut newest = self.newest;
+        let oldest = match expired {
+            Some(expired) => retention::scan_expired(read, self.expired_up_to, &mut newest, expired, now)?,
             None => HistoryScan::default(),
         };
         Ok(match oldest.last_key {
-            Some(_) => SweepStep::Expire(oldest),
+            Some(_) => SweepStep::Expire(oldest, newest),
             None => SweepStep::Idle(retention::page_usage(read)?, oldest.first_unexpired),
         })
     }

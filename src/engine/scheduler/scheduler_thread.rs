@@ -6,16 +6,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::app::{App, Notifiers};
-use crate::engine::delivery::delivery_service;
-use crate::engine::delivery::delivery_service::DispatchHandle;
-use crate::engine::scheduler::account_cleanup::AccountCleanup;
-use crate::engine::scheduler::clock_alert::ClockAlert;
-use crate::engine::scheduler::hours_cleanup::HoursCleanup;
+use crate::domain::cue::retention::SETTLING_TIME;
+use crate::engine::delivery::delivery_service::{self, DispatchHandle};
+use crate::engine::scheduler::cleanup::Cleanup;
 use crate::engine::scheduler::pass::Scheduler;
 use crate::engine::scheduler::reaper;
-use crate::engine::scheduler::reaper::WorkerCleanup;
 use crate::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
-use crate::engine::scheduler::server_watch::ServerWatch;
+use crate::engine::scheduler::server_watch::{ClockAlert, ServerWatch};
 use crate::error::{Error, Result};
 use crate::panics;
 use crate::store::db::hold;
@@ -36,9 +33,7 @@ impl SchedulerThread {
         let mut tasks = Tasks {
             scheduler: Scheduler::start(app)?,
             sweeper: RetentionSweeper::default(),
-            worker_cleanup: WorkerCleanup::default(),
-            hours_cleanup: HoursCleanup::default(),
-            account_cleanup: AccountCleanup::default(),
+            cleanup: Cleanup::default(),
             server_watch: ServerWatch::default(),
             clock_alert: ClockAlert::default(),
         };
@@ -74,9 +69,7 @@ impl SchedulerThread {
 struct Tasks {
     scheduler: Scheduler,
     sweeper: RetentionSweeper,
-    worker_cleanup: WorkerCleanup,
-    hours_cleanup: HoursCleanup,
-    account_cleanup: AccountCleanup,
+    cleanup: Cleanup,
     server_watch: ServerWatch,
     clock_alert: ClockAlert,
 }
@@ -113,19 +106,11 @@ fn run_once(
     deliveries: &DispatchHandle,
     stop: &AtomicBool,
 ) -> Result<SweepOutcome> {
-    let Tasks {
-        scheduler,
-        sweeper,
-        worker_cleanup,
-        hours_cleanup,
-        account_cleanup,
-        server_watch,
-        clock_alert,
-    } = tasks;
+    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert } = tasks;
     let is_held = app.store.read_blocking(hold::is_held)?;
     server_watch.look(app, is_held);
     if is_held {
-        scheduler.rest(app);
+        scheduler.record_held_pass(app);
         return Ok(SweepOutcome::At(None));
     }
     // Waiting executions fall due while a backlog of cues is fired, and the other way round.
@@ -137,12 +122,8 @@ fn run_once(
         return Ok(SweepOutcome::Again);
     }
     let now = app.clock.now();
-    let trusted = sweeper.time(app)?.now;
-    if reaper::run_once(app, now, trusted)? {
-        return Ok(SweepOutcome::Again);
-    }
-    worker_cleanup.run_if_due(&app.store, trusted)?;
-    if hours_cleanup.run_if_due(&app.store, trusted)? || account_cleanup.run_if_due(app, trusted)? {
+    let settled = sweeper.settled_for(app);
+    if reaper::run_once(app, now, settled)? || (settled >= SETTLING_TIME && cleanup.run_if_due(app)?) {
         return Ok(SweepOutcome::Again);
     }
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };

@@ -14,19 +14,16 @@ use crate::domain::account::user::{
     ACCOUNT_DISABLED, Caller, Credential, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::notification::replacement::Credential as ReplacedCredential;
+use crate::domain::notification::mail::Credential as ReplacedCredential;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::mail::MailTransport;
 use crate::random;
 use crate::service::fire::CueFirer;
 use crate::service::{notify, plan_limits};
-use crate::store::accounts::api_keys;
-use crate::store::accounts::api_keys::NewKey;
-use crate::store::accounts::session_links;
-use crate::store::accounts::sessions as stored_sessions;
-use crate::store::accounts::users;
-use crate::store::accounts::users::NewUser;
+use crate::store::accounts::api_keys::{self, NewKey};
+use crate::store::accounts::users::{self, NewUser};
+use crate::store::accounts::{session_links, sessions as stored_sessions};
 use crate::store::executions::{delivery_queue, queue_changes};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
@@ -128,7 +125,7 @@ pub(super) fn confirm(
 fn find_by_link(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<User>> {
     let Some(user) = users::find_by_id(read, user_id)? else { return Ok(None) };
     let expected = users::confirmation_token(read, user.key)?;
-    // Hashes are compared, so that the time does not tell how much of the token is right.
+    // Hashes are compared, so that the time does not reveal how much of the token is right.
     let is_valid =
         expected.is_some_and(|expected| LinkToken::hash_of(&expected) == LinkToken::hash_of(token));
     Ok(Some(user).filter(|user| is_valid && user.disabled_at.is_none()))

@@ -15,8 +15,8 @@ use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::random;
 use crate::service::accounts::{new_user, random_id};
-use crate::store::accounts::session_links::NewLink;
-use crate::store::accounts::{api_keys, device_logins, session_links, sessions, users};
+use crate::store::accounts::session_links::{self, NewLink};
+use crate::store::accounts::{api_keys, device_logins, sessions, users};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
 /// The credential of a sign-in.

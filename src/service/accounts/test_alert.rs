@@ -37,7 +37,7 @@ impl TestAlert {
         })
     }
 
-    /// The first attempt to send it, once it has ended; `notifiers.test_alerts` tells.
+    /// The first attempt to send it, once it has ended; `notifiers.test_alerts` is notified then.
     pub fn attempt(&self) -> Option<TestAttempt> {
         self.app.test_alerts.lock().attempt(self.user_key)
     }

@@ -14,9 +14,6 @@ const TAKE: &str =
 const DELETE_OF_KEY: &str =
     "DELETE FROM session_links WHERE api_key_key = (SELECT key FROM api_keys WHERE key_hash = ?1)";
 const OLDEST: &str = "SELECT expires_at FROM session_links ORDER BY expires_at LIMIT 1";
-const LATEST: &str = "SELECT expires_at FROM session_links ORDER BY expires_at DESC LIMIT 1";
-const DELETE_LATER: &str = "DELETE FROM session_links WHERE key IN (
-    SELECT key FROM session_links WHERE expires_at > ?1 ORDER BY expires_at LIMIT ?2 + 0)";
 const DELETE_EXPIRED: &str = "DELETE FROM session_links WHERE key IN (
     SELECT key FROM session_links WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2 + 0)";
 
@@ -83,18 +80,6 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     Ok(oldest.map(read_instant).transpose()?)
 }
 
-/// The end of the link that ends last.
-pub fn latest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let latest: Option<i64> = read.prepare_cached(LATEST)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(latest.map(read_instant).transpose()?)
-}
-
-/// Deletes links with an end after `end`, at most `limit`.
-pub fn delete_later(tx: &WriteTx<'_>, end: Timestamp, limit: u32) -> Result<()> {
-    tx.prepare_cached(DELETE_LATER)?.execute(params![millis(end), limit])?;
-    Ok(())
-}
-
 /// Deletes links that have expired at `now`, at most `limit`.
 pub fn delete_expired(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
     tx.prepare_cached(DELETE_EXPIRED)?.execute(params![millis(now), limit])?;
@@ -113,8 +98,6 @@ mod tests {
             (TAKE, "sqlite_autoindex_session_links_1 (token_hash=?)"),
             (DELETE_OF_KEY, "session_links_by_api_key (api_key_key=?)"),
             (OLDEST, "session_links_by_age"),
-            (LATEST, "session_links_by_age"),
-            (DELETE_LATER, "session_links_by_age (expires_at>?)"),
             (DELETE_EXPIRED, "session_links_by_age (expires_at<?)"),
         ] {
             let steps = plan(sql);

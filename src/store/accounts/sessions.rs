@@ -42,10 +42,6 @@ const DELETE_OTHERS: &str = "DELETE FROM sessions WHERE user_key = ?1 AND id IS 
 const DELETE_OF_KEY: &str =
     "DELETE FROM sessions WHERE api_key_key = (SELECT key FROM api_keys WHERE key_hash = ?1)";
 const OLDEST: &str = "SELECT expires_at FROM sessions ORDER BY expires_at LIMIT 1";
-const LATEST: &str = "SELECT expires_at FROM sessions ORDER BY expires_at DESC LIMIT 1";
-const CUT: &str = "UPDATE sessions
-    SET created_at = min(created_at, ?1), seen_at = min(seen_at, ?1), expires_at = ?2
-  WHERE key IN (SELECT key FROM sessions WHERE expires_at > ?2 ORDER BY expires_at LIMIT ?3 + 0)";
 const DELETE_EXPIRED: &str = "DELETE FROM sessions WHERE key IN (
     SELECT key FROM sessions WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2 + 0)";
 
@@ -143,18 +139,6 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     Ok(oldest.map(read_instant).transpose()?)
 }
 
-/// The end of the session that ends last.
-pub fn latest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let latest: Option<i64> = read.prepare_cached(LATEST)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(latest.map(read_instant).transpose()?)
-}
-
-/// Lets sessions with an end after `end` end then, at most `limit`, as if they had begun at `now` at the latest.
-pub fn cut(tx: &WriteTx<'_>, now: Timestamp, end: Timestamp, limit: u32) -> Result<()> {
-    tx.prepare_cached(CUT)?.execute(params![millis(now), millis(end), limit])?;
-    Ok(())
-}
-
 /// Deletes sessions that have expired at `now`, at most `limit`.
 pub fn delete_expired(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
     tx.prepare_cached(DELETE_EXPIRED)?.execute(params![millis(now), limit])?;
@@ -188,15 +172,12 @@ mod tests {
             (DELETE_OTHERS, "sessions_by_user (user_key=?)"),
             (DELETE_OF_KEY, "sessions_by_api_key (api_key_key=?)"),
             (OLDEST, "sessions_by_age"),
-            (LATEST, "sessions_by_age"),
-            (CUT, "sessions_by_age (expires_at>?)"),
             (DELETE_EXPIRED, "sessions_by_age (expires_at<?)"),
         ] {
             let steps = plan(sql);
             assert!(steps.iter().any(|step| step.ends_with(index)), "{steps:?}");
-            let is_bad = |step: &String| {
-                step.contains("TEMP B-TREE") || step.starts_with("SCAN") && ![OLDEST, LATEST].contains(&sql)
-            };
+            let is_bad =
+                |step: &String| step.contains("TEMP B-TREE") || step.starts_with("SCAN") && sql != OLDEST;
             assert!(!steps.iter().any(is_bad), "{steps:?}");
         }
     }

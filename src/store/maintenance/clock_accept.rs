@@ -5,6 +5,7 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::domain::account::session::LIFETIME;
 use crate::domain::cue::{ScheduleSpec, StoredSchedule};
 use crate::domain::execution::LEASE;
 use crate::domain::schedule::{Occurrences, Schedule};
@@ -20,7 +21,7 @@ const CUES: i64 = 100;
 /// Executions in one transaction. Most are only read.
 const EXECUTIONS: i64 = 5_000;
 
-const LIST_CUES: &str = "SELECT key, run_count, next_run, cron, at, timezone, catch_up FROM cues
+const LIST_CUES: &str = "SELECT key, next_run, cron, at, timezone, catch_up FROM cues
   WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
 
 const LIST_MISSED: &str = "SELECT key, first, count FROM missed_runs WHERE cue_key = ?1 AND last > ?2";
@@ -43,14 +44,6 @@ const NOTE_FIRED: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, first, las
     SELECT cue_key, scheduled_for, scheduled_for FROM executions
      WHERE key > ?1 AND key <= ?2 AND scheduled_for > ?3 AND triggered_by = 'schedule'
        AND EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key AND cron IS NOT NULL)";
-
-const KEPT: &str = "SELECT count(*), min(iif(triggered_by = 'schedule', scheduled_for, NULL)) FROM executions
-  WHERE cue_key = ?1";
-
-const MISSED_AHEAD: &str =
-    "SELECT first, last FROM missed_runs WHERE cue_key = ?1 AND last > ?2 ORDER BY first";
-
-const NOTE_INTERVAL: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, first, last) VALUES (?1, ?2, ?3)";
 
 // The `send_at` of a manual fire is an instant of its user, and stays, but for calls that were put off. A look that comes too early plans the next one. A
 // lease is cut to the longest that a claim of now has.
@@ -88,7 +81,6 @@ pub struct AcceptedClock {
 #[derive(Debug)]
 struct ListedCue {
     key: i64,
-    run_count: i64,
     next_run: Option<Timestamp>,
     schedule: StoredSchedule,
 }
@@ -116,6 +108,10 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
         for (table, column) in DATES {
             tx.execute(&format!("UPDATE {table} SET {column} = ?1 WHERE {column} > ?1"), [millis(now)])?;
         }
+        let session_end = millis(saturating_add(now, LIFETIME));
+        tx.execute("UPDATE sessions SET created_at = min(created_at, ?1), seen_at = min(seen_at, ?1), expires_at = ?2
+                     WHERE expires_at > ?2", [millis(now), session_end])?;
+        tx.execute("DELETE FROM session_links WHERE expires_at > ?1", [session_end])?;
         meta::accept_clock(tx, now)
     };
     store.write(finish).wait()?;
@@ -154,9 +150,6 @@ fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option
         let next_run =
             cue.next_run.filter(|next| *next > now).and_then(|next| Some((next, schedule.next_after(now)?)));
         let earlier = next_run.and_then(|(next, earlier)| (earlier < next).then_some(earlier));
-        if earlier.is_some() {
-            note_deleted(tx, cue, now)?;
-        }
         let (intervals, runs) = cut_missed(tx, cue.key, &schedule, now)?;
         if earlier.is_some() || intervals > 0 {
             tx.prepare_cached(SET_CUE)?.execute(params![cue.key, earlier.map(millis), runs])?;
@@ -174,31 +167,9 @@ fn read_cue(row: &Row<'_>) -> rusqlite::Result<ListedCue> {
     let mut columns = RowReader::new(row);
     Ok(ListedCue {
         key: columns.get()?,
-        run_count: columns.get()?,
         next_run: columns.maybe_instant()?,
         schedule: read_schedule(&mut columns)?,
     })
-}
-
-/// Notes the runs after `now` whose executions were deleted already. The oldest are deleted first, so these are the runs
-/// before the oldest that is left, but for those that are recorded as missed.
-fn note_deleted(tx: &WriteTx<'_>, cue: &ListedCue, now: Timestamp) -> Result<()> {
-    let kept = tx.prepare_cached(KEPT)?.query_row([cue.key], |row| Ok((row.get(0)?, row.get(1)?)));
-    let (kept, oldest): (i64, Option<i64>) = kept?;
-    let mut after = millis(now);
-    let Some(oldest) = oldest.filter(|oldest| cue.run_count > kept && *oldest > after) else { return Ok(()) };
-    let mut missed = tx.prepare_cached(MISSED_AHEAD)?;
-    let missed = missed.query_map([cue.key, after], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let mut missed = missed.collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
-    missed.push((oldest, oldest));
-    for (first, last) in missed {
-        let end = first.min(oldest) - 1;
-        if after < end {
-            tx.prepare_cached(NOTE_INTERVAL)?.execute([cue.key, after + 1, end])?;
-        }
-        after = after.max(last);
-    }
-    Ok(())
 }
 
 /// Cuts the missed runs of a cue to those up to `now`. Returns the numbers of intervals and of runs that it took away.
@@ -245,7 +216,7 @@ mod tests {
 
     #[test]
     fn batches_are_found_by_key() {
-        for sql in [LIST_CUES, LIST_MISSED, DATE_CUES, LAST_OF_BATCH, NOTE_FIRED, KEPT, DATE_EXECUTIONS] {
+        for sql in [LIST_CUES, LIST_MISSED, DATE_CUES, LAST_OF_BATCH, NOTE_FIRED, DATE_EXECUTIONS] {
             let steps = plan(sql);
             assert!(!steps.iter().any(|step| step.starts_with("SCAN executions")), "{sql}: {steps:?}");
             assert!(!steps.iter().any(|step| step.starts_with("SCAN cues")), "{sql}: {steps:?}");

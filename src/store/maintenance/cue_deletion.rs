@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::store::cues::payloads;
 use crate::store::db::batch::{BATCH, delete_matching};
 use crate::store::maintenance::retention;
-use crate::store::maintenance::trusted_time;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 // Newest first: executions that still wait to be sent or claimed are usually the newest.
@@ -80,7 +79,6 @@ pub fn has_pending(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
 pub fn erase_batch(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     let has_no_execution =
         delete_matching(tx, EXECUTIONS, [cue_key, BATCH], |key| retention::delete_execution(tx, key))?;
-    trusted_time::follow_newest_execution(tx)?;
     let is_done = has_no_execution
         && payloads::delete_all(tx, cue_key)?
         && delete_matching(tx, MISSED, [cue_key, BATCH], |key| {

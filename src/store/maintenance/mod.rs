@@ -11,4 +11,3 @@ pub mod queue_stats;
 pub(in crate::store) mod quick_check;
 pub mod retention;
 pub(in crate::store) mod schema_check;
-pub mod trusted_time;

@@ -7,20 +7,17 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
-use crate::domain::cue::expiry::{Dating, ExecutionDates, Expiry};
+use crate::domain::time::EARLIEST_CLOCK;
 use crate::error::Result;
 use crate::store::cues::payloads;
 use crate::store::db::batch::{BATCH, delete_within_limit};
 use crate::store::db::columns::read_instant;
-use crate::store::maintenance::trusted_time;
 use crate::store::{ReadTx, WriteTx};
 
 /// Pages released in one write: 1 MiB. Each is moved through the log, so a larger number delays other writes longer.
 const MAX_PAGES: i64 = 1_024;
 
-const SCAN_ALL: &str = "SELECT key, status = 'success' OR status = 'failed', created_at, updated_at,
-        (SELECT last FROM trusted_instants WHERE execution_key < key ORDER BY execution_key DESC LIMIT 1),
-        (SELECT first FROM trusted_instants WHERE execution_key >= key ORDER BY execution_key LIMIT 1)
+const SCAN_ALL: &str = "SELECT key, status = 'success' OR status = 'failed', created_at, updated_at
    FROM executions WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
 
 const SURPLUS: &str = "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2";
@@ -52,9 +49,6 @@ pub struct HistoryScan {
     pub last_key: Option<i64>,
     /// The creation time of the first execution that is not old enough; `None` if the scan did not reach it.
     pub first_unexpired: Option<Timestamp>,
-    /// The first execution whose date cannot be believed, and the last one that is old enough by its own.
-    pub first_undated: Option<i64>,
-    pub last_old: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,35 +107,31 @@ pub fn scan_history(read: &ReadTx<'_>, cue_key: i64, after: i64, surplus: i64) -
     Ok(scan)
 }
 
-/// Scans a batch of all executions, after key `after` up to the first one that is not old enough. Those that are old
-/// enough and finished by then are deletable. Before key `old_before`, all are old.
-pub fn scan_expired(read: &ReadTx<'_>, after: i64, expiry: &Expiry, old_before: i64) -> Result<HistoryScan> {
+/// Scans a batch of all executions, after key `after` up to the first one that was created after `expired`. Those that had
+/// finished by then are deletable. Keys grow with time: an execution is at least as new as `newest`, the newest creation
+/// before it in the scan, whatever its own date says. One that is dated after `now`, or before any clock was set, stays.
+pub fn scan_expired(
+    read: &ReadTx<'_>,
+    after: i64,
+    newest: &mut Timestamp,
+    expired: Timestamp,
+    now: Timestamp,
+) -> Result<HistoryScan> {
     let mut scan = HistoryScan::default();
     let mut query = read.prepare_cached(SCAN_ALL)?;
     let mut rows = query.query([after, BATCH])?;
     while let Some(row) = rows.next()? {
-        let key = row.get(0)?;
-        let trusted = |column| row.get::<_, Option<i64>>(column)?.map(read_instant).transpose();
-        let dates = ExecutionDates {
-            created_at: read_instant(row.get(2)?)?,
-            ended_at: read_instant(row.get(3)?)?,
-            trusted_before: trusted(4)?,
-            trusted_after: trusted(5)?,
-        };
-        match expiry.judge(&dates, key < old_before) {
-            Dating::Fresh => {
-                scan.first_unexpired = Some(dates.created_at);
-                break;
-            }
-            Dating::Undated => {
-                scan.first_undated = scan.first_undated.or(Some(key));
-                scan.add(key, false);
-            }
-            Dating::Old { has_ended_long_ago } => {
-                scan.last_old = Some(key);
-                scan.add(key, row.get::<_, bool>(1)? && has_ended_long_ago);
-            }
+        let (created_at, ended_at) = (read_instant(row.get(2)?)?, read_instant(row.get(3)?)?);
+        let is_ahead = created_at > now;
+        if !is_ahead {
+            *newest = created_at.max(*newest);
         }
+        if *newest > expired {
+            scan.first_unexpired = Some(created_at);
+            break;
+        }
+        let is_dated = !is_ahead && *newest >= EARLIEST_CLOCK;
+        scan.add(row.get(0)?, is_dated && ended_at <= expired && row.get::<_, bool>(1)?);
     }
     Ok(scan)
 }
@@ -160,7 +150,6 @@ pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
         let payload_bytes = single_use_payload.map_or(Ok(0), |payload| payloads::delete(tx, payload))?;
         Ok(payload_bytes + delete_execution(tx, key)?)
     })?;
-    trusted_time::follow_newest_execution(tx)?;
     Ok(done)
 }
 
@@ -240,16 +229,7 @@ mod tests {
     #[test]
     fn the_oldest_executions_are_found_by_key_or_index() {
         for (sql, steps) in [
-            (
-                SCAN_ALL,
-                &[
-                    "SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)",
-                    "CORRELATED SCALAR SUBQUERY 1",
-                    "SEARCH trusted_instants USING INTEGER PRIMARY KEY (rowid<?)",
-                    "CORRELATED SCALAR SUBQUERY 2",
-                    "SEARCH trusted_instants USING INTEGER PRIMARY KEY (rowid>?)",
-                ][..],
-            ),
+            (SCAN_ALL, &["SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)"][..]),
             (SURPLUS, &["SEARCH executions USING COVERING INDEX executions_by_cue (cue_key=?)"]),
             (SCAN_CUE, &["SEARCH executions USING INDEX executions_by_cue (cue_key=? AND key>? AND key<?)"]),
             (

@@ -164,31 +164,3 @@ fn accepting_a_clock_that_is_right_changes_nothing() {
     assert_eq!(machine.missed(&user, &id), json!([]));
     machine.stops();
 }
-
-#[test]
-fn a_run_whose_execution_was_deleted_does_not_fire_twice_either() {
-    let folder = TempDir::new().unwrap();
-    let (machine, user, ids) = back_from_the_future(&folder);
-    let done = || machine.cue(&user, &ids[1])["executions"].as_array().unwrap().len();
-    until("some are delivered", || (done() > 0).then_some(()));
-    // As `--retain` does.
-    let cue = ids[1].clone();
-    machine.api.fixture.write(move |tx| {
-        let sql =
-            "DELETE FROM executions WHERE cue_key = (SELECT key FROM cues WHERE id = ?1) AND scheduled_for <
-            (SELECT scheduled_for FROM executions JOIN cues ON cues.key = cue_key WHERE cues.id = ?1
-              ORDER BY scheduled_for DESC LIMIT 1 OFFSET 9)";
-        assert_eq!(tx.execute(sql, [cue]).unwrap(), 90);
-    });
-    let app = &machine.api.fixture.app;
-    clock_accept::accept(&app.store, app.clock.now()).unwrap();
-    machine.wait_for_pass();
-    for _ in 0..122 {
-        machine.elapse(60 * MINUTE);
-    }
-    // The twenty hours before the hundred that have fired, and the two after them.
-    until("the last runs fire", || (machine.cue(&user, &ids[1])["run_count"] == 122).then_some(()));
-    let left = app.store.read(clock_accept::has_fired_ahead).wait().unwrap();
-    assert!(!left, "what has passed is forgotten");
-    machine.stops();
-}

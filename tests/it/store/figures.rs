@@ -1,7 +1,7 @@
 //! The table of hours: its clean-up, and its place in the commit of a result.
 
 use cued::domain::account::figures::{KEPT_FOR, hour_of};
-use cued::engine::scheduler::hours_cleanup::HoursCleanup;
+use cued::engine::scheduler::cleanup::Cleanup;
 use jiff::SignedDuration;
 
 use crate::support::fixture::Fixture;
@@ -22,8 +22,8 @@ fn hours_are_deleted_in_batches_when_they_are_older_than_400_days() {
                FROM (WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 710) SELECT value FROM n)"
         ));
     }
-    let mut cleanup = HoursCleanup::default();
-    let mut run = || cleanup.run_if_due(&fixture.app.store, fixture.now()).unwrap();
+    let mut cleanup = Cleanup::default();
+    let mut run = || cleanup.delete_hours(&fixture.app.store, fixture.now()).unwrap();
     assert!(run() && run());
     assert_eq!(count(&fixture, &format!("hour < {first_kept}")), 1_400 - 2 * 500, "two batches");
     while run() {}
@@ -31,8 +31,8 @@ fn hours_are_deleted_in_batches_when_they_are_older_than_400_days() {
     assert_eq!(count(&fixture, &format!("hour < {first_kept}")), 0);
     // The next round begins a day later.
     fixture.advance(23 * 3_600);
-    assert!(!cleanup.run_if_due(&fixture.app.store, fixture.now()).unwrap());
+    assert!(!cleanup.delete_hours(&fixture.app.store, fixture.now()).unwrap());
     let day = SignedDuration::from_hours(1);
-    while cleanup.run_if_due(&fixture.app.store, fixture.now() + day).unwrap() {}
+    while cleanup.delete_hours(&fixture.app.store, fixture.now() + day).unwrap() {}
     assert_eq!(count(&fixture, "true"), 0, "ten hours have grown too old since");
 }

@@ -1,7 +1,6 @@
 //! One field of a cron expression: parses its text to a set of values; errors name the field.
 
 use crate::domain::schedule::cron::CronError;
-use crate::domain::schedule::cron::piece::Piece;
 
 /// The syntax of a field.
 pub(super) struct CronField {
@@ -41,7 +40,7 @@ pub(super) const FIELDS: [CronField; 5] = [
 
 impl CronField {
     /// The values that the text names, as a bit set: bit n is the value n, Sunday is 0.
-    pub(super) fn parse(&self, field: Piece<'_>) -> Result<u64, CronError> {
+    pub(super) fn parse(&self, field: Token<'_>) -> Result<u64, CronError> {
         if self.question && field.text == "?" {
             return Ok(self.every(0, self.size - 1, 1));
         }
@@ -52,7 +51,7 @@ impl CronField {
         Ok(set)
     }
 
-    fn item(&self, item: Piece<'_>) -> Result<u64, CronError> {
+    fn item(&self, item: Token<'_>) -> Result<u64, CronError> {
         let (range, step) = match item.split_once('/') {
             Some((range, step)) => (range, Some(self.step(step)?)),
             None => (item, None),
@@ -79,7 +78,7 @@ impl CronField {
     }
 
     /// A number or name, relative to the smallest value of the field.
-    fn value(&self, value: Piece<'_>) -> Result<u8, CronError> {
+    fn value(&self, value: Token<'_>) -> Result<u8, CronError> {
         let (least, greatest) = self.range;
         if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(value.text)) {
             return Ok(u8::try_from(index).unwrap_or(greatest));
@@ -93,7 +92,7 @@ impl CronField {
         Err(self.error(value, format!("{} is out of range {least}-{greatest}", shown(value.text))))
     }
 
-    fn step(&self, step: Piece<'_>) -> Result<u8, CronError> {
+    fn step(&self, step: Token<'_>) -> Result<u8, CronError> {
         let size = self.size;
         let problem = match self.number(step)? {
             Some(step) if (1..=size).contains(&step) => return Ok(step),
@@ -108,7 +107,7 @@ impl CronField {
     }
 
     /// Parses digits; numbers above `u8::MAX` saturate. `None` for any other text.
-    fn number(&self, number: Piece<'_>) -> Result<Option<u8>, CronError> {
+    fn number(&self, number: Token<'_>) -> Result<Option<u8>, CronError> {
         let text = number.text;
         if text.is_empty() {
             let problem = "a value is missing; write one on each side of every `,`, `-` and `/`";
@@ -120,7 +119,7 @@ impl CronField {
         Ok(Some(text.parse().unwrap_or(u8::MAX)))
     }
 
-    fn unknown(&self, value: Piece<'_>) -> CronError {
+    fn unknown(&self, value: Token<'_>) -> CronError {
         let (least, greatest) = self.range;
         let numbers = format!("{least}-{greatest}");
         let wanted = match self.names {
@@ -135,7 +134,7 @@ impl CronField {
         self.error(value, format!("`{text}` is not valid here; write {wanted}"))
     }
 
-    fn error(&self, part: Piece<'_>, message: String) -> CronError {
+    fn error(&self, part: Token<'_>, message: String) -> CronError {
         CronError { field: self.name, message, span: part.span() }
     }
 }
@@ -146,5 +145,45 @@ pub(super) fn shown(text: &str) -> String {
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+/// A part of a cron expression that knows its place, so that an error can point at it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Token<'a> {
+    pub(super) text: &'a str,
+    start: usize,
+}
+
+impl<'a> Token<'a> {
+    pub(super) fn whole(text: &'a str) -> Self {
+        Self { text, start: 0 }
+    }
+
+    /// The words between ASCII whitespace.
+    pub(super) fn words(self) -> impl Iterator<Item = Self> {
+        self.split(|char| char.is_ascii_whitespace()).filter(|word| !word.text.is_empty())
+    }
+
+    /// The parts between separators, which must be ASCII.
+    pub(super) fn split(self, is_separator: fn(char) -> bool) -> impl Iterator<Item = Self> {
+        let mut start = self.start;
+        self.text.split(is_separator).map(move |text| {
+            let token = Self { text, start };
+            start += text.len() + 1;
+            token
+        })
+    }
+
+    /// The parts before and after the first separator, which must be ASCII.
+    pub(super) fn split_once(self, separator: char) -> Option<(Self, Self)> {
+        let (first, second) = self.text.split_once(separator)?;
+        let start = self.start + first.len() + 1;
+        Some((Self { text: first, start: self.start }, Self { text: second, start }))
+    }
+
+    /// The bytes of the expression, half open. Empty where something is missing.
+    pub(super) fn span(self) -> (usize, usize) {
+        (self.start, self.start + self.text.len())
     }
 }

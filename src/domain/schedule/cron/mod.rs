@@ -5,7 +5,6 @@
 
 mod field;
 mod pattern;
-mod piece;
 mod words;
 
 use std::ops::{Add, Sub};
@@ -13,8 +12,8 @@ use std::time::Duration;
 
 use jiff::civil;
 
+use crate::domain::schedule::cron::field::Token;
 use crate::domain::schedule::cron::pattern::Pattern;
-use crate::domain::schedule::cron::piece::Piece;
 
 /// A cron expression: the user's text and its meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +73,8 @@ impl CronExpr {
 
     /// The place of the day-of-month field in the text, in characters.
     pub fn day_of_month_span(&self) -> (usize, usize) {
-        let field = Piece::whole(&self.text).words().nth(2);
-        in_characters(&self.text, field.map_or((0, self.text.len()), Piece::span))
+        let field = Token::whole(&self.text).words().nth(2);
+        in_characters(&self.text, field.map_or((0, self.text.len()), Token::span))
     }
 
     /// Returns whether any date matches: `0 0 30 2 *` has none.

@@ -5,8 +5,7 @@
 use jiff::civil::{Date, DateTime};
 
 use crate::domain::schedule::cron::CronError;
-use crate::domain::schedule::cron::field::{FIELDS, shown};
-use crate::domain::schedule::cron::piece::Piece;
+use crate::domain::schedule::cron::field::{FIELDS, Token, shown};
 
 /// Five bit sets: bit n is the value n, Sunday is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +28,7 @@ const MAX_BYTES: usize = 1024;
 impl Pattern {
     /// Parses an expression; an error has its span in bytes.
     pub(super) fn parse(text: &str) -> Result<Self, CronError> {
-        let expression = Piece::whole(text);
+        let expression = Token::whole(text);
         if text.len() > MAX_BYTES {
             let surplus = (0..=MAX_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
             let message = format!("it is longer than {MAX_BYTES} bytes; use ranges and steps");
@@ -39,14 +38,14 @@ impl Pattern {
         if name.starts_with('@') {
             let start = text.len() - text.trim_ascii_start().len();
             let fields = expand(name).map_err(|message| whole((start, start + name.len()), message))?;
-            return Self::of_fields(Piece::whole(fields));
+            return Self::from_fields(Token::whole(fields));
         }
-        Self::of_fields(expression)
+        Self::from_fields(expression)
     }
 
-    fn of_fields(expression: Piece<'_>) -> Result<Self, CronError> {
-        let fields: Vec<Piece<'_>> = expression.words().collect();
-        let fields: [Piece<'_>; 5] =
+    fn from_fields(expression: Token<'_>) -> Result<Self, CronError> {
+        let fields: Vec<Token<'_>> = expression.words().collect();
+        let fields: [Token<'_>; 5] =
             fields.try_into().map_err(|found: Vec<_>| wrong_count(expression, &found))?;
         let mut sets = [0; 5];
         for (set, (field, text)) in sets.iter_mut().zip(FIELDS.iter().zip(fields)) {
@@ -54,7 +53,7 @@ impl Pattern {
         }
         let [minutes, hours, days, months, weekdays] = sets;
         // crontab(5): a day field that starts with a star, `*/2` included, counts as unrestricted.
-        let restricted = |field: Piece<'_>| !field.text.starts_with(['*', '?']);
+        let restricted = |field: Token<'_>| !field.text.starts_with(['*', '?']);
         let either_day = restricted(fields[2]) && restricted(fields[4]);
         Ok(Self { minutes, hours, days, months, weekdays, either_day })
     }
@@ -168,7 +167,7 @@ fn expand(name: &str) -> Result<&'static str, String> {
 }
 
 /// The error points at the fields after the fifth, or at the end where fields are missing.
-fn wrong_count(expression: Piece<'_>, found: &[Piece<'_>]) -> CronError {
+fn wrong_count(expression: Token<'_>, found: &[Token<'_>]) -> CronError {
     let (_, end) = expression.span();
     let (count, hint, span) = match found {
         [_, _, _, _, _, first, ..] => {

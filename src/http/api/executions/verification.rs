@@ -12,7 +12,7 @@ use crate::http::api::executions::execution_response::{EvidenceView, VerdictView
 use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::service::verification as actions;
+use crate::service::executions as actions;
 
 /// Most bytes of the evidence of an execution.
 const MAX_EVIDENCE: usize = (TEXTS.len() + 1) * MAX_TEXT_BYTES;

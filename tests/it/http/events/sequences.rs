@@ -251,7 +251,7 @@ fn missed_runs_are_an_event() {
     let key = cue.key;
     let missed = fixture.write(move |tx| {
         let cue = cued::store::cues::find_by_key(tx, key).unwrap().unwrap();
-        cued::service::pause::record_overdue_as_missed(tx, &cue, now).unwrap()
+        cued::service::finish::record_overdue_as_missed(tx, &cue, now).unwrap()
     });
     assert!(missed > 0);
     let filter = cued::domain::notification::event::EventFilter::new(Some("missed"), None).unwrap();

@@ -187,12 +187,3 @@ fn a_bad_or_past_instant_is_an_invalid_schedule() {
     let zone = Refusal::from(Schedule::once("2030-01-01T00:00:00", "Nowhere").unwrap_err());
     assert_eq!(zone.code, ErrorCode::InvalidTimezone);
 }
-
-#[test]
-fn catch_up_has_three_values() {
-    for choice in [CatchUp::Latest, CatchUp::All, CatchUp::None] {
-        assert_eq!(CatchUp::parse(choice.as_str()), Some(choice));
-    }
-    assert_eq!(CatchUp::parse("Latest"), None);
-    assert_eq!(CatchUp::default().as_str(), "latest");
-}
