@@ -3,10 +3,9 @@
 use rusqlite::{Row, params};
 
 use crate::domain::cue::filter::{CueFacts, CueFilter};
-use crate::domain::cue::{CueStatus, Transport};
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::columns::parse_word;
+use crate::store::db::columns::RowReader;
 
 // The streak is looked up by its primary key.
 const OF_USER: &str = "SELECT id, name, description, callback_url, status, transport,
@@ -37,34 +36,20 @@ pub fn select(read: &ReadTx<'_>, user_key: i64, filter: &CueFilter, limit: usize
 }
 
 fn read_facts<'row>(row: &'row Row<'_>) -> rusqlite::Result<CueFacts<'row>> {
+    let mut columns = RowReader::new(row);
     Ok(CueFacts {
-        id: row.get_ref(0)?.as_str()?,
-        name: row.get_ref(1)?.as_str()?,
-        description: row.get_ref(2)?.as_str_or_null()?,
-        callback_url: row.get_ref(3)?.as_str_or_null()?,
-        status: parse_word(row, "status", CueStatus::parse)?,
-        transport: parse_word(row, "transport", Transport::parse)?,
-        is_failing: row.get(6)?,
+        id: columns.text()?,
+        name: columns.text()?,
+        description: columns.maybe_text()?,
+        callback_url: columns.maybe_text()?,
+        status: columns.get()?,
+        transport: columns.get()?,
+        is_failing: columns.get()?,
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn the_cues_of_a_user_are_found_by_index_in_order() {
-        for (sql, index) in [
-            (OF_USER, "SEARCH cues USING INDEX cues_by_user (user_key=?)"),
-            (OF_STATUS, "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)"),
-        ] {
-            let steps = plan(sql);
-            assert_eq!(steps[0], index, "{steps:?}");
-            assert!(
-                steps.iter().all(|step| !step.contains("SCAN") && !step.contains("TEMP B-TREE")),
-                "{steps:?}"
-            );
-        }
-    }
+crate::store::test_support::plan_test! { the_cues_of_a_user_are_found_by_index_in_order:
+    OF_USER => "SEARCH cues USING INDEX cues_by_user (user_key=?)",
+    OF_STATUS => "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)",
 }

@@ -3,11 +3,11 @@
 pub mod batch;
 mod checkpoints;
 pub mod columns;
-pub(in crate::store) mod corruption;
 pub mod counters;
 pub mod hold;
 pub mod meta;
 pub mod open;
 pub(in crate::store) mod readers;
+pub(in crate::store) mod write_queue;
 pub mod write_stats;
 pub(in crate::store) mod writer;

@@ -5,7 +5,6 @@
 //! room for it.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::OptionalExtension;
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::{saturating_add, saturating_sub};
@@ -87,7 +86,7 @@ impl CreatedRange {
 }
 
 fn key_of(read: &ReadTx<'_>, sql: &str, id: ExecutionId) -> Result<Option<i64>> {
-    Ok(read.prepare_cached(sql)?.query_row([id.bytes()], |row| row.get(0)).optional()?)
+    read.find(sql, [id.bytes()])
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! A page is read in two steps: first its row keys, along an index that holds them in order and from the nearer end,
 //! then its rows. The last page of a million executions therefore costs as much as the first, and no other row is read.
 
-use rusqlite::OptionalExtension;
-
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
@@ -92,8 +90,7 @@ pub fn list_by_cue(
 fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     let (mut rows, mut bytes) = (Vec::new(), 0_usize);
     for key in keys {
-        let size =
-            read.prepare_cached(TEXT_BYTES)?.query_row([key], |row| row.get::<_, i64>(0)).optional()?;
+        let size: Option<i64> = read.find(TEXT_BYTES, [key])?;
         bytes += usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX);
         if bytes > MAX_LIST_BYTES && !rows.is_empty() {
             break;

@@ -33,8 +33,7 @@ impl IndexScan {
 
     /// The number of matches.
     pub fn count(&self, read: &ReadTx<'_>) -> Result<i64> {
-        let mut count = read.prepare_cached(&self.sql("count(*)"))?;
-        Ok(count.query_row(params_from_iter(&self.values), |row| row.get(0))?)
+        read.one(&self.sql("count(*)"), params_from_iter(&self.values))
     }
 
     /// The row keys of a page, newest first. `total` is the number of all matches.
@@ -56,9 +55,7 @@ impl IndexScan {
     /// The row keys of `limit` matches after the first `skipped` in `order`, `ASC` or `DESC`.
     pub fn keys(&self, read: &ReadTx<'_>, order: &str, limit: i64, skipped: i64) -> Result<Vec<i64>> {
         let sql = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", self.sql("e.key"));
-        let mut keys = read.prepare_cached(&sql)?;
         let bounds = [Value::from(limit), Value::from(skipped)];
-        let keys = keys.query_map(params_from_iter(self.values.iter().chain(&bounds)), |row| row.get(0))?;
-        Ok(keys.collect::<rusqlite::Result<_>>()?)
+        read.all(&sql, params_from_iter(self.values.iter().chain(&bounds)))
     }
 }

@@ -7,8 +7,7 @@ use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::queue_change::CANCELLED;
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::store::db::columns::millis;
-use crate::store::executions::read_id;
+use crate::store::db::columns::{limit as row_limit, millis};
 use crate::store::{ReadTx, cues};
 
 /// The conditions that an execution must meet beside having failed. `None` is no condition.
@@ -63,35 +62,14 @@ pub fn select(
         (None, Some(_)) => (OF_CAUSE, None),
         (None, None) => (OF_USER, None),
     };
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (since, until) = (filter.since.map(millis), filter.until.map(millis));
-    let mut ids = read.prepare_cached(sql)?;
-    let ids = ids.query_map(
-        params![user_key, cue_key, since, until, filter.cause.map(FailureCause::as_str), limit, CANCELLED],
-        read_id,
-    )?;
-    Ok(ids.collect::<rusqlite::Result<_>>()?)
+    let cause = filter.cause.map(FailureCause::as_str);
+    read.all(sql, params![user_key, cue_key, since, until, cause, row_limit(limit), CANCELLED])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn failed_executions_are_found_by_index_in_order() {
-        for (sql, index) in [
-            (OF_USER, "executions_finished (user_key=? AND status=?)"),
-            (OF_CUE, "executions_by_cue (cue_key=?)"),
-            (OF_CAUSE, "executions_by_cause (user_key=? AND cause=?)"),
-        ] {
-            let steps = plan(sql);
-            assert!(
-                steps.iter().any(|step| step.starts_with("SEARCH executions") && step.contains(index)),
-                "{steps:?}"
-            );
-            assert!(steps.iter().all(|step| !step.contains("TEMP B-TREE")), "{steps:?}");
-            assert!(steps.iter().all(|step| !step.starts_with("SCAN")), "{steps:?}");
-        }
-    }
+crate::store::test_support::plan_test! { failed_executions_are_found_by_index_in_order:
+    OF_USER => "executions_finished (user_key=? AND status=?)",
+    OF_CUE => "executions_by_cue (cue_key=?)",
+    OF_CAUSE => "executions_by_cause (user_key=? AND cause=?)",
 }

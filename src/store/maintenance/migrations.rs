@@ -20,9 +20,9 @@ use crate::metrics::{Stopwatch, milliseconds};
 use crate::store::ReadTx;
 use crate::store::db::meta;
 use crate::store::db::open::BUSY_TIMEOUT;
+use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::paths::sibling_path;
-use crate::store::db::open::schema::SCHEMA_VERSION;
+use crate::store::db::open::sibling_path;
 use crate::store::db::open::{checkpoint, enter_wal};
 use crate::store::maintenance::{backup, schema_check};
 

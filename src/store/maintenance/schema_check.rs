@@ -7,9 +7,9 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::error::Result;
+use crate::store::db::open::SCHEMA;
 use crate::store::db::open::error::OpenError;
 use crate::store::db::open::open_read_only;
-use crate::store::db::open::schema::SCHEMA;
 
 // The tables `_litestream_lock` and `_litestream_seq` are those that Litestream creates in each database that it
 // replicates: they are passed over, by their exact names, wherever they came to be: in the original, in a backup, in a

@@ -36,7 +36,7 @@ use crate::store::executions::execution_list::ExecutionFilter;
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let found =
-        request.app.store.read_inline_single(move |read| executions::find(read, caller.user_key, id)).await?;
+        request.app.store.read_inline(move |read| executions::find(read, caller.user_key, id)).await?;
     Response::from_body(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
 }
 
