@@ -49,11 +49,11 @@ use crate::store::db::open;
 use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::db::open::server_lock::ServerLock;
 use crate::store::db::readers::{ConnectionPool, CorruptionFlag, ReaderThreads};
-use crate::store::db::write_queue::WriteSource;
 use crate::store::db::write_stats::WriteStats;
 use crate::store::db::writer::Writer;
+use crate::store::db::writer::write_queue::WriteSource;
 use crate::store::db::{meta, readers};
-use crate::store::maintenance::{migrations, quick_check, schema_check};
+use crate::store::maintenance::{check, migrations};
 
 /// Threads of [`Store::read`]. Two saturate two cores; each further one costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;
@@ -99,11 +99,11 @@ impl Store {
     pub fn open_with(path: &Path, listeners: CommitListeners) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         let lock = ServerLock::acquire(path)?;
-        quick_check::check(path)?;
+        check::check_pages(path)?;
         if is_earlier(version) {
             migrations::upgrade(path)?;
         } else if version != 0 {
-            schema_check::check(path)?;
+            check::check_schema(path)?;
             migrations::resolve_pending_copies(path, version);
         }
         Self::start(path, listeners, Some(lock))

@@ -3,7 +3,6 @@
 //! runs.
 
 pub mod cue_list;
-pub mod cue_selection;
 pub mod due_cues;
 pub mod matching;
 pub mod pauses;

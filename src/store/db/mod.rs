@@ -8,6 +8,5 @@ pub mod hold;
 pub mod meta;
 pub mod open;
 pub(in crate::store) mod readers;
-pub(in crate::store) mod write_queue;
 pub mod write_stats;
 pub(in crate::store) mod writer;

@@ -1,19 +1,15 @@
 //! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries,
 //! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `unclaimed` finds those that
-//! nobody claims, `attempts` has earlier attempts, `outcomes` the reports, `execution_list` the filtered lists,
-//! `created_range` their bounds in time. `queue_changes` sends an execution early or cancels it, `replay_selection` finds
-//! those to replay.
+//! nobody claims, `attempts` has earlier attempts, `outcomes` the reports, `execution_list` the filtered lists, and those to
+//! replay. `queue_changes` sends an execution early or cancels it.
 
 pub mod attempts;
 pub mod claims;
-pub mod created_range;
 pub mod delivery_queue;
 pub mod delivery_request;
 pub mod execution_list;
-mod index_scan;
 pub mod outcomes;
 pub mod queue_changes;
-pub mod replay_selection;
 pub mod unclaimed;
 pub mod workers;
 
@@ -172,9 +168,4 @@ pub fn find(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<
 /// The execution in row `key`.
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetails>> {
     read.find(select!("e.key = ?1"), [key])
-}
-
-/// Reads the execution id in column `id`.
-pub fn read_id(row: &rusqlite::Row<'_>) -> rusqlite::Result<ExecutionId> {
-    Ok(ExecutionId::from_bytes(row.get("id")?))
 }

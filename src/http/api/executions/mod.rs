@@ -28,9 +28,8 @@ use crate::http::response::{Response, instant};
 use crate::service::executions as actions;
 use crate::service::manual_runs;
 use crate::store::executions;
-use crate::store::executions::created_range::CreatedRange;
 use crate::store::executions::execution_list;
-use crate::store::executions::execution_list::ExecutionFilter;
+use crate::store::executions::execution_list::{CreatedRange, ExecutionFilter};
 
 /// `GET /v1/executions/{execution_id}`.
 pub async fn show(request: Request) -> Result<Response> {

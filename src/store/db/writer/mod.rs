@@ -4,6 +4,8 @@
 //! A result is sent only after its commit is on the disk. A job that fails is rolled back alone. An idle writer commits
 //! a single job at once, and while it commits, the jobs of the next batch queue up.
 
+pub(in crate::store) mod write_queue;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -25,8 +27,8 @@ use crate::panics;
 use crate::store::db::checkpoints::Checkpoints;
 use crate::store::db::counters::CounterDeltas;
 use crate::store::db::readers::{CorruptionFlag, Pending, ReadTx, execute};
-use crate::store::db::write_queue::{QueuedJob, WriteQueue, WriteSource};
 use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
+use crate::store::db::writer::write_queue::{QueuedJob, WriteQueue, WriteSource};
 
 /// The listeners outside the store that learn of a commit.
 #[derive(Clone)]
