@@ -21,8 +21,6 @@
 --   a browser sends the cookies of one host to all of its ports.
 -- * `clock_accepted_at`: the latest `cued clock accept`. A running server begins again at its present when it changes.
 -- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
--- * `claim_limit_changed:` and the key of a cue whose `claim_within_minutes` has changed: the key before which its
---   executions have not been looked at since. The row goes when all have been.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -54,9 +52,8 @@ CREATE TABLE users (
     confirmed_at                       INTEGER,
     confirmation_token                 TEXT,
     confirmation_requested_at          INTEGER,
-    -- The number of cues in all states, and the bytes of the user's payloads, callback headers, results and stored
-    -- responses (contract §11.6). Triggers maintain the bytes, because rows of four tables count.
-    cue_count                          INTEGER NOT NULL DEFAULT 0,
+    -- The bytes of the user's payloads, callback headers, results and stored responses (contract §11.6). Triggers
+    -- maintain them, because rows of four tables count.
     stored_bytes                       INTEGER NOT NULL DEFAULT 0,
     -- The numbers of cues with the other statuses. They are kept as `active_cues` is: lists show them as their total.
     paused_cues                        INTEGER NOT NULL DEFAULT 0,
@@ -192,7 +189,7 @@ BEGIN
     UPDATE users
        SET active_cues = active_cues - (old.status = 'active'), paused_cues = paused_cues - (old.status = 'paused'),
            completed_cues = completed_cues - (old.status = 'completed'),
-           failed_cues = failed_cues - (old.status = 'failed'), cue_count = cue_count - 1,
+           failed_cues = failed_cues - (old.status = 'failed'),
            stored_bytes = stored_bytes - (octet_length(old.callback_headers) - 2)
      WHERE key = old.user_key;
 END;
@@ -222,6 +219,13 @@ CREATE INDEX deleted_cues_by_user ON deleted_cues (user_key, cue_key);
 -- Cues that may have more executions than `--retain` keeps, for the background task that deletes the oldest ones.
 CREATE TABLE retention_queue (
     cue_key INTEGER PRIMARY KEY
+) STRICT;
+
+-- Cues whose `claim_within_minutes` has changed, and the key before which their executions have not been looked at since:
+-- the newest come first. The row is deleted when all have been.
+CREATE TABLE changed_claim_limits (
+    cue_key INTEGER PRIMARY KEY,
+    before  INTEGER NOT NULL
 ) STRICT;
 
 -- Payloads, as the canonical JSON that is sent. Rows are immutable: changing a cue's payload inserts a new row, so

@@ -27,7 +27,6 @@ use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
 use crate::random::ExecutionIdSource;
-use crate::store::accounts::key_owners::KeyOwners;
 use crate::store::db::{hold, meta, open};
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
 
@@ -60,8 +59,6 @@ pub struct App {
     pub test_alerts: Arc<Mutex<RunningTests>>,
     /// Sessions that began while the file could not be written.
     pub unstored_sessions: Mutex<UnstoredSessions>,
-    /// The owners of the API keys in use.
-    pub key_owners: KeyOwners,
     /// The random number of the file, for the name of the session cookie.
     pub instance: u32,
     /// Payloads posted to the echo path.
@@ -136,7 +133,6 @@ impl App {
                 .then(|| Arc::new(Mutex::new(SlidingWindows::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))),
             test_alerts: Arc::default(),
             unstored_sessions: Mutex::default(),
-            key_owners: KeyOwners::default(),
             instance,
             echoes: Mutex::default(),
             billing: provider(&config),

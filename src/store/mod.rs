@@ -6,10 +6,8 @@
 //! - [`Store::write`], for every change: runs on the single writer thread, which commits many writes at once. The
 //!   result arrives when the commit is on the disk. Requests of a user use [`Store::write_for`], the engine uses
 //!   [`Store::write_with_priority`].
-//! - [`Store::read_inline_single`], for one statement that reads a few rows by key: runs on the calling thread, without
-//!   a transaction.
-//! - [`Store::read_inline`], for several such statements: the same, in a transaction. A page of a list may be one of
-//!   them if its bytes and the entries before it are bounded.
+//! - [`Store::read_inline`], for a few rows by key: runs on the calling thread. A page of a list may be such a read if
+//!   its bytes and the entries before it are bounded.
 //! - [`Store::read`], for the other reads of a request, such as a page of a list: runs on one of two reader threads.
 //! - [`Store::read_slow`], for a read that may scan a long history: runs on a thread of its own, so that short reads
 //!   never wait for it.
@@ -47,16 +45,15 @@ pub use crate::store::db::writer::{CommitListeners, WakeSet, WriteTx};
 use crate::cores;
 use crate::error::Result;
 use crate::panics;
-use crate::store::db::corruption::CorruptionFlag;
 use crate::store::db::open;
-use crate::store::db::open::schema::SCHEMA_VERSION;
+use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::db::open::server_lock::ServerLock;
-use crate::store::db::readers::{ConnectionPool, ReaderThreads};
+use crate::store::db::readers::{ConnectionPool, CorruptionFlag, ReaderThreads};
 use crate::store::db::write_stats::WriteStats;
 use crate::store::db::writer::Writer;
 use crate::store::db::writer::write_queue::WriteSource;
 use crate::store::db::{meta, readers};
-use crate::store::maintenance::{migrations, quick_check, schema_check};
+use crate::store::maintenance::{check, migrations};
 
 /// Threads of [`Store::read`]. Two saturate two cores; each further one costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;
@@ -102,11 +99,11 @@ impl Store {
     pub fn open_with(path: &Path, listeners: CommitListeners) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         let lock = ServerLock::acquire(path)?;
-        quick_check::check(path)?;
+        check::check_pages(path)?;
         if is_earlier(version) {
             migrations::upgrade(path)?;
         } else if version != 0 {
-            schema_check::check(path)?;
+            check::check_schema(path)?;
             migrations::resolve_pending_copies(path, version);
         }
         Self::start(path, listeners, Some(lock))
@@ -227,11 +224,6 @@ impl Store {
         self.threads.as_ref().is_some_and(|threads| threads.writer.is_writable())
     }
 
-    /// The number of commits of this process, which tells whether its rows have changed since a read.
-    pub fn commits(&self) -> u64 {
-        self.threads.as_ref().map_or(0, |threads| threads.writer.commits())
-    }
-
     /// True if a read or write has found the file corrupt since the start.
     pub fn is_corrupt(&self) -> bool {
         self.corruption.is_set()
@@ -310,15 +302,6 @@ impl Store {
         }
     }
 
-    /// As [`Store::read_inline`], for a single statement: it sees one snapshot even without a transaction.
-    pub fn read_inline_single<T, F>(&self, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
-    {
-        self.run_inline(job, |connection, job| job(&ReadTx::new(connection)))
-    }
-
     /// As [`Store::read`], for a read of a few rows by key, as almost every request has one. Runs on the calling thread
     /// if a connection is free, because passing it to another thread and back takes several times as long as the read.
     pub fn read_inline<T, F>(&self, job: F) -> Pending<T>
@@ -326,20 +309,11 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
     {
-        self.run_inline(job, |connection, job| readers::read_on(connection, job))
-    }
-
-    /// Runs `job` on the calling thread through `run` if a connection is free, otherwise on a reader thread.
-    fn run_inline<T, F>(&self, job: F, run: impl FnOnce(&Connection, F) -> Result<T>) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
-    {
         match &self.threads {
             Some(threads) => match threads.inline.try_get() {
-                Some(connection) => {
-                    Pending::ready(self.corruption.observe(panics::catch("a read", || run(&connection, job))))
-                }
+                Some(connection) => Pending::ready(
+                    self.corruption.observe(panics::catch("a read", || readers::read_on(&connection, job))),
+                ),
                 None => threads.readers.submit(job),
             },
             None => Pending::closed(),

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use rusqlite::types::Null;
 
-use crate::store::db::open::schema::SCHEMA;
+use crate::store::db::open::SCHEMA;
 
 /// An empty database with the current schema.
 pub fn memory_database() -> Connection {
@@ -33,3 +33,30 @@ pub fn plan(sql: &str) -> Vec<String> {
     let steps = explain.query_map(rusqlite::params_from_iter(nulls), |row| row.get("detail")).unwrap();
     steps.map(Result::unwrap).collect()
 }
+
+/// Checks the query plans of statements: a step of each contains the given text, nothing is sorted, and each table is read
+/// along an index. The text may be one of a SCAN without an index.
+pub fn assert_plans(plans: &[(&str, &str)]) {
+    for (sql, expected) in plans {
+        let steps: Vec<_> = plan(sql).iter().map(|step| step.replace("COVERING ", "")).collect();
+        assert!(steps.iter().any(|step| step.contains(expected)), "{sql}: {steps:#?}");
+        for step in &steps {
+            let is_indexed = !step.starts_with("SCAN ") || step.contains(" INDEX ");
+            let is_in_memory = step.contains("CONSTANT ROW") || step.contains("(subquery");
+            let is_fine = is_indexed && !step.contains("TEMP B-TREE");
+            let is_expected = || plans.iter().any(|(other, part)| other == sql && step.contains(part));
+            assert!(is_fine || is_in_memory || is_expected(), "{sql}: {step}");
+        }
+    }
+}
+
+/// A test of the query plans of statements, as [`assert_plans`] checks them.
+macro_rules! plan_test {
+    ($name:ident: $($sql:expr => $expected:expr),+ $(,)?) => {
+        #[test]
+        fn $name() {
+            crate::store::test_support::assert_plans(&[$((&$sql, $expected)),+]);
+        }
+    };
+}
+pub(in crate::store) use plan_test;

@@ -70,7 +70,7 @@ async fn sender(request: &Request, token: &EchoToken) -> Result<EchoSender> {
     let address = EchoSender::Address(rate_limit_address(request.client_ip));
     let Some(cue_id) = request.header("x-cueapi-cue-id").and_then(CueId::parse) else { return Ok(address) };
     let find = move |read: &ReadTx<'_>| cues::find_delivery_source(read, &cue_id);
-    let source = request.app.store.read_inline_single(find).await?;
+    let source = request.app.store.read_inline(find).await?;
     let sent_by = source.filter(|source| is_delivery(request, token, source));
     Ok(sent_by.map_or(address, |source| EchoSender::Account(source.user_key)))
 }

@@ -47,13 +47,12 @@ pub async fn stream(request: Request) -> Result<Response> {
     let (filter, after) = (filter(&request)?, last_event_id(&request)?);
     if let Some(id) = request.query().raw("cue_id").map(str::to_owned) {
         let user_key = caller.user_key;
-        let found =
-            request.app.store.read_inline_single(move |read| cues::find_key(read, user_key, &id)).await?;
+        let found = request.app.store.read_inline(move |read| cues::find_key(read, user_key, &id)).await?;
         found.ok_or_else(not_found)?;
     }
     request.reserve_response(STREAM_COST)?;
     let place = request.begin_waiting()?;
-    let held = request.app.store.read_inline_single(hold::is_held).await?;
+    let held = request.app.store.read_inline(hold::is_held).await?;
     let address = rate_limit_address(request.client_ip);
     let begun = request.app.events.subscribe(caller.user_key, address, after.as_ref());
     let (events, start) = begun.map_err(too_many)?;

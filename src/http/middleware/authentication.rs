@@ -21,7 +21,6 @@ use crate::http::router::Access;
 use crate::service::accounts::sessions;
 use crate::store::ReadTx;
 use crate::store::accounts::api_keys::{self, Owner};
-use crate::store::accounts::key_owners::ReadAt;
 use crate::store::accounts::sessions as stored;
 use crate::store::accounts::usage;
 
@@ -91,7 +90,7 @@ pub async fn reached_near_quota(server: &ServerState, caller: &Caller, context: 
     if !is_nearly_used_up(limit, caller.executions + 1) {
         return false;
     }
-    match server.app.store.read_inline_single(move |read| usage::find(read, user_key, now)).await {
+    match server.app.store.read_inline(move |read| usage::find(read, user_key, now)).await {
         Ok(month) => is_nearly_used_up(limit, month.executions),
         Err(error) => {
             // The handler has finished its work; the next response carries the header instead.
@@ -194,15 +193,7 @@ fn caller(
 }
 
 async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<Owner>> {
-    let read_at = ReadAt::new(&app.store, now, app.clock.monotonic());
-    if let Some(owner) = app.key_owners.find(&hash, read_at) {
-        return Ok(Some(owner));
-    }
-    let found = app.store.read_inline_single(move |read| api_keys::find_owner(read, &hash, now)).await?;
-    if let Some(owner) = &found {
-        app.key_owners.keep(hash, owner.clone(), read_at);
-    }
-    Ok(found)
+    app.store.read_inline(move |read| api_keys::find_owner(read, &hash, now)).await
 }
 
 /// A session that is valid, in memory or in the file.
@@ -235,7 +226,7 @@ async fn read_session(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Optio
         }));
     }
     let find = move |read: &ReadTx<'_>| stored::find_owner(read, &hash, now);
-    let found = app.store.read_inline_single(find).await?;
+    let found = app.store.read_inline(find).await?;
     Ok(found.map(|owner| FoundSession {
         id: owner.id,
         api_key_key: owner.api_key_key,

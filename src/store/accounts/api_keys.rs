@@ -1,14 +1,14 @@
 //! API keys, stored as SHA-256 hashes.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::account::user::{ApiKeyInfo, month_of};
 use crate::error::Result;
-use crate::store::db::columns::{instant, millis};
+use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
-const COLUMNS: &str = "key, id, name, prefix, created_at";
+row!(columns, "", ApiKeyInfo { key, id, name, prefix, created_at });
 
 /// An API key to insert.
 #[derive(Debug, Clone)]
@@ -23,10 +23,7 @@ pub struct NewKey {
 
 /// Inserts an API key and returns its row key.
 pub fn insert(tx: &WriteTx<'_>, new: &NewKey) -> Result<i64> {
-    tx.prepare_cached(
-        "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![new.id, new.user_key, new.name, new.prefix, new.key_hash, millis(new.created_at)])?;
+    tx.run("INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", params![new.id, new.user_key, new.name, new.prefix, new.key_hash, millis(new.created_at)])?;
     Ok(tx.last_insert_rowid())
 }
 
@@ -42,6 +39,8 @@ pub struct Owner {
     pub executions: i64,
 }
 
+row!(Owner { key, user_key, user_id, plan, executions });
+
 // Runs with every authenticated request.
 const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coalesce(executions, 0)
    FROM api_keys JOIN users ON users.key = api_keys.user_key
@@ -50,44 +49,31 @@ const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coales
 
 /// The owner of the API key with this hash; `None` if the user is disabled. `now` selects the month of the usage.
 pub fn find_owner(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<Owner>> {
-    let owner = read.prepare_cached(FIND_OWNER)?.query_row(params![hash, month_of(now)], |row| {
-        Ok(Owner {
-            key: row.get(0)?,
-            user_key: row.get(1)?,
-            user_id: row.get(2)?,
-            plan: row.get(3)?,
-            executions: row.get(4)?,
-        })
-    });
-    Ok(owner.optional()?)
+    read.find(FIND_OWNER, params![hash, month_of(now)])
 }
 
 const NTH_KEY: &str = "SELECT 1 FROM api_keys WHERE user_key = ?1 ORDER BY key LIMIT 1 OFFSET ?2";
 
 /// The user's API keys, oldest first.
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<ApiKeyInfo>> {
-    let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE user_key = ?1 ORDER BY key");
-    Ok(read.prepare_cached(&sql)?.query_map([user_key], read_key)?.collect::<rusqlite::Result<Vec<_>>>()?)
+    read.all(concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key"), [user_key])
 }
 
 /// The user's newest API keys, newest first, at most `limit`.
 pub fn newest(read: &ReadTx<'_>, user_key: i64, limit: i64) -> Result<Vec<ApiKeyInfo>> {
-    let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0");
-    let mut query = read.prepare_cached(&sql)?;
-    Ok(query.query_map([user_key, limit], read_key)?.collect::<rusqlite::Result<Vec<_>>>()?)
+    let sql =
+        concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0");
+    read.all(sql, [user_key, limit])
 }
 
 /// Returns whether the user has at least `count` API keys. Reads no more than those.
 pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool> {
-    Ok(read.prepare_cached(NTH_KEY)?.exists([user_key, count - 1])?)
+    read.any(NTH_KEY, [user_key, count - 1])
 }
 
 /// The id and the prefix of the user's API key in row `key`.
 pub fn id_and_prefix(read: &ReadTx<'_>, user_key: i64, key: i64) -> Result<Option<(String, String)>> {
-    Ok(read
-        .prepare_cached("SELECT id, prefix FROM api_keys WHERE key = ?2 AND user_key = ?1")?
-        .query_row([user_key, key], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?)
+    read.find("SELECT id, prefix FROM api_keys WHERE key = ?2 AND user_key = ?1", [user_key, key])
 }
 
 /// Replaces the API key with hash `old` and keeps its name. Returns `false` if there is no such key.
@@ -102,60 +88,30 @@ pub fn replace(
     hash: &[u8; 32],
     now: Timestamp,
 ) -> Result<bool> {
-    let replaced = tx
-        .prepare_cached(
-            "UPDATE api_keys SET id = ?2, prefix = ?3, key_hash = ?4, created_at = ?5 WHERE key_hash = ?1",
-        )?
-        .execute(params![old, new_id, prefix, hash, millis(now)])?;
-    Ok(replaced > 0)
+    Ok(tx.run(
+        "UPDATE api_keys SET id = ?2, prefix = ?3, key_hash = ?4, created_at = ?5 WHERE key_hash = ?1",
+        params![old, new_id, prefix, hash, millis(now)],
+    )? > 0)
 }
 
 /// Deletes the user's API key with this id. Returns `false` if there is none.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
-    let deleted = tx
-        .prepare_cached("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1")?
-        .execute(params![user_key, id])?;
-    Ok(deleted > 0)
+    Ok(tx.run("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1", params![user_key, id])? > 0)
 }
 
 /// Deletes all API keys of the user.
 pub fn delete_all(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-    tx.prepare_cached("DELETE FROM api_keys WHERE user_key = ?1")?.execute([user_key])?;
-    Ok(())
+    tx.run("DELETE FROM api_keys WHERE user_key = ?1", [user_key]).map(drop)
 }
 
 /// The row key of the user who owns the API key with this id.
 pub fn find_user_key(read: &ReadTx<'_>, id: &str) -> Result<Option<i64>> {
-    Ok(read
-        .prepare_cached("SELECT user_key FROM api_keys WHERE id = ?1")?
-        .query_row([id], |row| row.get(0))
-        .optional()?)
-}
-
-fn read_key(row: &Row<'_>) -> rusqlite::Result<ApiKeyInfo> {
-    Ok(ApiKeyInfo {
-        key: row.get("key")?,
-        id: row.get("id")?,
-        name: row.get("name")?,
-        prefix: row.get("prefix")?,
-        created_at: instant(row, "created_at")?,
-    })
+    read.find("SELECT user_key FROM api_keys WHERE id = ?1", [id])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn the_owner_of_an_api_key_is_found_without_a_scan() {
-        for step in plan(FIND_OWNER) {
-            assert!(step.starts_with("SEARCH "), "{step}");
-        }
-    }
-
-    #[test]
-    fn keys_are_counted_in_their_index() {
-        assert_eq!(plan(NTH_KEY), ["SEARCH api_keys USING COVERING INDEX api_keys_by_user (user_key=?)"]);
-    }
+crate::store::test_support::plan_test! { keys_and_their_owners_are_found_by_index:
+    FIND_OWNER => "SEARCH api_keys",
+    FIND_OWNER => "SEARCH users",
+    NTH_KEY => "SEARCH api_keys USING INDEX api_keys_by_user (user_key=?)",
 }

@@ -1,11 +1,11 @@
 //! Device logins in progress and the login mails that were requested. Codes and tokens are stored as SHA-256 hashes.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
-use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginPurpose, LoginState, UserCode};
+use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginPurpose, UserCode};
 use crate::error::Result;
-use crate::store::db::columns::{instant, millis, parse_word, read_instant};
+use crate::store::db::columns::{limit as row_limit, millis, row};
 use crate::store::{ReadTx, WriteTx};
 
 const CODE_TIMES: &str = "SELECT created_at FROM device_logins
@@ -22,18 +22,24 @@ const DELETE_LOGINS: &str = "DELETE FROM device_logins WHERE code_hash IN (
 const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
     SELECT key FROM login_mails WHERE requested_at <= ?1 ORDER BY requested_at LIMIT ?2 + 0)";
 
-macro_rules! login_where {
-    ($condition:literal) => {
-        concat!(
-            "SELECT code_hash, user_code, state, email, token_hash, mail_count, user_key, created_at, is_for_session
-               FROM device_logins WHERE ",
-            $condition
-        )
-    };
-}
+row!(
+    columns,
+    "",
+    DeviceLogin {
+        code_hash,
+        user_code,
+        state,
+        created_at,
+        email,
+        token_hash,
+        mail_count,
+        user_key,
+        is_for_session,
+    }
+);
 
-const FIND: &str = login_where!("code_hash = ?1");
-const FIND_SHOWN: &str = login_where!("user_code = ?1");
+const FIND: &str = concat!("SELECT ", columns!(), " FROM device_logins WHERE code_hash = ?1");
+const FIND_SHOWN: &str = concat!("SELECT ", columns!(), " FROM device_logins WHERE user_code = ?1");
 
 /// Inserts a login. Returns `false` if one of its codes is taken.
 pub fn insert(
@@ -44,26 +50,18 @@ pub fn insert(
     client: &str,
     now: Timestamp,
 ) -> Result<bool> {
-    let inserted = tx
-        .prepare_cached(
-            "INSERT INTO device_logins (code_hash, user_code, client_network, state, mail_count, created_at,
+    Ok(tx.run(
+        "INSERT INTO device_logins (code_hash, user_code, client_network, state, mail_count, created_at,
                                         is_for_session)
              VALUES (?1, ?2, ?3, 'pending', 0, ?4, ?5)
              ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![
-            code.hash(),
-            user_code.as_str(),
-            client,
-            millis(now),
-            purpose == LoginPurpose::Session
-        ])?;
-    Ok(inserted > 0)
+        params![code.hash(), user_code.as_str(), client, millis(now), purpose == LoginPurpose::Session],
+    )? > 0)
 }
 
 /// The login with this code hash.
 pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
-    Ok(read.prepare_cached(FIND)?.query_row([code], read_login).optional()?)
+    read.find(FIND, [code])
 }
 
 /// The login with the code in `text`, as a page, a link or a request has it: the user code, or the device code, for
@@ -71,7 +69,7 @@ pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
 /// its place.
 pub fn find_by_text(read: &ReadTx<'_>, text: &str) -> Result<Option<DeviceLogin>> {
     let shown = UserCode::typed(text);
-    let found = read.prepare_cached(FIND_SHOWN)?.query_row([shown.as_str()], read_login).optional()?;
+    let found = read.find(FIND_SHOWN, [shown.as_str()])?;
     match DeviceCode::parse(text) {
         Some(code) if found.is_none() => find(read, &code.hash()),
         _ => Ok(found),
@@ -90,11 +88,8 @@ pub fn mail_times(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize
 
 /// Sets the state of a pending login to `email_sent` without a new link. A link mailed earlier stays valid.
 pub fn mark_email_sent(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE device_logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'",
-    )?
-    .execute([code])?;
-    Ok(())
+    tx.run("UPDATE device_logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'", [code])
+        .map(drop)
 }
 
 /// Replaces the link of a login and records the mail.
@@ -105,46 +100,34 @@ pub fn save_link(
     token: &[u8; 32],
     now: Timestamp,
 ) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE device_logins SET state = 'email_sent', email = ?2, token_hash = ?3, mail_count = mail_count + 1
-          WHERE code_hash = ?1 AND state IN ('pending', 'email_sent')",
-    )?
-    .execute(params![code, email, token])?;
-    tx.prepare_cached("INSERT INTO login_mails (email, requested_at) VALUES (?1, ?2)")?
-        .execute(params![email, millis(now)])?;
-    Ok(())
+    tx.run("UPDATE device_logins SET state = 'email_sent', email = ?2, token_hash = ?3, mail_count = mail_count + 1
+          WHERE code_hash = ?1 AND state IN ('pending', 'email_sent')", params![code, email, token])?;
+    tx.run("INSERT INTO login_mails (email, requested_at) VALUES (?1, ?2)", params![email, millis(now)])
+        .map(drop)
 }
 
 /// Approves a login for a user. Returns `false` if it is not in state `email_sent`.
 pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
-    let approved = tx
-        .prepare_cached(
-            "UPDATE device_logins SET state = 'approved', user_key = ?2 WHERE code_hash = ?1 AND state = 'email_sent'",
-        )?
-        .execute(params![code, user_key])?;
-    Ok(approved > 0)
+    Ok(tx.run("UPDATE device_logins SET state = 'approved', user_key = ?2 WHERE code_hash = ?1 AND state = 'email_sent'", params![code, user_key])? > 0)
 }
 
 /// Claims an approved login. Returns `true` to exactly one caller.
 pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
-    let claimed = tx
-        .prepare_cached(
-            "UPDATE device_logins SET state = 'claimed' WHERE code_hash = ?1 AND state = 'approved'",
-        )?
-        .execute([code])?;
-    Ok(claimed > 0)
+    Ok(tx.run(
+        "UPDATE device_logins SET state = 'claimed' WHERE code_hash = ?1 AND state = 'approved'",
+        [code],
+    )? > 0)
 }
 
 /// The time of the oldest login or mail.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let oldest: Option<i64> = read.prepare_cached(OLDEST)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(oldest.map(read_instant).transpose()?)
+    read.find(OLDEST, [])
 }
 
 /// Deletes logins and mails from `until` or earlier, at most `limit` of each.
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<()> {
     for sql in [DELETE_LOGINS, DELETE_MAILS] {
-        tx.prepare_cached(sql)?.execute(params![millis(until), limit])?;
+        tx.run(sql, params![millis(until), limit])?;
     }
     Ok(())
 }
@@ -156,50 +139,17 @@ fn read_times(
     since: Timestamp,
     limit: usize,
 ) -> Result<Vec<Timestamp>> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    Ok(read
-        .prepare_cached(sql)?
-        .query_map(params![owner, millis(since), limit], |row| read_instant(row.get(0)?))?
-        .collect::<rusqlite::Result<Vec<_>>>()?)
-}
-
-fn read_login(row: &Row<'_>) -> rusqlite::Result<DeviceLogin> {
-    Ok(DeviceLogin {
-        code_hash: row.get("code_hash")?,
-        user_code: row.get("user_code")?,
-        state: parse_word(row, "state", LoginState::parse)?,
-        created_at: instant(row, "created_at")?,
-        email: row.get("email")?,
-        token_hash: row.get("token_hash")?,
-        mail_count: row.get("mail_count")?,
-        user_key: row.get("user_key")?,
-        is_for_session: row.get("is_for_session")?,
-    })
+    read.all(sql, params![owner, millis(since), row_limit(limit)])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn no_query_scans_a_whole_table() {
-        let indexes = [
-            (CODE_TIMES, "logins_by_client"),
-            (MAIL_TIMES, "login_mails_by_email"),
-            (DELETE_LOGINS, "logins_by_age"),
-            (DELETE_MAILS, "login_mails_by_age"),
-            (OLDEST, "logins_by_age"),
-            (FIND_SHOWN, "device_logins_by_user_code"),
-            (OLDEST, "login_mails_by_age"),
-        ];
-        for (sql, index) in indexes {
-            let steps = plan(sql);
-            assert!(steps.iter().any(|step| step.contains(index)), "{steps:?}");
-            // A scan along an index ends at its LIMIT.
-            let unindexed = |step: &&String| step.starts_with("SCAN login") && !step.contains("INDEX");
-            assert_eq!(steps.iter().find(unindexed), None, "{steps:?}");
-            assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE") && sql != OLDEST), "{steps:?}");
-        }
-    }
+crate::store::test_support::plan_test! { logins_and_mails_are_found_by_index:
+    CODE_TIMES => "logins_by_client",
+    MAIL_TIMES => "login_mails_by_email",
+    DELETE_LOGINS => "logins_by_age",
+    DELETE_MAILS => "login_mails_by_age",
+    FIND_SHOWN => "device_logins_by_user_code",
+    OLDEST => "TEMP B-TREE",
+    OLDEST => "logins_by_age",
+    OLDEST => "login_mails_by_age",
 }

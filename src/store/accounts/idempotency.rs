@@ -1,10 +1,10 @@
 //! Responses stored under the caller's `Idempotency-Key`.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use crate::error::Result;
-use crate::store::db::columns::{millis, read_instant};
+use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
 /// Time for which a response is stored (contract §4).
@@ -18,6 +18,8 @@ pub struct IdempotencyRecord {
     pub body: String,
 }
 
+row!(IdempotencyRecord { fingerprint, status, body });
+
 /// The response stored for the user under this idempotency key after `oldest`.
 pub fn find(
     read: &ReadTx<'_>,
@@ -25,15 +27,9 @@ pub fn find(
     key: &str,
     oldest: Timestamp,
 ) -> Result<Option<IdempotencyRecord>> {
-    Ok(read
-        .prepare_cached(
-            "SELECT fingerprint, response_status, response_body FROM idempotency_keys
-              WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3",
-        )?
-        .query_row(params![user_key, key, millis(oldest)], |row| {
-            Ok(IdempotencyRecord { fingerprint: row.get(0)?, status: row.get(1)?, body: row.get(2)? })
-        })
-        .optional()?)
+    let sql = "SELECT fingerprint, response_status, response_body FROM idempotency_keys
+                WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3";
+    read.find(sql, params![user_key, key, millis(oldest)])
 }
 
 /// Stores a response. Replaces an expired one.
@@ -44,33 +40,24 @@ pub fn save(
     record: &IdempotencyRecord,
     now: Timestamp,
 ) -> Result<()> {
-    tx.prepare_cached(
-        "INSERT INTO idempotency_keys (user_key, idempotency_key, fingerprint, response_status, response_body, created_at)
+    tx.run("INSERT INTO idempotency_keys (user_key, idempotency_key, fingerprint, response_status, response_body, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (user_key, idempotency_key)
          DO UPDATE SET fingerprint = excluded.fingerprint, response_status = excluded.response_status,
-                       response_body = excluded.response_body, created_at = excluded.created_at",
-    )?
-    .execute(params![user_key, key, record.fingerprint, record.status, record.body, millis(now)])?;
-    Ok(())
+                       response_body = excluded.response_body, created_at = excluded.created_at", params![user_key, key, record.fingerprint, record.status, record.body, millis(now)]).map(drop)
 }
 
 /// The time of the oldest stored response.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let oldest: Option<i64> = read
-        .prepare_cached("SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(oldest.map(read_instant).transpose()?)
+    read.find("SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1", [])
 }
 
 /// Deletes responses from `until` or earlier, at most `limit`. Returns their number.
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
-    Ok(tx
-        .prepare_cached(
-            "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (
+    Ok(tx.run(
+        "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (
                  SELECT user_key, idempotency_key FROM idempotency_keys WHERE created_at <= ?1
                   ORDER BY created_at LIMIT ?2 + 0)",
-        )?
-        .execute(params![millis(until), limit])?)
+        params![millis(until), limit],
+    )?)
 }

@@ -1,10 +1,10 @@
 //! One-time links that begin a session, stored as SHA-256 hashes of their tokens.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use crate::error::Result;
-use crate::store::db::columns::{millis, read_instant};
+use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
 const SURPLUS: &str = "DELETE FROM session_links WHERE key IN (
@@ -36,72 +36,50 @@ pub struct UsedLink {
     pub api_key_key: Option<i64>,
 }
 
+row!(UsedLink { user_key, api_key_key });
+
 /// Inserts a link. Its user then has `limit` links at most: the oldest are deleted.
 pub fn insert(tx: &WriteTx<'_>, new: &NewLink, limit: i64) -> Result<()> {
-    tx.prepare_cached(SURPLUS)?.execute([new.user_key, limit - 1])?;
-    tx.prepare_cached(
+    tx.run(SURPLUS, [new.user_key, limit - 1])?;
+    tx.run(
         "INSERT INTO session_links (user_key, api_key_key, session_key, token_hash, expires_at)
          VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![
-        new.user_key,
-        new.api_key_key,
-        new.session_key,
-        new.token_hash,
-        millis(new.expires_at)
-    ])?;
-    Ok(())
+        params![new.user_key, new.api_key_key, new.session_key, new.token_hash, millis(new.expires_at)],
+    )
+    .map(drop)
 }
 
 /// Uses up the link with this token. `None` if there is none, or it has expired at `now`.
 pub fn take(tx: &WriteTx<'_>, token_hash: &[u8; 32], now: Timestamp) -> Result<Option<UsedLink>> {
-    let taken = tx.prepare_cached(TAKE)?.query_row([token_hash], |row| {
-        let link = UsedLink { user_key: row.get(0)?, api_key_key: row.get(1)? };
-        Ok((link, row.get::<_, i64>(2)?))
-    });
-    Ok(taken.optional()?.filter(|(_, expires_at)| *expires_at > millis(now)).map(|(link, _)| link))
+    let taken: Option<(UsedLink, Timestamp)> = tx.find(TAKE, [token_hash])?;
+    Ok(taken.filter(|(_, expires_at)| *expires_at > now).map(|(link, _)| link))
 }
 
 /// Deletes the links that the API key with this hash made.
 pub fn delete_of_key(tx: &WriteTx<'_>, key_hash: &[u8; 32]) -> Result<()> {
-    tx.prepare_cached(DELETE_OF_KEY)?.execute([key_hash])?;
-    Ok(())
+    tx.run(DELETE_OF_KEY, [key_hash]).map(drop)
 }
 
 /// Deletes all links of the user.
 pub fn delete_all(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-    tx.prepare_cached("DELETE FROM session_links WHERE user_key = ?1")?.execute([user_key])?;
-    Ok(())
+    tx.run("DELETE FROM session_links WHERE user_key = ?1", [user_key]).map(drop)
 }
 
 /// The end of the link that ends first.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let oldest: Option<i64> = read.prepare_cached(OLDEST)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(oldest.map(read_instant).transpose()?)
+    read.find(OLDEST, [])
 }
 
 /// Deletes links that have expired at `now`, at most `limit`.
 pub fn delete_expired(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
-    tx.prepare_cached(DELETE_EXPIRED)?.execute(params![millis(now), limit])?;
-    Ok(())
+    tx.run(DELETE_EXPIRED, params![millis(now), limit]).map(drop)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn links_are_found_by_index() {
-        for (sql, index) in [
-            (SURPLUS, "session_links_by_user (user_key=?)"),
-            (TAKE, "sqlite_autoindex_session_links_1 (token_hash=?)"),
-            (DELETE_OF_KEY, "session_links_by_api_key (api_key_key=?)"),
-            (OLDEST, "session_links_by_age"),
-            (DELETE_EXPIRED, "session_links_by_age (expires_at<?)"),
-        ] {
-            let steps = plan(sql);
-            assert!(steps.iter().any(|step| step.ends_with(index)), "{steps:?}");
-        }
-    }
+crate::store::test_support::plan_test! { links_are_found_by_index:
+    SURPLUS => "session_links_by_user (user_key=?)",
+    TAKE => "sqlite_autoindex_session_links_1 (token_hash=?)",
+    DELETE_OF_KEY => "session_links_by_api_key (api_key_key=?)",
+    OLDEST => "session_links_by_age",
+    DELETE_EXPIRED => "session_links_by_age (expires_at<?)",
 }

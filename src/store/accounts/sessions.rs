@@ -1,12 +1,12 @@
 //! Sessions of browsers, stored as SHA-256 hashes of their tokens.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
-use crate::domain::account::session::{Session, SignInWay};
+use crate::domain::account::session::Session;
 use crate::domain::account::user::month_of;
 use crate::error::Result;
-use crate::store::db::columns::{instant, millis, parse_word, read_instant};
+use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
 /// The user that a session belongs to.
@@ -26,15 +26,21 @@ pub struct SessionOwner {
     pub executions: i64,
 }
 
+row!(SessionOwner { key, id, api_key_key, created_at, seen_at, user_key, user_id, plan, executions });
+row!(session_columns, "", Session { id, via, device, address, created_at, seen_at, expires_at });
+
 // Runs with every request by session.
 const FIND_OWNER: &str =
-    "SELECT sessions.id, api_key_key, sessions.created_at, seen_at, users.key, users.id, plan,
-        coalesce(executions, 0), sessions.key
+    "SELECT sessions.key, sessions.id, api_key_key, sessions.created_at, seen_at, users.key, users.id, plan,
+        coalesce(executions, 0)
    FROM sessions JOIN users ON users.key = sessions.user_key
         LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE token_hash = ?1 AND expires_at > ?3 AND disabled_at IS NULL";
-const LIST: &str = "SELECT id, via, device, address, created_at, seen_at, expires_at
-    FROM sessions WHERE user_key = ?1 AND expires_at > ?2 ORDER BY key";
+const LIST: &str = concat!(
+    "SELECT ",
+    session_columns!(),
+    " FROM sessions WHERE user_key = ?1 AND expires_at > ?2 ORDER BY key"
+);
 const SURPLUS: &str = "DELETE FROM sessions WHERE key IN (
     SELECT key FROM sessions WHERE user_key = ?1 ORDER BY key DESC LIMIT -1 OFFSET ?2 + 0)";
 const DELETE: &str = "DELETE FROM sessions WHERE id = ?2 AND user_key = ?1";
@@ -54,12 +60,9 @@ pub fn insert(
     token_hash: &[u8; 32],
     limit: i64,
 ) -> Result<()> {
-    tx.prepare_cached(SURPLUS)?.execute([user_key, limit - 1])?;
-    tx.prepare_cached(
-        "INSERT INTO sessions (id, user_key, api_key_key, token_hash, via, device, address, created_at, seen_at, expires_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )?
-    .execute(params![
+    tx.run(SURPLUS, [user_key, limit - 1])?;
+    tx.run("INSERT INTO sessions (id, user_key, api_key_key, token_hash, via, device, address, created_at, seen_at, expires_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", params![
         new.id,
         user_key,
         api_key_key,
@@ -70,36 +73,18 @@ pub fn insert(
         millis(new.created_at),
         millis(new.seen_at),
         millis(new.expires_at),
-    ])?;
-    Ok(())
+    ]).map(drop)
 }
 
 /// The owner of the session with this token; `None` if it has expired at `now`, or the user is disabled. `now` selects
 /// the month of the usage too.
 pub fn find_owner(read: &ReadTx<'_>, token_hash: &[u8; 32], now: Timestamp) -> Result<Option<SessionOwner>> {
-    let owner =
-        read.prepare_cached(FIND_OWNER)?.query_row(params![token_hash, month_of(now), millis(now)], |row| {
-            Ok(SessionOwner {
-                key: row.get(8)?,
-                id: row.get(0)?,
-                api_key_key: row.get(1)?,
-                created_at: read_instant(row.get(2)?)?,
-                seen_at: read_instant(row.get(3)?)?,
-                user_key: row.get(4)?,
-                user_id: row.get(5)?,
-                plan: row.get(6)?,
-                executions: row.get(7)?,
-            })
-        });
-    Ok(owner.optional()?)
+    read.find(FIND_OWNER, params![token_hash, month_of(now), millis(now)])
 }
 
 /// The user's sessions that have not expired at `now`, oldest first.
 pub fn list(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Vec<Session>> {
-    let mut query = read.prepare_cached(LIST)?;
-    Ok(query
-        .query_map(params![user_key, millis(now)], read_session)?
-        .collect::<rusqlite::Result<Vec<_>>>()?)
+    read.all(LIST, params![user_key, millis(now)])
 }
 
 /// Records that a session was seen at `now`, and its later end.
@@ -110,75 +95,46 @@ pub fn record_seen(
     expires_at: Timestamp,
 ) -> Result<()> {
     // Of requests at once, the first one writes.
-    tx.prepare_cached(
+    tx.run(
         "UPDATE sessions SET seen_at = ?2, expires_at = ?3 WHERE token_hash = ?1 AND seen_at < ?2",
-    )?
-    .execute(params![token_hash, millis(now), millis(expires_at)])?;
-    Ok(())
+        params![token_hash, millis(now), millis(expires_at)],
+    )
+    .map(drop)
 }
 
 /// Deletes the user's session with this id. Returns `false` if there is none.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
-    Ok(tx.prepare_cached(DELETE)?.execute(params![user_key, id])? > 0)
+    Ok(tx.run(DELETE, params![user_key, id])? > 0)
 }
 
 /// Deletes the user's sessions but that with the id `kept`, and returns their number.
 pub fn delete_others(tx: &WriteTx<'_>, user_key: i64, kept: Option<&str>) -> Result<usize> {
-    Ok(tx.prepare_cached(DELETE_OTHERS)?.execute(params![user_key, kept])?)
+    Ok(tx.run(DELETE_OTHERS, params![user_key, kept])?)
 }
 
 /// Deletes the sessions that the API key with this hash began. A deleted key needs no call: its sessions go with it.
 pub fn delete_of_key(tx: &WriteTx<'_>, key_hash: &[u8; 32]) -> Result<()> {
-    tx.prepare_cached(DELETE_OF_KEY)?.execute([key_hash])?;
-    Ok(())
+    tx.run(DELETE_OF_KEY, [key_hash]).map(drop)
 }
 
 /// The end of the session that ends first.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let oldest: Option<i64> = read.prepare_cached(OLDEST)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(oldest.map(read_instant).transpose()?)
+    read.find(OLDEST, [])
 }
 
 /// Deletes sessions that have expired at `now`, at most `limit`.
 pub fn delete_expired(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
-    tx.prepare_cached(DELETE_EXPIRED)?.execute(params![millis(now), limit])?;
-    Ok(())
-}
-
-fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
-    Ok(Session {
-        id: row.get("id")?,
-        via: parse_word(row, "via", SignInWay::parse)?,
-        device: row.get("device")?,
-        address: row.get("address")?,
-        created_at: instant(row, "created_at")?,
-        seen_at: instant(row, "seen_at")?,
-        expires_at: instant(row, "expires_at")?,
-    })
+    tx.run(DELETE_EXPIRED, params![millis(now), limit]).map(drop)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn sessions_are_found_by_index_and_those_of_a_user_by_the_user() {
-        for (sql, index) in [
-            (FIND_OWNER, "sqlite_autoindex_sessions_2 (token_hash=?)"),
-            (LIST, "sessions_by_user (user_key=?)"),
-            (SURPLUS, "sessions_by_user (user_key=?)"),
-            (DELETE, "sqlite_autoindex_sessions_1 (id=?)"),
-            (DELETE_OTHERS, "sessions_by_user (user_key=?)"),
-            (DELETE_OF_KEY, "sessions_by_api_key (api_key_key=?)"),
-            (OLDEST, "sessions_by_age"),
-            (DELETE_EXPIRED, "sessions_by_age (expires_at<?)"),
-        ] {
-            let steps = plan(sql);
-            assert!(steps.iter().any(|step| step.ends_with(index)), "{steps:?}");
-            let is_bad =
-                |step: &String| step.contains("TEMP B-TREE") || step.starts_with("SCAN") && sql != OLDEST;
-            assert!(!steps.iter().any(is_bad), "{steps:?}");
-        }
-    }
+crate::store::test_support::plan_test! { sessions_are_found_by_index_and_those_of_a_user_by_the_user:
+    FIND_OWNER => "sqlite_autoindex_sessions_2 (token_hash=?)",
+    LIST => "sessions_by_user (user_key=?)",
+    SURPLUS => "sessions_by_user (user_key=?)",
+    DELETE => "sqlite_autoindex_sessions_1 (id=?)",
+    DELETE_OTHERS => "sessions_by_user (user_key=?)",
+    DELETE_OF_KEY => "sessions_by_api_key (api_key_key=?)",
+    OLDEST => "sessions_by_age",
+    DELETE_EXPIRED => "sessions_by_age (expires_at<?)",
 }

@@ -1,17 +1,35 @@
 //! Users, their plans and their webhook secrets. `api_keys` holds their API keys, `usage` their monthly usage.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::account::user::User;
 use crate::domain::billing::offer::Interval;
 use crate::domain::cue::CueStatus;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, millis};
+use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
-const COLUMNS: &str = "key, id, email, plan, plan_interval, alert_webhook_url, active_cues, cue_count, stored_bytes, disabled_at, \
-     created_at, confirmed_at";
+row!(columns, "", User {
+    key,
+    id,
+    email,
+    plan,
+    plan_interval,
+    alert_webhook_url,
+    active_cues,
+    cue_count = "active_cues + paused_cues + completed_cues + failed_cues",
+    stored_bytes,
+    disabled_at,
+    created_at,
+    confirmed_at,
+});
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!("SELECT ", columns!(), " FROM users ", $rest)
+    };
+}
 
 const UNCONFIRMED_BYTES: &str = "SELECT coalesce(sum(stored_bytes), 0) FROM users INDEXED BY users_unconfirmed WHERE confirmed_at IS NULL";
 
@@ -37,13 +55,11 @@ pub struct NewUser {
 
 /// Inserts a user and returns its row key, or `None` if the address is taken.
 pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
-    let inserted = tx
-        .prepare_cached(
+    let inserted = tx.run(
             "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at,
                                 confirmed_at, confirmation_token)
              VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, iif(?7 IS NULL, ?6, NULL), ?7) ON CONFLICT (email) DO NOTHING",
-        )?
-        .execute(params![
+        params![
             new.id,
             new.email,
             new.plan,
@@ -51,51 +67,45 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
             new.alert_webhook_secret,
             millis(new.created_at),
             new.confirmation_token,
-        ])?;
+        ],
+    )?;
     Ok((inserted > 0).then(|| tx.last_insert_rowid()))
 }
 
 /// The user in row `user_key`.
 pub fn find(read: &ReadTx<'_>, user_key: i64) -> Result<Option<User>> {
-    let sql = format!("SELECT {COLUMNS} FROM users WHERE key = ?1");
-    Ok(read.prepare_cached(&sql)?.query_row([user_key], read_user).optional()?)
+    read.find(select!("WHERE key = ?1"), [user_key])
 }
 
 /// The user with this email address.
 pub fn find_by_email(read: &ReadTx<'_>, email: &str) -> Result<Option<User>> {
-    let sql = format!("SELECT {COLUMNS} FROM users WHERE email = ?1");
-    Ok(read.prepare_cached(&sql)?.query_row([email], read_user).optional()?)
+    read.find(select!("WHERE email = ?1"), [email])
 }
 
 /// The user with this id.
 pub fn find_by_id(read: &ReadTx<'_>, id: &str) -> Result<Option<User>> {
-    let sql = format!("SELECT {COLUMNS} FROM users WHERE id = ?1");
-    Ok(read.prepare_cached(&sql)?.query_row([id], read_user).optional()?)
+    read.find(select!("WHERE id = ?1"), [id])
 }
 
 /// All users, in order of registration.
 pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
-    let sql = format!("SELECT {COLUMNS} FROM users ORDER BY key");
-    Ok(read.prepare_cached(&sql)?.query_map([], read_user)?.collect::<rusqlite::Result<Vec<_>>>()?)
+    read.all(select!("ORDER BY key"), [])
 }
 
 /// The first user that is not disabled.
 pub fn first_enabled(read: &ReadTx<'_>) -> Result<Option<User>> {
-    let sql = format!("SELECT {COLUMNS} FROM users WHERE disabled_at IS NULL ORDER BY key LIMIT 1");
-    Ok(read.prepare_cached(&sql)?.query_row([], read_user).optional()?)
+    read.find(select!("WHERE disabled_at IS NULL ORDER BY key LIMIT 1"), [])
 }
 
 /// Returns whether any user exists.
 pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(read.prepare_cached("SELECT EXISTS (SELECT 1 FROM users)")?.query_row([], |row| row.get(0))?)
+    read.any("SELECT 1 FROM users", [])
 }
 
 /// Sets the user's plan and clears its payment interval. Returns `false` if the user already has the plan.
 pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
-    let changed = tx
-        .prepare_cached("UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2")?
-        .execute(params![user_key, plan])?;
-    Ok(changed > 0)
+    let sql = "UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2";
+    Ok(tx.run(sql, params![user_key, plan])? > 0)
 }
 
 /// The numbers of a user's cues.
@@ -108,6 +118,14 @@ pub struct CueCounts {
     /// In all states.
     pub all: i64,
 }
+
+row!(count_columns, "", CueCounts {
+    active = "active_cues",
+    paused = "paused_cues",
+    completed = "completed_cues",
+    failed = "failed_cues",
+    all = "active_cues + paused_cues + completed_cues + failed_cues",
+});
 
 impl CueCounts {
     /// The number of the user's cues with `status`; of all without one.
@@ -124,53 +142,31 @@ impl CueCounts {
 
 /// The numbers of the user's cues, without changes of a write that has not ended.
 pub fn stored_cue_counts(read: &ReadTx<'_>, user_key: i64) -> Result<CueCounts> {
-    let sql =
-        "SELECT active_cues, paused_cues, completed_cues, failed_cues, cue_count FROM users WHERE key = ?1";
-    Ok(read.prepare_cached(sql)?.query_row([user_key], read_cue_counts)?)
+    read.one(concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1"), [user_key])
 }
 
 /// The numbers of the user's cues, including changes of this transaction; `None` if the user is disabled.
 pub fn cue_counts(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<CueCounts>> {
     tx.counters().flush(tx)?;
-    Ok(tx
-        .prepare_cached(
-            "SELECT active_cues, paused_cues, completed_cues, failed_cues, cue_count
-               FROM users WHERE key = ?1 AND disabled_at IS NULL",
-        )?
-        .query_row([user_key], read_cue_counts)
-        .optional()?)
-}
-
-fn read_cue_counts(row: &Row<'_>) -> rusqlite::Result<CueCounts> {
-    Ok(CueCounts {
-        active: row.get(0)?,
-        paused: row.get(1)?,
-        completed: row.get(2)?,
-        failed: row.get(3)?,
-        all: row.get(4)?,
-    })
+    let sql = concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1 AND disabled_at IS NULL");
+    tx.find(sql, [user_key])
 }
 
 /// The row keys after `after` of users with an active cue, at most `limit`.
 pub fn list_with_active_cues(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<i64>> {
-    let sql = "SELECT key FROM users WHERE key > ?1 AND active_cues > 0 AND disabled_at IS NULL ORDER BY key LIMIT ?2 + 0";
-    let keys = read
-        .prepare_cached(sql)?
-        .query_map(params![after, limit], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    Ok(keys)
+    let sql = "SELECT key FROM users WHERE key > ?1 AND active_cues > 0 AND disabled_at IS NULL
+                ORDER BY key LIMIT ?2 + 0";
+    read.all(sql, params![after, limit])
 }
 
 /// The bytes that the user has stored, the user's plan, and whether the address is confirmed.
 pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bool)> {
-    Ok(read
-        .prepare_cached("SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1")?
-        .query_row([user_key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?)
+    read.one("SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1", [user_key])
 }
 
 /// The bytes that all users with unconfirmed addresses have stored.
 pub fn unconfirmed_bytes(read: &ReadTx<'_>) -> Result<i64> {
-    Ok(read.prepare_cached(UNCONFIRMED_BYTES)?.query_row([], |row| row.get(0))?)
+    read.one(UNCONFIRMED_BYTES, [])
 }
 
 /// The users after row `after` in the order of their rows: the key, the creation, and whether the account may be removed,
@@ -181,76 +177,56 @@ pub fn list_removable(
     idle_since: Timestamp,
     limit: i64,
 ) -> Result<Vec<(i64, Timestamp, bool)>> {
-    let mut list = read.prepare_cached(REMOVABLE)?;
-    let users = list.query_map(params![after, millis(idle_since), limit], |row| {
-        Ok((row.get(0)?, instant(row, "created_at")?, row.get(2)?))
-    })?;
-    Ok(users.collect::<rusqlite::Result<_>>()?)
+    read.all(REMOVABLE, params![after, millis(idle_since), limit])
 }
 
 /// Deletes the user with all rows that refer to it, but not its executions. Its cues must be deleted before.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     // What was counted for the user refers to it as well.
     tx.counters().flush(tx)?;
-    tx.prepare_cached("DELETE FROM users WHERE key = ?1")?.execute([user_key])?;
-    Ok(())
+    tx.run("DELETE FROM users WHERE key = ?1", [user_key]).map(drop)
 }
 
 /// The token of the link that confirms the user's address, if the address is unconfirmed.
 pub fn confirmation_token(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
-    Ok(read
-        .prepare_cached("SELECT confirmation_token FROM users WHERE key = ?1 AND confirmed_at IS NULL")?
-        .query_row([user_key], |row| row.get(0))
-        .optional()?
-        .flatten())
+    let sql = "SELECT confirmation_token FROM users WHERE key = ?1 AND confirmed_at IS NULL";
+    Ok(read.find(sql, [user_key])?.flatten())
 }
 
 /// Marks that the user is asked to confirm the address. Returns `false` if that was done before.
 pub fn mark_confirmation_requested(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<bool> {
-    let marked = tx
-        .prepare_cached(
-            "UPDATE users SET confirmation_requested_at = ?2 WHERE key = ?1 AND confirmation_requested_at IS NULL",
-        )?
-        .execute(params![user_key, millis(now)])?;
-    Ok(marked > 0)
+    let sql = "UPDATE users SET confirmation_requested_at = ?2
+                WHERE key = ?1 AND confirmation_requested_at IS NULL";
+    Ok(tx.run(sql, params![user_key, millis(now)])? > 0)
 }
 
 /// Confirms the user's address, unless it is confirmed. Its link is used up.
 pub fn confirm(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE users SET confirmed_at = ?2, confirmation_token = NULL WHERE key = ?1 AND confirmed_at IS NULL",
-    )?
-    .execute(params![user_key, millis(now)])?;
-    Ok(())
+    let sql = "UPDATE users SET confirmed_at = ?2, confirmation_token = NULL
+                WHERE key = ?1 AND confirmed_at IS NULL";
+    tx.run(sql, params![user_key, millis(now)]).map(drop)
 }
 
 /// Sets the interval at which a subscription pays for the user's plan; `None` if no subscription pays.
 pub fn set_plan_interval(tx: &WriteTx<'_>, user_key: i64, interval: Option<Interval>) -> Result<()> {
-    tx.prepare_cached("UPDATE users SET plan_interval = ?2 WHERE key = ?1")?
-        .execute(params![user_key, interval.map(Interval::as_str)])?;
-    Ok(())
+    let sql = "UPDATE users SET plan_interval = ?2 WHERE key = ?1";
+    tx.run(sql, params![user_key, interval.map(Interval::as_str)]).map(drop)
 }
 
 /// Disables a user. Its API keys are rejected from then on.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
-    tx.prepare_cached("UPDATE users SET disabled_at = ?2 WHERE key = ?1")?
-        .execute(params![user_key, millis(now)])?;
-    Ok(())
+    tx.run("UPDATE users SET disabled_at = ?2 WHERE key = ?1", params![user_key, millis(now)]).map(drop)
 }
 
 /// Enables a disabled user. Its API keys are accepted again; nothing else changes. Returns whether it was disabled.
 pub fn enable(tx: &WriteTx<'_>, user_key: i64) -> Result<bool> {
-    let enabled = tx
-        .prepare_cached("UPDATE users SET disabled_at = NULL WHERE key = ?1 AND disabled_at IS NOT NULL")?
-        .execute([user_key])?;
-    Ok(enabled == 1)
+    let sql = "UPDATE users SET disabled_at = NULL WHERE key = ?1 AND disabled_at IS NOT NULL";
+    Ok(tx.run(sql, [user_key])? == 1)
 }
 
 /// The secret that signs the user's webhooks.
 pub fn webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
-    Ok(read
-        .prepare_cached("SELECT webhook_secret FROM users WHERE key = ?1")?
-        .query_row([user_key], |row| row.get(0))?)
+    read.one("SELECT webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
 /// Replaces the user's webhook secret. Until `previous_expires` webhooks are signed with both secrets.
@@ -260,27 +236,19 @@ pub fn rotate_secret(
     secret: &str,
     previous_expires: Timestamp,
 ) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE users SET previous_webhook_secret = webhook_secret, previous_webhook_secret_expires_at = ?3,
-                webhook_secret = ?2
-          WHERE key = ?1",
-    )?
-    .execute(params![user_key, secret, millis(previous_expires)])?;
-    Ok(())
+    let sql = "UPDATE users SET previous_webhook_secret = webhook_secret,
+                      previous_webhook_secret_expires_at = ?3, webhook_secret = ?2 WHERE key = ?1";
+    tx.run(sql, params![user_key, secret, millis(previous_expires)]).map(drop)
 }
 
 /// The secret that signs the user's alerts.
 pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
-    Ok(read
-        .prepare_cached("SELECT alert_webhook_secret FROM users WHERE key = ?1")?
-        .query_row([user_key], |row| row.get(0))?)
+    read.one("SELECT alert_webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
 /// Replaces the user's alert secret. The previous one is no longer used.
 pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: i64, secret: &str) -> Result<()> {
-    tx.prepare_cached("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1")?
-        .execute(params![user_key, secret])?;
-    Ok(())
+    tx.run("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1", params![user_key, secret]).map(drop)
 }
 
 /// Replaces both secrets, without an overlap, and removes the URL of the user's alerts: a stranger knows them.
@@ -290,59 +258,21 @@ pub fn replace_secrets(
     webhook_secret: &str,
     alert_webhook_secret: &str,
 ) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE users SET webhook_secret = ?2, previous_webhook_secret = NULL,
-                previous_webhook_secret_expires_at = NULL, alert_webhook_secret = ?3, alert_webhook_url = NULL
-          WHERE key = ?1",
-    )?
-    .execute(params![user_key, webhook_secret, alert_webhook_secret])?;
-    Ok(())
+    let sql = "UPDATE users SET webhook_secret = ?2, previous_webhook_secret = NULL,
+                      previous_webhook_secret_expires_at = NULL, alert_webhook_secret = ?3, alert_webhook_url = NULL
+                WHERE key = ?1";
+    tx.run(sql, params![user_key, webhook_secret, alert_webhook_secret]).map(drop)
 }
 
 /// Sets the URL that receives the user's alerts; `None` turns them off.
 pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
-    tx.prepare_cached("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1")?
-        .execute(params![user_key, url])?;
-    Ok(())
-}
-
-fn read_user(row: &Row<'_>) -> rusqlite::Result<User> {
-    Ok(User {
-        key: row.get("key")?,
-        id: row.get("id")?,
-        email: row.get("email")?,
-        plan: row.get("plan")?,
-        plan_interval: row.get("plan_interval")?,
-        alert_webhook_url: row.get("alert_webhook_url")?,
-        active_cues: row.get("active_cues")?,
-        cue_count: row.get("cue_count")?,
-        stored_bytes: row.get("stored_bytes")?,
-        disabled_at: maybe_instant(row, "disabled_at")?,
-        created_at: instant(row, "created_at")?,
-        confirmed_at: maybe_instant(row, "confirmed_at")?,
-    })
+    tx.run("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1", params![user_key, url]).map(drop)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn unconfirmed_users_are_summed_and_found_by_index() {
-        assert_eq!(
-            plan(UNCONFIRMED_BYTES),
-            ["SEARCH users USING COVERING INDEX users_unconfirmed (confirmed_at=?)"]
-        );
-        assert_eq!(
-            plan(REMOVABLE),
-            [
-                "SEARCH users USING INTEGER PRIMARY KEY (rowid>?)",
-                "CORRELATED SCALAR SUBQUERY 1",
-                "SEARCH cues USING INDEX cues_by_user_and_status (user_key=?)",
-                "CORRELATED SCALAR SUBQUERY 2",
-                "SEARCH executions USING COVERING INDEX executions_in_flight (user_key=?)",
-            ]
-        );
-    }
+crate::store::test_support::plan_test! { unconfirmed_users_are_summed_and_found_by_index:
+    UNCONFIRMED_BYTES => "SEARCH users USING INDEX users_unconfirmed (confirmed_at=?)",
+    REMOVABLE => "SEARCH users USING INTEGER PRIMARY KEY (rowid>?)",
+    REMOVABLE => "SEARCH cues USING INDEX cues_by_user_and_status (user_key=?)",
+    REMOVABLE => "SEARCH executions USING INDEX executions_in_flight (user_key=?)",
 }

@@ -1,23 +1,38 @@
 //! Due cues, for the scheduler: finds them, moves them to their next run and records missed runs.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
 use crate::domain::account::figures::Figures;
 use crate::domain::cue::{CueStatus, StoredSchedule};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
-use crate::store::db::columns::{RowReader, instant, millis, read_instant, read_schedule};
+use crate::store::db::columns::{from_row, limit as row_limit, millis, row};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
+
+row!(columns, "", DueCue {
+    key = "cues.key",
+    user_key,
+    next_run,
+    run_count,
+    schedule = "cron, at, timezone, catch_up",
+    is_worker = "transport = 'worker'",
+    destination = "destination_hash",
+    payload_key,
+    task,
+    agent,
+});
+row!(missed_columns, "missed_runs.", MissedRuns { first, last, count, reason });
+pub(in crate::store) use missed_columns;
 
 macro_rules! due_cues {
     ($filter:literal) => {
         concat!(
-            "SELECT cues.key, user_key, next_run, run_count, cron, at, timezone, catch_up,
-                    transport = 'worker' AS is_worker, destination_hash, payload_key, task, agent
-               FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
+            "SELECT ",
+            columns!(),
+            " FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
               WHERE status = 'active' AND next_run <= ?1 ",
             $filter
         )
@@ -63,17 +78,15 @@ pub fn list(
     until: Timestamp,
     limit: usize,
 ) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let due = read
-        .prepare_cached(LIST)?
-        .query_map(params![millis(until), limit, millis(after)], |row| Ok((row.get(0)?, read_due(row))))?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(due)
+    let mut due = read.prepare_cached(LIST)?;
+    let bounds = params![millis(until), row_limit(limit), millis(after)];
+    let due = due.query_map(bounds, |row| Ok((row.get(0)?, from_row(row))))?;
+    Ok(due.collect::<rusqlite::Result<_>>()?)
 }
 
 /// The cue in row `key`, if it is due at `now`.
 pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
-    Ok(read.prepare_cached(FIND)?.query_row(params![millis(now), key], read_due).optional()?)
+    read.find(FIND, params![millis(now), key])
 }
 
 /// The users and row keys of the cues that became due after `after` and up to `until`, longest overdue first, at most
@@ -84,12 +97,7 @@ pub fn backlog(
     until: Timestamp,
     limit: usize,
 ) -> Result<Vec<(i64, i64)>> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let backlog = read
-        .prepare_cached(BACKLOG)?
-        .query_map(params![millis(after), millis(until), limit], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<_>>()?;
-    Ok(backlog)
+    read.all(BACKLOG, params![millis(after), millis(until), row_limit(limit)])
 }
 
 /// The row keys in `keys` whose cues became due after `after` and up to `until`, with the cues. As in [`list`], a cue that
@@ -103,34 +111,16 @@ pub fn find_all(
     let mut find = read.prepare_cached(FIND)?;
     let mut due = Vec::with_capacity(keys.len());
     for key in keys {
-        let found = find.query_row(params![millis(until), key], |row| Ok(read_due(row))).optional()?;
+        let found = find.query_row(params![millis(until), key], |row| Ok(from_row(row))).optional()?;
         let is_earlier = |cue: &DueCue| cue.next_run <= after;
         due.extend(found.filter(|cue| !cue.as_ref().is_ok_and(is_earlier)).map(|cue| (*key, cue)));
     }
     Ok(due)
 }
 
-/// Reads a cue from a row with the columns of [`LIST`].
-fn read_due(row: &Row<'_>) -> rusqlite::Result<DueCue> {
-    let mut columns = RowReader::new(row);
-    Ok(DueCue {
-        key: columns.get()?,
-        user_key: columns.get()?,
-        next_run: columns.instant()?,
-        run_count: columns.get()?,
-        schedule: read_schedule(&mut columns)?,
-        is_worker: columns.get()?,
-        destination: columns.get()?,
-        payload_key: columns.get()?,
-        task: columns.get()?,
-        agent: columns.get()?,
-    })
-}
-
 /// The earliest time at which a cue is due.
 pub fn next(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let next: Option<i64> = read.prepare_cached(NEXT)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(next.map(read_instant).transpose()?)
+    read.find(NEXT, [])
 }
 
 /// Moves a cue to `next_run`, after `runs` of its due times became executions and `missed` did not.
@@ -142,31 +132,26 @@ pub fn advance(
     missed: u64,
     now: Timestamp,
 ) -> Result<()> {
-    tx.prepare_cached(
+    tx.run(
         "UPDATE cues SET next_run = ?2, run_count = run_count + ?3, missed_count = missed_count + ?4,
                 last_run = CASE WHEN ?3 > 0 THEN ?5 ELSE last_run END
           WHERE key = ?1",
-    )?
-    .execute(params![
-        cue_key,
-        next_run.map(millis),
-        i64::try_from(runs).unwrap_or(i64::MAX),
-        i64::try_from(missed).unwrap_or(i64::MAX),
-        millis(now),
-    ])?;
-    Ok(())
+        params![
+            cue_key,
+            next_run.map(millis),
+            i64::try_from(runs).unwrap_or(i64::MAX),
+            i64::try_from(missed).unwrap_or(i64::MAX),
+            millis(now),
+        ],
+    )
+    .map(drop)
 }
 
 /// Sets a cue to `failed` with a reason, because it cannot be fired.
 pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
-    let user_key = tx
-        .prepare_cached(
-            "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3
-              WHERE key = ?1 AND status = 'active' RETURNING user_key",
-        )?
-        .query_row(params![cue_key, reason, millis(now)], |row| row.get(0))
-        .optional()?;
-    if let Some(user_key) = user_key {
+    let sql = "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3
+                WHERE key = ?1 AND status = 'active' RETURNING user_key";
+    if let Some(user_key) = tx.find(sql, params![cue_key, reason, millis(now)])? {
         tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Failed, 1);
     }
     Ok(())
@@ -182,10 +167,10 @@ pub fn insert_missed(
 ) -> Result<()> {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
-    tx.prepare_cached(
+    tx.run(
         "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![cue_key, millis(first), millis(last), count, reason.as_str()])?;
+        params![cue_key, millis(first), millis(last), count, reason.as_str()],
+    )?;
     tx.counters().add_to_hour(user_key, now, &Figures { missed: count, ..Figures::default() });
     tx.count(WriteEvent::Missed(reason), missed.count);
     Ok(())
@@ -193,9 +178,8 @@ pub fn insert_missed(
 
 /// Adds `count` to the cue's number of missed runs.
 pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()> {
-    tx.prepare_cached("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1")?
-        .execute(params![cue_key, count])?;
-    Ok(())
+    tx.run("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1", params![cue_key, count])
+        .map(drop)
 }
 
 /// An interval of missed runs.
@@ -214,22 +198,11 @@ pub fn list_missed(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<MissedRuns>, i64)> {
-    let missed = read
-        .prepare_cached(
-            "SELECT first, last, count, reason FROM missed_runs
-              WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3",
-        )?
-        .query_map(params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)], |row| {
-            Ok(MissedRuns {
-                first: instant(row, "first")?,
-                last: instant(row, "last")?,
-                count: row.get("count")?,
-                reason: row.get("reason")?,
-            })
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    let total = read
-        .prepare_cached("SELECT count(*) FROM missed_runs WHERE cue_key = ?1")?
-        .query_row([cue_key], |row| row.get(0))?;
-    Ok((missed, total))
+    let sql = concat!(
+        "SELECT ",
+        missed_columns!(),
+        " FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3"
+    );
+    let missed = read.all(sql, params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
+    Ok((missed, read.one("SELECT count(*) FROM missed_runs WHERE cue_key = ?1", [cue_key])?))
 }

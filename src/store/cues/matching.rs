@@ -9,33 +9,14 @@ use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::db::columns::{invalid_column, parse_word};
 
-/// The row keys of the user's cues that match, oldest first, at most `limit`, that are greater than `after_key`. Reads
-/// the user's rows until it has found so many.
-pub fn matching_keys(
-    read: &ReadTx<'_>,
-    user_key: i64,
-    filter: &CueFilter,
-    after_key: i64,
-    limit: usize,
-) -> Result<Vec<i64>> {
-    let mut keys = Vec::new();
-    if limit > 0 {
-        scan(read, user_key, filter, "key", after_key, |row| {
-            keys.push(row.get("key")?);
-            Ok(keys.len() < limit)
-        })?;
-    }
-    Ok(keys)
-}
-
-/// The number of the user's cues that match. Counts changes of the present write.
-pub fn count_matching(read: &ReadTx<'_>, user_key: i64, filter: &CueFilter) -> Result<usize> {
-    let mut count = 0;
-    scan(read, user_key, filter, "key", 0, |_| {
-        count += 1;
-        Ok(true)
+/// The ids of the user's cues that match, oldest first, at most `limit`. Reads the user's rows until it has found so many.
+pub fn select(read: &ReadTx<'_>, user_key: i64, filter: &CueFilter, limit: usize) -> Result<Vec<String>> {
+    let mut ids = Vec::new();
+    scan(read, user_key, filter, "cues.id", 0, |row| {
+        ids.push(row.get(0)?);
+        Ok(ids.len() < limit)
     })?;
-    Ok(count)
+    Ok(ids)
 }
 
 /// Calls `found` with the row of each match, oldest first, until it returns false. The rows have `columns`.
@@ -61,7 +42,7 @@ pub(in crate::store) fn scan(
 /// to be searched, because they are behind the headers, which may be long.
 fn sql(filter: &CueFilter, columns: &str) -> String {
     let status = if filter.status.is_some() { "status = ?2" } else { "?2 IS NULL" };
-    let texts = if filter.q.is_some() { ", id, name AS text, description, callback_url" } else { "" };
+    let texts = if filter.q.is_some() { ", id AS code, name AS text, description, callback_url" } else { "" };
     let failing = match filter.failing {
         Some(_) => ", (SELECT failures FROM consecutive_failures WHERE cue_key = cues.key) AS failing",
         None => "",
@@ -81,7 +62,7 @@ fn is_match(filter: &CueFilter, row: &Row<'_>) -> rusqlite::Result<bool> {
     };
     let failing = if filter.failing.is_some() { row.get::<_, Option<i64>>("failing")? } else { None };
     Ok(filter.matches(&CueFacts {
-        id: text("id")?.unwrap_or_default(),
+        id: text("code")?.unwrap_or_default(),
         name: text("text")?.unwrap_or_default(),
         description: text("description")?,
         callback_url: text("callback_url")?,

@@ -3,89 +3,88 @@
 //! runs.
 
 pub mod cue_list;
-pub mod cue_selection;
 pub mod due_cues;
 pub mod matching;
 pub mod pauses;
 pub mod payloads;
 pub mod recent_runs;
 
-use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
-use serde_json::Value;
+use std::sync::LazyLock;
 
+use jiff::Timestamp;
+use rusqlite::params;
+use serde::Serialize;
+
+use crate::domain::cue::on_failure::OnFailure;
 use crate::domain::cue::payload::Payload;
-use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, Transport};
-use crate::domain::execution::verification::VerificationMode;
+use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, StoredSchedule};
+use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::cues::payloads::set_payload;
 use crate::store::db::columns::{
-    RowReader, invalid_column, millis, parse_callback, parse_retry_policy, parse_word, read_instant,
-    read_schedule,
+    Binder, FromRow, RowReader, ToRow, column_list, invalid_column, millis, parse_callback, row,
 };
 use crate::store::{ReadTx, WriteTx};
 
-macro_rules! columns {
-    () => {
-        "key, id, user_key, name, description, status, next_run, last_run, run_count, missed_count,
-    cron, at, timezone, catch_up, transport, callback_url, callback_method, callback_headers, outcome_from_response,
-    payload_key, max_attempts, backoff_minutes, on_failure, verification, warning, created_at, updated_at, claim_within_minutes,
-    (SELECT failures FROM consecutive_failures WHERE cue_key = cues.key)"
+/// States each column of a cue once. `kept` are those that a change to a cue leaves as they are, `counted` has no column.
+macro_rules! cue_columns {
+    (
+        kept: $($kept:ident $(= $kept_sql:literal)?),+;
+        changed: $($changed:ident $(= $changed_sql:literal)?),+;
+        counted: $counted:ident = $counted_sql:literal;
+    ) => {
+        row!(columns, "", Cue {
+            key, $($kept $(= $kept_sql)?,)+ $($changed $(= $changed_sql)?,)+ $counted = $counted_sql
+        });
+        column_list!(kept_columns, "", $($kept $(= $kept_sql)?),+);
+        column_list!(changed_columns, "", $($changed $(= $changed_sql)?),+);
+
+        fn bind_kept(cue: &Cue, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+            $(cue.$kept.bind(to)?;)+
+            Ok(())
+        }
+
+        fn bind_changed(cue: &Cue, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+            $(cue.$changed.bind(to)?;)+
+            Ok(())
+        }
     };
+}
+
+cue_columns! {
+    kept: id, user_key, last_run, run_count, missed_count, transport, payload_key, created_at;
+    changed: name, description, status, next_run, schedule = "cron, at, timezone, catch_up",
+        callback = "callback_url, callback_method, callback_headers, outcome_from_response, destination_hash",
+        retry = "max_attempts, backoff_minutes", on_failure, verification, claim_within_minutes, warning, updated_at;
+    counted: failing = "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)";
 }
 
 const COLUMNS: &str = columns!();
 
-const FIND_WITH_PAYLOAD: &str = concat!(
-    "SELECT ",
-    columns!(),
-    ", (SELECT body FROM payloads WHERE payloads.key = payload_key) AS payload FROM cues WHERE id = ?2 AND user_key = ?1"
-);
+static INSERT: LazyLock<String> = LazyLock::new(|| {
+    let all = concat!(kept_columns!(), ", ", changed_columns!());
+    format!("INSERT INTO cues ({all}) VALUES ({})", placeholders(all))
+});
 
-const FIND: &str = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
+static UPDATE: LazyLock<String> = LazyLock::new(|| {
+    let changed = changed_columns!();
+    format!("UPDATE cues SET ({changed}) = ({}) WHERE key = ?", placeholders(changed))
+});
+
+fn placeholders(columns: &str) -> String {
+    vec!["?"; columns.split(',').count()].join(", ")
+}
 
 /// Inserts a cue and its payload. Returns the cue with both row keys set.
 pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Result<Cue> {
-    tx.prepare_cached(
-        "INSERT INTO cues (id, user_key, status, next_run, last_run, run_count, missed_count, transport,
-                           destination_hash, cron, at, timezone, catch_up, max_attempts, backoff_minutes, on_failure,
-                           verification, callback_url, callback_method, callback_headers, name, description, warning,
-                           created_at, updated_at, claim_within_minutes, outcome_from_response)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26, ?27)",
-    )?
-    .execute(params![
-        cue.id,
-        cue.user_key,
-        cue.status.as_str(),
-        cue.next_run.map(millis),
-        cue.last_run.map(millis),
-        cue.run_count,
-        cue.missed_count,
-        cue.transport.as_str(),
-        callback_hash(&cue),
-        cron(&cue),
-        at(&cue),
-        cue.schedule.timezone,
-        cue.schedule.catch_up.as_str(),
-        cue.retry.max_attempts,
-        backoff(&cue),
-        on_failure(&cue)?,
-        cue.verification.as_str(),
-        cue.callback.as_ref().map(|callback| &callback.url),
-        method(&cue),
-        headers(&cue),
-        cue.name,
-        cue.description,
-        cue.warning,
-        millis(cue.created_at),
-        millis(cue.updated_at),
-        cue.claim_within_minutes,
-        takes_outcome(&cue),
-    ])?;
+    let mut insert = tx.prepare_cached(&INSERT)?;
+    let mut to = Binder::new(&mut insert);
+    bind_kept(&cue, &mut to)?;
+    bind_changed(&cue, &mut to)?;
+    to.execute()?;
     cue.key = tx.last_insert_rowid();
     tx.counters().add_cue(cue.user_key, cue.status);
     if payload.is_some() {
@@ -96,49 +95,21 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
 
 /// Updates the columns that a change to a cue may alter, except the payload.
 pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
-    let before = tx
-        .prepare_cached("SELECT status FROM cues WHERE key = ?1")?
-        .query_row([cue.key], |row| parse_word(row, "status", CueStatus::parse))
-        .optional()?;
-    if let Some(before) = before {
+    if let Some(before) = tx.find("SELECT status FROM cues WHERE key = ?1", [cue.key])? {
         tx.counters().move_cues(cue.user_key, before, cue.status, 1);
     }
-    tx.prepare_cached(
-        "UPDATE cues SET status = ?2, next_run = ?3, destination_hash = ?4, cron = ?5, at = ?6, timezone = ?7,
-                catch_up = ?8, max_attempts = ?9, backoff_minutes = ?10, on_failure = ?11, verification = ?12,
-                callback_url = ?13, callback_method = ?14, callback_headers = ?15, name = ?16, description = ?17,
-                warning = ?18, updated_at = ?19, claim_within_minutes = ?20, outcome_from_response = ?21
-          WHERE key = ?1",
-    )?
-    .execute(params![
-        cue.key,
-        cue.status.as_str(),
-        cue.next_run.map(millis),
-        callback_hash(cue),
-        cron(cue),
-        at(cue),
-        cue.schedule.timezone,
-        cue.schedule.catch_up.as_str(),
-        cue.retry.max_attempts,
-        backoff(cue),
-        on_failure(cue)?,
-        cue.verification.as_str(),
-        cue.callback.as_ref().map(|callback| &callback.url),
-        method(cue),
-        headers(cue),
-        cue.name,
-        cue.description,
-        cue.warning,
-        millis(cue.updated_at),
-        cue.claim_within_minutes,
-        takes_outcome(cue),
-    ])?;
+    let mut update = tx.prepare_cached(&UPDATE)?;
+    let mut to = Binder::new(&mut update);
+    bind_changed(cue, &mut to)?;
+    to.add(cue.key)?;
+    to.execute()?;
     Ok(())
 }
 
 /// The user's cue with this id.
 pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
-    Ok(read.prepare_cached(FIND)?.query_row(params![user_key, id], read_cue).optional()?)
+    let sql = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
+    read.find(sql, params![user_key, id])
 }
 
 /// The user's cue with this id, and the text of its payload. One statement, because this is the most frequent read of the API.
@@ -147,15 +118,17 @@ pub fn find_with_payload(
     user_key: i64,
     id: &str,
 ) -> Result<Option<(Cue, Option<String>)>> {
-    let mut find = read.prepare_cached(FIND_WITH_PAYLOAD)?;
-    let found = find.query_row(params![user_key, id], |row| Ok((read_cue(row)?, row.get("payload")?)));
-    Ok(found.optional()?)
+    let sql = concat!(
+        "SELECT ",
+        columns!(),
+        ", (SELECT body FROM payloads WHERE payloads.key = payload_key) FROM cues WHERE id = ?2 AND user_key = ?1"
+    );
+    read.find(sql, params![user_key, id])
 }
 
 /// The row key of the user's cue with this id.
 pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
-    let mut key = read.prepare_cached("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1")?;
-    Ok(key.query_row(params![user_key, id], |row| row.get(0)).optional()?)
+    read.find("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1", params![user_key, id])
 }
 
 /// The properties that tell whose a received delivery is.
@@ -167,32 +140,27 @@ pub struct DeliverySource {
     pub callback_url: Option<String>,
 }
 
+row!(source_columns, "", DeliverySource { user_key, webhook_secret, callback_url });
+
 /// The source of the deliveries of this cue.
 pub fn find_delivery_source(read: &ReadTx<'_>, id: &CueId) -> Result<Option<DeliverySource>> {
-    let mut source = read.prepare_cached(
-        "SELECT user_key, webhook_secret, callback_url
-           FROM cues JOIN users ON users.key = cues.user_key
-          WHERE cues.id = ?1",
-    )?;
-    let found = source.query_row([id.as_str()], |row| {
-        Ok(DeliverySource { user_key: row.get(0)?, webhook_secret: row.get(1)?, callback_url: row.get(2)? })
-    });
-    Ok(found.optional()?)
+    let sql = concat!(
+        "SELECT ",
+        source_columns!(),
+        " FROM cues JOIN users ON users.key = cues.user_key WHERE cues.id = ?1"
+    );
+    read.find(sql, [id.as_str()])
 }
 
 /// The cue in row `key`.
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
-    let sql = format!("SELECT {COLUMNS} FROM cues WHERE key = ?1");
-    Ok(read.prepare_cached(&sql)?.query_row([key], read_cue).optional()?)
+    read.find(concat!("SELECT ", columns!(), " FROM cues WHERE key = ?1"), [key])
 }
 
 /// Records a run: sets `last_run` to `now` and adds one to `run_count`.
 pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1",
-    )?
-    .execute(params![cue_key, millis(now)])?;
-    Ok(())
+    let sql = "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1";
+    tx.run(sql, params![cue_key, millis(now)]).map(drop)
 }
 
 /// The columns of a `once` cue that the end of its run depends on.
@@ -206,21 +174,12 @@ pub struct OnceCue {
     user_key: i64,
 }
 
+row!(once_columns, "", OnceCue { at, is_due = "next_run IS NOT NULL", status, user_key });
+
 /// The cue in row `cue_key`, if it is a `once` cue.
 pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
     // Reads few columns, because it runs after every delivery.
-    let mut once = read.prepare_cached(
-        "SELECT at, next_run, user_key, status FROM cues WHERE key = ?1 AND at IS NOT NULL",
-    )?;
-    let once = once.query_row([cue_key], |row| {
-        Ok(OnceCue {
-            at: read_instant(row.get(0)?)?,
-            is_due: row.get::<_, Option<i64>>(1)?.is_some(),
-            user_key: row.get(2)?,
-            status: parse_word(row, "status", CueStatus::parse)?,
-        })
-    });
-    Ok(once.optional()?)
+    read.find(concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"), [cue_key])
 }
 
 /// Sets the final status of the `once` cue in row `cue_key`.
@@ -232,48 +191,8 @@ pub fn end_once(
     now: Timestamp,
 ) -> Result<()> {
     tx.counters().move_cues(cue.user_key, cue.status, status, 1);
-    tx.prepare_cached("UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1")?.execute(params![
-        cue_key,
-        status.as_str(),
-        millis(now)
-    ])?;
-    Ok(())
-}
-
-/// Reads a cue from a row with [`COLUMNS`].
-fn read_cue(row: &Row<'_>) -> rusqlite::Result<Cue> {
-    let mut columns = RowReader::new(row);
-    Ok(Cue {
-        key: columns.get()?,
-        id: columns.get()?,
-        user_key: columns.get()?,
-        name: columns.get()?,
-        description: columns.get()?,
-        status: columns.parse_word(CueStatus::parse)?,
-        next_run: columns.maybe_instant()?,
-        last_run: columns.maybe_instant()?,
-        run_count: columns.get()?,
-        missed_count: columns.get()?,
-        schedule: read_schedule(&mut columns)?,
-        transport: columns.parse_word(Transport::parse)?,
-        callback: read_callback(&mut columns)?,
-        payload_key: columns.get()?,
-        retry: parse_retry_policy(columns.get()?, columns.text()?)?,
-        on_failure: serde_json::from_str(columns.text()?)
-            .map_err(|error| invalid_column(&error.to_string()))?,
-        verification: columns.parse_word(VerificationMode::parse)?,
-        warning: columns.get()?,
-        created_at: columns.instant()?,
-        updated_at: columns.instant()?,
-        claim_within_minutes: columns.get()?,
-        failing: columns.get::<Option<i64>>()?.unwrap_or(0),
-    })
-}
-
-fn read_callback(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Option<Callback>> {
-    let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
-    let outcome_from_response = columns.get()?;
-    url.map(|url| parse_callback(url, method, headers, outcome_from_response)).transpose()
+    let sql = "UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1";
+    tx.run(sql, params![cue_key, status.as_str(), millis(now)]).map(drop)
 }
 
 /// The size of the texts that a user can make long.
@@ -286,48 +205,57 @@ fn text_bytes(cue: &Cue) -> usize {
     cue.name.len() + description + cue.warning.as_ref().map_or(0, String::len) + callback
 }
 
-fn cron(cue: &Cue) -> Option<&str> {
-    match &cue.schedule.when {
-        ScheduleSpec::Recurring(cron) => Some(cron),
-        ScheduleSpec::Once(_) => None,
+impl ToRow for StoredSchedule {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+        let (cron, at) = match &self.when {
+            ScheduleSpec::Recurring(cron) => (Some(cron), None),
+            ScheduleSpec::Once(at) => (None, Some(millis(*at))),
+        };
+        to.add(cron)?;
+        to.add(at)?;
+        self.timezone.bind(to)?;
+        self.catch_up.bind(to)
     }
 }
 
-fn at(cue: &Cue) -> Option<i64> {
-    match cue.schedule.when {
-        ScheduleSpec::Recurring(_) => None,
-        ScheduleSpec::Once(at) => Some(millis(at)),
+impl FromRow for Option<Callback> {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
+        let (outcome_from_response, _hash): (bool, Option<i64>) = columns.get()?;
+        url.map(|url| parse_callback(url, method, headers, outcome_from_response)).transpose()
     }
 }
 
-fn callback_hash(cue: &Cue) -> Option<i64> {
-    cue.callback.as_ref().map(|callback| destination_hash(&callback.url))
+impl ToRow for Option<Callback> {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+        let headers: &[(String, String)] = self.as_ref().map_or(&[], |callback| &callback.headers);
+        to.add(self.as_ref().map(|callback| &callback.url))?;
+        self.as_ref().map_or(Method::Post, |callback| callback.method).bind(to)?;
+        to.add(to_json(&headers)?)?;
+        to.add(self.as_ref().is_some_and(|callback| callback.outcome_from_response))?;
+        to.add(self.as_ref().map(|callback| destination_hash(&callback.url)))
+    }
 }
 
-fn method(cue: &Cue) -> &'static str {
-    cue.callback.as_ref().map_or(Method::Post, |callback| callback.method).as_str()
+impl ToRow for RetryPolicy {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+        self.max_attempts.bind(to)?;
+        to.add(to_json(&self.backoff_minutes)?)
+    }
 }
 
-fn takes_outcome(cue: &Cue) -> bool {
-    cue.callback.as_ref().is_some_and(|callback| callback.outcome_from_response)
+impl FromRow for OnFailure {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        serde_json::from_str(columns.text()?).map_err(|error| invalid_column(&error.to_string()))
+    }
 }
 
-fn headers(cue: &Cue) -> String {
-    let headers: &[(String, String)] = cue.callback.as_ref().map_or(&[], |callback| &callback.headers);
-    Value::from(
-        headers
-            .iter()
-            .map(|(name, value)| Value::from(vec![name.as_str(), value.as_str()]))
-            .collect::<Vec<_>>(),
-    )
-    .to_string()
+impl ToRow for OnFailure {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+        to.add(to_json(self)?)
+    }
 }
 
-fn backoff(cue: &Cue) -> String {
-    Value::from(cue.retry.backoff_minutes.clone()).to_string()
-}
-
-fn on_failure(cue: &Cue) -> Result<String> {
-    serde_json::to_string(&cue.on_failure)
-        .map_err(|error| crate::error::Error::fault_from("on_failure", error))
+fn to_json(value: &impl Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }

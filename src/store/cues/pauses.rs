@@ -15,46 +15,33 @@ const ABOVE_LIMIT: &str =
 /// Pauses `cue`, which holds its state before the pause.
 pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
     tx.counters().move_cues(cue.user_key, cue.status, CueStatus::Paused, 1);
-    tx.prepare_cached("UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1")?
-        .execute(params![cue.key, millis(now)])?;
-    Ok(())
+    tx.run(
+        "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1",
+        params![cue.key, millis(now)],
+    )
+    .map(drop)
 }
 
 /// The row keys of the user's newest active recurring cues above `limit` that are overdue at `now`.
 pub fn overdue_above_limit(read: &ReadTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
-    let overdue = read
-        .prepare_cached(&format!(
-            "SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3 AND at IS NULL"
-        ))?
-        .query_map(params![user_key, limit, millis(now)], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    Ok(overdue)
+    let sql = format!("SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3 AND at IS NULL");
+    read.all(&sql, params![user_key, limit, millis(now)])
 }
 
 /// Pauses the user's newest active cues above `limit`, except `once` cues that are due: these run and end. Returns the
 /// row keys of the paused cues.
 pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
-    let paused: Vec<i64> = tx
-        .prepare_cached(&format!(
-            "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3
-              WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL)
-              RETURNING key"
-        ))?
-        .query_map(params![user_key, limit, millis(now)], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
+    let sql = format!(
+        "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3
+          WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL) RETURNING key"
+    );
+    let paused: Vec<i64> = tx.all(&sql, params![user_key, limit, millis(now)])?;
     let count = i64::try_from(paused.len()).unwrap_or(i64::MAX);
     tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Paused, count);
     Ok(paused)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn cues_above_the_limit_are_found_without_a_scan() {
-        let step = "SEARCH cues USING COVERING INDEX cues_by_user_and_status (user_key=? AND status=?)";
-        assert_eq!(plan(ABOVE_LIMIT), [step]);
-    }
+crate::store::test_support::plan_test! { cues_above_the_limit_are_found_without_a_scan:
+    ABOVE_LIMIT => "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)",
 }

@@ -1,7 +1,7 @@
 //! Payloads. A cue has one current payload, which its executions share; a new one supersedes it. A single-use payload
 //! belongs to one execution.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::cue::payload::Payload;
 use crate::error::Result;
@@ -64,8 +64,7 @@ pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Payload>) ->
             SharedPayload::Found(_) | SharedPayload::None => drop(delete(tx, superseded)?),
         }
     }
-    tx.prepare_cached("UPDATE cues SET payload_key = ?2 WHERE key = ?1")?
-        .execute(params![cue_key, payload_key])?;
+    tx.run("UPDATE cues SET payload_key = ?2 WHERE key = ?1", params![cue_key, payload_key])?;
     Ok(payload_key)
 }
 
@@ -83,9 +82,8 @@ pub fn reuse_or_copy(
 ) -> Result<(Option<i64>, usize)> {
     match payload_key {
         Some(key) if payload_key != current => {
-            let copied = |row: &Row<'_>| Ok((Some(row.get(0)?), row.get::<_, i64>(1)?));
-            let (copy, bytes) = tx.prepare_cached(COPY)?.query_row([key], copied)?;
-            Ok((copy, usize::try_from(bytes).unwrap_or(usize::MAX)))
+            let (copy, bytes): (i64, i64) = tx.one(COPY, [key])?;
+            Ok((Some(copy), usize::try_from(bytes).unwrap_or(usize::MAX)))
         }
         shared => Ok((shared, 0)),
     }
@@ -94,24 +92,20 @@ pub fn reuse_or_copy(
 /// The text of the payload in row `key`. The cue is checked, because the row may have been deleted since its key was
 /// read, and its key may belong to a payload of another cue now.
 pub fn find(read: &ReadTx<'_>, cue_key: i64, key: i64) -> Result<Option<String>> {
-    let mut body = read.prepare_cached("SELECT body FROM payloads WHERE key = ?1 AND cue_key = ?2")?;
-    Ok(body.query_row([key, cue_key], |row| row.get(0)).optional()?)
+    read.find("SELECT body FROM payloads WHERE key = ?1 AND cue_key = ?2", [key, cue_key])
 }
 
 /// The size of the current payload of the user's cue with this id, in bytes; 0 if there is none.
 pub fn size_of_current(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<usize> {
     let sql = "SELECT octet_length(p.body) FROM cues c JOIN payloads p ON p.key = c.payload_key
                 WHERE c.id = ?2 AND c.user_key = ?1";
-    let mut size = read.prepare_cached(sql)?;
-    let size: Option<i64> = size.query_row(params![user_key, id], |row| row.get(0)).optional()?;
+    let size: Option<i64> = read.find(sql, params![user_key, id])?;
     Ok(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0))
 }
 
 /// The `task` and `agent` of the payload in row `key`, without its text.
 pub fn find_filters(read: &ReadTx<'_>, key: i64) -> Result<(Option<String>, Option<String>)> {
-    let mut filters = read.prepare_cached("SELECT task, agent FROM payloads WHERE key = ?1")?;
-    let found = filters.query_row([key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    Ok(found.unwrap_or_default())
+    Ok(read.find("SELECT task, agent FROM payloads WHERE key = ?1", [key])?.unwrap_or_default())
 }
 
 /// Deletes a batch of superseded payloads that no execution of the cue uses. Returns `true` if none is left. If the
@@ -132,34 +126,22 @@ pub fn delete_all(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
 
 /// Queues a cue for the retention sweeper, because its history may exceed the retention limit.
 pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.prepare_cached("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING")?
-        .execute([cue_key])?;
-    Ok(())
+    tx.run("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING", [cue_key]).map(drop)
 }
 
 /// Deletes a payload. Returns its size in bytes.
 pub(in crate::store) fn delete(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
-    Ok(tx.prepare_cached(DELETE)?.query_row([key], |row| row.get(0)).optional()?.unwrap_or(0))
+    Ok(tx.find(DELETE, [key])?.unwrap_or(0))
 }
 
 fn insert(tx: &WriteTx<'_>, cue_key: i64, is_single_use: bool, payload: &Payload) -> Result<i64> {
-    tx.prepare_cached(INSERT)?.execute(params![
-        cue_key,
-        is_single_use,
-        payload.task,
-        payload.agent,
-        payload.body
-    ])?;
+    tx.run(INSERT, params![cue_key, is_single_use, payload.task, payload.agent, payload.body])?;
     Ok(tx.last_insert_rowid())
 }
 
 /// The row key of the cue's current payload.
 fn current_payload_key(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
-    let payload = tx
-        .prepare_cached("SELECT payload_key FROM cues WHERE key = ?1")?
-        .query_row([cue_key], |row| row.get(0))
-        .optional()?;
-    Ok(payload.flatten())
+    Ok(tx.find("SELECT payload_key FROM cues WHERE key = ?1", [cue_key])?.flatten())
 }
 
 /// The first shared payload among the executions of a cue, in the order of `sql`.
@@ -177,19 +159,9 @@ fn find_shared(tx: &WriteTx<'_>, sql: &str, cue_key: i64) -> Result<SharedPayloa
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn payloads_of_a_cue_are_found_by_index() {
-        let index = "SEARCH payloads USING COVERING INDEX payloads_by_cue";
-        assert_eq!(plan(ALL), [format!("{index} (cue_key=?)")]);
-        assert_eq!(plan(SUPERSEDED), [format!("{index} (cue_key=? AND is_single_use=? AND key<?)")]);
-        for sql in [OLDEST_FIRST, NEWEST_FIRST] {
-            let steps = plan(sql);
-            assert_eq!(steps[0], "SEARCH executions USING INDEX executions_by_cue (cue_key=?)");
-            assert!(steps.iter().all(|step| step.starts_with("SEARCH")), "{steps:?}");
-        }
-    }
+crate::store::test_support::plan_test! { payloads_of_a_cue_are_found_by_index:
+    ALL => "SEARCH payloads USING INDEX payloads_by_cue (cue_key=?)",
+    SUPERSEDED => "SEARCH payloads USING INDEX payloads_by_cue (cue_key=? AND is_single_use=? AND key<?)",
+    OLDEST_FIRST => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+    NEWEST_FIRST => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
 }

@@ -1,7 +1,6 @@
 //! The latest runs of a cue, for lists.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
 
 use crate::domain::cue::Cue;
 use crate::domain::cue::recent_runs::letters;
@@ -9,10 +8,18 @@ use crate::domain::execution::ExecutionStatus;
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::columns::{instant, parse_word, read_instant};
+use crate::store::db::columns::row;
 
-const LAST: &str = "SELECT id, status, coalesce(last_attempt_at, scheduled_for) AS at, cause, duration_ms
-    FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1";
+row!(columns, "", LastRun {
+    execution_id = "id",
+    status,
+    at = "coalesce(last_attempt_at, scheduled_for)",
+    cause,
+    duration_ms,
+});
+
+const LAST: &str =
+    concat!("SELECT ", columns!(), " FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1");
 
 const STATUSES: &str =
     "SELECT status, scheduled_for FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
@@ -41,48 +48,19 @@ pub struct LastRun {
 
 /// The newest `count` runs of a cue. The caller checks that the cue is the user's.
 pub fn find(read: &ReadTx<'_>, cue: &Cue, count: u32) -> Result<RecentRuns> {
-    let last = read
-        .prepare_cached(LAST)?
-        .query_row([cue.key], |row| {
-            Ok(LastRun {
-                execution_id: ExecutionId::from_bytes(row.get("id")?),
-                status: parse_word(row, "status", ExecutionStatus::parse)?,
-                at: instant(row, "at")?,
-                cause: row.get("cause")?,
-                duration_ms: row.get("duration_ms")?,
-            })
-        })
-        .optional()?;
+    let last: Option<LastRun> = read.find(LAST, [cue.key])?;
     // A cue that has neither is not asked for it: most have no missed runs, and a new one has no executions.
-    let (mut executions, mut missed) = (Vec::new(), Vec::new());
-    if count > 0 && last.is_some() {
-        let mut statuses = read.prepare_cached(STATUSES)?;
-        let mut rows = statuses.query(params![cue.key, count])?;
-        while let Some(row) = rows.next()? {
-            executions.push((parse_word(row, "status", ExecutionStatus::parse)?, read_instant(row.get(1)?)?));
-        }
-    }
-    if count > 0 && cue.missed_count > 0 {
-        let mut intervals = read.prepare_cached(MISSED)?;
-        let mut rows = intervals.query(params![cue.key, count])?;
-        while let Some(row) = rows.next()? {
-            missed.push(read_instant(row.get(0)?)?);
-        }
-    }
+    let has_runs = count > 0 && last.is_some();
+    let executions = if has_runs { read.all(STATUSES, (cue.key, count))? } else { Vec::new() };
+    let has_missed = count > 0 && cue.missed_count > 0;
+    let missed = if has_missed { read.all(MISSED, (cue.key, count))? } else { Vec::new() };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     Ok(RecentRuns { letters: letters(&executions, &missed, count), last })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn the_latest_runs_are_found_by_index_and_in_order() {
-        for sql in [LAST, STATUSES] {
-            assert_eq!(plan(sql), ["SEARCH executions USING INDEX executions_by_cue (cue_key=?)"]);
-        }
-        assert_eq!(plan(MISSED), ["SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)"]);
-    }
+crate::store::test_support::plan_test! { the_latest_runs_are_found_by_index_and_in_order:
+    LAST => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+    STATUSES => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+    MISSED => "SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)",
 }

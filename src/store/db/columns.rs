@@ -1,67 +1,81 @@
-//! Conversion of instants, JSON and enums to and from columns.
+//! Rows: how columns become values and structs, always by position. A reader returns an error if a column holds a value
+//! that this program never writes.
 //!
-//! Each read returns an error if the column holds a value that this program never writes.
+//! [`row!`](crate::store::db::columns::row) states the columns of a struct once; `ReadTx::find`, `one` and `all` read what
+//! implements [`FromRow`].
 
-use jiff::Timestamp;
-use rusqlite::types::{FromSql, Type};
-use rusqlite::{Result, Row};
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::types::{FromSql, Null, Type, ValueRef};
+use rusqlite::{Result, Row, Statement, ToSql};
 use serde_json::Value;
 
-use crate::domain::cue::{ScheduleSpec, StoredSchedule};
-use crate::domain::execution::RetryPolicy;
+use crate::domain::account::device_login::LoginState;
+use crate::domain::account::session::SignInWay;
+use crate::domain::billing::offer::{Offer, RequestStatus};
+use crate::domain::billing::subscription::SubscriptionState;
+use crate::domain::cue::{CueStatus, ScheduleSpec, StoredSchedule, Transport};
+use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::verification::{OutcomeState, VerificationMode};
+use crate::domain::execution::{ExecutionStatus, RetryPolicy, Trigger};
+use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonText};
+use crate::domain::notification::NotificationKind;
+use crate::domain::notification::alert::AlertType;
 use crate::domain::schedule::CatchUp;
 use crate::domain::webhook::callback::{Callback, Method};
 
-/// The stored form of an instant: milliseconds since 1970.
-pub fn millis(at: Timestamp) -> i64 {
-    at.as_millisecond()
+/// A value in the next columns of a row: a plain value has one, a struct or a tuple several.
+pub trait FromRow: Sized {
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self>;
 }
 
-pub fn instant(row: &Row<'_>, name: &str) -> Result<Timestamp> {
-    read_instant(row.get(name)?)
+/// A value that is stored in the same columns as [`FromRow`] reads it from.
+pub trait ToRow {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()>;
 }
 
-/// The instant in column `name`, or `None` if it is null.
-pub fn maybe_instant(row: &Row<'_>, name: &str) -> Result<Option<Timestamp>> {
-    row.get::<_, Option<i64>>(name)?.map(read_instant).transpose()
+/// Implements [`FromRow`] for a struct, by its fields in the order of the columns. The second form also defines a macro of
+/// the given name with the text of the columns: their names are those of the fields after the prefix, unless the field has
+/// an SQL text of its own.
+macro_rules! row {
+    ($type:ty { $($field:ident),+ $(,)? }) => {
+        impl $crate::store::db::columns::FromRow for $type {
+            fn read(columns: &mut $crate::store::db::columns::RowReader<'_, '_>) -> rusqlite::Result<Self> {
+                Ok(Self { $($field: columns.get()?),+ })
+            }
+        }
+    };
+    ($columns:ident, $prefix:literal, $type:ty { $($field:ident $(= $sql:literal)?),+ $(,)? }) => {
+        $crate::store::db::columns::column_list!($columns, $prefix, $($field $(= $sql)?),+);
+        $crate::store::db::columns::row!($type { $($field),+ });
+    };
 }
 
-/// The instant that `millis` stands for.
-/// Errors: outside the years −9999 to 9999.
-pub fn read_instant(millis: i64) -> Result<Timestamp> {
-    Timestamp::from_millisecond(millis).map_err(|error| invalid_column(&error.to_string()))
+/// Defines a macro of the given name with the text of columns, as [`row!`] does.
+macro_rules! column_list {
+    ($columns:ident, $prefix:literal,
+     $first:ident $(= $first_sql:literal)? $(, $field:ident $(= $sql:literal)?)*) => {
+        macro_rules! $columns {
+            () => {
+                concat!(
+                    $crate::store::db::columns::column!($prefix, $first $(, $first_sql)?)
+                    $(, ", ", $crate::store::db::columns::column!($prefix, $field $(, $sql)?))*
+                )
+            };
+        }
+    };
 }
 
-/// The small JSON document of this program in column `name`, as a tree.
-pub fn json(row: &Row<'_>, name: &str) -> Result<Value> {
-    // Not serde_json: it parses an object with its private key for numbers as a number.
-    let text = json::read(row.get_ref(name)?.as_str()?.as_bytes());
-    text.map(|text| text.get().to_value()).map_err(|error| invalid_column(&error.to_string()))
+macro_rules! column {
+    ($prefix:literal, $field:ident) => {
+        concat!($prefix, stringify!($field))
+    };
+    ($prefix:literal, $field:ident, $sql:literal) => {
+        $sql
+    };
 }
 
-/// The JSON text in column `name`, or `None` if it is null. Nothing parses it again.
-pub fn maybe_json(row: &Row<'_>, name: &str) -> Result<Option<JsonText>> {
-    Ok(row.get::<_, Option<String>>(name)?.map(JsonText::stored))
-}
-
-/// The enum value in column `name`. `parse` returns `None` for a word that is not in the enum, which is an error here.
-pub fn parse_word<T>(row: &Row<'_>, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
-    read_word(row.get_ref(name)?.as_str()?, name, parse)
-}
-
-/// As [`parse_word`], or `None` if the column is null.
-pub fn parse_maybe_word<T>(
-    row: &Row<'_>,
-    name: &str,
-    parse: impl FnOnce(&str) -> Option<T>,
-) -> Result<Option<T>> {
-    row.get_ref(name)?.as_str_or_null()?.map(|text| read_word(text, name, parse)).transpose()
-}
-
-fn read_word<T>(text: &str, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
-    parse(text).ok_or_else(|| invalid_column(&format!("column {name} has the unknown value {text:?}")))
-}
+pub(in crate::store) use {column, column_list, row};
 
 /// Reads the columns of a row in the order of the SELECT. For a row of 26 columns, finding each by name takes longer
 /// than reading the values.
@@ -75,45 +89,235 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
         Self { row, next: 0 }
     }
 
-    /// Reads the next column.
-    pub fn get<T: FromSql>(&mut self) -> Result<T> {
-        self.next += 1;
-        self.row.get(self.next - 1)
-    }
-
-    /// Reads the next column, a text, without copying it.
-    pub fn text(&mut self) -> Result<&'row str> {
-        self.next += 1;
-        Ok(self.row.get_ref(self.next - 1)?.as_str()?)
-    }
-
-    /// Reads the next column, an instant.
-    pub fn instant(&mut self) -> Result<Timestamp> {
-        read_instant(self.get()?)
+    /// Reads the next value.
+    pub fn get<T: FromRow>(&mut self) -> Result<T> {
+        T::read(self)
     }
 
     /// Reads the next column, an instant or null.
     pub fn maybe_instant(&mut self) -> Result<Option<Timestamp>> {
-        self.get::<Option<i64>>()?.map(read_instant).transpose()
+        self.get()
     }
 
-    /// Reads the next column, an enum value, as [`parse_word`] does.
-    pub fn parse_word<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
-        let text = self.text()?;
-        parse(text).ok_or_else(|| {
-            invalid_column(&format!("column {} has the unknown value {text:?}", self.next - 1))
-        })
+    /// Reads the next column, a text, without copying it.
+    pub fn text(&mut self) -> Result<&'row str> {
+        Ok(self.column()?.as_str()?)
+    }
+
+    /// As [`Self::text`], or `None` if the column is null.
+    pub fn maybe_text(&mut self) -> Result<Option<&'row str>> {
+        Ok(self.column()?.as_str_or_null()?)
+    }
+
+    fn column(&mut self) -> Result<ValueRef<'row>> {
+        self.next += 1;
+        self.row.get_ref(self.next - 1)
+    }
+
+    fn plain<T: FromSql>(&mut self) -> Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
     }
 }
 
-/// The schedule in the next columns, which must be `cron`, `at`, `timezone` and `catch_up`.
-pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> Result<StoredSchedule> {
-    let when = match (columns.get::<Option<String>>()?, columns.get::<Option<i64>>()?) {
-        (Some(cron), None) => ScheduleSpec::Recurring(cron),
-        (None, Some(at)) => ScheduleSpec::Once(read_instant(at)?),
-        _ => return Err(invalid_column("a cue must have either `cron` or `at`")),
+/// Reads the value in the columns of a row, from the first one on.
+pub fn from_row<T: FromRow>(row: &Row<'_>) -> Result<T> {
+    T::read(&mut RowReader::new(row))
+}
+
+macro_rules! plain {
+    ($($type:ty),+) => {
+        $(impl FromRow for $type {
+            fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+                columns.plain()
+            }
+        }
+
+        impl ToRow for $type {
+            fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
+                to.add(self)
+            }
+        })+
     };
-    Ok(StoredSchedule { when, timezone: columns.get()?, catch_up: columns.parse_word(CatchUp::parse)? })
+}
+
+macro_rules! words {
+    ($($type:ty),+ $(,)?) => {
+        $(impl FromRow for $type {
+            fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+                let text = columns.text()?;
+                <$type>::parse(text).ok_or_else(|| {
+                    invalid_column(&format!("column {} has the unknown value {text:?}", columns.next - 1))
+                })
+            }
+        }
+
+        impl ToRow for $type {
+            fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
+                to.add(self.as_str())
+            }
+        })+
+    };
+}
+
+macro_rules! tuples {
+    ($(($($type:ident),+)),+) => {
+        $(impl<$($type: FromRow),+> FromRow for ($($type,)+) {
+            fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+                Ok(($(columns.get::<$type>()?,)+))
+            }
+        })+
+    };
+}
+
+plain!(bool, u16, u32, i64, String, [u8; 32]);
+words!(
+    AlertType,
+    CatchUp,
+    CueStatus,
+    ExecutionStatus,
+    FailureCause,
+    LoginState,
+    Method,
+    NotificationKind,
+    OutcomeState,
+    RequestStatus,
+    SignInWay,
+    SubscriptionState,
+    Transport,
+    Trigger,
+    VerificationMode,
+);
+tuples!((A, B), (A, B, C), (A, B, C, D), (A, B, C, D, E));
+
+impl<T: FromRow> FromRow for Option<T> {
+    /// For a value in a single column.
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        if columns.row.get_ref(columns.next)? == ValueRef::Null {
+            columns.next += 1;
+            return Ok(None);
+        }
+        columns.get().map(Some)
+    }
+}
+
+impl<T: ToRow> ToRow for Option<T> {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
+        match self {
+            Some(value) => value.bind(to),
+            None => to.add(Null),
+        }
+    }
+}
+
+impl FromRow for Timestamp {
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        read_instant(columns.get()?)
+    }
+}
+
+impl ToRow for Timestamp {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
+        to.add(millis(*self))
+    }
+}
+
+impl FromRow for SignedDuration {
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        Ok(Self::from_millis(columns.get()?))
+    }
+}
+
+impl FromRow for ExecutionId {
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        Ok(Self::from_bytes(columns.plain()?))
+    }
+}
+
+impl FromRow for JsonText {
+    /// Nothing parses it again.
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        Ok(Self::stored(columns.get()?))
+    }
+}
+
+impl FromRow for Value {
+    /// A small JSON document of this program.
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        // Not serde_json: it parses an object with its private key for numbers as a number.
+        let text = json::read(columns.text()?.as_bytes());
+        text.map(|text| text.get().to_value()).map_err(|error| invalid_column(&error.to_string()))
+    }
+}
+
+impl FromRow for StoredSchedule {
+    /// `cron`, `at`, `timezone`, `catch_up`.
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        let when = match columns.get()? {
+            (Some(cron), None) => ScheduleSpec::Recurring(cron),
+            (None, Some(at)) => ScheduleSpec::Once(at),
+            _ => return Err(invalid_column("a cue must have either `cron` or `at`")),
+        };
+        Ok(Self { when, timezone: columns.get()?, catch_up: columns.get()? })
+    }
+}
+
+impl FromRow for RetryPolicy {
+    /// `max_attempts`, `backoff_minutes`.
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        parse_retry_policy(columns.get()?, columns.text()?)
+    }
+}
+
+impl FromRow for Offer {
+    /// `plan`, `plan_interval`.
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        let (plan, interval) = (columns.text()?, columns.text()?);
+        Self::parse(plan, interval)
+            .ok_or_else(|| invalid_column(&format!("unknown offer: plan {plan}, interval {interval}")))
+    }
+}
+
+/// Binds the parameters of a statement one after the other.
+pub struct Binder<'a, 'c> {
+    statement: &'a mut Statement<'c>,
+    next: usize,
+}
+
+impl<'a, 'c> Binder<'a, 'c> {
+    pub fn new(statement: &'a mut Statement<'c>) -> Self {
+        Self { statement, next: 1 }
+    }
+
+    pub fn add(&mut self, value: impl ToSql) -> Result<()> {
+        self.next += 1;
+        self.statement.raw_bind_parameter(self.next - 1, value)
+    }
+
+    pub fn execute(self) -> Result<usize> {
+        self.statement.raw_execute()
+    }
+}
+
+/// The stored form of an instant: milliseconds since 1970.
+pub fn millis(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+/// The instant that `millis` stands for.
+/// Errors: outside the years −9999 to 9999.
+pub fn read_instant(millis: i64) -> Result<Timestamp> {
+    Timestamp::from_millisecond(millis).map_err(|error| invalid_column(&error.to_string()))
+}
+
+/// A bound of a number of rows.
+pub fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The schedule in the next columns: `cron`, `at`, `timezone` and `catch_up`.
+pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> Result<StoredSchedule> {
+    columns.get()
 }
 
 pub(in crate::store) fn parse_callback(
@@ -132,6 +336,12 @@ pub(in crate::store) fn parse_retry_policy(max_attempts: u32, backoff_minutes: &
     let backoff_minutes =
         serde_json::from_str(backoff_minutes).map_err(|error| invalid_column(&error.to_string()))?;
     Ok(RetryPolicy { max_attempts, backoff_minutes })
+}
+
+/// The enum value in column `name`. `parse` returns `None` for a word that is not in the enum, which is an error here.
+pub fn parse_word<T>(row: &Row<'_>, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+    let text = row.get_ref(name)?.as_str()?;
+    parse(text).ok_or_else(|| invalid_column(&format!("column {name} has the unknown value {text:?}")))
 }
 
 /// The error for a column with a value that this program never writes.

@@ -84,14 +84,12 @@ impl CounterDeltas {
         for (user_key, delta) in self.cues.take() {
             if delta != CueDelta::default() {
                 let [active, paused, completed, failed] = delta;
-                let all = active + paused + completed + failed;
                 file.prepare_cached(
                     "UPDATE users SET active_cues = active_cues + ?2, paused_cues = paused_cues + ?3,
-                            completed_cues = completed_cues + ?4, failed_cues = failed_cues + ?5,
-                            cue_count = cue_count + ?6
+                            completed_cues = completed_cues + ?4, failed_cues = failed_cues + ?5
                       WHERE key = ?1",
                 )?
-                .execute([user_key, active, paused, completed, failed, all])?;
+                .execute([user_key, active, paused, completed, failed])?;
             }
         }
         for ((user_key, hour), change) in self.hours.take() {
@@ -147,21 +145,12 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
           WHERE count <> counted
          UNION ALL
          SELECT name || ' of user ' || email || ' is ' || stored || ' but should be ' || counted
-           FROM (SELECT email, 'active_cues' AS name, active_cues AS stored,
-                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'active') AS counted
-                   FROM users
-                 UNION ALL
-                 SELECT email, 'paused_cues', paused_cues,
-                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'paused') FROM users
-                 UNION ALL
-                 SELECT email, 'completed_cues', completed_cues,
-                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'completed') FROM users
-                 UNION ALL
-                 SELECT email, 'failed_cues', failed_cues,
-                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = 'failed') FROM users
-                 UNION ALL
-                 SELECT email, 'cue_count', cue_count, (SELECT count(*) FROM cues WHERE user_key = users.key)
-                   FROM users
+           FROM (SELECT email, status || '_cues' AS name,
+                        CASE status WHEN 'active' THEN active_cues WHEN 'paused' THEN paused_cues
+                                    WHEN 'completed' THEN completed_cues ELSE failed_cues END AS stored,
+                        (SELECT count(*) FROM cues WHERE user_key = users.key AND status = words.status) AS counted
+                   FROM users, (SELECT column1 AS status
+                                  FROM (VALUES ('active'), ('paused'), ('completed'), ('failed'))) AS words
                  UNION ALL
                  SELECT email, 'stored_bytes', stored_bytes, (SELECT coalesce(sum(bytes), 0) FROM stored WHERE user_key = users.key)
                    FROM users)

@@ -2,10 +2,10 @@
 //! it. A trial restore therefore never delivers anything twice.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 
 use crate::error::Result;
-use crate::store::db::columns::{millis, read_instant};
+use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
 /// Overdue work, which starts when a file on hold is promoted.
@@ -17,6 +17,8 @@ pub struct OverdueCounts {
     pub executions: i64,
 }
 
+row!(OverdueCounts { cues, executions });
+
 // Executions that wait for an instant count once it is past. The others are in `backlog`, which avoids counting rows.
 const OVERDUE: &str = "SELECT
     (SELECT count(*) FROM cues WHERE status = 'active' AND next_run <= ?1),
@@ -25,11 +27,7 @@ const OVERDUE: &str = "SELECT
 
 /// The time of the copy if the file is on hold, otherwise `None`.
 pub fn held_since(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let since: Option<i64> = read
-        .prepare_cached("SELECT value FROM meta WHERE name = 'held_since'")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(since.map(read_instant).transpose()?)
+    read.find("SELECT value FROM meta WHERE name = 'held_since'", [])
 }
 
 /// True if the file is on hold. Within a write the result stays valid until the commit.
@@ -69,29 +67,18 @@ pub(in crate::store) fn end_sessions(copy: &Connection) -> rusqlite::Result<()> 
 pub fn promote(tx: &WriteTx<'_>) -> Result<Option<Timestamp>> {
     let since = held_since(tx)?;
     if since.is_some() {
-        tx.prepare_cached("DELETE FROM meta WHERE name = 'held_since'")?.execute([])?;
+        tx.run("DELETE FROM meta WHERE name = 'held_since'", [])?;
     }
     Ok(since)
 }
 
 pub fn overdue(read: &ReadTx<'_>, now: Timestamp) -> Result<OverdueCounts> {
-    Ok(read.prepare_cached(OVERDUE)?.query_row(params![millis(now)], |row| {
-        Ok(OverdueCounts { cues: row.get(0)?, executions: row.get(1)? })
-    })?)
+    read.one(OVERDUE, [millis(now)])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn overdue_work_is_counted_without_reading_the_history() {
-        for step in plan(OVERDUE).iter().filter(|step| step.starts_with("SEARCH") || step.starts_with("SCAN"))
-        {
-            let fits =
-                ["SCAN CONSTANT ROW", "cues_due (next_run<?)", "executions_waiting (due_at<?)", "backlog"];
-            assert!(fits.iter().any(|known| step.contains(known)), "{step}");
-        }
-    }
+crate::store::test_support::plan_test! { overdue_work_is_counted_without_reading_the_history:
+    OVERDUE => "cues_due (next_run<?)",
+    OVERDUE => "executions_waiting (due_at<?)",
+    OVERDUE => "SEARCH backlog USING PRIMARY KEY (name=?)",
 }

@@ -3,7 +3,6 @@
 pub mod batch;
 mod checkpoints;
 pub mod columns;
-pub(in crate::store) mod corruption;
 pub mod counters;
 pub mod hold;
 pub mod meta;

@@ -7,18 +7,19 @@ use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
 use r2d2_sqlite::SqliteConnectionManager;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension, Params};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
-use crate::store::db::corruption::CorruptionFlag;
+use crate::store::db::columns::{FromRow, from_row};
 
 /// A read transaction: all its statements see the same snapshot of the database.
 pub struct ReadTx<'a>(&'a Connection);
@@ -30,6 +31,26 @@ impl<'a> ReadTx<'a> {
 
     pub(in crate::store) fn connection(&self) -> &'a Connection {
         self.0
+    }
+
+    /// The first row of a query, or `None`.
+    pub(in crate::store) fn find<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<Option<T>> {
+        Ok(self.prepare_cached(sql)?.query_row(params, from_row).optional()?)
+    }
+
+    /// The first row of a query that has one.
+    pub(in crate::store) fn one<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<T> {
+        Ok(self.prepare_cached(sql)?.query_row(params, from_row)?)
+    }
+
+    /// All rows of a query.
+    pub(in crate::store) fn all<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
+        Ok(self.prepare_cached(sql)?.query_map(params, from_row)?.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns whether a query has a row.
+    pub(in crate::store) fn any(&self, sql: &str, params: impl Params) -> Result<bool> {
+        Ok(self.prepare_cached(sql)?.exists(params)?)
     }
 }
 
@@ -91,6 +112,32 @@ impl<T> Future for Pending<T> {
                 Pin::new(receiver).poll(context).map(|result| result.unwrap_or_else(|_| Err(store_closed())))
             }
         }
+    }
+}
+
+/// Set once any read or write has found the file corrupt; shared by all threads of the store. It is never cleared,
+/// since only the next start checks the file again.
+#[derive(Debug, Clone, Default)]
+pub struct CorruptionFlag(Arc<AtomicBool>);
+
+impl CorruptionFlag {
+    /// Records the error of `result`, if it has one, and returns `result`.
+    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.record(error);
+        }
+        result
+    }
+
+    /// Sets the flag if `error` reports corruption.
+    pub fn record(&self, error: &Error) {
+        if matches!(error, Error::Corrupt(_)) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

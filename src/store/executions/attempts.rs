@@ -3,7 +3,7 @@
 //! writes none here.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::{AttemptEnd, MAX_KEPT};
@@ -12,7 +12,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::time::saturating_add;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, maybe_json, parse_maybe_word, parse_word};
+use crate::store::db::columns::{FromRow, RowReader};
 use crate::store::{ReadTx, WriteTx};
 
 /// An attempt of an execution.
@@ -57,42 +57,43 @@ const KEEP_CUT: &str = "INSERT OR REPLACE INTO attempts (execution_key, attempt,
      SELECT key, attempts, 0, coalesce(last_attempt_at, updated_at) FROM executions
       WHERE status = 'delivering' AND transport = 'webhook'";
 
+// While an attempt runs, the row has the results of the one before.
 const FIND_LATEST: &str =
-    "SELECT e.key, e.status, e.transport = 'worker' AS is_worker, e.attempts, e.last_attempt_at, e.duration_ms, e.cause,
-            e.http_status, e.error_message, e.response_headers, e.response_body, e.due_at, e.claimed_by_worker
+    "SELECT e.key, e.attempts, e.status, e.transport = 'worker', e.last_attempt_at, e.claimed_by_worker,
+            iif(e.status = 'delivering', NULL, e.duration_ms), iif(e.status = 'delivering', NULL, e.cause),
+            iif(e.status = 'delivering', NULL, e.http_status), iif(e.status = 'delivering', NULL, e.error_message),
+            iif(e.status = 'delivering', NULL, e.response_headers),
+            iif(e.status = 'delivering', NULL, e.response_body),
+            iif(e.status = 'retrying' OR e.status = 'pending' AND e.transport <> 'worker', e.due_at, NULL)
        FROM executions e JOIN cues c ON c.key = e.cue_key
       WHERE e.id = ?2 AND e.user_key = ?1";
 
-const LIST: &str = "SELECT attempt, is_counted, started_at, duration_ms, http_status, cause, error_message,
-        response_headers, response_body, next_retry, worker_id
+const LIST: &str =
+    "SELECT attempt, is_counted, started_at, worker_id, duration_ms, cause, http_status, error_message,
+        response_headers, response_body, next_retry
    FROM attempts WHERE execution_key = ?1 ORDER BY attempt, is_counted";
 
 /// Keeps the latest attempt of the execution in row `key`, which is number `number`: another one follows, or `worker_id`
 /// has lost its claim. The row of the execution has its result.
 pub fn keep_latest(tx: &WriteTx<'_>, key: i64, number: u32, worker_id: Option<&str>) -> Result<()> {
-    tx.prepare_cached(KEEP_LATEST)?.execute(params![key, worker_id])?;
+    tx.run(KEEP_LATEST, params![key, worker_id])?;
     if let Some(superseded) = number.checked_sub(MAX_KEPT).filter(|superseded| *superseded > 0) {
-        tx.prepare_cached(DELETE_OLDEST)?.execute(params![key, superseded])?;
+        tx.run(DELETE_OLDEST, params![key, superseded])?;
     }
     Ok(())
 }
 
 /// Keeps the start of the deliveries that the end of an earlier process cut off.
 pub fn keep_cut(tx: &WriteTx<'_>) -> Result<()> {
-    tx.prepare_cached(KEEP_CUT)?.execute([])?;
-    Ok(())
+    tx.run(KEEP_CUT, []).map(drop)
 }
 
 /// The attempts of the user's execution `id`, oldest first; `None` if there is no such execution.
 pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Vec<Attempt>>> {
-    let mut latest = read.prepare_cached(FIND_LATEST)?;
-    let latest =
-        latest.query_row(params![user_key, id.bytes()], |row| Ok((row.get("key")?, read_latest(row)?)));
-    let Some((key, latest)) = latest.optional()? else { return Ok(None) };
-    let key: i64 = key;
-    let mut kept = read.prepare_cached(LIST)?;
-    let attempts = kept.query_map([key], read_kept)?;
-    let mut attempts: Vec<Attempt> = attempts.collect::<rusqlite::Result<_>>()?;
+    let latest: Option<(i64, LatestAttempt)> = read.find(FIND_LATEST, params![user_key, id.bytes()])?;
+    let Some((key, LatestAttempt(latest))) = latest else { return Ok(None) };
+    let kept: Vec<KeptAttempt> = read.all(LIST, [key])?;
+    let mut attempts: Vec<Attempt> = kept.into_iter().map(|KeptAttempt(attempt)| attempt).collect();
     // A cut attempt has a later number, and comes after it.
     let is_kept = |latest: &Attempt| {
         attempts.iter().any(|it| it.number >= latest.number && it.end != Some(AttemptEnd::Cut))
@@ -102,98 +103,70 @@ pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<
     Ok(Some(attempts))
 }
 
-fn read_kept(row: &Row<'_>) -> rusqlite::Result<Attempt> {
-    let worker_id: Option<String> = row.get("worker_id")?;
-    let is_counted: bool = row.get("is_counted")?;
-    let end = match &worker_id {
-        _ if !is_counted => AttemptEnd::Cut,
-        Some(_) => AttemptEnd::ClaimLost,
-        None => AttemptEnd::Retrying,
-    };
+/// An attempt in a row of its own.
+struct KeptAttempt(Attempt);
+
+impl FromRow for KeptAttempt {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        let (number, is_counted, started_at): (u32, bool, _) = columns.get()?;
+        let worker_id = columns.get()?;
+        let end = match &worker_id {
+            _ if !is_counted => AttemptEnd::Cut,
+            Some(_) => AttemptEnd::ClaimLost,
+            None => AttemptEnd::Retrying,
+        };
+        read_results(columns, number, started_at, worker_id, Some(end)).map(Self)
+    }
+}
+
+/// The latest attempt, in the row of its execution; `None` if there was none.
+struct LatestAttempt(Option<Attempt>);
+
+impl FromRow for LatestAttempt {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        let (number, status, is_worker, started_at, worker_id) = columns.get()?;
+        if number == 0 {
+            return Ok(Self(None));
+        }
+        let end = match status {
+            ExecutionStatus::Delivering => None,
+            ExecutionStatus::Success => Some(AttemptEnd::Success),
+            ExecutionStatus::Failed => Some(AttemptEnd::Failed),
+            ExecutionStatus::Pending if is_worker => Some(AttemptEnd::ClaimLost),
+            ExecutionStatus::Pending | ExecutionStatus::Retrying => Some(AttemptEnd::Retrying),
+        };
+        read_results(columns, number, started_at, worker_id, end).map(|latest| Self(Some(latest)))
+    }
+}
+
+fn read_results(
+    columns: &mut RowReader<'_, '_>,
+    number: u32,
+    started_at: Option<Timestamp>,
+    worker_id: Option<String>,
+    end: Option<AttemptEnd>,
+) -> rusqlite::Result<Attempt> {
     Ok(Attempt {
-        number: row.get("attempt")?,
-        started_at: Some(instant(row, "started_at")?),
-        duration: duration(row)?,
-        end: Some(end),
-        cause: parse_maybe_word(row, "cause", FailureCause::parse)?,
-        http_status: row.get("http_status")?,
-        error_message: row.get("error_message")?,
-        response_headers: maybe_json(row, "response_headers")?,
-        response_body: row.get("response_body")?,
-        next_retry: maybe_instant(row, "next_retry")?,
+        number,
+        started_at,
+        duration: columns.get()?,
+        end,
+        cause: columns.get()?,
+        http_status: columns.get()?,
+        error_message: columns.get()?,
+        response_headers: columns.get()?,
+        response_body: columns.get()?,
+        next_retry: columns.get()?,
         worker_id,
     })
 }
 
-/// The latest attempt from the row of its execution; `None` if there was none.
-fn read_latest(row: &Row<'_>) -> rusqlite::Result<Option<Attempt>> {
-    let number: u32 = row.get("attempts")?;
-    let status = parse_word(row, "status", ExecutionStatus::parse)?;
-    let started_at = maybe_instant(row, "last_attempt_at")?;
-    let worker_id = row.get("claimed_by_worker")?;
-    if number == 0 {
-        return Ok(None);
-    }
-    let end = match status {
-        ExecutionStatus::Delivering => None,
-        ExecutionStatus::Success => Some(AttemptEnd::Success),
-        ExecutionStatus::Failed => Some(AttemptEnd::Failed),
-        // Earlier versions kept no row of it.
-        ExecutionStatus::Pending if row.get("is_worker")? => Some(AttemptEnd::ClaimLost),
-        ExecutionStatus::Pending | ExecutionStatus::Retrying => Some(AttemptEnd::Retrying),
-    };
-    let latest = Attempt {
-        number,
-        started_at,
-        duration: None,
-        end,
-        cause: None,
-        http_status: None,
-        error_message: None,
-        response_headers: None,
-        response_body: None,
-        next_retry: None,
-        worker_id,
-    };
-    // While an attempt runs, the row has the results of the one before.
-    let Some(end) = end else { return Ok(Some(latest)) };
-    Ok(Some(Attempt {
-        duration: duration(row)?,
-        cause: parse_maybe_word(row, "cause", FailureCause::parse)?,
-        http_status: row.get("http_status")?,
-        error_message: row.get("error_message")?,
-        response_headers: maybe_json(row, "response_headers")?,
-        response_body: row.get("response_body")?,
-        next_retry: maybe_instant(row, "due_at")?.filter(|_| end == AttemptEnd::Retrying),
-        ..latest
-    }))
-}
-
-fn duration(row: &Row<'_>) -> rusqlite::Result<Option<SignedDuration>> {
-    Ok(row.get::<_, Option<i64>>("duration_ms")?.map(SignedDuration::from_millis))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn attempts_are_found_by_their_keys_and_never_sorted() {
-        for (sql, steps) in [
-            (KEEP_LATEST, &["SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)"][..]),
-            (DELETE_OLDEST, &["SEARCH attempts USING PRIMARY KEY (execution_key=? AND attempt<?)"]),
-            (KEEP_CUT, &["SCAN executions USING INDEX executions_in_flight"]),
-            (
-                FIND_LATEST,
-                &[
-                    "SEARCH e USING INDEX sqlite_autoindex_executions_1 (id=?)",
-                    "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)",
-                ],
-            ),
-            (LIST, &["SEARCH attempts USING PRIMARY KEY (execution_key=?)"]),
-        ] {
-            assert_eq!(plan(sql), steps, "{sql}");
-        }
-    }
+crate::store::test_support::plan_test! { attempts_are_found_by_their_keys_and_never_sorted:
+    KEEP_LATEST => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
+    DELETE_OLDEST => "SEARCH attempts USING PRIMARY KEY (execution_key=? AND attempt<?)",
+    KEEP_CUT => "SCAN executions USING INDEX executions_in_flight",
+    FIND_LATEST => "SEARCH e USING INDEX sqlite_autoindex_executions_1 (id=?)",
+    FIND_LATEST => "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)",
+    LIST => "SEARCH attempts USING PRIMARY KEY (execution_key=?)",
 }

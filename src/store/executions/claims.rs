@@ -1,17 +1,17 @@
 //! Claims of worker executions: the queue of claimable executions, leases, and expired claims.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::execution::{Execution, ExecutionStatus};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, millis, read_instant};
+use crate::store::db::columns::{RowReader, from_row, limit as row_limit, millis, row};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::executions::unclaimed::first_look;
-use crate::store::executions::{COLUMNS, attempts, read_execution, read_id};
+use crate::store::executions::{attempts, columns};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
 /// Executions that a worker asks for; `None` matches all.
@@ -37,6 +37,16 @@ pub struct ClaimableExecution {
     pub payload: Option<String>,
 }
 
+row!(claimable_columns, "e.", ClaimableExecution {
+    payload = "p.body",
+    id,
+    cue_id = "c.id",
+    cue_name = "c.name",
+    task,
+    attempt = "e.attempts + 1",
+    scheduled_for,
+});
+
 /// A list of claimable executions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClaimableList {
@@ -56,30 +66,14 @@ pub fn list(read: &ReadTx<'_>, user_key: i64, filter: &ClaimFilter, limit: u32) 
     let mut rows = statement.query(params![user_key, limit.saturating_add(1), filter.agent, filter.task])?;
     let (mut executions, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        bytes += payload_bytes(row)?;
+        bytes += RowReader::new(row).maybe_text()?.map_or(0, str::len);
         let is_full = executions.len() as u64 >= u64::from(limit) || bytes > MAX_LIST_BYTES;
         if is_full && !executions.is_empty() {
             return Ok(ClaimableList { executions, has_more: true });
         }
-        executions.push(read_claimable(row)?);
+        executions.push(from_row(row)?);
     }
     Ok(ClaimableList { executions, has_more: false })
-}
-
-fn payload_bytes(row: &Row<'_>) -> rusqlite::Result<usize> {
-    Ok(row.get_ref("body")?.as_str_or_null()?.map_or(0, str::len))
-}
-
-fn read_claimable(row: &Row<'_>) -> rusqlite::Result<ClaimableExecution> {
-    Ok(ClaimableExecution {
-        id: read_id(row)?,
-        cue_id: row.get("cue_id")?,
-        cue_name: row.get("cue_name")?,
-        task: row.get("task")?,
-        attempt: row.get("attempt")?,
-        scheduled_for: instant(row, "scheduled_for")?,
-        payload: row.get("body")?,
-    })
 }
 
 /// The statement with and without a task, one for each index. With a parameter that may be null SQLite would scan all
@@ -88,9 +82,9 @@ fn list_sql(filter: &ClaimFilter) -> &'static str {
     macro_rules! sql {
         ($task:literal) => {
             concat!(
-                "SELECT e.id, c.id AS cue_id, c.name AS cue_name, e.task, e.attempts + 1 AS attempt,
-                        e.scheduled_for, p.body
-                   FROM executions e
+                "SELECT ",
+                claimable_columns!(),
+                " FROM executions e
                    JOIN cues c ON c.key = e.cue_key
                    LEFT JOIN payloads p ON p.key = e.payload_key
                   WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND (?3 IS NULL OR e.agent = ?3) AND ",
@@ -111,15 +105,14 @@ const NEXT_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key =
 /// The id of the first execution in the order of [`list`], with this task if one is given.
 pub fn find_next(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
     let sql = if task.is_some() { NEXT_OF_TASK } else { NEXT };
-    Ok(read.prepare_cached(sql)?.query_row(params![user_key, task], read_id).optional()?)
+    read.find(sql, params![user_key, task])
 }
 
 /// The size of the payload of the user's execution, in bytes; 0 if there is none.
 pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<usize> {
     let sql = "SELECT octet_length(p.body) FROM executions e JOIN payloads p ON p.key = e.payload_key
                 WHERE e.id = ?2 AND e.user_key = ?1";
-    let mut size = read.prepare_cached(sql)?;
-    let size: Option<i64> = size.query_row(params![user_key, id.bytes()], |row| row.get(0)).optional()?;
+    let size: Option<i64> = read.find(sql, params![user_key, id.bytes()])?;
     Ok(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0))
 }
 
@@ -137,8 +130,7 @@ pub fn claim(
     lease_expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool> {
-    let claimed =
-        tx.prepare_cached(CLAIM)?.execute(params![key, worker_id, millis(now), millis(lease_expires_at)])?;
+    let claimed = tx.run(CLAIM, params![key, worker_id, millis(now), millis(lease_expires_at)])?;
     tx.counters().add_queued(QueueName::Claim, -i64::from(claimed == 1));
     tx.count(WriteEvent::Claimed, u64::from(claimed == 1));
     Ok(claimed == 1)
@@ -146,12 +138,11 @@ pub fn claim(
 
 /// Renews the lease of an execution. Returns `false` if no worker holds it.
 pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
-    let renewed = tx
-        .prepare_cached(
-            "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
+    let renewed = tx.run(
+        "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
-        )?
-        .execute(params![key, millis(lease_expires_at), millis(now)])?;
+        params![key, millis(lease_expires_at), millis(now)],
+    )?;
     Ok(renewed == 1)
 }
 
@@ -166,31 +157,23 @@ pub struct EndedLease {
     pub last_heartbeat: Option<Timestamp>,
 }
 
+row!(EndedLease { execution, lease_expires_at, max_attempts, last_heartbeat });
+
+const ENDED: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", e.lease_expires_at, c.max_attempts, w.last_heartbeat
+       FROM executions e
+       LEFT JOIN cues c ON c.key = e.cue_key
+       LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by_worker
+      WHERE e.lease_expires_at <= ?1
+      ORDER BY e.lease_expires_at LIMIT ?2 + 0"
+);
+
 /// The claims whose leases have ended at `now`, earliest first, at most `limit`. The caller releases each, or moves the
 /// end of its lease forward: otherwise those of workers that overrun would be read again and again.
 pub fn list_ended(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<EndedLease>> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = read.prepare_cached(&ended_sql())?;
-    let ended = statement.query_map([millis(now), limit], |row| {
-        Ok(EndedLease {
-            execution: read_execution(row)?,
-            lease_expires_at: instant(row, "lease_expires_at")?,
-            max_attempts: row.get("max_attempts")?,
-            last_heartbeat: maybe_instant(row, "last_heartbeat")?,
-        })
-    })?;
-    Ok(ended.collect::<rusqlite::Result<_>>()?)
-}
-
-fn ended_sql() -> String {
-    format!(
-        "SELECT {COLUMNS}, c.max_attempts, w.last_heartbeat
-           FROM executions e
-           LEFT JOIN cues c ON c.key = e.cue_key
-           LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by_worker
-          WHERE e.lease_expires_at <= ?1
-          ORDER BY e.lease_expires_at LIMIT ?2 + 0"
-    )
+    read.all(ENDED, [millis(now), row_limit(limit)])
 }
 
 const NEXT_END: &str = "SELECT lease_expires_at FROM executions
@@ -198,16 +181,14 @@ const NEXT_END: &str = "SELECT lease_expires_at FROM executions
 
 /// The earliest end of a lease.
 pub fn next_end(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let end: Option<i64> = read.prepare_cached(NEXT_END)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(end.map(read_instant).transpose()?)
+    read.find(NEXT_END, [])
 }
 
 const SET_END: &str = "UPDATE executions SET lease_expires_at = ?2 WHERE key = ?1";
 
 /// Moves the end of a lease; `None` if nobody is to look at it again, because its cue has been deleted.
 pub fn set_end(tx: &WriteTx<'_>, key: i64, lease_expires_at: Option<Timestamp>) -> Result<()> {
-    tx.prepare_cached(SET_END)?.execute(params![key, lease_expires_at.map(millis)])?;
-    Ok(())
+    tx.run(SET_END, params![key, lease_expires_at.map(millis)]).map(drop)
 }
 
 /// Releases an execution whose claim has expired, and keeps the attempt. `status` is `pending`, which makes it claimable again, or `failed`.
@@ -219,8 +200,7 @@ pub fn release(
     reason: &str,
     now: Timestamp,
 ) -> Result<bool> {
-    let released = tx
-        .prepare_cached(concat!(
+    let released = tx.run(concat!(
             "UPDATE executions
                 SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), due_at = iif(?2 = 'pending', ",
             first_look!("?4", "executions.cue_key"),
@@ -229,8 +209,7 @@ pub fn release(
                     claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4,
                     duration_ms = max(?4 - last_attempt_at, 0)
               WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
-        ))?
-        .execute(params![execution.key, status.as_str(), reason, millis(now)])?;
+        ), params![execution.key, status.as_str(), reason, millis(now)])?;
     if released == 1 {
         let worker_id = execution.claimed_by_worker.as_deref().unwrap_or_default();
         attempts::keep_latest(tx, execution.key, execution.attempts, Some(worker_id))?;
@@ -242,30 +221,14 @@ pub fn release(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    fn filter(task: Option<&str>) -> ClaimFilter {
-        ClaimFilter { task: task.map(str::to_owned), agent: None }
-    }
-
-    #[test]
-    fn every_query_uses_its_index_and_none_sorts() {
-        let by_task = "executions_to_claim_by_task (user_key=? AND task=?)";
-        for (sql, index) in [
-            (list_sql(&filter(None)).to_owned(), "executions_to_claim (user_key=?)"),
-            (list_sql(&filter(Some("resize"))).to_owned(), by_task),
-            (NEXT.to_owned(), "executions_to_claim (user_key=?)"),
-            (NEXT_OF_TASK.to_owned(), by_task),
-            (CLAIM.to_owned(), "INTEGER PRIMARY KEY (rowid=?)"),
-            (ended_sql(), "executions_leased (lease_expires_at<?)"),
-            (NEXT_END.to_owned(), "executions_leased (lease_expires_at>?)"),
-            (SET_END.to_owned(), "INTEGER PRIMARY KEY (rowid=?)"),
-        ] {
-            let plan = plan(&sql);
-            assert!(plan[0].starts_with("SEARCH ") && plan[0].ends_with(index), "{sql}: {plan:?}");
-            assert!(plan.iter().all(|step| step.starts_with("SEARCH ")), "{sql}: {plan:?}");
-        }
-    }
+crate::store::test_support::plan_test! { every_query_uses_its_index_and_none_sorts:
+    list_sql(&ClaimFilter::default()) => "executions_to_claim (user_key=?)",
+    list_sql(&ClaimFilter { task: Some("resize".to_owned()), agent: None })
+        => "executions_to_claim_by_task (user_key=? AND task=?)",
+    NEXT => "executions_to_claim (user_key=?)",
+    NEXT_OF_TASK => "executions_to_claim_by_task (user_key=? AND task=?)",
+    CLAIM => "INTEGER PRIMARY KEY (rowid=?)",
+    ENDED => "executions_leased (lease_expires_at<?)",
+    NEXT_END => "executions_leased (lease_expires_at>?)",
+    SET_END => "INTEGER PRIMARY KEY (rowid=?)",
 }

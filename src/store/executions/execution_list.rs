@@ -2,19 +2,34 @@
 //!
 //! A page is read in two steps: first its row keys, along an index that holds them in order and from the nearer end,
 //! then its rows. The last page of a million executions therefore costs as much as the first, and no other row is read.
+//!
+//! A range of creation times needs no index: row keys grow with each execution and ids begin with the time, so the ids
+//! around the ends of a range bound the keys of the rows that need to be read. The clock may have been set back, so
+//! `created_at` decides, and the bounds leave room for it.
 
-use rusqlite::OptionalExtension;
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::params_from_iter;
+use rusqlite::types::Value;
 
 use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::queue_change::CANCELLED;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
+use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
-use crate::store::executions::created_range::CreatedRange;
-use crate::store::executions::index_scan::IndexScan;
+use crate::store::db::columns::{limit as row_limit, millis};
 use crate::store::executions::{ExecutionDetails, find_by_key};
 use crate::store::maintenance::cue_deletion;
 use crate::store::{MAX_LIST_BYTES, ReadTx, cues};
+
+/// Corrections of the clock up to this are allowed for: an hour is the largest that a wrong setting of daylight saving
+/// causes. Rows created while the clock was wrong by more are found by the time that it showed, unless the range begins
+/// or ends within that time.
+const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(1);
+
+const FIRST_FROM: &str = "SELECT key FROM executions WHERE id >= ?1 ORDER BY id LIMIT 1";
+const LAST_BEFORE: &str = "SELECT key FROM executions WHERE id < ?1 ORDER BY id DESC LIMIT 1";
 
 const TEXT_BYTES: &str =
     "SELECT coalesce(octet_length(e.response_body), 0) + coalesce(octet_length(e.error_message), 0)
@@ -22,6 +37,27 @@ const TEXT_BYTES: &str =
         + coalesce(octet_length(o.metadata), 0) + coalesce(octet_length(o.evidence), 0)
         + coalesce(octet_length(o.reason), 0)
    FROM executions e LEFT JOIN outcomes o ON o.execution_key = e.key WHERE e.key = ?1";
+
+/// The user's unfinished executions: the partial indexes of the queues hold exactly these, and the user is the first
+/// column of each. `?1` is the user, which is the first parameter of the scan.
+const UNFINISHED: &str = "e.key IN (
+    SELECT key FROM executions INDEXED BY executions_to_claim WHERE queue_name = 'claim' AND user_key = ?1
+    UNION ALL
+    SELECT key FROM executions INDEXED BY executions_to_send WHERE queue_name = 'send' AND user_key = ?1
+    UNION ALL
+    SELECT key FROM executions INDEXED BY executions_waiting_by_user WHERE queue_name = 'waiting' AND user_key = ?1
+    UNION ALL
+    SELECT key FROM executions INDEXED BY executions_in_flight WHERE status = 'delivering' AND user_key = ?1)";
+
+/// The user's cues with a failure streak.
+const FAILING_CUES: &str = "e.cue_key IN (
+    SELECT c.key FROM cues c WHERE c.user_key = ? AND EXISTS (
+        SELECT 1 FROM consecutive_failures f WHERE f.cue_key = c.key AND f.failures > 0))";
+
+/// A run that its user cancelled was not wanted, and is not replayed. Only the report of a worker may have the same message
+/// by chance.
+const NOT_CANCELLED: &str =
+    "(e.error_message IS NOT ? OR (e.transport = 'worker' AND e.outcome_state IS NOT NULL))";
 
 /// Filter of a list. A field that is `None` or empty matches all executions.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +77,15 @@ pub struct ExecutionFilter {
     pub created: CreatedRange,
 }
 
+/// A range of creation times. An end that is `None` is open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CreatedRange {
+    /// The first instant.
+    pub since: Option<Timestamp>,
+    /// The first instant after the range.
+    pub until: Option<Timestamp>,
+}
+
 /// A page of the user's executions that match the filter, newest first, and the total number of matches.
 pub fn list(
     read: &ReadTx<'_>,
@@ -50,28 +95,27 @@ pub fn list(
     offset: u64,
 ) -> Result<(Vec<ExecutionDetails>, i64)> {
     let Some(filter) = ResolvedFilter::new(read, user_key, filter)? else { return Ok((Vec::new(), 0)) };
-    let total = filter.count(read)?;
+    let mut total = 0;
+    for scan in filter.disjoint_scans() {
+        total += scan.count(read)?;
+    }
     let page = filter.ordered_scan().page(read, total, limit, offset)?;
     Ok((read_rows(read, &page)?, total))
 }
 
-/// The number of the user's executions that match the filter.
-pub fn count(read: &ReadTx<'_>, user_key: i64, filter: &ExecutionFilter) -> Result<i64> {
-    ResolvedFilter::new(read, user_key, filter)?.map_or(Ok(0), |filter| filter.count(read))
-}
-
-/// The row keys of the user's executions that match the filter, oldest first, after row `after`, at most `limit`.
-pub fn keys_after(
+/// The ids of the user's executions that match and were not cancelled, oldest first, at most `limit`.
+pub fn select_for_replay(
     read: &ReadTx<'_>,
     user_key: i64,
     filter: &ExecutionFilter,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<i64>> {
+    limit: usize,
+) -> Result<Vec<ExecutionId>> {
     let Some(filter) = ResolvedFilter::new(read, user_key, filter)? else { return Ok(Vec::new()) };
     let mut scan = filter.ordered_scan();
-    scan.filter("e.key > ?", after);
-    scan.keys(read, "ASC", limit.into(), 0)
+    scan.filter(NOT_CANCELLED, CANCELLED.to_owned());
+    let sql = format!("{} ORDER BY e.key LIMIT ? + 0", scan.sql("e.id"));
+    let bound = Value::from(row_limit(limit));
+    read.all(&sql, params_from_iter(scan.values.iter().chain([&bound])))
 }
 
 /// A page of a cue's executions, newest first, and their total number. The caller checks that the cue is the user's.
@@ -81,7 +125,7 @@ pub fn list_by_cue(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<ExecutionDetails>, i64)> {
-    let mut scan = IndexScan::new("executions_by_cue");
+    let mut scan = Scan::new("executions_by_cue");
     scan.filter("e.cue_key = ?", cue_key);
     let total = scan.count(read)?;
     let page = scan.page(read, total, limit, offset)?;
@@ -92,8 +136,7 @@ pub fn list_by_cue(
 fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     let (mut rows, mut bytes) = (Vec::new(), 0_usize);
     for key in keys {
-        let size =
-            read.prepare_cached(TEXT_BYTES)?.query_row([key], |row| row.get::<_, i64>(0)).optional()?;
+        let size: Option<i64> = read.find(TEXT_BYTES, [key])?;
         bytes += usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX);
         if bytes > MAX_LIST_BYTES && !rows.is_empty() {
             break;
@@ -102,22 +145,6 @@ fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     }
     Ok(rows)
 }
-
-/// The user's unfinished executions: the partial indexes of the queues hold exactly these, and the user is the first
-/// column of each. `?1` is the user, which is the first parameter of the scan.
-const UNFINISHED: &str = "e.key IN (
-    SELECT key FROM executions INDEXED BY executions_to_claim WHERE queue_name = 'claim' AND user_key = ?1
-    UNION ALL
-    SELECT key FROM executions INDEXED BY executions_to_send WHERE queue_name = 'send' AND user_key = ?1
-    UNION ALL
-    SELECT key FROM executions INDEXED BY executions_waiting_by_user WHERE queue_name = 'waiting' AND user_key = ?1
-    UNION ALL
-    SELECT key FROM executions INDEXED BY executions_in_flight WHERE status = 'delivering' AND user_key = ?1)";
-
-/// The user's cues with a failure streak.
-const FAILING_CUES: &str = "e.cue_key IN (
-    SELECT c.key FROM cues c WHERE c.user_key = ? AND EXISTS (
-        SELECT 1 FROM consecutive_failures f WHERE f.cue_key = c.key AND f.failures > 0))";
 
 /// A filter with the row keys of its user and cue.
 struct ResolvedFilter<'a> {
@@ -145,61 +172,43 @@ impl<'a> ResolvedFilter<'a> {
         Ok(Some(Self { user_key, cue_key, has_deleted_cues, created, filter }))
     }
 
-    fn count(&self, read: &ReadTx<'_>) -> Result<i64> {
-        let mut total = 0;
-        for scan in self.disjoint_scans() {
-            total += scan.count(read)?;
-        }
-        Ok(total)
-    }
-
     /// One scan over all matches, in order.
-    fn ordered_scan(&self) -> IndexScan {
+    fn ordered_scan(&self) -> Scan {
         let mut scans = self.disjoint_scans();
         match scans.pop() {
             Some(scan) if scans.is_empty() => scan,
             // Finished and unfinished executions together are nearly all, so the index of the user is the right one.
             _ => {
-                let mut all = IndexScan::new("executions_by_user");
-                all.filter("e.user_key = ?", self.user_key);
-                self.apply_filters(&mut all);
+                let mut all = self.scan("executions_by_user");
+                all.condition(status_condition(&self.filter.statuses));
                 all
             }
         }
     }
 
     /// Scans that together yield every match exactly once, each of them quick to count.
-    fn disjoint_scans(&self) -> Vec<IndexScan> {
-        let (index, user_key, statuses) = (self.best_index(), self.user_key, &self.filter.statuses);
+    fn disjoint_scans(&self) -> Vec<Scan> {
+        let (index, statuses) = (self.best_index(), &self.filter.statuses);
         if index != "executions_by_user" || statuses.is_empty() {
-            let mut scan = IndexScan::new(index);
-            // The cues of that index are the user's, so the query need not read the row to check the user.
-            if index != "executions_by_cue" {
-                scan.filter("e.user_key = ?", user_key);
+            let mut scan = self.scan(index);
+            if !statuses.is_empty() {
+                scan.condition(status_condition(statuses));
             }
-            if let Some(cue_key) = self.cue_key {
-                scan.filter("e.cue_key = ?", cue_key);
-            }
-            self.apply_filters(&mut scan);
             return vec![scan];
         }
         let (finished, unfinished): (Vec<ExecutionStatus>, Vec<ExecutionStatus>) =
             statuses.iter().partition(|status| status.is_over());
         let mut scans = Vec::new();
         for status in finished {
-            let mut scan = IndexScan::new("executions_finished");
-            scan.filter("e.user_key = ?", user_key);
+            let mut scan = self.scan("executions_finished");
             // A literal, because SQLite uses the partial index only then.
-            scan.conditions.push(format!("e.status = '{}'", status.as_str()));
-            self.apply_common(&mut scan);
+            scan.condition(format!("e.status = '{}'", status.as_str()));
             scans.push(scan);
         }
         if !unfinished.is_empty() {
-            let mut scan = IndexScan::new("");
-            scan.filter("e.user_key = ?", user_key);
-            scan.conditions.push(UNFINISHED.to_owned());
-            scan.conditions.push(status_condition(&unfinished));
-            self.apply_common(&mut scan);
+            let mut scan = self.scan("");
+            scan.condition(UNFINISHED.to_owned());
+            scan.condition(status_condition(&unfinished));
             scans.push(scan);
         }
         scans
@@ -226,43 +235,41 @@ impl<'a> ResolvedFilter<'a> {
         }
     }
 
-    /// Adds the conditions of the filter, except that of the cue.
-    fn apply_filters(&self, scan: &mut IndexScan) {
-        if let Some(original) = self.filter.replayed_from {
+    /// A scan along `index` with all conditions except that of the status.
+    fn scan(&self, index: &'static str) -> Scan {
+        let (mut scan, filter) = (Scan::new(index), self.filter);
+        // The cues of that index are the user's, so the query need not read the row to check the user.
+        if index != "executions_by_cue" {
+            scan.filter("e.user_key = ?", self.user_key);
+        }
+        if let Some(cue_key) = self.cue_key {
+            scan.filter("e.cue_key = ?", cue_key);
+        }
+        if let Some(original) = filter.replayed_from {
             scan.filter("e.replayed_from = ?", original.bytes().to_vec());
         }
-        if let Some(cause) = self.filter.cause {
+        if let Some(cause) = filter.cause {
             scan.filter("e.cause = ?", cause.as_str().to_owned());
         }
-        if let Some(worker_id) = &self.filter.worker_id {
+        if let Some(worker_id) = &filter.worker_id {
             scan.filter("e.claimed_by_worker = ?", worker_id.clone());
         }
-        if let Some(state) = self.filter.outcome_state {
+        if let Some(state) = filter.outcome_state {
             scan.filter("e.outcome_state = ?", state.as_str().to_owned());
         }
-        if !self.filter.statuses.is_empty() {
-            scan.conditions.push(status_condition(&self.filter.statuses));
-        }
-        self.apply_common(scan);
-    }
-
-    /// Adds the conditions that no index serves, and the range of row keys, which every index serves.
-    fn apply_common(&self, scan: &mut IndexScan) {
         for (condition, value) in &self.created {
             scan.filter(condition, *value);
         }
-        if self.filter.of_failing_cues {
+        if filter.of_failing_cues {
             scan.filter(FAILING_CUES, self.user_key);
         }
-        scan.conditions.extend(self.trigger_condition().into_iter().chain(self.cue_exists_condition()));
-    }
-
-    fn cue_exists_condition(&self) -> Option<String> {
-        self.has_deleted_cues.then(|| "e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned())
-    }
-
-    fn trigger_condition(&self) -> Option<String> {
-        self.filter.triggered_by.map(|trigger| format!("e.triggered_by = '{}'", trigger.as_str()))
+        if let Some(trigger) = filter.triggered_by {
+            scan.condition(format!("e.triggered_by = '{}'", trigger.as_str()));
+        }
+        if self.has_deleted_cues {
+            scan.condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned());
+        }
+        scan
     }
 }
 
@@ -271,111 +278,158 @@ fn status_condition(statuses: &[ExecutionStatus]) -> String {
     format!("e.status IN ({})", statuses.join(", "))
 }
 
+impl CreatedRange {
+    /// Conditions on executions `e` with their parameters. They hold for the rows in the range, and an index that ends
+    /// in `key` bounds the rows that are read.
+    fn conditions(&self, read: &ReadTx<'_>) -> Result<Vec<(&'static str, i64)>> {
+        // The neighbours on both sides of an end count: where one of them was created by a clock that was wrong, the
+        // other one bounds the keys.
+        let keys = |at| -> Result<(Option<i64>, Option<i64>)> {
+            let id = ExecutionId::lowest_at(at);
+            Ok((read.find(FIRST_FROM, [id.bytes()])?, read.find(LAST_BEFORE, [id.bytes()])?))
+        };
+        let mut conditions = Vec::new();
+        if let Some(since) = self.since {
+            let first = match keys(saturating_sub(since, CLOCK_SLACK))? {
+                (_, None) => i64::MIN,
+                (None, Some(_)) => i64::MAX,
+                (Some(from), Some(before)) => from.min(before + 1),
+            };
+            conditions.push(("e.key >= ?", first));
+            conditions.push(("e.created_at >= ?", millis(since)));
+        }
+        if let Some(until) = self.until {
+            let last = match keys(saturating_add(until, CLOCK_SLACK))? {
+                (None, _) => i64::MAX,
+                (Some(_), None) => i64::MIN,
+                (Some(from), Some(before)) => before.max(from - 1),
+            };
+            conditions.push(("e.key <= ?", last));
+            conditions.push(("e.created_at < ?", millis(until)));
+        }
+        Ok(conditions)
+    }
+}
+
+/// A query along one index; an empty name leaves the choice to SQLite. Its conditions are fixed texts, `values` holds
+/// their parameters.
+struct Scan {
+    index: &'static str,
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Scan {
+    fn new(index: &'static str) -> Self {
+        Self { index, conditions: Vec::new(), values: Vec::new() }
+    }
+
+    fn condition(&mut self, condition: String) {
+        self.conditions.push(condition);
+    }
+
+    /// Adds a condition with one parameter.
+    fn filter(&mut self, condition: &str, value: impl Into<Value>) {
+        self.condition(condition.to_owned());
+        self.values.push(value.into());
+    }
+
+    /// The query for `columns`, without an order.
+    fn sql(&self, columns: &str) -> String {
+        let index = if self.index.is_empty() { String::new() } else { format!("INDEXED BY {}", self.index) };
+        format!("SELECT {columns} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
+    }
+
+    fn count(&self, read: &ReadTx<'_>) -> Result<i64> {
+        read.one(&self.sql("count(*)"), params_from_iter(&self.values))
+    }
+
+    /// The row keys of a page, newest first. `total` is the number of all matches.
+    fn page(&self, read: &ReadTx<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
+        let limit = i64::from(limit).min(total - offset);
+        if limit <= 0 {
+            return Ok(Vec::new());
+        }
+        let after = total - offset - limit;
+        let (order, skipped) = if offset <= after { ("DESC", offset) } else { ("ASC", after) };
+        let sql = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", self.sql("e.key"));
+        let bounds = [Value::from(limit), Value::from(skipped)];
+        let mut keys: Vec<i64> = read.all(&sql, params_from_iter(self.values.iter().chain(&bounds)))?;
+        if order == "ASC" {
+            keys.reverse();
+        }
+        Ok(keys)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use rusqlite::params_from_iter;
-
     use super::*;
-    use crate::store::test_support::memory_database;
+    use crate::store::test_support::{assert_plans, plan_test};
 
-    fn assert_plan(filter: ExecutionFilter, step: &str) {
-        let database = memory_database();
-        let plan = |scan: &IndexScan| -> Vec<String> {
-            let sql = scan.sql("e.key");
-            let mut explain =
-                database.prepare(&format!("EXPLAIN QUERY PLAN {sql} ORDER BY e.key DESC")).unwrap();
-            let steps = explain.query_map(params_from_iter(&scan.values), |row| row.get("detail")).unwrap();
-            steps.map(rusqlite::Result::unwrap).collect()
-        };
-
-        let is_ranged = !filter.created.is_open();
-        let created = [("e.key >= ?", 3), ("e.created_at >= ?", 4)].into_iter().filter(|_| is_ranged);
-        let resolved = ResolvedFilter {
-            user_key: 1,
-            cue_key: filter.cue_id.as_ref().map(|_| 7),
-            has_deleted_cues: false,
-            created: created.collect(),
-            filter: &filter,
-        };
-        let steps = plan(&resolved.ordered_scan());
-        assert!(steps[0].starts_with("SEARCH e USING") && steps[0].contains(step), "{filter:?}: {steps:?}");
-        // Of several cues, the executions come in the order of the cues.
-        let may_sort = filter.of_failing_cues && step.starts_with("executions_by_cue");
-        let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
-        assert!(may_sort || !sorts, "{filter:?}: {steps:?}");
-        assert!(!steps.iter().any(|step| step.starts_with("SCAN")), "{filter:?}: {steps:?}");
-        // Every index begins with the user or one of its cues, so rows of others are never read.
-        let mut reads = steps.iter().filter(|step| step.contains("executions_"));
-        let is_own = |step: &String| step.contains("(user_key=?") || step.contains("(cue_key=?");
-        assert!(reads.all(is_own), "{filter:?}: {steps:?}");
+    plan_test! { the_ends_of_a_range_are_one_entry_each_of_the_index_of_ids:
+        FIRST_FROM => "SEARCH executions USING INDEX sqlite_autoindex",
+        LAST_BEFORE => "SEARCH executions USING INDEX sqlite_autoindex",
     }
 
     #[test]
-    fn every_filter_uses_an_index_and_never_sorts() {
+    fn every_filter_uses_an_index_and_none_but_that_of_failing_cues_sorts() {
         let all = ExecutionFilter::default;
-        let (failed, pending) =
-            (vec![ExecutionStatus::Failed], vec![ExecutionStatus::Pending, ExecutionStatus::Retrying]);
-        assert_plan(all(), "executions_by_user (user_key=?)");
-        assert_plan(
-            ExecutionFilter { cue_id: Some("c".to_owned()), ..all() },
-            "executions_by_cue (cue_key=?)",
-        );
-        assert_plan(
-            ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
-            "executions_by_worker (user_key=? AND claimed_by_worker=?)",
-        );
-        assert_plan(
-            ExecutionFilter { outcome_state: Some(OutcomeState::VerificationPending), ..all() },
-            "executions_by_outcome (user_key=? AND outcome_state=?)",
-        );
-        assert_plan(
-            ExecutionFilter { triggered_by: Some(Trigger::Replay), ..all() },
-            "executions_by_trigger (user_key=? AND triggered_by=?)",
-        );
-        assert_plan(
-            ExecutionFilter { statuses: failed.clone(), ..all() },
-            "executions_finished (user_key=? AND status=?)",
-        );
-        assert_plan(
-            ExecutionFilter { statuses: pending.clone(), ..all() },
-            "executions_by_user (user_key=? AND key=?)",
-        );
-        assert_plan(
-            ExecutionFilter { statuses: [failed, pending].concat(), ..all() },
-            "executions_by_user (user_key=?)",
-        );
-    }
-
-    #[test]
-    fn filters_by_cause_original_streak_and_time_use_an_index() {
-        let (all, failed) = (ExecutionFilter::default, vec![ExecutionStatus::Failed]);
-        assert_plan(
-            ExecutionFilter { cause: Some(FailureCause::Timeout), ..all() },
-            "executions_by_cause (user_key=? AND cause=?)",
-        );
+        let with = |statuses: &[ExecutionStatus]| ExecutionFilter { statuses: statuses.to_vec(), ..all() };
+        let since = CreatedRange { since: Some(Timestamp::UNIX_EPOCH), until: None };
         let original = Some(ExecutionId::from_bytes([7; 16]));
-        for cue_id in [None, Some("c".to_owned())] {
-            assert_plan(
-                ExecutionFilter { replayed_from: original, cue_id, ..all() },
+        let (failed, pending) = (ExecutionStatus::Failed, ExecutionStatus::Pending);
+        for (filter, index) in [
+            (all(), "executions_by_user (user_key=?)"),
+            (ExecutionFilter { cue_id: Some("c".to_owned()), ..all() }, "executions_by_cue (cue_key=?)"),
+            (
+                ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
+                "executions_by_worker (user_key=? AND claimed_by_worker=?)",
+            ),
+            (
+                ExecutionFilter { outcome_state: Some(OutcomeState::VerificationPending), ..all() },
+                "executions_by_outcome (user_key=? AND outcome_state=?)",
+            ),
+            (
+                ExecutionFilter { triggered_by: Some(Trigger::Replay), ..all() },
+                "executions_by_trigger (user_key=? AND triggered_by=?)",
+            ),
+            (
+                ExecutionFilter { cause: Some(FailureCause::Timeout), ..all() },
+                "executions_by_cause (user_key=? AND cause=?)",
+            ),
+            (
+                ExecutionFilter { replayed_from: original, cue_id: Some("c".to_owned()), ..all() },
                 "executions_by_original (user_key=? AND replayed_from=?)",
-            );
+            ),
+            (with(&[failed]), "executions_finished (user_key=? AND status=?)"),
+            (with(&[pending]), "executions_by_user (user_key=? AND key=?)"),
+            (with(&[failed, pending]), "executions_by_user (user_key=?)"),
+            (ExecutionFilter { of_failing_cues: true, ..all() }, "executions_by_cue (cue_key=?)"),
+            (
+                ExecutionFilter { of_failing_cues: true, ..with(&[failed]) },
+                "executions_finished (user_key=? AND status=?)",
+            ),
+            (ExecutionFilter { created: since, ..all() }, "executions_by_user (user_key=? AND key>?)"),
+            (
+                ExecutionFilter { created: since, ..with(&[failed]) },
+                "executions_finished (user_key=? AND status=? AND key>?)",
+            ),
+        ] {
+            let created = [("e.key >= ?", 3), ("e.created_at >= ?", 4)].into_iter();
+            let resolved = ResolvedFilter {
+                user_key: 1,
+                cue_key: filter.cue_id.as_ref().map(|_| 7),
+                has_deleted_cues: false,
+                created: created.filter(|_| filter.created.since.is_some()).collect(),
+                filter: &filter,
+            };
+            let sql = format!("{} ORDER BY e.key DESC", resolved.ordered_scan().sql("e.key"));
+            let sorts = filter.of_failing_cues && filter.statuses.is_empty();
+            // Of several cues, the executions come in the order of the cues.
+            let order = if sorts { "USE TEMP B-TREE FOR ORDER BY" } else { index };
+            assert_plans(&[(&sql, index), (&sql, order)]);
         }
-        let failing = || ExecutionFilter { of_failing_cues: true, ..all() };
-        assert_plan(failing(), "executions_by_cue (cue_key=?)");
-        assert_plan(
-            ExecutionFilter { statuses: failed.clone(), ..failing() },
-            "executions_finished (user_key=? AND status=?)",
-        );
-        // The rows of a range are found by their keys.
-        let created = CreatedRange { since: Some(jiff::Timestamp::UNIX_EPOCH), until: None };
-        assert_plan(ExecutionFilter { created, ..all() }, "executions_by_user (user_key=? AND key>?)");
-        assert_plan(
-            ExecutionFilter { created, statuses: failed, ..all() },
-            "executions_finished (user_key=? AND status=? AND key>?)",
-        );
-        assert_plan(
-            ExecutionFilter { created, cause: Some(FailureCause::Timeout), ..all() },
-            "executions_by_cause (user_key=? AND cause=? AND key>?)",
-        );
     }
 }

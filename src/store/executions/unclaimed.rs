@@ -2,11 +2,11 @@
 //! it: null is at once, the year 9999 is not again. `updated_at` is the time since which it is claimable.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::execution::unclaimed::NOT_CLAIMED;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, millis, read_instant};
+use crate::store::db::columns::{from_row, limit as row_limit, millis, row};
 use crate::store::db::counters::QueueName;
 use crate::store::{ReadTx, WriteTx};
 
@@ -36,8 +36,8 @@ const NEXT_LOOK: &str = "SELECT due_at FROM executions WHERE queue_name = 'claim
 // Without a comparison of `due_at`: null comes first in the index, and the reader stops at the first later row. A deleted
 // cue is missing.
 const DUE: &str =
-    "SELECT e.key, e.cue_key, e.user_key, e.scheduled_for, e.triggered_by = 'schedule' AS by_schedule,
-        e.task, e.updated_at, e.due_at, c.key IS NULL AS is_deleted, c.claim_within_minutes
+    "SELECT e.due_at, e.key, e.cue_key, e.user_key, e.scheduled_for, e.triggered_by = 'schedule',
+        e.task, e.updated_at, c.key IS NULL, c.claim_within_minutes
    FROM executions e LEFT JOIN cues c ON c.key = e.cue_key
   WHERE e.queue_name = 'claim' ORDER BY e.due_at LIMIT ?1 + 0";
 
@@ -45,17 +45,10 @@ const LOOK_AT: &str = "SELECT due_at FROM executions WHERE key = ?1";
 
 const SET_LOOK: &str = "UPDATE executions SET due_at = ?2 WHERE key = ?1 AND queue_name = 'claim'";
 
-// The cues whose limit has changed are rows of `meta`, so that a restart loses none. The value is the key before which the
-// executions of the cue remain: the newest come first.
 const CHANGED: &str =
-    "INSERT INTO meta (name, value) VALUES ('claim_limit_changed:' || ?1, 9223372036854775807)
-    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    "INSERT OR REPLACE INTO changed_claim_limits (cue_key, before) VALUES (?1, 9223372036854775807)";
 
-const ANY_CHANGED: &str = "SELECT EXISTS (SELECT 1 FROM meta WHERE name >= 'claim_limit_changed:' AND name < 'claim_limit_changed;')";
-
-const FIRST_CHANGED: &str =
-    "SELECT name, CAST(substr(name, length('claim_limit_changed:') + 1) AS INTEGER), value
-   FROM meta WHERE name >= 'claim_limit_changed:' AND name < 'claim_limit_changed;' ORDER BY name LIMIT 1";
+const FIRST_CHANGED: &str = "SELECT cue_key, before FROM changed_claim_limits ORDER BY cue_key LIMIT 1";
 
 const OLDEST_OF_PART: &str =
     "SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3 - 1";
@@ -63,9 +56,9 @@ const OLDEST_OF_PART: &str =
 const LOOK_AGAIN: &str = "UPDATE executions SET due_at = NULL WHERE queue_name = 'claim' AND key IN (
     SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3 + 0)";
 
-const SET_REST: &str = "UPDATE meta SET value = ?2 WHERE name = ?1";
+const SET_REST: &str = "UPDATE changed_claim_limits SET before = ?2 WHERE cue_key = ?1";
 
-const END_CHANGE: &str = "DELETE FROM meta WHERE name = ?1";
+const END_CHANGE: &str = "DELETE FROM changed_claim_limits WHERE cue_key = ?1";
 
 const WAITING: &str = "SELECT count(*) FROM (
     SELECT queue_name FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0) WHERE queue_name = 'claim'";
@@ -89,86 +82,80 @@ pub struct UnclaimedExecution {
     pub claim_within_minutes: Option<u32>,
 }
 
+row!(UnclaimedExecution {
+    key,
+    cue_key,
+    user_key,
+    scheduled_for,
+    by_schedule,
+    task,
+    claimable_since,
+    is_deleted,
+    claim_within_minutes,
+});
+
 /// The time of the next look, or of the next part of a changed limit; `None` if there is none to come.
 pub fn next_look(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    if read.prepare_cached(ANY_CHANGED)?.query_row([], |row| row.get(0))? {
+    if read.any(FIRST_CHANGED, [])? {
         return Ok(Some(Timestamp::MIN));
     }
-    let first = read.prepare_cached(NEXT_LOOK)?.query_row([], |row| row.get(0)).optional()?;
-    let Some(due_at) = first else { return Ok(None) };
-    let due_at: Option<i64> = due_at;
-    let due_at = due_at.map(read_instant).transpose()?.unwrap_or(Timestamp::MIN);
-    Ok((due_at < NEVER).then_some(due_at))
+    let first: Option<Option<Timestamp>> = read.find(NEXT_LOOK, [])?;
+    Ok(first.map(|due_at| due_at.unwrap_or(Timestamp::MIN)).filter(|due_at| *due_at < NEVER))
 }
 
 /// The time of the next look at the execution in row `key`.
 pub fn look_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
-    let due_at: Option<i64> = read.prepare_cached(LOOK_AT)?.query_row([key], |row| row.get(0))?;
-    Ok(due_at.map(read_instant).transpose()?)
+    read.one(LOOK_AT, [key])
 }
 
 /// The executions that are due for a look at `now`, at most `limit`. The caller fails each, or sets the next look.
 pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<UnclaimedExecution>> {
     let mut statement = read.prepare_cached(DUE)?;
-    let mut rows = statement.query([i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut rows = statement.query([row_limit(limit)])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
-        if maybe_instant(row, "due_at")?.is_some_and(|due_at| due_at > now) {
+        let (due_at, execution): (Option<Timestamp>, UnclaimedExecution) = from_row(row)?;
+        if due_at.is_some_and(|due_at| due_at > now) {
             break;
         }
-        due.push(UnclaimedExecution {
-            key: row.get("key")?,
-            cue_key: row.get("cue_key")?,
-            user_key: row.get("user_key")?,
-            scheduled_for: instant(row, "scheduled_for")?,
-            by_schedule: row.get("by_schedule")?,
-            task: row.get("task")?,
-            claimable_since: instant(row, "updated_at")?,
-            is_deleted: row.get("is_deleted")?,
-            claim_within_minutes: row.get("claim_within_minutes")?,
-        });
+        due.push(execution);
     }
     Ok(due)
 }
 
 /// Sets the time of the next look; `None` is never. `updated_at` stays: the execution waits as before.
 pub fn set_look(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()> {
-    tx.prepare_cached(SET_LOOK)?.execute([key, millis(at.unwrap_or(NEVER))])?;
-    Ok(())
+    tx.run(SET_LOOK, [key, millis(at.unwrap_or(NEVER))]).map(drop)
 }
 
 /// Lets the waiting executions of a cue be looked at now, because its limit has changed. [`continue_change`] marks them.
 pub fn look_again(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.prepare_cached(CHANGED)?.execute([cue_key])?;
-    Ok(())
+    tx.run(CHANGED, [cue_key]).map(drop)
 }
 
 /// Marks the waiting executions among the next part of a cue whose limit has changed: they are due for a look at once.
 /// Returns false if no limit has changed.
 pub fn continue_change(tx: &WriteTx<'_>) -> Result<bool> {
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let changed = tx.prepare_cached(FIRST_CHANGED)?.query_row([], read).optional()?;
-    let Some((name, cue_key, before)) = changed else { return Ok(false) };
-    let (name, cue_key, before): (String, i64, i64) = (name, cue_key, before);
+    let changed: Option<(i64, i64)> = tx.find(FIRST_CHANGED, [])?;
+    let Some((cue_key, before)) = changed else { return Ok(false) };
     let part = params![cue_key, before, PART];
-    let oldest: Option<i64> =
-        tx.prepare_cached(OLDEST_OF_PART)?.query_row(part, |row| row.get(0)).optional()?;
-    tx.prepare_cached(LOOK_AGAIN)?.execute(part)?;
+    let oldest: Option<i64> = tx.find(OLDEST_OF_PART, part)?;
+    tx.run(LOOK_AGAIN, part)?;
     match oldest {
-        Some(oldest) => tx.prepare_cached(SET_REST)?.execute(params![name, oldest])?,
-        None => tx.prepare_cached(END_CHANGE)?.execute([name])?,
+        Some(oldest) => tx.run(SET_REST, [cue_key, oldest])?,
+        None => tx.run(END_CHANGE, [cue_key])?,
     };
     Ok(true)
 }
 
 /// The number of claimable executions among the newest `limit` of a cue.
 pub fn count_waiting(read: &ReadTx<'_>, cue_key: i64, limit: u32) -> Result<u32> {
-    Ok(read.prepare_cached(WAITING)?.query_row(params![cue_key, limit], |row| row.get(0))?)
+    read.one(WAITING, params![cue_key, limit])
 }
 
 /// Fails an execution that was not claimed in time. Returns `false` if it is no longer claimable.
 pub fn fail(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
-    let failed = tx.prepare_cached(FAIL)?.execute(params![key, NOT_CLAIMED, millis(now)])?;
+    let failed = tx.run(FAIL, params![key, NOT_CLAIMED, millis(now)])?;
     tx.counters().add_queued(QueueName::Claim, -i64::from(failed == 1));
     Ok(failed == 1)
 }
@@ -177,28 +164,17 @@ pub fn fail(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
 mod tests {
     use super::*;
     use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
-    use crate::store::test_support::{memory_database, plan};
+    use crate::store::test_support::memory_database;
 
-    #[test]
-    fn looks_are_found_by_index_and_never_sorted() {
-        let by_look = "executions USING INDEX executions_unclaimed";
-        let of_cue = "executions USING COVERING INDEX executions_by_cue (cue_key=? AND key<?)";
-        let changed = "SEARCH meta USING PRIMARY KEY (name>? AND name<?)".to_owned();
-        for (sql, expected) in [
-            (NEXT_LOOK, "SCAN executions USING COVERING INDEX executions_unclaimed".to_owned()),
-            (DUE, format!("SCAN e{}", by_look.trim_start_matches("executions"))),
-            (ANY_CHANGED, changed.clone()),
-            (FIRST_CHANGED, changed),
-            (OLDEST_OF_PART, format!("SEARCH {of_cue}")),
-            (LOOK_AGAIN, format!("SEARCH {of_cue}")),
-            (WAITING, "SEARCH executions USING INDEX executions_by_cue (cue_key=?)".to_owned()),
-            (SET_LOOK, "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)".to_owned()),
-            (FAIL, "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)".to_owned()),
-        ] {
-            let steps = plan(sql);
-            assert!(steps.contains(&expected), "{sql}: {steps:?}");
-            assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{sql}: {steps:?}");
-        }
+    crate::store::test_support::plan_test! { looks_are_found_by_index_and_never_sorted:
+        NEXT_LOOK => "executions_unclaimed",
+        DUE => "SCAN e USING INDEX executions_unclaimed",
+        FIRST_CHANGED => "SCAN changed_claim_limits",
+        OLDEST_OF_PART => "executions_by_cue (cue_key=? AND key<?)",
+        LOOK_AGAIN => "executions_by_cue (cue_key=? AND key<?)",
+        WAITING => "executions_by_cue (cue_key=?)",
+        SET_LOOK => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
+        FAIL => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
     }
 
     #[test]

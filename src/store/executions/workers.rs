@@ -1,12 +1,11 @@
 //! Workers, registered by their first heartbeat.
 
 use jiff::Timestamp;
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 use crate::domain::execution::worker::Worker;
-use crate::domain::json::JsonText;
 use crate::error::Result;
-use crate::store::db::columns::{instant, millis};
+use crate::store::db::columns::{from_row, millis, row};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
 /// Workers in one list. The list has no pages, so its length needs a bound; a user with more workers sees those with
@@ -30,7 +29,7 @@ const ANY_SEEN: &str = "SELECT EXISTS (SELECT 1 FROM workers WHERE user_key = ?1
 
 /// Returns whether a worker of the user has sent a heartbeat after `since`, or claimed an execution that it still holds.
 pub fn is_any_seen(read: &ReadTx<'_>, user_key: i64, since: Timestamp) -> Result<bool> {
-    Ok(read.prepare_cached(ANY_SEEN)?.query_row([user_key, millis(since)], |row| row.get(0))?)
+    read.one(ANY_SEEN, [user_key, millis(since)])
 }
 
 /// Records a heartbeat of a known worker with its `handlers`, a JSON array. Returns `false` if the worker is unknown.
@@ -41,12 +40,10 @@ pub fn record_heartbeat(
     handlers: &str,
     now: Timestamp,
 ) -> Result<bool> {
-    let updated = tx
-        .prepare_cached(
-            "UPDATE workers SET handlers = ?3, last_heartbeat = ?4 WHERE user_key = ?1 AND worker_id = ?2",
-        )?
-        .execute(params![user_key, worker_id, handlers, millis(now)])?;
-    Ok(updated > 0)
+    Ok(tx.run(
+        "UPDATE workers SET handlers = ?3, last_heartbeat = ?4 WHERE user_key = ?1 AND worker_id = ?2",
+        params![user_key, worker_id, handlers, millis(now)],
+    )? > 0)
 }
 
 /// Registers a worker with its first heartbeat. `handlers` is a JSON array.
@@ -57,30 +54,28 @@ pub fn insert(
     handlers: &str,
     now: Timestamp,
 ) -> Result<()> {
-    tx.prepare_cached(
+    tx.run(
         "INSERT INTO workers (user_key, worker_id, handlers, last_heartbeat, registered_since)
          VALUES (?1, ?2, ?3, ?4, ?4)",
-    )?
-    .execute(params![user_key, worker_id, handlers, millis(now)])?;
-    Ok(())
+        params![user_key, worker_id, handlers, millis(now)],
+    )
+    .map(drop)
 }
 
 /// Returns whether the user has at least `count` workers. Reads no more than those.
 pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool> {
-    Ok(read.prepare_cached(NTH_WORKER)?.exists([user_key, count - 1])?)
+    read.any(NTH_WORKER, [user_key, count - 1])
 }
 
 /// Deletes the user's worker that was silent longest, if its last heartbeat was at `until` or earlier. Returns `false` if
 /// there is none.
 pub fn delete_oldest(tx: &WriteTx<'_>, user_key: i64, until: Timestamp) -> Result<bool> {
-    let deleted = tx
-        .prepare_cached(
-            "DELETE FROM workers WHERE user_key = ?1 AND worker_id = (
+    Ok(tx.run(
+        "DELETE FROM workers WHERE user_key = ?1 AND worker_id = (
                  SELECT worker_id FROM workers WHERE user_key = ?1 AND last_heartbeat <= ?2
                   ORDER BY last_heartbeat, worker_id LIMIT 1)",
-        )?
-        .execute(params![user_key, millis(until)])?;
-    Ok(deleted > 0)
+        params![user_key, millis(until)],
+    )? > 0)
 }
 
 /// A worker without a heartbeat for a long time.
@@ -90,13 +85,12 @@ pub struct SilentWorker {
     worker_id: String,
 }
 
+row!(SilentWorker { user_key, worker_id });
+row!(columns, "", Worker { worker_id, handlers, last_heartbeat, registered_since });
+
 /// Workers of all users whose last heartbeat was at `until` or earlier and that hold no claim, at most `limit`.
 pub fn list_silent(read: &ReadTx<'_>, until: Timestamp, limit: u32) -> Result<Vec<SilentWorker>> {
-    let mut query = read.prepare_cached(SILENT)?;
-    let silent = query.query_map(params![millis(until), limit], |row| {
-        Ok(SilentWorker { user_key: row.get(0)?, worker_id: row.get(1)? })
-    })?;
-    Ok(silent.collect::<rusqlite::Result<Vec<_>>>()?)
+    read.all(SILENT, params![millis(until), limit])
 }
 
 /// Deletes `silent` workers, except those with a heartbeat after `until`.
@@ -112,17 +106,18 @@ pub fn delete_silent(tx: &WriteTx<'_>, silent: &[SilentWorker], until: Timestamp
 
 /// The user's workers, latest heartbeat first, at most a thousand and [`MAX_LIST_BYTES`], and whether there are more.
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<(Vec<Worker>, bool)> {
-    let mut statement = read.prepare_cached(
-        "SELECT worker_id, handlers, last_heartbeat, registered_since FROM workers
-          WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0",
-    )?;
+    let mut statement = read.prepare_cached(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM workers WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0"
+    ))?;
     let mut rows = statement.query(params![user_key, MAX_LISTED + 1])?;
     let (mut workers, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         if bytes > MAX_LIST_BYTES || workers.len() >= MAX_LISTED as usize {
             return Ok((workers, true));
         }
-        let worker = read_worker(row)?;
+        let worker: Worker = from_row(row)?;
         bytes += worker.worker_id.len() + worker.handlers.as_str().len();
         workers.push(worker);
     }
@@ -131,39 +126,17 @@ pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<(Vec<Worker>, bool)> {
 
 /// Deletes a worker. Returns `false` if there is none with this id.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
-    let deleted = tx
-        .prepare_cached("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2")?
-        .execute(params![user_key, worker_id])?;
+    let deleted =
+        tx.run("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2", params![user_key, worker_id])?;
     Ok(deleted == 1)
 }
 
-fn read_worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
-    Ok(Worker {
-        worker_id: row.get("worker_id")?,
-        handlers: JsonText::stored(row.get("handlers")?),
-        last_heartbeat: instant(row, "last_heartbeat")?,
-        registered_since: instant(row, "registered_since")?,
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn workers_are_counted_by_user_and_forgotten_by_age() {
-        let steps = plan(ANY_SEEN);
-        for index in [
-            "workers USING PRIMARY KEY (user_key=?)",
-            "executions_in_flight (user_key=? AND last_attempt_at>?)",
-        ] {
-            assert!(steps.iter().any(|step| step.starts_with("SEARCH") && step.contains(index)), "{steps:?}");
-        }
-        assert_eq!(plan(NTH_WORKER), ["SEARCH workers USING PRIMARY KEY (user_key=?)"]);
-        let steps = plan(SILENT);
-        assert_eq!(steps[0], "SEARCH workers USING COVERING INDEX workers_by_heartbeat (last_heartbeat<?)");
-        assert!(steps.iter().any(|step| step.contains("executions_leased")), "{steps:?}");
-        assert!(!steps.iter().any(|step| step.contains("ORDER BY")), "{steps:?}");
-    }
+crate::store::test_support::plan_test! { workers_are_counted_by_user_and_forgotten_by_age:
+    ANY_SEEN => "SEARCH workers USING PRIMARY KEY (user_key=?)",
+    ANY_SEEN => "executions_in_flight (user_key=? AND last_attempt_at>?)",
+    NTH_WORKER => "SEARCH workers USING PRIMARY KEY (user_key=?)",
+    SILENT => "SEARCH workers USING INDEX workers_by_heartbeat (last_heartbeat<?)",
+    SILENT => "executions_leased",
+    SILENT => "LIST SUBQUERY",
 }

@@ -8,7 +8,6 @@ use crate::domain::execution::queue_change::CANCELLED;
 use crate::domain::execution::unclaimed::NOT_CLAIMED;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::figures::hours::read_figures;
 
 /// Executions of a cue that are counted, the newest ones: about 0.3 s. By default a cue keeps 1,000.
 const MAX_COUNTED: i64 = 100_000;
@@ -73,30 +72,16 @@ pub fn series(read: &ReadTx<'_>, cue_key: i64, grid: &Grid) -> Result<(Vec<Figur
     let mut series = vec![Figures::default(); grid.len()];
     let (first, end) = grid.millis();
     let length = (end - first) / i64::try_from(grid.len()).unwrap_or(i64::MAX).max(1);
-    let mut ended = read.prepare_cached(ENDED)?;
-    let mut rows = ended.query(params![
-        cue_key,
-        MAX_COUNTED,
-        first,
-        end,
-        length,
-        CANCELLED,
-        NOT_CLAIMED,
-        ACCOUNT_DISABLED,
-        KEYS_REVOKED
-    ])?;
-    while let Some(row) = rows.next()? {
-        let place = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX);
-        if let Some(place) = series.get_mut(place) {
-            place.add(&read_figures(row)?);
-        }
-    }
-    let mut missed = read.prepare_cached(MISSED)?;
-    let mut rows = missed.query([cue_key, MAX_INTERVALS, first, end, length])?;
-    while let Some(row) = rows.next()? {
-        let place = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX);
-        if let Some(place) = series.get_mut(place) {
-            place.missed += row.get::<_, i64>(1)?;
+    let words = [CANCELLED, NOT_CLAIMED, ACCOUNT_DISABLED, KEYS_REVOKED];
+    let [cancelled, unclaimed, disabled, revoked] = words;
+    let bounds = params![cue_key, MAX_COUNTED, first, end, length, cancelled, unclaimed, disabled, revoked];
+    let mut counted: Vec<(i64, Figures)> = read.all(ENDED, bounds)?;
+    let missed: Vec<(i64, i64)> = read.all(MISSED, [cue_key, MAX_INTERVALS, first, end, length])?;
+    let missed = missed.into_iter().map(|(place, missed)| (place, Figures { missed, ..Figures::default() }));
+    counted.extend(missed);
+    for (place, figures) in counted {
+        if let Some(place) = usize::try_from(place).ok().and_then(|place| series.get_mut(place)) {
+            place.add(&figures);
         }
     }
     Ok((series, has_lost(read, cue_key, first)?))
@@ -104,34 +89,17 @@ pub fn series(read: &ReadTx<'_>, cue_key: i64, grid: &Grid) -> Result<(Vec<Figur
 
 /// Returns whether executions of the cue that were created after `first` are missing or not counted.
 fn has_lost(read: &ReadTx<'_>, cue_key: i64, first: i64) -> Result<bool> {
-    let mut kept = read.prepare_cached(KEPT)?;
-    Ok(kept.query_row(params![cue_key, MAX_COUNTED], |row| {
-        let (kept, runs, run_count): (i64, i64, Option<i64>) = (row.get(0)?, row.get(1)?, row.get(3)?);
-        let oldest: Option<i64> = row.get(2)?;
-        let is_cut = kept >= MAX_COUNTED || run_count.is_some_and(|run_count| run_count > runs);
-        Ok(is_cut && oldest.is_none_or(|oldest| oldest > first))
-    })?)
+    let (kept, runs, oldest, run_count): (i64, i64, Option<i64>, Option<i64>) =
+        read.one(KEPT, [cue_key, MAX_COUNTED])?;
+    let is_cut = kept >= MAX_COUNTED || run_count.is_some_and(|run_count| run_count > runs);
+    Ok(is_cut && oldest.is_none_or(|oldest| oldest > first))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn only_rows_of_the_cue_are_read() {
-        for (sql, index) in [
-            (ENDED, "SEARCH e USING INDEX executions_by_cue (cue_key=?)"),
-            (MISSED, "SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)"),
-            (KEPT, "SEARCH e USING INDEX executions_by_cue (cue_key=?)"),
-        ] {
-            let steps = plan(sql);
-            assert!(steps.iter().any(|step| step == index), "{steps:?}");
-            let others = steps.iter().filter(|step| step.starts_with("SEARCH") && *step != index);
-            assert!(
-                others.clone().all(|step| step.starts_with("SEARCH cues USING INTEGER PRIMARY KEY")),
-                "{steps:?}"
-            );
-        }
-    }
+crate::store::test_support::plan_test! { only_rows_of_the_cue_are_read:
+    ENDED => "SEARCH e USING INDEX executions_by_cue (cue_key=?)",
+    ENDED => "USE TEMP B-TREE FOR GROUP BY",
+    MISSED => "SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)",
+    MISSED => "USE TEMP B-TREE FOR GROUP BY",
+    KEPT => "SEARCH e USING INDEX executions_by_cue (cue_key=?)",
 }

@@ -2,17 +2,16 @@
 //! along indexes that begin with the user or with a cue of the user, never over the history.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
-use crate::domain::cue::CueStatus;
 use crate::domain::execution::queue_change::CANCELLED;
 use crate::domain::execution::worker::{ACTIVE_FOR, DEAD_AFTER};
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::cues::due_cues::MissedRuns;
-use crate::store::db::columns::{instant, millis};
+use crate::store::cues::due_cues::{MissedRuns, missed_columns};
+use crate::store::db::columns::{millis, row};
 use crate::store::figures::cue_figures::ended_at;
 
 /// Cues in the lists of the next runs and of failing cues, and intervals of missed runs: what fits on a screen.
@@ -38,10 +37,9 @@ macro_rules! count {
     };
 }
 
-const CUES: &str = "SELECT count(*) FROM cues WHERE user_key = ?1 AND status = ?2";
-
-const COUNT_FAILING: &str =
-    "SELECT count(*) FROM cues JOIN consecutive_failures ON cue_key = cues.key WHERE user_key = ?1";
+const CUES: &str = "SELECT active_cues, paused_cues, completed_cues, failed_cues,
+        (SELECT count(*) FROM cues JOIN consecutive_failures ON cue_key = cues.key WHERE user_key = ?1)
+   FROM users WHERE key = ?1";
 
 const NEXT: &str = "SELECT id, name, next_run, timezone FROM cues
   WHERE user_key = ?1 AND status = 'active' AND next_run IS NOT NULL ORDER BY next_run LIMIT ?2 + 0";
@@ -63,11 +61,14 @@ const LAST_FAILED: &str = concat!(
 
 // The newest intervals belong to the cues with the newest ones. After an outage every cue has one: the rows of the others
 // are not read. Cues without any come last.
-const MISSED: &str = "SELECT id, name, first, last, count, reason
-   FROM (SELECT key AS cue, (SELECT max(key) FROM missed_runs WHERE cue_key = cues.key) AS newest
+const MISSED: &str = concat!(
+    "SELECT id, name, ",
+    missed_columns!(),
+    " FROM (SELECT key AS cue, (SELECT max(key) FROM missed_runs WHERE cue_key = cues.key) AS newest
            FROM cues WHERE user_key = ?1 ORDER BY newest DESC LIMIT ?2 + 0) AS cue
    JOIN missed_runs ON missed_runs.cue_key = cue JOIN cues ON cues.key = cue
-  ORDER BY missed_runs.key DESC LIMIT ?2 + 0";
+  ORDER BY missed_runs.key DESC LIMIT ?2 + 0"
+);
 
 const WAITING: &str = concat!(
     "SELECT ",
@@ -80,9 +81,15 @@ const WAITING: &str = concat!(
     count!("executions_in_flight", "status = 'delivering'")
 );
 
-const WORKERS: &str =
-    "SELECT count(*), coalesce(sum(last_heartbeat > ?2), 0), coalesce(sum(last_heartbeat <= ?3), 0)
+const WORKERS: &str = "SELECT coalesce(sum(last_heartbeat > ?2), 0),
+        coalesce(sum(last_heartbeat <= ?2 AND last_heartbeat > ?3), 0), coalesce(sum(last_heartbeat <= ?3), 0)
    FROM workers WHERE user_key = ?1";
+
+row!(CueCounts { active, paused, completed, failed, failing });
+row!(NextRun { cue_id, name, at, timezone });
+row!(LastFailure { execution_id, at, cause, http_status, error_message });
+row!(WaitingCounts { send, claim, retry, delivering });
+row!(WorkerCounts { active, stale, dead });
 
 /// The numbers of a user, and the cues that need attention.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,118 +164,42 @@ pub struct WorkerCounts {
 
 /// Reads the overview of a user.
 pub fn read(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Overview> {
+    let before = |age| millis(saturating_sub(now, age));
     Ok(Overview {
-        cues: count_cues(read, user_key)?,
-        next: next_runs(read, user_key)?,
+        cues: read.one(CUES, [user_key])?,
+        next: read.all(NEXT, params![user_key, MAX_NEXT])?,
         failing: failing(read, user_key)?,
-        missed: missed(read, user_key)?,
-        waiting: waiting(read, user_key)?,
-        workers: workers(read, user_key, now)?,
+        missed: read.all(MISSED, params![user_key, MAX_MISSED])?,
+        waiting: read.one(WAITING, params![user_key, MAX_WAITING])?,
+        workers: read.one(WORKERS, [user_key, before(ACTIVE_FOR), before(DEAD_AFTER)])?,
     })
-}
-
-fn count_cues(read: &ReadTx<'_>, user_key: i64) -> Result<CueCounts> {
-    let count = |status: CueStatus| {
-        read.prepare_cached(CUES)?.query_row(params![user_key, status.as_str()], |row| row.get(0))
-    };
-    Ok(CueCounts {
-        active: count(CueStatus::Active)?,
-        paused: count(CueStatus::Paused)?,
-        completed: count(CueStatus::Completed)?,
-        failed: count(CueStatus::Failed)?,
-        failing: read.prepare_cached(COUNT_FAILING)?.query_row([user_key], |row| row.get(0))?,
-    })
-}
-
-fn next_runs(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<NextRun>> {
-    let mut next = read.prepare_cached(NEXT)?;
-    let next = next.query_map(params![user_key, MAX_NEXT], |row| {
-        Ok(NextRun {
-            cue_id: row.get("id")?,
-            name: row.get("name")?,
-            at: instant(row, "next_run")?,
-            timezone: row.get("timezone")?,
-        })
-    })?;
-    Ok(next.collect::<rusqlite::Result<_>>()?)
 }
 
 fn failing(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<FailingCue>> {
-    let mut list = read.prepare_cached(FAILING)?;
-    let mut rows = list.query(params![user_key, MAX_FAILING])?;
-    let mut failing = Vec::new();
-    while let Some(row) = rows.next()? {
-        let mut last = read.prepare_cached(LAST_FAILED)?;
-        let last =
-            last.query_row(params![row.get::<_, i64>(0)?, MAX_NEWEST, CANCELLED], read_failure).optional()?;
-        failing.push(FailingCue { cue_id: row.get(1)?, name: row.get(2)?, streak: row.get(3)?, last });
-    }
-    Ok(failing)
-}
-
-fn read_failure(row: &Row<'_>) -> rusqlite::Result<LastFailure> {
-    Ok(LastFailure {
-        execution_id: ExecutionId::from_bytes(row.get("id")?),
-        at: instant(row, "ended_at")?,
-        cause: row.get("cause")?,
-        http_status: row.get("http_status")?,
-        error_message: row.get("error_message")?,
-    })
-}
-
-fn missed(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<(String, String, MissedRuns)>> {
-    let mut missed = read.prepare_cached(MISSED)?;
-    let missed = missed.query_map(params![user_key, MAX_MISSED], |row| {
-        let runs = MissedRuns {
-            first: instant(row, "first")?,
-            last: instant(row, "last")?,
-            count: row.get("count")?,
-            reason: row.get("reason")?,
-        };
-        Ok((row.get("id")?, row.get("name")?, runs))
-    })?;
-    Ok(missed.collect::<rusqlite::Result<_>>()?)
-}
-
-fn waiting(read: &ReadTx<'_>, user_key: i64) -> Result<WaitingCounts> {
-    Ok(read.prepare_cached(WAITING)?.query_row(params![user_key, MAX_WAITING], |row| {
-        Ok(WaitingCounts {
-            send: row.get(0)?,
-            claim: row.get(1)?,
-            retry: row.get(2)?,
-            delivering: row.get(3)?,
-        })
-    })?)
-}
-
-fn workers(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<WorkerCounts> {
-    let before = |age| millis(saturating_sub(now, age));
-    let bounds = params![user_key, before(ACTIVE_FOR), before(DEAD_AFTER)];
-    Ok(read.prepare_cached(WORKERS)?.query_row(bounds, |row| {
-        let (all, active, dead): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(WorkerCounts { active, stale: all - active - dead, dead })
-    })?)
+    let cues: Vec<(i64, String, String, i64)> = read.all(FAILING, params![user_key, MAX_FAILING])?;
+    let with_last = cues.into_iter().map(|(key, cue_id, name, streak)| {
+        let last = read.find(LAST_FAILED, params![key, MAX_NEWEST, CANCELLED])?;
+        Ok(FailingCue { cue_id, name, streak, last })
+    });
+    with_last.collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn every_query_of_the_overview_begins_with_the_user_or_a_cue_of_it() {
-        for sql in [CUES, COUNT_FAILING, NEXT, FAILING, LAST_FAILED, MISSED, WAITING, WORKERS] {
-            let steps = plan(sql);
-            // A subquery in memory, and the one row of a SELECT without a table.
-            let is_own =
-                |table: &str| ["CONSTANT", "cue", "(subquery"].iter().any(|own| table.starts_with(own));
-            let scans = steps.iter().filter_map(|step| step.strip_prefix("SCAN "));
-            assert!(scans.clone().all(is_own), "{sql}: {steps:?}");
-            for step in steps.iter().filter(|step| step.starts_with("SEARCH")) {
-                let keys = ["(user_key=?", "(cue_key=?", "(rowid=?)"];
-                assert!(keys.iter().any(|key| step.contains(key)), "{sql}: {step}");
-            }
-        }
-        assert!(plan(CUES)[0].contains("COVERING INDEX cues_by_user_and_status (user_key=? AND status=?)"));
-    }
+crate::store::test_support::plan_test! { every_query_of_the_overview_begins_with_the_user_or_a_cue_of_it:
+    CUES => "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)",
+    CUES => "SEARCH cues USING INDEX cues_by_user (user_key=?)",
+    NEXT => "cues_by_user_and_status (user_key=? AND status=?)",
+    NEXT => "USE TEMP B-TREE FOR ORDER BY",
+    FAILING => "SEARCH cues USING INDEX cues_by_user (user_key=?)",
+    FAILING => "USE TEMP B-TREE FOR ORDER BY",
+    LAST_FAILED => "SEARCH e USING INDEX executions_by_cue (cue_key=?)",
+    LAST_FAILED => "USE TEMP B-TREE FOR ORDER BY",
+    MISSED => "SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)",
+    MISSED => "SCAN cue",
+    MISSED => "USE TEMP B-TREE FOR ORDER BY",
+    WAITING => "executions_to_send (user_key=?",
+    WAITING => "executions_to_claim (user_key=?",
+    WAITING => "executions_waiting_by_user (user_key=?",
+    WAITING => "executions_in_flight (user_key=?",
+    WORKERS => "SEARCH workers USING PRIMARY KEY (user_key=?)",
 }

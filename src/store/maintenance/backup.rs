@@ -14,8 +14,8 @@ use thiserror::Error;
 use crate::store::db::hold;
 use crate::store::db::open::error::{Cause, OpenError};
 use crate::store::db::open::open_for_reading;
-use crate::store::db::open::paths::sibling_path;
 use crate::store::db::open::server_lock::ServerLock;
+use crate::store::db::open::sibling_path;
 
 /// Instructions of SQLite's virtual machine between two progress reports: a few milliseconds. Each report reads the
 /// size of the copy from the file system, so a smaller number would slow the copy down, and a larger one the display.

@@ -1,6 +1,8 @@
 //! The check of a whole file, and a summary of its content, for `cued check`. A server may be using the file, which is
-//! only read.
+//! only read. Also the checks before a server uses a file: for corruption, and whether its schema is the one that this
+//! program writes. The version alone does not prove that: another build may have used the same number.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -12,10 +14,9 @@ use crate::store::cues::due_cues;
 use crate::store::db::hold;
 use crate::store::db::hold::OverdueCounts;
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::{SCHEMA_VERSION, open_for_reading};
+use crate::store::db::open::{SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only};
 use crate::store::db::{counters, meta};
 use crate::store::maintenance::retention::{self, PageUsage};
-use crate::store::maintenance::schema_check;
 
 /// Problems that SQLite's check of the pages reports; twice as many rows without their parent are reported. One damaged
 /// page can cause thousands, and the first ones are enough to decide on a restore.
@@ -69,7 +70,7 @@ pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, 
         report.add("cannot read the file", result.map(|()| Vec::new()));
     }
     if version == SCHEMA_VERSION {
-        report.add("cannot check the schema", schema_check::differences(&snapshot));
+        report.add("cannot check the schema", differences(&snapshot));
         report.add("cannot check the counters", counters::discrepancies(&snapshot));
         match summarize(&ReadTx::new(&snapshot), now) {
             Ok(summary) => report.summary = Some(summary),
@@ -143,4 +144,107 @@ fn by_status(read: &ReadTx<'_>, sql: &str) -> Result<Vec<(String, i64)>> {
     let mut counts = read.prepare(sql)?;
     let counts = counts.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(counts.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Size up to which a file is checked completely (contract §1.5): that takes less than a second on most disks. In a
+/// larger file, corruption shows when the affected page is read (see `db::corruption`).
+const MAX_FULL_CHECK_BYTES: i64 = 64 << 20;
+
+/// Checks the whole file for corruption if it has at most 64 MiB.
+/// Errors: [`OpenError::Corrupt`], among others. The file is unchanged.
+pub(in crate::store) fn check_pages(path: &Path) -> std::result::Result<(), OpenError> {
+    match first_problem(&open_read_only(path)?).map_err(|error| OpenError::from_sqlite(path, error))?.as_str()
+    {
+        "ok" => Ok(()),
+        problem => {
+            Err(OpenError::Corrupt { path: path.to_owned(), source: problem.replace('\n', " ").into() })
+        }
+    }
+}
+
+/// The first problem that SQLite finds, or `ok`.
+fn first_problem(file: &Connection) -> rusqlite::Result<String> {
+    let query = |pragma: &str| file.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    if query("PRAGMA page_count")? * query("PRAGMA page_size")? > MAX_FULL_CHECK_BYTES {
+        return Ok("ok".to_owned());
+    }
+    file.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+}
+
+// The tables `_litestream_lock` and `_litestream_seq` are those that Litestream creates in each database that it
+// replicates: they are passed over, by their exact names, wherever they came to be: in the original, in a backup, in a
+// restored replica.
+//
+// One line for each part of the schema. The SQL text itself is not compared: it contains comments, and differs when a
+// migration added a column.
+const PARTS: &str = "
+    SELECT type || ' ' || name FROM sqlite_schema
+     WHERE name NOT LIKE 'sqlite_%' AND NOT (type = 'table' AND name IN ('_litestream_lock', '_litestream_seq'))
+    UNION ALL
+    SELECT concat('column ', t.name, '.', c.name, ' ', c.type, iif(c.\"notnull\", ' NOT NULL', ''),
+                  ' DEFAULT ' || c.dflt_value, iif(c.pk, ' PRIMARY KEY ' || c.pk, ''))
+      FROM sqlite_schema t, pragma_table_xinfo(t.name) c
+     WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND t.sql NOT LIKE 'CREATE VIRTUAL%'
+       AND t.name NOT IN ('_litestream_lock', '_litestream_seq')
+    UNION ALL
+    SELECT concat('column ', c.seqno + 1, ' of index ', i.name, ': ', coalesce(c.name, 'an expression'),
+                  iif(c.\"desc\", ' DESC', ''))
+      FROM sqlite_schema i, pragma_index_xinfo(i.name) c
+     WHERE i.type = 'index' AND c.key AND i.name NOT LIKE 'sqlite_%'";
+
+/// Checks, before a server uses a file of the present version, that no part of the schema is missing. Additional parts
+/// are harmless (other programs may store notes in a table of their own), except a column that rejects the rows of this
+/// program. Takes one or two milliseconds: the expected schema is created in memory, and no row is read.
+/// Errors: [`OpenError::SchemaMismatch`], among others. The file is unchanged.
+pub(in crate::store) fn check_schema(path: &Path) -> std::result::Result<(), OpenError> {
+    match mismatch(&open_read_only(path)?).map_err(|error| OpenError::from_sqlite(path, error))? {
+        Some(difference) => Err(OpenError::SchemaMismatch { path: path.to_owned(), difference }),
+        None => Ok(()),
+    }
+}
+
+/// The first difference for which a server refuses the file.
+pub(in crate::store) fn mismatch(file: &Connection) -> rusqlite::Result<Option<String>> {
+    let (actual, expected) = (parts(file)?, expected_parts()?);
+    let missing = expected.difference(&actual).next().map(|part| missing_message(part));
+    let unexpected = || {
+        let mut unexpected = actual.difference(&expected);
+        unexpected.find(|part| is_required_column(part, &expected)).map(|part| unexpected_message(part))
+    };
+    Ok(missing.or_else(unexpected))
+}
+
+/// True if `part` is a column of an expected table, and is NOT NULL without a default: an INSERT that omits it fails.
+fn is_required_column(part: &str, expected: &BTreeSet<String>) -> bool {
+    let table = part.strip_prefix("column ").and_then(|column| column.split_once('.'));
+    table.is_some_and(|(table, column)| {
+        expected.contains(&format!("table {table}"))
+            && column.contains(" NOT NULL")
+            && !column.contains(" DEFAULT ")
+    })
+}
+
+/// Messages for all missing parts, then for all unexpected ones.
+fn differences(file: &Connection) -> Result<Vec<String>> {
+    let (actual, expected) = (parts(file)?, expected_parts()?);
+    let unexpected = actual.difference(&expected).map(|part| unexpected_message(part));
+    Ok(expected.difference(&actual).map(|part| missing_message(part)).chain(unexpected).collect())
+}
+
+fn missing_message(part: &str) -> String {
+    format!("missing {part}")
+}
+
+fn unexpected_message(part: &str) -> String {
+    format!("unexpected {part}")
+}
+
+fn expected_parts() -> rusqlite::Result<BTreeSet<String>> {
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(SCHEMA)?;
+    parts(&connection)
+}
+
+fn parts(file: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    file.prepare(PARTS)?.query_map([], |row| row.get(0))?.collect()
 }

@@ -2,7 +2,7 @@
 //! in batches. A history of hundreds of thousands of rows in one transaction would block every other write for seconds.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use crate::error::Result;
 use crate::store::cues::payloads;
@@ -35,10 +35,8 @@ pub fn delete_later(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
 
 /// As [`delete_later`], for the user's first `limit` cues. Returns whether there may be more.
 pub fn delete_first(tx: &WriteTx<'_>, user_key: i64, limit: u32) -> Result<bool> {
-    let mut list = tx.prepare_cached("SELECT id FROM cues WHERE user_key = ?1 LIMIT ?2 + 0")?;
-    let ids = list
-        .query_map(params![user_key, limit], |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<String>>>()?;
+    let ids: Vec<String> =
+        tx.all("SELECT id FROM cues WHERE user_key = ?1 LIMIT ?2 + 0", params![user_key, limit])?;
     for id in &ids {
         delete_later(tx, user_key, id)?;
     }
@@ -46,15 +44,11 @@ pub fn delete_first(tx: &WriteTx<'_>, user_key: i64, limit: u32) -> Result<bool>
 }
 
 fn delete_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
-    let deleted: Option<i64> = tx
-        .prepare_cached("DELETE FROM cues WHERE id = ?2 AND user_key = ?1 RETURNING key")?
-        .query_row(params![user_key, id], |row| row.get(0))
-        .optional()?;
-    let Some(cue_key) = deleted else { return Ok(None) };
-    tx.prepare_cached("DELETE FROM retention_queue WHERE cue_key = ?1")?.execute([cue_key])?;
+    let sql = "DELETE FROM cues WHERE id = ?2 AND user_key = ?1 RETURNING key";
+    let Some(cue_key) = tx.find(sql, params![user_key, id])? else { return Ok(None) };
+    tx.run("DELETE FROM retention_queue WHERE cue_key = ?1", [cue_key])?;
     // First: the trigger that subtracts the bytes of a payload finds the user by it.
-    tx.prepare_cached("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)")?
-        .execute([cue_key, user_key])?;
+    tx.run("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)", [cue_key, user_key])?;
     Ok(Some(cue_key))
 }
 
@@ -64,15 +58,12 @@ fn wake_eraser(tx: &WriteTx<'_>) {
 
 /// The first deleted cue that still has rows.
 pub fn first_pending(read: &ReadTx<'_>) -> Result<Option<i64>> {
-    Ok(read
-        .prepare_cached("SELECT cue_key FROM deleted_cues ORDER BY cue_key LIMIT 1")?
-        .query_row([], |row| row.get(0))
-        .optional()?)
+    read.find("SELECT cue_key FROM deleted_cues ORDER BY cue_key LIMIT 1", [])
 }
 
 /// True if a deleted cue of the user still has rows.
 pub fn has_pending(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
-    Ok(read.prepare_cached("SELECT 1 FROM deleted_cues WHERE user_key = ?1")?.exists([user_key])?)
+    read.any("SELECT 1 FROM deleted_cues WHERE user_key = ?1", [user_key])
 }
 
 /// Deletes one batch of the rows of a deleted cue. Returns whether none are left.
@@ -82,24 +73,17 @@ pub fn erase_batch(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
     let is_done = has_no_execution
         && payloads::delete_all(tx, cue_key)?
         && delete_matching(tx, MISSED, [cue_key, BATCH], |key| {
-            tx.prepare_cached("DELETE FROM missed_runs WHERE key = ?1")?.execute([key])?;
+            tx.run("DELETE FROM missed_runs WHERE key = ?1", [key])?;
             Ok(0)
         })?;
     if is_done {
-        tx.prepare_cached("DELETE FROM deleted_cues WHERE cue_key = ?1")?.execute([cue_key])?;
+        tx.run("DELETE FROM deleted_cues WHERE cue_key = ?1", [cue_key])?;
     }
     Ok(is_done)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn rows_of_a_deleted_cue_are_found_by_index() {
-        let executions = "SEARCH executions USING COVERING INDEX executions_by_cue (cue_key=?)";
-        assert_eq!(plan(EXECUTIONS), [executions]);
-        assert_eq!(plan(MISSED), ["SEARCH missed_runs USING COVERING INDEX missed_runs_by_cue (cue_key=?)"]);
-    }
+crate::store::test_support::plan_test! { rows_of_a_deleted_cue_are_found_by_index:
+    EXECUTIONS => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+    MISSED => "SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)",
 }

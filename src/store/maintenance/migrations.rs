@@ -20,11 +20,11 @@ use crate::metrics::{Stopwatch, milliseconds};
 use crate::store::ReadTx;
 use crate::store::db::meta;
 use crate::store::db::open::BUSY_TIMEOUT;
+use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::paths::sibling_path;
-use crate::store::db::open::schema::SCHEMA_VERSION;
+use crate::store::db::open::sibling_path;
 use crate::store::db::open::{checkpoint, enter_wal};
-use crate::store::maintenance::{backup, schema_check};
+use crate::store::maintenance::{backup, check};
 
 /// A step from one schema version to the next.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +101,7 @@ fn apply(connection: &Connection, steps: &[Migration], from: i64, target: i64) -
         return Err(Error::fault("rows refer to rows that do not exist"));
     }
     // The next start makes the same check. Here the migration can still be rolled back.
-    if let Some(difference) = schema_check::mismatch(&transaction)? {
+    if let Some(difference) = check::mismatch(&transaction)? {
         return Err(Error::fault(format!("after the migration {difference}")));
     }
     transaction.pragma_update(None, "user_version", target)?;

@@ -8,6 +8,4 @@ pub mod clock_accept;
 pub mod cue_deletion;
 pub mod migrations;
 pub mod queue_stats;
-pub(in crate::store) mod quick_check;
 pub mod retention;
-pub(in crate::store) mod schema_check;

@@ -1,16 +1,25 @@
 //! Queue statistics for health and metrics, and for the test clock, which waits until the engine is idle.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::params;
 
 use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::columns::{millis, read_instant};
+use crate::store::db::columns::{millis, row};
 
 /// Age of an attempt from which health reports the execution as stale (contract §8).
 const STALE_AFTER: SignedDuration = SignedDuration::from_secs(300);
+
+row!(QueueStats {
+    pending_outbox,
+    stale_executions,
+    pending_retries,
+    pending_worker_claims,
+    active_workers,
+    any_workers,
+    claimable_since,
+});
 
 /// Lengths of the queues, and executions and workers in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,51 +59,21 @@ impl QueueStats {
 
 pub fn queue(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
     let before = |age| millis(saturating_sub(now, age));
-    Ok(read.prepare_cached(QUEUE)?.query_row(params![before(STALE_AFTER), before(ACTIVE_FOR)], |row| {
-        Ok(QueueStats {
-            pending_outbox: row.get(0)?,
-            stale_executions: row.get(1)?,
-            pending_retries: row.get(2)?,
-            pending_worker_claims: row.get(3)?,
-            active_workers: row.get(4)?,
-            any_workers: row.get(5)?,
-            claimable_since: row.get::<_, Option<i64>>(6)?.map(read_instant).transpose()?,
-        })
-    })?)
+    read.one(QUEUE, [before(STALE_AFTER), before(ACTIVE_FOR)])
 }
 
 /// True if a webhook delivery is queued for a thread or in progress.
 pub fn is_delivering(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(read
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM executions WHERE queue_name = 'send')
-                 OR EXISTS (SELECT 1 FROM executions WHERE status = 'delivering' AND transport = 'webhook')",
-        )?
-        .query_row([], |row| row.get(0))?)
+    let sql = "SELECT EXISTS (SELECT 1 FROM executions WHERE queue_name = 'send')
+                   OR EXISTS (SELECT 1 FROM executions WHERE status = 'delivering' AND transport = 'webhook')";
+    read.one(sql, [])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn health_reads_counters_and_counts_only_running_deliveries() {
-        let steps: Vec<String> = plan(QUEUE).into_iter().filter(|step| !step.contains("SUBQUERY")).collect();
-        assert_eq!(
-            steps,
-            [
-                "SCAN CONSTANT ROW",
-                "SEARCH backlog USING PRIMARY KEY (name=?)",
-                "SCAN executions USING COVERING INDEX executions_in_flight",
-                "SEARCH backlog USING PRIMARY KEY (name=?)",
-                "SEARCH backlog USING PRIMARY KEY (name=?)",
-                "SEARCH workers USING COVERING INDEX workers_by_heartbeat (last_heartbeat>?)",
-                // EXISTS ends the scan at the first row.
-                "SCAN workers USING COVERING INDEX workers_by_heartbeat",
-                // The first entry of an index of claimable executions.
-                "SCAN executions USING COVERING INDEX executions_claimable_since",
-            ]
-        );
-    }
+crate::store::test_support::plan_test! { health_reads_counters_and_counts_only_running_deliveries:
+    QUEUE => "SEARCH backlog USING PRIMARY KEY (name=?)",
+    QUEUE => "SCAN executions USING INDEX executions_in_flight",
+    QUEUE => "SEARCH workers USING INDEX workers_by_heartbeat (last_heartbeat>?)",
+    QUEUE => "SCAN workers USING INDEX workers_by_heartbeat",
+    QUEUE => "SCAN executions USING INDEX executions_claimable_since",
 }

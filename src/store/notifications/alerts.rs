@@ -1,12 +1,12 @@
 //! Alerts: inserted, searched and listed. `service::alerts` decides when to raise one.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType};
 use crate::error::Result;
-use crate::store::db::columns::{instant, json, millis, parse_word, read_instant};
+use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
 /// The user, cue and execution that an alert is about.
@@ -29,13 +29,18 @@ pub struct AlertFilter {
     pub since: Option<Timestamp>,
 }
 
-/// The columns that [`read_subject`] reads, from executions `e`, cues `c` and users `u`.
-macro_rules! subject_columns {
-    () => {
-        "e.id AS execution_id, e.user_key, e.cue_key, c.id AS cue_id, c.name AS cue_name, u.alert_webhook_url"
-    };
-}
+// From executions `e`, cues `c` and users `u`.
+row!(subject_columns, "e.", AlertSubject {
+    user_key,
+    cue_key,
+    cue_id = "c.id",
+    cue_name = "c.name",
+    execution_id = "e.id",
+    alert_webhook_url = "u.alert_webhook_url",
+});
 pub(in crate::store) use subject_columns;
+
+row!(columns, "a.", Alert { id, alert_type, cue_id = "c.id", execution_id, message, metadata, created_at });
 
 const SUBJECT: &str = concat!(
     "SELECT ",
@@ -56,16 +61,22 @@ const INSERT: &str =
 const DELETE_SURPLUS: &str = "DELETE FROM alerts WHERE key IN (
     SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
 // A user has a thousand alerts at most, so the filters read all of them, newest first, and need no further index.
-const LIST: &str = "SELECT a.id, a.alert_type, c.id AS cue_id, a.execution_id, a.message, a.metadata, a.created_at
-   FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
-  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6";
+  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6"
+);
 const COUNT: &str = "SELECT count(*) FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
 
-const FIND_CATCH_UP: &str =
-    "SELECT id, alert_type, NULL AS cue_id, execution_id, message, metadata, created_at FROM alerts
-  WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
+const FIND_CATCH_UP: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+  WHERE a.user_key = ?1 AND a.created_at = ?2 AND a.alert_type = 'catch_up'"
+);
 const UPDATE_CATCH_UP: &str = "UPDATE alerts SET message = ?3, metadata = ?4
   WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
 const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
@@ -73,30 +84,23 @@ const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
 
 /// The user's alert about the outage that ended at `ended_at`.
 pub fn find_catch_up(read: &ReadTx<'_>, user_key: i64, ended_at: Timestamp) -> Result<Option<Alert>> {
-    let mut find = read.prepare_cached(FIND_CATCH_UP)?;
-    Ok(find.query_row(params![user_key, millis(ended_at)], read_alert).optional()?)
+    read.find(FIND_CATCH_UP, params![user_key, millis(ended_at)])
 }
 
 /// Replaces the content of the user's alert about the outage that ended at the alert's `created_at`.
 pub fn update_catch_up(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) -> Result<()> {
     let metadata = alert.metadata.to_string();
-    tx.prepare_cached(UPDATE_CATCH_UP)?.execute(params![
-        user_key,
-        millis(alert.created_at),
-        alert.message,
-        metadata
-    ])?;
-    Ok(())
+    tx.run(UPDATE_CATCH_UP, params![user_key, millis(alert.created_at), alert.message, metadata]).map(drop)
 }
 
 /// The URL to which alerts of the user are sent, if there is one and the user is not disabled.
 pub fn alert_url(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
-    Ok(read.prepare_cached(ALERT_URL)?.query_row([user_key], |row| row.get(0)).optional()?)
+    read.find(ALERT_URL, [user_key])
 }
 
 /// The subject of alerts about the execution in this row; `None` if its user is disabled.
 pub fn find_subject(read: &ReadTx<'_>, execution_key: i64) -> Result<Option<AlertSubject>> {
-    Ok(read.prepare_cached(SUBJECT)?.query_row([execution_key], read_subject).optional()?)
+    read.find(SUBJECT, [execution_key])
 }
 
 /// Returns whether the cue has an alert of this type that was raised after `since`.
@@ -106,7 +110,7 @@ pub fn exists_since(
     alert_type: AlertType,
     since: Timestamp,
 ) -> Result<bool> {
-    Ok(read.prepare_cached(EXISTS_SINCE)?.exists(params![cue_key, alert_type.as_str(), millis(since)])?)
+    read.any(EXISTS_SINCE, params![cue_key, alert_type.as_str(), millis(since)])
 }
 
 /// The time of the cue's newest alert of this type. A later time than `until` does not count: the clock was set back.
@@ -116,41 +120,40 @@ pub fn newest_of_cue(
     alert_type: AlertType,
     until: Timestamp,
 ) -> Result<Option<Timestamp>> {
-    let mut newest = read.prepare_cached(NEWEST_OF_CUE)?;
-    let newest: Option<i64> =
-        newest.query_row(params![cue_key, alert_type.as_str(), millis(until)], |row| row.get(0))?;
-    Ok(newest.map(read_instant).transpose()?)
+    read.one(NEWEST_OF_CUE, params![cue_key, alert_type.as_str(), millis(until)])
 }
 
 /// Returns whether the user has the alert `id`.
 pub fn exists(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<bool> {
-    Ok(read.prepare_cached(EXISTS)?.exists(params![user_key, id])?)
+    read.any(EXISTS, params![user_key, id])
 }
 
 /// Returns whether the user has more than `count` alerts that were raised after `since`.
 pub fn has_more_since(read: &ReadTx<'_>, user_key: i64, since: Timestamp, count: u32) -> Result<bool> {
-    Ok(read.prepare_cached(HAS_MORE_SINCE)?.exists(params![user_key, millis(since), count])?)
+    read.any(HAS_MORE_SINCE, params![user_key, millis(since), count])
 }
 
 /// Inserts an alert of the user about a cue, or about the account.
 pub fn insert(tx: &WriteTx<'_>, user_key: i64, cue_key: Option<i64>, alert: &Alert) -> Result<()> {
-    tx.prepare_cached(INSERT)?.execute(params![
-        alert.id,
-        user_key,
-        cue_key,
-        alert.execution_id.as_ref().map(ExecutionId::bytes),
-        alert.alert_type.as_str(),
-        alert.message,
-        alert.metadata.to_string(),
-        millis(alert.created_at),
-    ])?;
-    Ok(())
+    tx.run(
+        INSERT,
+        params![
+            alert.id,
+            user_key,
+            cue_key,
+            alert.execution_id.as_ref().map(ExecutionId::bytes),
+            alert.alert_type.as_str(),
+            alert.message,
+            alert.metadata.to_string(),
+            millis(alert.created_at),
+        ],
+    )
+    .map(drop)
 }
 
 /// Deletes all alerts of the user except the newest `kept`.
 pub fn delete_surplus(tx: &WriteTx<'_>, user_key: i64, kept: u32) -> Result<()> {
-    tx.prepare_cached(DELETE_SURPLUS)?.execute(params![user_key, kept])?;
-    Ok(())
+    tx.run(DELETE_SURPLUS, params![user_key, kept]).map(drop)
 }
 
 /// A page of the user's alerts that match the filter, newest first, and the total number of matches.
@@ -164,76 +167,21 @@ pub fn list(
     let (since, alert_type) =
         (filter.since.map_or(i64::MIN, millis), filter.alert_type.map(AlertType::as_str));
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-    let page = read
-        .prepare_cached(LIST)?
-        .query_map(params![user_key, since, alert_type, filter.cue_id, limit, offset], read_alert)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    let total = read
-        .prepare_cached(COUNT)?
-        .query_row(params![user_key, since, alert_type, filter.cue_id], |row| row.get(0))?;
-    Ok((page, total))
-}
-
-/// Reads a subject from a row with `subject_columns`.
-pub(in crate::store) fn read_subject(row: &Row<'_>) -> rusqlite::Result<AlertSubject> {
-    Ok(AlertSubject {
-        user_key: row.get("user_key")?,
-        cue_key: row.get("cue_key")?,
-        cue_id: row.get("cue_id")?,
-        cue_name: row.get("cue_name")?,
-        execution_id: ExecutionId::from_bytes(row.get("execution_id")?),
-        alert_webhook_url: row.get("alert_webhook_url")?,
-    })
-}
-
-fn read_alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
-    Ok(Alert {
-        id: row.get("id")?,
-        alert_type: parse_word(row, "alert_type", AlertType::parse)?,
-        cue_id: row.get("cue_id")?,
-        execution_id: row.get::<_, Option<_>>("execution_id")?.map(ExecutionId::from_bytes),
-        message: row.get("message")?,
-        metadata: json(row, "metadata")?,
-        created_at: instant(row, "created_at")?,
-    })
+    let page = read.all(LIST, params![user_key, since, alert_type, filter.cue_id, limit, offset])?;
+    Ok((page, read.one(COUNT, params![user_key, since, alert_type, filter.cue_id])?))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn every_query_uses_its_index_and_none_sorts() {
-        let newest = "SEARCH alerts USING COVERING INDEX alerts_by_user (user_key=?)";
-        let of_outage = "SEARCH alerts USING INDEX alerts_by_user (user_key=? AND created_at=?)";
-        let since = "SEARCH a USING INDEX alerts_by_user (user_key=? AND created_at>?)";
-        for (sql, expected) in [
-            (SUBJECT, "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
-            (
-                EXISTS_SINCE,
-                "SEARCH alerts USING COVERING INDEX alerts_by_cue (cue_key=? AND alert_type=? AND created_at>?)",
-            ),
-            (
-                NEWEST_OF_CUE,
-                "SEARCH alerts USING COVERING INDEX alerts_by_cue (cue_key=? AND alert_type=? AND created_at<?)",
-            ),
-            (
-                HAS_MORE_SINCE,
-                "SEARCH alerts USING COVERING INDEX alerts_by_user (user_key=? AND created_at>?)",
-            ),
-            (FIND_CATCH_UP, of_outage),
-            (UPDATE_CATCH_UP, of_outage),
-            (ALERT_URL, "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)"),
-            (EXISTS, "SEARCH alerts USING INDEX alerts_by_user (user_key=?)"),
-            (DELETE_SURPLUS, newest),
-            (LIST, since),
-            (COUNT, since),
-        ] {
-            let steps = plan(sql);
-            assert!(steps.iter().any(|step| step == expected), "{sql}: {steps:?}");
-            let unwanted = |step: &&String| step.starts_with("SCAN") || step.contains("TEMP B-TREE");
-            assert_eq!(steps.iter().find(unwanted), None, "{sql}");
-        }
-    }
+crate::store::test_support::plan_test! { every_query_uses_its_index_and_none_sorts:
+    SUBJECT => "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)",
+    EXISTS_SINCE => "alerts_by_cue (cue_key=? AND alert_type=? AND created_at>?)",
+    NEWEST_OF_CUE => "alerts_by_cue (cue_key=? AND alert_type=? AND created_at<?)",
+    HAS_MORE_SINCE => "alerts_by_user (user_key=? AND created_at>?)",
+    FIND_CATCH_UP => "alerts_by_user (user_key=? AND created_at=?)",
+    UPDATE_CATCH_UP => "alerts_by_user (user_key=? AND created_at=?)",
+    ALERT_URL => "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)",
+    EXISTS => "alerts_by_user (user_key=?)",
+    DELETE_SURPLUS => "alerts_by_user (user_key=?)",
+    LIST => "alerts_by_user (user_key=? AND created_at>?)",
+    COUNT => "alerts_by_user (user_key=? AND created_at>?)",
 }

@@ -2,11 +2,11 @@
 //! user. `service::finish` decides what a failure causes.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::error::Result;
-use crate::store::db::columns::{millis, read_instant};
-use crate::store::notifications::alerts::{AlertSubject, read_subject, subject_columns};
+use crate::store::db::columns::{limit, millis, row};
+use crate::store::notifications::alerts::{AlertSubject, subject_columns};
 use crate::store::{ReadTx, WriteTx};
 
 /// A failed execution, and the `on_failure` settings of its cue.
@@ -24,6 +24,8 @@ pub struct FailedExecution {
     /// True if to pause the cue. Only an active recurring cue is paused.
     pub pause: bool,
 }
+
+row!(FailedExecution { subject, user_id, attempts, http_status, error, email, webhook, pause });
 
 // The error of a worker is in its report, that of a delivery in the execution.
 const FIND_FAILED: &str = concat!(
@@ -53,86 +55,50 @@ const INSERT_MAIL: &str = "INSERT INTO failure_mails (user_key, created_at, supp
 
 /// The failed execution in row `key`; `None` if its user is disabled.
 pub fn find_failed(read: &ReadTx<'_>, key: i64) -> Result<Option<FailedExecution>> {
-    Ok(read.prepare_cached(FIND_FAILED)?.query_row([key], read_failed).optional()?)
+    read.find(FIND_FAILED, [key])
 }
 
 /// Ends the failure streak of a cue.
 pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.prepare_cached(DELETE_STREAK)?.execute([cue_key])?;
-    Ok(())
+    tx.run(DELETE_STREAK, [cue_key]).map(drop)
 }
 
 /// Adds a failure to the streak of a cue. Returns the length of the streak.
 pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<i64> {
-    Ok(tx.prepare_cached(INCREMENT_STREAK)?.query_row([cue_key], |row| row.get(0))?)
+    tx.one(INCREMENT_STREAK, [cue_key])
 }
 
 /// The time of the user's newest failure mail, not counting the `skipped` newest.
 pub fn mail_time(read: &ReadTx<'_>, user_key: i64, skipped: usize) -> Result<Option<Timestamp>> {
-    let skipped = i64::try_from(skipped).unwrap_or(i64::MAX);
-    let created_at: Option<i64> =
-        read.prepare_cached(MAIL_TIME)?.query_row([user_key, skipped], |row| row.get(0)).optional()?;
-    Ok(created_at.map(read_instant).transpose()?)
+    read.find(MAIL_TIME, [user_key, limit(skipped)])
 }
 
 /// The number of failure mails suppressed since the user's newest one.
 pub fn suppressed_mails(read: &ReadTx<'_>, user_key: i64) -> Result<u32> {
-    let suppressed =
-        read.prepare_cached(SUPPRESSED_MAILS)?.query_row([user_key], |row| row.get(0)).optional()?;
-    Ok(suppressed.unwrap_or(0))
+    Ok(read.find(SUPPRESSED_MAILS, [user_key])?.unwrap_or(0))
 }
 
 /// Counts a suppressed failure mail. Returns their number since the user's newest mail.
 pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: i64) -> Result<u32> {
-    Ok(tx.prepare_cached(INCREMENT_SUPPRESSED)?.query_row([user_key], |row| row.get(0))?)
+    tx.one(INCREMENT_SUPPRESSED, [user_key])
 }
 
 /// Deletes the records of the user's failure mails from `up_to` or earlier.
 pub fn delete_mails(tx: &WriteTx<'_>, user_key: i64, up_to: Timestamp) -> Result<()> {
-    tx.prepare_cached(DELETE_MAILS)?.execute(params![user_key, millis(up_to)])?;
-    Ok(())
+    tx.run(DELETE_MAILS, params![user_key, millis(up_to)]).map(drop)
 }
 
 /// Records a mail at `now`, and the number of failure mails that were suppressed and not mentioned in one yet.
 pub fn insert_mail(tx: &WriteTx<'_>, user_key: i64, now: Timestamp, suppressed: u32) -> Result<()> {
-    tx.prepare_cached(INSERT_MAIL)?.execute(params![user_key, millis(now), suppressed])?;
-    Ok(())
-}
-
-fn read_failed(row: &Row<'_>) -> rusqlite::Result<FailedExecution> {
-    Ok(FailedExecution {
-        subject: read_subject(row)?,
-        user_id: row.get("user_id")?,
-        attempts: row.get("attempts")?,
-        http_status: row.get("http_status")?,
-        error: row.get("error")?,
-        email: row.get("email")?,
-        webhook: row.get("webhook")?,
-        pause: row.get("pauses")?,
-    })
+    tx.run(INSERT_MAIL, params![user_key, millis(now), suppressed]).map(drop)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn failure_handling_never_reads_the_history() {
-        for sql in [
-            FIND_FAILED,
-            DELETE_STREAK,
-            INCREMENT_STREAK,
-            MAIL_TIME,
-            SUPPRESSED_MAILS,
-            INCREMENT_SUPPRESSED,
-            DELETE_MAILS,
-            INSERT_MAIL,
-        ] {
-            for step in plan(sql) {
-                let is_search = step.starts_with("SEARCH ") || step == "SCALAR SUBQUERY 1";
-                assert!(is_search, "{step}\n{sql}");
-            }
-        }
-    }
+crate::store::test_support::plan_test! { failure_handling_never_reads_the_history:
+    FIND_FAILED => "SEARCH e USING INTEGER PRIMARY KEY",
+    DELETE_STREAK => "SEARCH consecutive_failures USING INTEGER PRIMARY KEY",
+    MAIL_TIME => "failure_mails_by_user (user_key=?)",
+    SUPPRESSED_MAILS => "failure_mails_by_user (user_key=?)",
+    INCREMENT_SUPPRESSED => "failure_mails_by_user (user_key=?)",
+    DELETE_MAILS => "failure_mails_by_user (user_key=? AND created_at<?)",
 }

@@ -5,13 +5,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
-use crate::store::db::columns::{instant, maybe_instant, millis, parse_word, read_instant};
+use crate::store::db::columns::{limit as row_limit, millis, row};
 use crate::store::fair_queue::{AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
@@ -52,6 +52,26 @@ pub struct Notification {
     pub alert_webhook_secret: String,
 }
 
+row!(columns, "", Notification {
+    key = "outbox.key",
+    user_key,
+    id = "outbox.id",
+    kind,
+    url,
+    destination = "destination_hash",
+    body,
+    attempts,
+    created_at = "outbox.created_at",
+    user_id = "users.id",
+    email,
+    is_confirmed = "confirmed_at IS NOT NULL",
+    disabled_at,
+    webhook_secret,
+    previous_webhook_secret,
+    previous_webhook_secret_expires_at,
+    alert_webhook_secret,
+});
+
 const INSERT: &str =
     "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8)";
@@ -80,11 +100,11 @@ const READY_POSTS: &str = "SELECT key FROM outbox
     WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
 const READY_MAILS: &str =
     "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
-const FIND: &str =
-    "SELECT outbox.key, user_key, outbox.id, kind, url, destination_hash, body, attempts, outbox.created_at,
-        users.id AS user_id, email, confirmed_at IS NOT NULL AS is_confirmed, disabled_at, webhook_secret, previous_webhook_secret,
-        previous_webhook_secret_expires_at, alert_webhook_secret
-   FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1";
+const FIND: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1"
+);
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
 const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
 const POSTPONE: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
@@ -96,16 +116,19 @@ pub fn insert(
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    tx.prepare_cached(INSERT)?.execute(params![
-        new.id,
-        new.user_key,
-        new.kind.as_str(),
-        new.url,
-        new.url.as_deref().map(destination_hash),
-        new.body,
-        millis(now),
-        due_at.map(millis),
-    ])?;
+    tx.run(
+        INSERT,
+        params![
+            new.id,
+            new.user_key,
+            new.kind.as_str(),
+            new.url,
+            new.url.as_deref().map(destination_hash),
+            new.body,
+            millis(now),
+            due_at.map(millis),
+        ],
+    )?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
 }
@@ -118,46 +141,34 @@ pub fn postpone_unsent(
     body: &str,
     due_at: Timestamp,
 ) -> Result<()> {
-    tx.prepare_cached(POSTPONE_UNSENT)?.execute(params![
-        user_key,
-        kind.as_str(),
-        id,
-        body,
-        millis(due_at)
-    ])?;
-    Ok(())
+    tx.run(POSTPONE_UNSENT, params![user_key, kind.as_str(), id, body, millis(due_at)]).map(drop)
 }
 
 /// Makes a notification ready that was never sent and is due later.
 pub fn release_unsent(tx: &WriteTx<'_>, user_key: i64, (kind, id): (NotificationKind, &str)) -> Result<()> {
-    tx.prepare_cached(RELEASE_UNSENT)?.execute(params![user_key, kind.as_str(), id])?;
+    tx.run(RELEASE_UNSENT, params![user_key, kind.as_str(), id])?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
 }
 
 /// The earliest time at which a notification is due for another attempt.
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let due_at: Option<i64> = read.prepare_cached(NEXT_DUE)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(due_at.map(read_instant).transpose()?)
+    read.find(NEXT_DUE, [])
 }
 
 /// Makes notifications ready that are due at `now`, at most `limit`.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
-    tx.prepare_cached(PROMOTE)?.execute(params![millis(now), limit])?;
-    Ok(())
+    tx.run(PROMOTE, params![millis(now), limit]).map(drop)
 }
 
 /// Returns whether any notification is ready or being sent.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(read.prepare_cached(HAS_READY)?.query_row([], |row| row.get(0))?)
+    read.one(HAS_READY, [])
 }
 
 /// The oldest ready mails that are not in `skipped`, at most `limit`.
 pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<i64>> {
-    let keys = read
-        .prepare_cached(READY_MAILS)?
-        .query_map([to_i64(skipped.len() + limit)], |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    let keys: Vec<i64> = read.all(READY_MAILS, [row_limit(skipped.len() + limit)])?;
     Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
 }
 
@@ -177,45 +188,42 @@ pub fn ready_posts(
 /// The notification in row `key`.
 /// Errors: there is no notification in this row, or its columns are invalid.
 pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
-    Ok(read.prepare_cached(FIND)?.query_row([key], read_notification)?)
+    read.one(FIND, [key])
 }
 
 /// Records the result of an attempt to send the notification in row `key`: schedules the next attempt, or deletes the
 /// notification after the last one.
 pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
     match next {
-        NextStep::Success | NextStep::Failed => tx.prepare_cached(DELETE)?.execute([key])?,
-        NextStep::RetryAt(due_at) => tx.prepare_cached(POSTPONE)?.execute(params![key, millis(due_at)])?,
+        NextStep::Success | NextStep::Failed => tx.run(DELETE, [key])?,
+        NextStep::RetryAt(due_at) => tx.run(POSTPONE, params![key, millis(due_at)])?,
     };
     Ok(())
 }
 
 /// Deletes the user's POSTs. One that is being sent ends, and is not repeated.
 pub fn delete_posts(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-    tx.prepare_cached(DELETE_POSTS)?.execute([user_key])?;
-    Ok(())
+    tx.run(DELETE_POSTS, [user_key]).map(drop)
 }
 
 /// The number of the user's POSTs of this kind in the outbox. Stops counting at `limit`.
 pub fn count_waiting(read: &ReadTx<'_>, user_key: i64, kind: NotificationKind, limit: u32) -> Result<u32> {
-    let mut waiting = read.prepare_cached(COUNT_WAITING)?;
-    Ok(waiting.query_row(params![user_key, kind.as_str(), limit], |row| row.get(0))?)
+    read.one(COUNT_WAITING, params![user_key, kind.as_str(), limit])
 }
 
 /// Counts a dropped POST of this kind. Returns their number since the backlog began.
 pub fn increment_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
-    Ok(tx.prepare_cached(INCREMENT_DROPPED)?.query_row(params![user_key, kind.as_str()], |row| row.get(0))?)
+    tx.one(INCREMENT_DROPPED, params![user_key, kind.as_str()])
 }
 
 /// Ends the user's backlog of this kind. Returns the number of dropped POSTs, or `None` if there was no backlog.
 pub fn end_backlog(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<Option<u32>> {
-    let mut end = tx.prepare_cached(END_BACKLOG)?;
-    Ok(end.query_row(params![user_key, kind.as_str()], |row| row.get(0)).optional()?)
+    tx.find(END_BACKLOG, params![user_key, kind.as_str()])
 }
 
 /// The id of the user in row `user_key`, for the log.
 pub fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
-    Ok(read.prepare_cached(USER_ID)?.query_row([user_key], |row| row.get(0))?)
+    read.one(USER_ID, [user_key])
 }
 
 /// The POSTs that are ready to be sent. Those being sent are still in the table, and `skipped`.
@@ -228,21 +236,16 @@ impl FairQueue for PostQueue<'_, '_> {
     const PRIORITIES: u8 = 1;
 
     fn next_user(&self, from: i64) -> Result<Option<i64>> {
-        Ok(self.read.prepare_cached(NEXT_USER)?.query_row([from], |row| row.get(0)).optional()?)
+        self.read.find(NEXT_USER, [from])
     }
 
     fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>> {
-        let mut next = self.read.prepare_cached(NEXT_DESTINATION)?;
-        let next = next.query_row(params![rows.user_key, from], |row| Ok((row.get(0)?, row.get(1)?)));
-        Ok(next.optional()?)
+        self.read.find(NEXT_DESTINATION, params![rows.user_key, from])
     }
 
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
-        let most = to_i64(self.skipped.len() + limit);
-        let mut ready = self.read.prepare_cached(READY_POSTS)?;
-        let keys = ready
-            .query_map(params![rows.user_key, destination, after, most], |row| row.get(0))?
-            .collect::<rusqlite::Result<Vec<i64>>>()?;
+        let most = row_limit(self.skipped.len() + limit);
+        let keys: Vec<i64> = self.read.all(READY_POSTS, params![rows.user_key, destination, after, most])?;
         Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
     }
 
@@ -251,65 +254,21 @@ impl FairQueue for PostQueue<'_, '_> {
     }
 }
 
-fn to_i64(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-fn read_notification(row: &Row<'_>) -> rusqlite::Result<Notification> {
-    Ok(Notification {
-        key: row.get("key")?,
-        user_key: row.get("user_key")?,
-        id: row.get("id")?,
-        kind: parse_word(row, "kind", NotificationKind::parse)?,
-        url: row.get("url")?,
-        destination: row.get("destination_hash")?,
-        body: row.get("body")?,
-        attempts: row.get("attempts")?,
-        created_at: instant(row, "created_at")?,
-        user_id: row.get("user_id")?,
-        email: row.get("email")?,
-        is_confirmed: row.get("is_confirmed")?,
-        disabled_at: maybe_instant(row, "disabled_at")?,
-        webhook_secret: row.get("webhook_secret")?,
-        previous_webhook_secret: row.get("previous_webhook_secret")?,
-        previous_webhook_secret_expires_at: maybe_instant(row, "previous_webhook_secret_expires_at")?,
-        alert_webhook_secret: row.get("alert_webhook_secret")?,
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn every_query_uses_its_index_and_none_sorts() {
-        let by_key = "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)";
-        let of = |index: &str| format!("SEARCH outbox USING INDEX outbox_{index}");
-        for (sql, step) in [
-            (COUNT_WAITING, of("by_user (user_key=? AND kind=?)").as_str()),
-            (POSTPONE_UNSENT, &of("by_user (user_key=? AND kind=?)")),
-            (RELEASE_UNSENT, &of("by_user (user_key=? AND kind=?)")),
-            (END_BACKLOG, "SEARCH outbox_overflow USING PRIMARY KEY (user_key=? AND kind=?)"),
-            (NEXT_DUE, &of("waiting (due_at>?)")),
-            (PROMOTE, &of("waiting (due_at>? AND due_at<?)")),
-            (HAS_READY, "SCAN outbox USING INDEX outbox_mails"),
-            (NEXT_USER, &of("posts (user_key>?)")),
-            (NEXT_DESTINATION, &of("posts (user_key=? AND destination_hash>?)")),
-            (READY_POSTS, &of("posts (user_key=? AND destination_hash=? AND key>?)")),
-            (READY_MAILS, "SCAN outbox USING INDEX outbox_mails"),
-            (FIND, by_key),
-            (DELETE, by_key),
-            (DELETE_POSTS, &of("by_user (user_key=?)")),
-            (POSTPONE, by_key),
-        ] {
-            let steps: Vec<_> = plan(sql).iter().map(|step| step.replace("COVERING ", "")).collect();
-            assert!(steps.iter().any(|it| it == step), "{sql}: {steps:?}");
-            // The partial indexes hold ready or waiting rows only.
-            let unwanted = |it: &&String| {
-                it.contains("TEMP B-TREE") || it.starts_with("SCAN outbox") && !it.contains(" INDEX ")
-            };
-            assert_eq!(steps.iter().find(unwanted), None, "{sql}");
-        }
-    }
+crate::store::test_support::plan_test! { every_query_uses_its_index_and_none_sorts:
+    COUNT_WAITING => "outbox_by_user (user_key=? AND kind=?)",
+    POSTPONE_UNSENT => "outbox_by_user (user_key=? AND kind=?)",
+    RELEASE_UNSENT => "outbox_by_user (user_key=? AND kind=?)",
+    END_BACKLOG => "SEARCH outbox_overflow USING PRIMARY KEY (user_key=? AND kind=?)",
+    NEXT_DUE => "outbox_waiting (due_at>?)",
+    PROMOTE => "outbox_waiting (due_at>? AND due_at<?)",
+    HAS_READY => "SCAN outbox USING INDEX outbox_mails",
+    NEXT_USER => "outbox_posts (user_key>?)",
+    NEXT_DESTINATION => "outbox_posts (user_key=? AND destination_hash>?)",
+    READY_POSTS => "outbox_posts (user_key=? AND destination_hash=? AND key>?)",
+    READY_MAILS => "SCAN outbox USING INDEX outbox_mails",
+    FIND => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
+    DELETE => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
+    DELETE_POSTS => "outbox_by_user (user_key=?)",
+    POSTPONE => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
 }

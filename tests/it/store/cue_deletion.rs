@@ -109,7 +109,7 @@ fn a_cue_with_a_long_history_is_deleted_at_once_with_correct_counters() {
 fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
     let fixture = delivery_fixture::DeliveryFixture::new(8);
     let cue = fixture.webhook_cue("https://example.com/");
-    fixture.sql("UPDATE users SET active_cues = 1, cue_count = 1");
+    fixture.sql("UPDATE users SET active_cues = 1");
     fixture.due_times(cue, 300);
     assert!(fixture.write(|tx| cue_deletion::delete(tx, 1, "cue_100000000000").unwrap()));
     let webhook_client = delivery_fixture::RecordingClient::default();

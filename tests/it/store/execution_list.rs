@@ -7,9 +7,8 @@ use cued::domain::execution::failure_cause::FailureCause;
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::domain::ids::ExecutionId;
-use cued::store::executions::created_range::CreatedRange;
 use cued::store::executions::execution_list;
-use cued::store::executions::execution_list::ExecutionFilter;
+use cued::store::executions::execution_list::{CreatedRange, ExecutionFilter};
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 

@@ -16,7 +16,7 @@ use crate::service::bulk::cues::{CueAction, CuesDone};
 use crate::service::bulk::{BulkCall, BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
 use crate::service::idempotency::StoredResponse;
 use crate::store::ReadTx;
-use crate::store::cues::cue_selection;
+use crate::store::cues::matching;
 
 /// The answer of `/v1/cues/bulk`. `matched` is the sum of `done` and the length of `failed`.
 #[derive(Debug, Serialize)]
@@ -101,7 +101,7 @@ async fn select(request: &Request, filter: CueFilter) -> Result<Vec<String>> {
     let user_key = request.caller()?.user_key;
     let turn = request.slow_list_turn().await?;
     let select =
-        move |read: &ReadTx<'_>| Ok((cue_selection::select(read, user_key, &filter, MAX_MATCHED + 1)?, turn));
+        move |read: &ReadTx<'_>| Ok((matching::select(read, user_key, &filter, MAX_MATCHED + 1)?, turn));
     let (ids, _turn) = request.app.store.read_slow(select).await?;
     Ok(ids)
 }

@@ -90,8 +90,7 @@ pub async fn show(request: Request) -> Result<Response> {
     query.finish()?;
     let store = &request.app.store;
     let mut _turn = request.list_turn().await?;
-    let found =
-        store.read_inline_single(move |read| cues::find_with_payload(read, caller.user_key, &id)).await?;
+    let found = store.read_inline(move |read| cues::find_with_payload(read, caller.user_key, &id)).await?;
     let (cue, mut payload) = found.ok_or_else(not_found)?;
     let (key, Pagination { limit, offset }) = (cue.key, pagination);
     let list = move |read: &ReadTx<'_>| execution_list::list_by_cue(read, key, limit, offset);
@@ -229,7 +228,7 @@ fn reserve_cue(request: &mut Request, payload_bytes: usize) -> Result<()> {
 /// The size of the stored payload of a cue; 0 if there is none.
 async fn payload_bytes(request: &Request, id: &str) -> Result<usize> {
     let (user_key, id) = (request.caller()?.user_key, id.to_owned());
-    request.app.store.read_inline_single(move |read| payloads::size_of_current(read, user_key, &id)).await
+    request.app.store.read_inline(move |read| payloads::size_of_current(read, user_key, &id)).await
 }
 
 /// The text of the payload of a cue after a change that left it as it was.
@@ -248,7 +247,7 @@ async fn current_payload(request: &Request, cue: &Cue) -> Result<Option<String>>
 async fn merged_payload(request: &Request, id: &str, over: JsonStr<'_>) -> Result<FirePayload> {
     let (user_key, id) = (request.caller()?.user_key, id.to_owned());
     let find = move |read: &ReadTx<'_>| cues::find_with_payload(read, user_key, &id);
-    let found = request.app.store.read_inline_single(find).await?;
+    let found = request.app.store.read_inline(find).await?;
     let (base, own) = found.map_or((None, None), |(cue, payload)| (cue.payload_key, payload));
     let payload = match own {
         Some(own) => Payload::merged(&own, over),

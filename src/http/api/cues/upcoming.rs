@@ -40,7 +40,7 @@ pub async fn upcoming(request: Request) -> Result<Response> {
     let cue = request
         .app
         .store
-        .read_inline_single(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
+        .read_inline(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
         .await?;
     let after = from.map_or(request.now, just_before);
     let schedule = cue.schedule.read().map_err(Refusal::from)?;

@@ -56,7 +56,7 @@ pub async fn show_request(request: Request) -> Result<Response> {
     }
     request.reserve_response(payload_bytes.saturating_mul(MAX_ESCAPED))?;
     let show = move |read: &ReadTx<'_>| delivery_request::show(read, caller.user_key, id, attempt);
-    let shown = store.read_inline_single(show).await?.ok_or_else(not_found)?;
+    let shown = store.read_inline(show).await?.ok_or_else(not_found)?;
     Response::from_body(&RequestView::new(shown))
 }
 

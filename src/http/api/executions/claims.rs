@@ -187,8 +187,7 @@ async fn claim_response(request: &Request, it: ClaimedExecution) -> Result<Respo
         // A worker always receives an object.
         None => "{}".to_owned(),
         Some(key) => {
-            let read =
-                request.app.store.read_inline_single(move |read| payloads::find(read, it.cue_key, key));
+            let read = request.app.store.read_inline(move |read| payloads::find(read, it.cue_key, key));
             // Deleted with its cue since the claim.
             read.await?.ok_or_else(not_found)?
         }

@@ -28,15 +28,14 @@ use crate::http::response::{Response, instant};
 use crate::service::executions as actions;
 use crate::service::manual_runs;
 use crate::store::executions;
-use crate::store::executions::created_range::CreatedRange;
 use crate::store::executions::execution_list;
-use crate::store::executions::execution_list::ExecutionFilter;
+use crate::store::executions::execution_list::{CreatedRange, ExecutionFilter};
 
 /// `GET /v1/executions/{execution_id}`.
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let found =
-        request.app.store.read_inline_single(move |read| executions::find(read, caller.user_key, id)).await?;
+        request.app.store.read_inline(move |read| executions::find(read, caller.user_key, id)).await?;
     Response::from_body(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
 }
 

@@ -21,8 +21,7 @@ use crate::service::bulk::{BulkRequest, MAX_MATCHED, check_expected, distinct, f
 use crate::service::idempotency::StoredResponse;
 use crate::service::manual_runs;
 use crate::store::ReadTx;
-use crate::store::executions::replay_selection;
-use crate::store::executions::replay_selection::ReplayFilter;
+use crate::store::executions::execution_list::{self, CreatedRange, ExecutionFilter};
 
 /// The answer to a replay of many. `matched` is the sum of `replayed` and the length of `skipped`.
 #[derive(Debug, Serialize)]
@@ -98,17 +97,17 @@ fn oldest_first(ids: Vec<String>) -> Vec<String> {
 }
 
 /// The ids of the caller's executions that match, one more than there may be.
-async fn select(request: &Request, filter: ReplayFilter) -> Result<Vec<String>> {
+async fn select(request: &Request, filter: ExecutionFilter) -> Result<Vec<String>> {
     let user_key = request.caller()?.user_key;
     let turn = request.slow_list_turn().await?;
     let select = move |read: &ReadTx<'_>| {
-        Ok((replay_selection::select(read, user_key, &filter, MAX_MATCHED + 1)?, turn))
+        Ok((execution_list::select_for_replay(read, user_key, &filter, MAX_MATCHED + 1)?, turn))
     };
     let (ids, _turn) = request.app.store.read_slow(select).await?;
     Ok(ids.iter().map(ToString::to_string).collect())
 }
 
-fn read_filter(fields: &mut JsonFields<'_>) -> ReplayFilter {
+fn read_filter(fields: &mut JsonFields<'_>) -> ExecutionFilter {
     // The only status that is replayed by a filter, so it is the default too.
     fields.one_of("status", &[ExecutionStatus::Failed.as_str()]);
     let (since, until) = (read_instant(fields, "since"), read_instant(fields, "until"));
@@ -116,7 +115,13 @@ fn read_filter(fields: &mut JsonFields<'_>) -> ReplayFilter {
         fields.reject("until", "until must be later than since");
     }
     let cause = fields.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse);
-    ReplayFilter { cue_id: fields.string("cue_id", 1..=255), since, until, cause }
+    ExecutionFilter {
+        cue_id: fields.string("cue_id", 1..=255),
+        statuses: vec![ExecutionStatus::Failed],
+        created: CreatedRange { since, until },
+        cause,
+        ..ExecutionFilter::default()
+    }
 }
 
 fn read_instant(fields: &mut JsonFields<'_>, name: &'static str) -> Option<jiff::Timestamp> {

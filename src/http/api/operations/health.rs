@@ -133,7 +133,7 @@ pub async fn health(request: Request) -> Result<Response> {
 /// `GET /status`: 503 only if the database cannot be read.
 pub async fn status(request: Request) -> Result<Response> {
     let app = &request.app;
-    let is_held = match app.store.read_inline_single(hold::is_held).await {
+    let is_held = match app.store.read_inline(hold::is_held).await {
         Ok(is_held) => is_held,
         Err(error) => {
             tracing::error!(request_id = request.id, error = %error, "cannot read the database");

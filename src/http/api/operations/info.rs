@@ -24,7 +24,7 @@ word_enum! {
 /// `GET /v1/info`
 pub async fn info(request: Request) -> Result<Response> {
     let (app, config) = (&request.app, &request.app.config);
-    let users = app.store.read_inline_single(users::any_exist).await?;
+    let users = app.store.read_inline(users::any_exist).await?;
     let mut sign_in = vec![SignInWay::Key, SignInWay::Mail, SignInWay::Link];
     sign_in.extend(permits_dev(&request).then_some(SignInWay::Dev));
     let billing = if config.stripe.is_some() { BillingMode::Stripe } else { BillingMode::Manual };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
-use crate::store::db::open::schema::SCHEMA_VERSION;
+use crate::store::db::open::SCHEMA_VERSION;
 
 /// The cause of an error, whichever library returned it.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;

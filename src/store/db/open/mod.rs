@@ -1,11 +1,7 @@
 //! Opening the database file: the checks before it is opened, pragmas, schema and schema version.
 
 pub mod error;
-pub(in crate::store) mod paths;
-pub(in crate::store) mod schema;
 pub(in crate::store) mod server_lock;
-
-pub use crate::store::db::open::schema::SCHEMA_VERSION;
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -19,9 +15,13 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::paths::{resolved, sibling_path};
-use crate::store::db::open::schema::SCHEMA;
 use crate::store::db::readers::ConnectionPool;
+
+/// The statements that create every table, index and trigger.
+pub(in crate::store) const SCHEMA: &str = include_str!("../../../../schema.sql");
+
+/// The schema version that this program writes, stored as `PRAGMA user_version`.
+pub const SCHEMA_VERSION: i64 = 1;
 
 /// With pages of 4,096 bytes a single delivery writes twice as much; with 512 bytes a row no longer fits into a page.
 pub(in crate::store::db) const PAGE_BYTES: i64 = 1_024;
@@ -46,6 +46,18 @@ const LAST_CHECKPOINT_WAIT: Duration = Duration::from_millis(200);
 /// Attempts to switch a new file to WAL mode while other processes do the same. After a failed attempt the next one
 /// waits for the others to finish, so one or two are enough; the limit only prevents an endless loop.
 const MAX_WAL_ATTEMPTS: u32 = 100;
+
+/// `path` with `suffix` appended to the file name.
+pub(in crate::store) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// `path` with symbolic links resolved, so that two names of one file lead to the same lock and log.
+pub(in crate::store) fn resolved(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
 
 /// Checks that `path` is a cued database, or creates an empty file with access for its owner only. Returns the schema
 /// version, 0 for an empty file. A file with two hard links is refused: each name would have its own log and lock.

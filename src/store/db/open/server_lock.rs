@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::paths::{resolved, sibling_path};
+use crate::store::db::open::{resolved, sibling_path};
 
 /// A locked file next to the database, named after it, that contains the process id of the server, and a lock on the
 /// database itself: somebody may delete the first one.

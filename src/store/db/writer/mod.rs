@@ -4,34 +4,31 @@
 //! A result is sent only after its commit is on the disk. A job that fails is rolled back alone. An idle writer commits
 //! a single job at once, and while it commits, the jobs of the next batch queue up.
 
-mod part;
-mod write_job;
 pub(in crate::store) mod write_queue;
-mod write_tx;
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::Connection;
+use jiff::Timestamp;
+use rusqlite::{Connection, Params};
 use tokio::sync::oneshot;
 
-use crate::domain::notification::event::{Emitted, EventSink};
+use crate::domain::notification::event::{Emitted, Event, EventSink, EventType, MAX_SINGLE_PER_COMMIT};
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
 use crate::panics;
 use crate::store::db::checkpoints::Checkpoints;
-use crate::store::db::corruption::CorruptionFlag;
-use crate::store::db::readers::{Pending, execute};
-use crate::store::db::write_stats::{EventCounts, WriteStats};
-use crate::store::db::writer::write_job::{TypedJob, WriteJob};
+use crate::store::db::counters::CounterDeltas;
+use crate::store::db::readers::{CorruptionFlag, Pending, ReadTx, execute};
+use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
 use crate::store::db::writer::write_queue::{QueuedJob, WriteQueue, WriteSource};
-use crate::store::db::writer::write_tx::CommitHook;
-
-pub use crate::store::db::writer::write_tx::{WakeSet, WriteTx};
 
 /// The listeners outside the store that learn of a commit.
 #[derive(Clone)]
@@ -56,8 +53,6 @@ struct WriterState {
     is_failing: AtomicBool,
     corruption: CorruptionFlag,
     write_stats: WriteStats,
-    /// Commits so far, also those that failed or changed nothing.
-    commits: AtomicU64,
 }
 
 impl Writer {
@@ -82,12 +77,6 @@ impl Writer {
         !self.state.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Commits so far. A read that begins while the number stays the same sees the same rows as one before, but for the
-    /// changes of other processes: it grows before any caller has the result of its write.
-    pub fn commits(&self) -> u64 {
-        self.state.commits.load(Ordering::Acquire)
-    }
-
     pub fn write_stats(&self) -> &WriteStats {
         &self.state.write_stats
     }
@@ -102,7 +91,7 @@ impl Writer {
         let (sender, pending) = oneshot::channel();
         // Sending fails only after the writer has ended. The result's sender is then dropped, and `Pending` returns an
         // error.
-        let job = Box::new(TypedJob::new(job, sender));
+        let job = Box::new(TypedJob { job: Some(job), result: None, sender });
         drop(self.jobs.send(QueuedJob { source, job }));
         Pending::new(pending)
     }
@@ -170,7 +159,6 @@ fn timed_commit(
 ) -> Result<CommitSummary> {
     let stopwatch = Stopwatch::start();
     let committed = commit(connection, sink, queue, batch);
-    state.commits.fetch_add(1, Ordering::Release);
     match &committed {
         // A commit without changes writes nothing and succeeds even on a full disk, so it does not count.
         Ok(done) if done.changed => {
@@ -295,6 +283,223 @@ fn run_job(
     Ok(())
 }
 
+/// A queued write and its result.
+pub(in crate::store::db) trait WriteJob: Send {
+    /// Runs the closure and returns whether it succeeded. If not, its changes are rolled back.
+    fn run(&mut self, tx: &WriteTx<'_>) -> bool;
+    /// The error that the closure returned.
+    fn error(&self) -> Option<&Error>;
+    /// Sends the result, or an error if the commit failed with `fault`.
+    fn finish(self: Box<Self>, fault: Option<&Error>);
+}
+
+struct TypedJob<T, F> {
+    job: Option<F>,
+    result: Option<Result<T>>,
+    sender: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob<T, F> {
+    fn run(&mut self, tx: &WriteTx<'_>) -> bool {
+        let Some(job) = self.job.take() else { return false };
+        let result = panics::catch("a write", || job(tx));
+        let has_succeeded = result.is_ok();
+        self.result = Some(result);
+        has_succeeded
+    }
+
+    fn error(&self) -> Option<&Error> {
+        self.result.as_ref()?.as_ref().err()
+    }
+
+    fn finish(self: Box<Self>, fault: Option<&Error>) {
+        let result = match (self.result, fault) {
+            // A job that failed returns its own error: it had no changes to commit.
+            (Some(Err(error @ (Error::Fault(_) | Error::Corrupt(_) | Error::Storage(_)))), _) => Err(error),
+            // A refusal too: the row that it was based on (a claim, a report) may be part of the failed commit.
+            (_, Some(fault)) => Err(failed_commit(fault)),
+            (Some(result), None) => result,
+            (None, None) => Err(Error::fault("a write was not run")),
+        };
+        // Sending fails if the caller no longer waits. The write is committed all the same.
+        drop(self.sender.send(result));
+    }
+}
+
+/// The error of each write of a batch whose commit failed with `fault`.
+#[cold]
+fn failed_commit(fault: &Error) -> Error {
+    match fault {
+        Error::Storage(fault) | Error::Fault(fault) | Error::Corrupt(fault) => Error::Storage(fault.clone()),
+        Error::Refused(refusal) => Error::storage(refusal.to_string()),
+    }
+}
+
+/// The engine threads to wake after a commit.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct WakeSet {
+    /// Something falls due at this instant, which may be earlier than the scheduler's next pass.
+    pub schedule: Option<Timestamp>,
+    /// An execution is ready to be sent.
+    pub send: bool,
+    /// An execution is ready to be claimed.
+    pub claim: bool,
+    /// A failure notification is ready to be sent.
+    pub notifications: bool,
+}
+
+impl WakeSet {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            schedule: self.schedule.into_iter().chain(other.schedule).min(),
+            send: self.send || other.send,
+            claim: self.claim || other.claim,
+            notifications: self.notifications || other.notifications,
+        }
+    }
+}
+
+type CommitHook = Box<dyn FnOnce() + Send>;
+
+/// A write transaction. Dereferences to [`ReadTx`], so that every function that reads also works in a write.
+pub struct WriteTx<'a> {
+    read: ReadTx<'a>,
+    wake: Cell<WakeSet>,
+    counters: CounterDeltas,
+    events: EventCounts,
+    on_commit: RefCell<Vec<CommitHook>>,
+    /// The receiver of events; `None` while nobody follows them.
+    sink: Option<&'a dyn EventSink>,
+    emitted: RefCell<Vec<Emitted>>,
+    /// Single events of each user.
+    singles: RefCell<BTreeMap<i64, u32>>,
+}
+
+impl<'a> WriteTx<'a> {
+    fn new(connection: &'a Connection, sink: Option<&'a dyn EventSink>) -> Self {
+        Self {
+            sink: sink.filter(|sink| sink.is_watched()),
+            emitted: RefCell::default(),
+            singles: RefCell::default(),
+            read: ReadTx::new(connection),
+            wake: Cell::default(),
+            counters: CounterDeltas::default(),
+            events: EventCounts::default(),
+            on_commit: RefCell::default(),
+        }
+    }
+
+    /// A transaction for a part of this write, without effects so far.
+    fn begin_part(&self) -> Self {
+        let part = Self::new(self.read.connection(), self.sink);
+        part.singles.replace(self.singles.borrow().clone());
+        part
+    }
+
+    /// Adds the effects of a part of this write that succeeded.
+    fn end_part(&self, part: Self) {
+        self.wake(part.wake.get());
+        self.events.add_all(&part.events);
+        self.on_commit.borrow_mut().append(&mut part.on_commit.take());
+        self.emitted.borrow_mut().append(&mut part.emitted.take());
+        self.singles.replace(part.singles.take());
+    }
+
+    /// Runs a part of this write that fails alone: an error of `part` rolls back what it has changed, and the write goes
+    /// on. Its counters are stored at its end, so the next part reads them.
+    pub fn part<T>(&self, part: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let inner = self.begin_part();
+        execute(self, "SAVEPOINT part")?;
+        let done = part(&inner).and_then(|done| inner.counters().flush(self).map(|()| done));
+        if done.is_err() {
+            // After some errors, such as a full disk, SQLite has rolled the whole transaction back: no savepoint is left.
+            if !self.is_autocommit() {
+                execute(self, "ROLLBACK TO part")?;
+                execute(self, "RELEASE part")?;
+            }
+            return done;
+        }
+        execute(self, "RELEASE part")?;
+        self.end_part(inner);
+        done
+    }
+
+    /// Runs a statement. Returns the number of rows that it changed.
+    pub(in crate::store) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
+        Ok(self.prepare_cached(sql)?.execute(params)?)
+    }
+
+    /// The changes of this write to the stored counters. They are stored at its end.
+    pub fn counters(&self) -> &CounterDeltas {
+        &self.counters
+    }
+
+    /// Counts events for the metrics, unless this write is rolled back.
+    pub fn count(&self, event: WriteEvent, times: u64) {
+        self.events.add(event, times);
+    }
+
+    /// Wakes the threads in `wake` after the commit that makes this write durable; not if the write fails.
+    pub fn wake(&self, wake: WakeSet) {
+        self.wake.set(self.wake.get().merge(wake));
+    }
+
+    /// Returns whether anybody follows the events of any user.
+    pub fn is_watched(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Emits an event of a user after the commit that makes this write durable, unless the write fails. `build` reads what
+    /// the event says, and runs only if the user follows events and gets this one as a single event. An error of it is
+    /// logged: whether somebody watches must not change the result of a write.
+    pub fn emit(&self, user_key: i64, event_type: EventType, build: impl FnOnce() -> Result<Option<Event>>) {
+        if !self.sink.is_some_and(|sink| sink.is_watched_by(user_key)) {
+            return;
+        }
+        let is_counted = {
+            let mut singles = self.singles.borrow_mut();
+            let singles = singles.entry(user_key).or_default();
+            *singles += 1;
+            *singles > MAX_SINGLE_PER_COMMIT
+        };
+        let emitted = match build_unless(is_counted, build) {
+            Ok(None) => Some(Emitted::Counted { user_key, event_type }),
+            Ok(Some(event)) => event.map(Emitted::Event),
+            Err(error) => {
+                self.on_commit(move || {
+                    tracing::error!(event_type = event_type.as_str(), %error, "an event cannot be built");
+                });
+                None
+            }
+        };
+        self.emitted.borrow_mut().extend(emitted);
+    }
+
+    /// Runs `action` after the commit that makes this write durable, before its caller gets the result; not at all if
+    /// the write fails. For log lines: inside the transaction they would report what may still be rolled back.
+    ///
+    /// It runs on the writer's thread, so other writes wait for it.
+    pub fn on_commit(&self, action: impl FnOnce() + Send + 'static) {
+        self.on_commit.borrow_mut().push(Box::new(action));
+    }
+}
+
+impl<'a> Deref for WriteTx<'a> {
+    type Target = ReadTx<'a>;
+
+    fn deref(&self) -> &ReadTx<'a> {
+        &self.read
+    }
+}
+
+/// `None` if the event is only counted.
+fn build_unless(
+    is_counted: bool,
+    build: impl FnOnce() -> Result<Option<Event>>,
+) -> Result<Option<Option<Event>>> {
+    if is_counted { Ok(None) } else { build().map(Some) }
+}
+
 /// Runs one job in a transaction of its own, on a connection that belongs to no writer thread.
 #[cfg(test)]
 pub(in crate::store) fn commit_single<T>(
@@ -309,4 +514,41 @@ pub(in crate::store) fn commit_single<T>(
         run_hooks(tx.on_commit.take());
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crate::error::Error;
+    use crate::store::db::counters::QueueName;
+    use crate::store::db::writer::commit_single;
+    use crate::store::test_support::memory_database;
+
+    #[test]
+    fn a_part_that_fails_changes_nothing_and_the_others_stay() {
+        let (database, hooks) = (memory_database(), Arc::new(AtomicUsize::new(0)));
+        commit_single(&database, |tx| {
+            for (name, is_refused) in [("a", false), ("b", true), ("c", false)] {
+                let done = tx.part(|tx| {
+                    tx.execute("INSERT INTO meta (name, value) VALUES (?1, 1)", [name])?;
+                    tx.counters().add_queued(QueueName::Send, 1);
+                    let hooks = Arc::clone(&hooks);
+                    tx.on_commit(move || {
+                        hooks.fetch_add(1, Ordering::Relaxed);
+                    });
+                    if is_refused { Err(Error::fault("no")) } else { Ok(()) }
+                });
+                assert_eq!(done.is_err(), is_refused);
+            }
+            Ok(())
+        })
+        .unwrap();
+        let count = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(count("SELECT count(*) FROM meta WHERE name IN ('a', 'b', 'c')"), 2);
+        assert_eq!(count("SELECT count(*) FROM meta WHERE name = 'b'"), 0);
+        assert_eq!(count("SELECT count FROM backlog WHERE name = 'send'"), 2);
+        assert_eq!(hooks.load(Ordering::Relaxed), 2);
+    }
 }

@@ -13,7 +13,7 @@ use crate::store::db::writer::WriteJob;
 
 /// Jobs in one commit. Limits how long the first job of a batch waits for the last one; a smaller batch would pay for
 /// more commits under load. Other values were not measured.
-pub(super) const MAX_BATCH_JOBS: usize = 512;
+pub(in crate::store::db) const MAX_BATCH_JOBS: usize = 512;
 
 /// Run time after which a batch takes no further job and commits. A due run waits for one batch at most, and has 100 ms
 /// from its instant to its start (contract §11.5); the commit itself, on a slow disk, takes most of that.
@@ -47,20 +47,20 @@ pub(in crate::store) enum WriteSource {
 }
 
 /// A submitted job.
-pub(super) struct QueuedJob {
+pub(in crate::store::db) struct QueuedJob {
     pub source: WriteSource,
     pub job: Job,
 }
 
 /// The jobs that wait for the writer.
-pub(super) struct WriteQueue {
+pub(in crate::store::db) struct WriteQueue {
     submitted: Receiver<QueuedJob>,
     engine: VecDeque<Job>,
     callers: CallerQueue,
 }
 
 /// How far the present batch has come.
-pub(super) struct BatchProgress {
+pub(in crate::store::db) struct BatchProgress {
     started: Stopwatch,
     jobs: usize,
     /// Callers' jobs that waited when the batch began and have not run yet. Later ones belong to the next batch:

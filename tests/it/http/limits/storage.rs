@@ -65,9 +65,9 @@ fn without_limits_the_bounds_on_cues_and_bytes_are_ten_times_those_of_the_larges
     assert_eq!(usage(&user, "storage", "limit_bytes"), 10_240_i64 << 20);
     let cue = user.create(&worker("0 0 1 1 *"));
     let file = server.sqlite();
-    file.execute_batch("UPDATE users SET cue_count = 1000").unwrap();
+    file.execute_batch("UPDATE users SET paused_cues = 999").unwrap();
     user.post("/v1/cues", &worker("0 0 1 1 *")).expect_error(403, "cue_limit_exceeded");
-    file.execute_batch("UPDATE users SET cue_count = 1, stored_bytes = 10737418240").unwrap();
+    file.execute_batch("UPDATE users SET paused_cues = 0, stored_bytes = 10737418240").unwrap();
     user.post("/v1/cues", &cue_of(100)).expect_error(403, "storage_limit_exceeded");
     file.execute_batch("UPDATE users SET stored_bytes = 0").unwrap();
     assert_eq!(user.delete(&path(&cue)).status, 204);

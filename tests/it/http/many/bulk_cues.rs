@@ -136,7 +136,7 @@ fn more_cues_than_a_write_takes_are_changed_in_several() {
          SELECT printf('cue_%012d', n), user_key, status, next_run, 0, 0, transport, cron, timezone, catch_up,
                 max_attempts, backoff_minutes, on_failure, verification, callback_method, callback_headers, name,
                 created_at, updated_at FROM number, (SELECT * FROM cues ORDER BY key LIMIT 1);
-         UPDATE users SET active_cues = 1200, cue_count = 1200",
+         UPDATE users SET active_cues = 1200",
     )
     .unwrap();
     for (action, active) in [("pause", 0), ("resume", 1_200), ("fire", 1_200), ("delete", 0)] {
