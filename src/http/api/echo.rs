@@ -5,6 +5,8 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 use std::sync::MutexGuard;
 
+use crate::api::instants::instant;
+use crate::api::problems::truncated;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::ids::CueId;
@@ -13,9 +15,8 @@ use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::echo::{Echo, EchoSender, EchoStore, EchoToken};
 use crate::domain::webhook::signature::verify_v1;
 use crate::error::{Error, Result};
-use crate::http::input::validation_errors::truncated;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant, with_payload};
+use crate::http::response::{Response, with_payload};
 use crate::store::cues::DeliverySource;
 use crate::store::{ReadTx, cues};
 

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
+use crate::api::instants::instant;
 use crate::domain::account::plan::{NO_LIMIT, bytes_or_max, limit_or_max};
 use crate::domain::account::user::{User, month_bounds};
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::Response;
 use crate::store::accounts::usage::MonthlyUsage;
 use crate::store::accounts::{usage, users};
 

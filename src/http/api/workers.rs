@@ -4,13 +4,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::api::instants::{JsonTimestamp, instant};
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
 use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{JsonTimestamp, Response, instant};
-use crate::service::workers as actions;
+use crate::http::response::Response;
+use crate::service;
 use crate::store::ReadTx;
 use crate::store::executions::workers;
 
@@ -29,7 +30,8 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
     fields.finish()?;
     // `finish` has returned an error if it is missing.
     let worker_id = worker_id.unwrap_or_default();
-    let server_time = actions::record_heartbeat(&request.app, caller.user_key, worker_id, handlers).await?;
+    let server_time =
+        service::workers::record_heartbeat(&request.app, caller.user_key, worker_id, handlers).await?;
     Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
 }
 
@@ -46,7 +48,7 @@ pub async fn list(request: Request) -> Result<Response> {
 /// `DELETE /v1/workers/{worker_id}`.
 pub async fn remove(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    actions::remove(&request.app, caller.user_key, request.param("worker_id").to_owned()).await?;
+    service::workers::remove(&request.app, caller.user_key, request.param("worker_id").to_owned()).await?;
     Ok(Response::no_content())
 }
 

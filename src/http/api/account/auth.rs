@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::api::cue::check_url_of;
+use crate::api::fields::Presence;
+use crate::api::instants::instant;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::plan::limit_or_max;
 use crate::domain::account::user::{
@@ -10,12 +13,10 @@ use crate::domain::account::user::{
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::api::account::required_email;
-use crate::http::api::cues::cue_request::check_url_of;
-use crate::http::input::json_fields::Presence;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
-use crate::service::accounts as actions;
+use crate::http::response::Response;
+use crate::service;
 use crate::store::ReadTx;
 use crate::store::accounts::{api_keys, usage, users};
 
@@ -34,7 +35,8 @@ pub async fn register(request: Request) -> Result<Response> {
         return Err(too_many_registrations(seconds));
     }
     let plan = config.plans.default_plan();
-    let account = actions::register(&app.store, email, plan, config.registration, request.now)?.await;
+    let account =
+        service::accounts::register(&app.store, email, plan, config.registration, request.now)?.await;
     if account.is_err() {
         app.registrations.lock().give_back(client);
     }
@@ -95,7 +97,7 @@ pub async fn update_me(request: Request) -> Result<Response> {
     let check = |url: String| check_url_of("alert_webhook_url", &url, &request.app.config.callbacks);
     let url = url.filter(|url| !url.is_empty()).map(check).transpose()?;
     if presence != Presence::Absent {
-        actions::set_alert_url(&request.app, &caller, url).await?;
+        service::accounts::set_alert_url(&request.app, &caller, url).await?;
     }
     me(request).await
 }
@@ -103,7 +105,7 @@ pub async fn update_me(request: Request) -> Result<Response> {
 /// `POST /v1/auth/key/regenerate`
 pub async fn regenerate_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let api_key = actions::regenerate_key(&request.app, &caller)?.await?;
+    let api_key = service::accounts::regenerate_key(&request.app, &caller)?.await?;
     Ok(Response::ok(&json!({
         "api_key": api_key.reveal(),
         "message": "Store this key now: it is not shown again. The previous key is revoked.",
@@ -128,9 +130,14 @@ pub async fn create_key(request: Request) -> Result<Response> {
     fields.finish()?;
     let Some(name) = name else { return Err(missing("name")) };
     let app = &request.app;
-    let key =
-        actions::create_key(&app.store, caller.user_key, name, app.config.plans.max_keys(), request.now)?
-            .await?;
+    let key = service::accounts::create_key(
+        &app.store,
+        caller.user_key,
+        name,
+        app.config.plans.max_keys(),
+        request.now,
+    )?
+    .await?;
     Ok(Response::created(&json!({
         "id": key.id,
         "name": key.name,
@@ -144,7 +151,8 @@ pub async fn create_key(request: Request) -> Result<Response> {
 /// `DELETE /v1/auth/keys/{key_id}`
 pub async fn revoke_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    actions::revoke_key(&request.app.store, caller.user_key, request.param("key_id").to_owned()).await?;
+    service::accounts::revoke_key(&request.app.store, caller.user_key, request.param("key_id").to_owned())
+        .await?;
     Ok(Response::no_content())
 }
 
@@ -158,7 +166,7 @@ pub async fn webhook_secret(request: Request) -> Result<Response> {
 /// `POST /v1/auth/webhook-secret/regenerate`
 pub async fn rotate_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let (secret, expires) = actions::rotate_secret(&request.app, &caller)?.await?;
+    let (secret, expires) = service::accounts::rotate_secret(&request.app, &caller)?.await?;
     Ok(Response::ok(&json!({
         "webhook_secret": secret.reveal(),
         "previous_secret_expires_at": instant(expires),
@@ -175,7 +183,7 @@ pub async fn alert_secret(request: Request) -> Result<Response> {
 /// `POST /v1/auth/alert-webhook-secret/regenerate`
 pub async fn rotate_alert_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let secret = actions::rotate_alert_secret(&request.app, &caller)?.await?;
+    let secret = service::accounts::rotate_alert_secret(&request.app, &caller)?.await?;
     Ok(Response::ok(&json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true})))
 }
 

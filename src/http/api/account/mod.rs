@@ -4,8 +4,8 @@ pub mod auth;
 pub mod device_login;
 pub mod sessions;
 
+use crate::api::fields::JsonFields;
 use crate::domain::account::credentials::Email;
-use crate::http::input::json_fields::JsonFields;
 
 /// Reads the field `email`. Adds a validation error if it is not an address.
 fn required_email(fields: &mut JsonFields<'_>) -> Option<Email> {

@@ -2,14 +2,14 @@
 
 pub mod bulk;
 pub mod cue_list;
-pub(in crate::http) mod cue_request;
-pub(in crate::http) mod cue_response;
-mod cursor;
 pub(in crate::http) mod upcoming;
 
 use hyper::StatusCode;
 use serde_json::json;
 
+use crate::api::cue::CueView;
+use crate::api::cue::{cue_patch, new_cue};
+use crate::api::instants::instant;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, Transport};
@@ -18,16 +18,15 @@ use crate::domain::json::JsonStr;
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
-use crate::http::api::cues::cue_request::{cue_patch, new_cue};
-use crate::http::api::cues::cue_response::CueView;
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
 use crate::http::api::idempotency::{from_stored, idempotency_request, read_key};
 use crate::http::input::query::Pagination;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::json_writer::to_json;
-use crate::http::response::{Response, instant, with_payload, with_payload_text};
-use crate::service::cues::{self as actions, not_found};
+use crate::http::response::to_json;
+use crate::http::response::{Response, with_payload, with_payload_text};
+use crate::service;
+use crate::service::cues::not_found;
 use crate::service::idempotency::StoredResponse;
 use crate::service::manual_runs;
 use crate::service::manual_runs::{FirePayload, FireRequest, ManualRun};
@@ -58,7 +57,7 @@ pub async fn create(mut request: Request) -> Result<Response> {
     let call = idempotency_request(&request, "POST /v1/cues", None)?;
     reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
     let hint = worker_hint(&request, caller.user_key, new.transport).await?;
-    let created = actions::create(&request.app, &caller, new, hint, call, render_created)?.await?;
+    let created = service::cues::create(&request.app, &caller, new, hint, call, render_created)?.await?;
     let StoredResponse { status, body } = created.response;
     let body = with_payload(body, created.payload.map(|payload| payload.body));
     Ok(from_stored(StoredResponse { status, body }))
@@ -129,7 +128,7 @@ pub async fn update(mut request: Request) -> Result<Response> {
         None => payload_bytes(&request, &id).await?,
     };
     reserve_cue(&mut request, payload_bytes)?;
-    let updated = actions::update(&request.app, &caller, id, patch).await?;
+    let updated = service::cues::update(&request.app, &caller, id, patch).await?;
     let payload = match updated.payload {
         Some(given) => given.map(|payload| payload.body),
         None => current_payload(&request, &updated.cue).await?,
@@ -141,7 +140,7 @@ pub async fn update(mut request: Request) -> Result<Response> {
 /// `DELETE /v1/cues/{cue_id}`
 pub async fn delete(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    actions::delete(&request.app, &caller, request.param("cue_id").to_owned()).await?;
+    service::cues::delete(&request.app, &caller, request.param("cue_id").to_owned()).await?;
     Ok(Response::no_content())
 }
 

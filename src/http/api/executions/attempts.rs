@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::api::instants::JsonTimestamp;
 use crate::domain::account::user::SECRET_OVERLAP;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::ExecutionStatus;
@@ -12,7 +13,7 @@ use crate::domain::time::saturating_sub;
 use crate::domain::webhook::request::{SignedRequest, shown_request};
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::{JsonTimestamp, Response};
+use crate::http::response::Response;
 use crate::service::executions::not_found;
 use crate::store::executions::attempts::Attempt;
 use crate::store::executions::delivery_request::ShownDelivery;

@@ -7,17 +7,20 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::api::instants::{JsonTimestamp, instant};
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
+use crate::domain::json::JsonStr;
 use crate::error::{Error, Result};
 use crate::http::limits::fair_semaphore::FairPermit;
 use crate::http::list::ListBody;
 use crate::http::middleware::authentication::is_valid;
 use crate::http::request::Request;
-use crate::http::response::{JsonTimestamp, Response, StoredJson, enclosed, instant};
+use crate::http::response::{Response, enclosed};
 use crate::http::timeout::{until, within};
-use crate::service::executions::{self as actions, ClaimedExecution, not_found};
+use crate::service;
+use crate::service::executions::{ClaimedExecution, not_found};
 use crate::store::ReadTx;
 use crate::store::cues::payloads;
 use crate::store::executions::claims;
@@ -59,7 +62,7 @@ pub async fn claim(request: Request) -> Result<Response> {
     let worker = fields.string("worker_id", 1..=255);
     fields.finish()?;
     reserve_payload(&request, move |read| claims::payload_size(read, caller.user_key, id)).await?;
-    let claimed = actions::claim(&request.app, caller.user_key, id, worker_id(worker)).await?;
+    let claimed = service::executions::claim(&request.app, caller.user_key, id, worker_id(worker)).await?;
     claim_response(&request, claimed).await
 }
 
@@ -77,7 +80,8 @@ pub async fn claim_next(request: Request) -> Result<Response> {
         None => Ok(0),
     };
     reserve_payload(&request, size).await?;
-    let claimed = actions::claim_next(&request.app, caller.user_key, task, worker_id(worker)).await?;
+    let claimed =
+        service::executions::claim_next(&request.app, caller.user_key, task, worker_id(worker)).await?;
     claim_response(&request, claimed).await
 }
 
@@ -161,7 +165,7 @@ struct ClaimableView<'a> {
     execution_id: String,
     id: String,
     /// A worker always receives an object.
-    payload: StoredJson<'a>,
+    payload: JsonStr<'a>,
     scheduled_for: JsonTimestamp,
     task: Option<&'a str>,
 }
@@ -174,7 +178,7 @@ impl<'a> From<&'a ClaimableExecution> for ClaimableView<'a> {
             cue_name: &it.cue_name,
             execution_id: it.id.to_string(),
             id: it.id.to_string(),
-            payload: StoredJson(it.payload.as_deref().unwrap_or("{}")),
+            payload: it.payload.as_deref().map_or(JsonStr::EMPTY_OBJECT, JsonStr::stored),
             scheduled_for: JsonTimestamp(it.scheduled_for),
             task: it.task.as_deref(),
         }

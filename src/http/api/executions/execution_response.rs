@@ -3,13 +3,13 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::api::instants::{JsonTimestamp, instant};
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::shown_body;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::domain::json::JsonText;
-use crate::http::response::{JsonTimestamp, instant};
 use crate::service::manual_runs::ManualRun;
 use crate::store::executions::ExecutionDetails;
 

@@ -9,6 +9,8 @@ pub mod verification;
 
 use serde_json::json;
 
+use crate::api::fields::JsonFields;
+use crate::api::instants::instant;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::OutcomeState;
@@ -20,12 +22,11 @@ use crate::http::api::executions::execution_response::{
     ExecutionView, OutcomeView, RecordedView, render_run,
 };
 use crate::http::api::executions::verification::{read_bounded_text, read_evidence};
-use crate::http::input::json_fields::JsonFields;
 use crate::http::input::query::Query;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
-use crate::service::executions as actions;
+use crate::http::response::Response;
+use crate::service;
 use crate::service::manual_runs;
 use crate::store::executions;
 use crate::store::executions::created_range::CreatedRange;
@@ -37,7 +38,7 @@ pub async fn show(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let found =
         request.app.store.read_inline_single(move |read| executions::find(read, caller.user_key, id)).await?;
-    Response::from_body(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
+    Response::from_body(&ExecutionView::from(&found.ok_or_else(service::executions::not_found)?))
 }
 
 /// `GET /v1/executions`, with its filters, `limit` and `offset`.
@@ -106,7 +107,7 @@ pub async fn report(request: Request) -> Result<Response> {
     let report = read_report(request.fields()?)?;
     // The response repeats the report.
     request.reserve_response(request.body().len())?;
-    let recorded = actions::report(&request.app, caller.user_key, id, report).await?;
+    let recorded = service::executions::report(&request.app, caller.user_key, id, report).await?;
     Response::from_body(&RecordedView {
         execution_id: id.to_string(),
         outcome: OutcomeView::from(&recorded.outcome),
@@ -119,7 +120,7 @@ pub async fn report(request: Request) -> Result<Response> {
 pub async fn extend_lease(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let worker = request.header("x-worker-id").map(str::to_owned);
-    let until = actions::extend(&request.app, caller.user_key, id, worker).await?;
+    let until = service::executions::extend(&request.app, caller.user_key, id, worker).await?;
     Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "lease_extended_until": instant(until),

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::api::fields::JsonFields;
 use crate::domain::execution::evidence::{
     ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, RESULT_URL, TEXTS,
     first_bad_artifact_url, is_storable_url, is_too_long_as_artifacts, trimmed, with_trimmed_urls,
@@ -9,10 +10,9 @@ use crate::domain::execution::evidence::{
 use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::http::api::executions::execution_response::{EvidenceView, VerdictView};
-use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::service::verification as actions;
+use crate::service;
 
 /// Most bytes of the evidence of an execution.
 const MAX_EVIDENCE: usize = (TEXTS.len() + 1) * MAX_TEXT_BYTES;
@@ -28,7 +28,7 @@ pub async fn verify(request: Request) -> Result<Response> {
     fields.finish()?;
     // The response repeats the reason.
     request.reserve_response(request.body().len())?;
-    let recorded = actions::verify(&request.app, caller.user_key, id, valid, reason).await?;
+    let recorded = service::verification::verify(&request.app, caller.user_key, id, valid, reason).await?;
     Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "outcome_state": recorded.state.as_str(),
@@ -43,7 +43,7 @@ pub async fn set_pending(request: Request) -> Result<Response> {
     let fields = request.optional_fields()?;
     fields.forbid_unknown();
     fields.finish()?;
-    let recorded = actions::reopen(&request.app, caller.user_key, id).await?;
+    let recorded = service::verification::reopen(&request.app, caller.user_key, id).await?;
     Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
 }
 
@@ -60,7 +60,8 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     // The response shows the new evidence and the older one.
     request.reserve_response(request.body().len() + MAX_EVIDENCE)?;
     let updated = evidence.fields().is_some();
-    let recorded = actions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
+    let recorded =
+        service::verification::append_evidence(&request.app, caller.user_key, id, evidence).await?;
     Response::from_body(&EvidenceView {
         execution_id: id.to_string(),
         outcome_state: recorded.state.as_str(),

@@ -3,13 +3,14 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::instants::instant;
 use crate::app::App;
 use crate::domain::account::figures::{Figures, Grid};
 use crate::error::{Error, Result};
 use crate::http::api::operations::health::{server_state, uptime_seconds};
 use crate::http::api::usage::render_usage;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::Response;
 use crate::store::ReadTx;
 use crate::store::accounts::{usage, users};
 use crate::store::db::hold;

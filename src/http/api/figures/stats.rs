@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::api::instants::JsonTimestamp;
 use crate::domain::account::figures::{Figures, Grid, GridError, KEPT_FOR, MAX_STEPS, Step};
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{EARLIEST, parse_instant};
@@ -10,7 +11,7 @@ use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::http::input::query::Query;
 use crate::http::request::Request;
-use crate::http::response::{JsonTimestamp, Response};
+use crate::http::response::Response;
 use crate::service::cues::not_found;
 use crate::store::figures::{cue_figures, hours};
 use crate::store::{ReadTx, cues};

@@ -7,13 +7,14 @@ use hyper::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::instants::{instant, instant_without_zone};
 use crate::app::App;
 use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
 use crate::domain::schedule::wall_clock::ClockFault;
 use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant, instant_without_zone};
+use crate::http::response::Response;
 use crate::metrics::Histogram;
 use crate::metrics::engine::{DOWN_AFTER, SchedulerPass};
 use crate::store::ReadTx;

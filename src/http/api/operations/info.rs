@@ -2,13 +2,14 @@
 
 use serde_json::json;
 
+use crate::api::instants::instant;
 use crate::domain::account::session::SignInWay;
 use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 use crate::http::api::account::sessions::permits_dev;
 use crate::http::pages::assets;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::Response;
 use crate::store::accounts::users;
 
 word_enum! {

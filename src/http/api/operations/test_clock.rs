@@ -3,11 +3,12 @@
 use jiff::{Span, Timestamp};
 use serde_json::json;
 
+use crate::api::instants::instant;
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::Response;
 use crate::service::test_clock;
 
 /// `GET /v1/test/clock`
