@@ -2,6 +2,7 @@
 //!
 //! A field that users set is named in [`FIELDS`], read in `CueReader::read` and shown in [`CueView`].
 
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::api::fields::JsonFields;
@@ -11,7 +12,7 @@ use crate::domain::cue::patch::{
     CallbackPatch, CuePatch, OnFailurePatch, RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch,
 };
 use crate::domain::cue::payload::Payload;
-use crate::domain::cue::{Cue, NO_CLAIMS, NewCue, OnFailure, ScheduleSpec, Transport};
+use crate::domain::cue::{Cue, NO_CLAIMS, NewCue, OnFailure, ScheduleSpec, StoredSchedule, Transport};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::unclaimed::{MAX_CLAIM_WITHIN, MIN_CLAIM_WITHIN};
 use crate::domain::execution::verification::VerificationMode;
@@ -306,31 +307,49 @@ fn ignored_fields_warning(names: &[String]) -> Option<String> {
 
 /// The fields of a cue (contract §4.1) without its payload, whose stored text is added to the serialized view.
 /// Serialized directly, without building a `serde_json::Value` first, because every create and every read returns it.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct CueView<'a> {
-    id: &'a str,
-    name: &'a str,
-    description: Option<&'a str>,
-    status: &'static str,
-    next_run: Option<String>,
-    last_run: Option<JsonTimestamp>,
-    schedule: ScheduleView<'a>,
-    callback: CallbackView<'a>,
-    transport: &'static str,
-    retry: RetryView<'a>,
-    on_failure: &'a OnFailure,
-    verification: VerificationView,
-    claim_within_minutes: Option<u32>,
-    run_count: i64,
-    fired_count: i64,
-    missed_count: i64,
-    failing: i64,
-    warning: Option<&'a str>,
-    created_at: JsonTimestamp,
-    updated_at: JsonTimestamp,
+    cue: &'a Cue,
     /// In lists that ask for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub recent: Option<RecentView<'a>>,
+    recent: Option<RecentView<'a>>,
+}
+
+impl<'a> CueView<'a> {
+    pub fn new(cue: &'a Cue, recent: Option<RecentView<'a>>) -> Self {
+        Self { cue, recent }
+    }
+}
+
+impl Serialize for CueView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let it = self.cue;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("id", &it.id)?;
+        object.serialize_entry("name", &it.name)?;
+        object.serialize_entry("description", &it.description)?;
+        object.serialize_entry("status", it.status.as_str())?;
+        object.serialize_entry("next_run", &it.next_run.map(instant_with_offset))?;
+        object.serialize_entry("last_run", &it.last_run.map(JsonTimestamp))?;
+        object.serialize_entry("schedule", &ScheduleView::from(&it.schedule))?;
+        object.serialize_entry("callback", &CallbackView::from(it.callback.as_ref()))?;
+        object.serialize_entry("transport", it.transport.as_str())?;
+        let (max_attempts, backoff_minutes) = (it.retry.max_attempts, &it.retry.backoff_minutes);
+        object.serialize_entry("retry", &RetryView { max_attempts, backoff_minutes })?;
+        object.serialize_entry("on_failure", &it.on_failure)?;
+        object.serialize_entry("verification", &VerificationView { mode: it.verification.as_str() })?;
+        object.serialize_entry("claim_within_minutes", &it.claim_within_minutes)?;
+        object.serialize_entry("run_count", &it.run_count)?;
+        object.serialize_entry("fired_count", &it.run_count)?;
+        object.serialize_entry("missed_count", &it.missed_count)?;
+        object.serialize_entry("failing", &it.failing)?;
+        object.serialize_entry("warning", &it.warning)?;
+        object.serialize_entry("created_at", &JsonTimestamp(it.created_at))?;
+        object.serialize_entry("updated_at", &JsonTimestamp(it.updated_at))?;
+        if let Some(recent) = &self.recent {
+            object.serialize_entry("recent", recent)?;
+        }
+        object.end()
+    }
 }
 
 /// The latest runs of a cue.
@@ -380,39 +399,13 @@ struct CallbackView<'a> {
     outcome_from_response: bool,
 }
 
-impl<'a> From<&'a Cue> for CueView<'a> {
-    fn from(cue: &'a Cue) -> Self {
-        let (r#type, cron, at) = match &cue.schedule.when {
+impl<'a> From<&'a StoredSchedule> for ScheduleView<'a> {
+    fn from(schedule: &'a StoredSchedule) -> Self {
+        let (r#type, cron, at) = match &schedule.when {
             ScheduleSpec::Recurring(cron) => ("recurring", Some(cron.as_str()), None),
             ScheduleSpec::Once(at) => ("once", None, Some(JsonTimestamp(*at))),
         };
-        let (timezone, catch_up) = (&cue.schedule.timezone, cue.schedule.catch_up.as_str());
-        Self {
-            id: &cue.id,
-            name: &cue.name,
-            description: cue.description.as_deref(),
-            status: cue.status.as_str(),
-            next_run: cue.next_run.map(instant_with_offset),
-            last_run: cue.last_run.map(JsonTimestamp),
-            schedule: ScheduleView { r#type, cron, at, timezone, catch_up },
-            callback: CallbackView::from(cue.callback.as_ref()),
-            transport: cue.transport.as_str(),
-            retry: RetryView {
-                max_attempts: cue.retry.max_attempts,
-                backoff_minutes: &cue.retry.backoff_minutes,
-            },
-            on_failure: &cue.on_failure,
-            verification: VerificationView { mode: cue.verification.as_str() },
-            claim_within_minutes: cue.claim_within_minutes,
-            run_count: cue.run_count,
-            fired_count: cue.run_count,
-            missed_count: cue.missed_count,
-            failing: cue.failing,
-            warning: cue.warning.as_deref(),
-            created_at: JsonTimestamp(cue.created_at),
-            updated_at: JsonTimestamp(cue.updated_at),
-            recent: None,
-        }
+        Self { r#type, cron, at, timezone: &schedule.timezone, catch_up: schedule.catch_up.as_str() }
     }
 }
 

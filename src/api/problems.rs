@@ -169,30 +169,6 @@ mod tests {
     use crate::domain::json::JsonText;
 
     #[test]
-    fn messages_are_those_of_pydantic() {
-        assert_eq!(choice_error(&["recurring", "once"]), "Input should be 'recurring' or 'once'");
-        assert_eq!(choice_error(&["a", "b", "c"]), "Input should be 'a', 'b' or 'c'");
-        let error = |kind, msg: &str| Some((kind, msg.to_owned()));
-        assert_eq!(
-            length_error("", &(1..=255)),
-            error("string_too_short", "String should have at least 1 character")
-        );
-        assert_eq!(
-            length_error("äöü", &(0..=2)),
-            error("string_too_long", "String should have at most 2 characters")
-        );
-        assert_eq!(length_error("äö", &(0..=2)), None);
-        assert_eq!(
-            count_error(0, &(1..=9)),
-            error("too_short", "List should have at least 1 item after validation, not 0")
-        );
-        assert_eq!(
-            count_error(33, &(1..=32)),
-            error("too_long", "List should have at most 32 items after validation, not 33")
-        );
-    }
-
-    #[test]
     fn integers_of_any_length_are_accepted() {
         assert_eq!(parse_integer("20"), Some(20));
         assert_eq!(parse_integer("-7"), Some(-7));

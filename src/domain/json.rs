@@ -409,28 +409,13 @@ impl<'a> JsonObject<'a> {
 
 /// Merges the entries of `over` into the object `own`. `over` alone unless both are objects.
 pub fn merged(own: JsonStr<'_>, over: JsonStr<'_>) -> JsonText {
-    let (Some(own_entries), Some(over_entries)) = (own.entries(), over.entries()) else {
-        return over.into();
-    };
-    let (mut own_entries, mut over_entries) = (own_entries.peekable(), over_entries.peekable());
-    let mut out = String::with_capacity(own.0.len() + over.0.len());
-    out.push('{');
-    loop {
-        let order = match (own_entries.peek(), over_entries.peek()) {
-            (Some((own, _)), Some((over, _))) => compare_keys(own, over),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => break,
-        };
-        let kept = if order.is_le() { own_entries.next() } else { None };
-        let entry = if order.is_ge() { over_entries.next() } else { kept };
-        if let Some((key, value)) = entry {
-            out.push_str(if out.len() == 1 { "\"" } else { ",\"" });
-            out.extend([key, "\":", value.0]);
-        }
+    let entries = |json: JsonStr<'_>| json.0.strip_prefix('{')?.strip_suffix('}').map(str::to_owned);
+    let (Some(mut both), Some(more)) = (entries(own), entries(over)) else { return over.into() };
+    if !both.is_empty() && !more.is_empty() {
+        both.push(',');
     }
-    out.push('}');
-    JsonText(out)
+    // Of equal keys the last one counts.
+    read(format!("{{{both}{more}}}").as_bytes()).unwrap_or_else(|_| over.into())
 }
 
 /// The parts of a nested value between its commas: items, or entries with key and value.

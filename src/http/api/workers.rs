@@ -1,12 +1,12 @@
 //! `/v1/workers`: heartbeats, list and removal of workers.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use crate::api::instants::{JsonTimestamp, instant};
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
-use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
@@ -41,7 +41,7 @@ pub async fn list(request: Request) -> Result<Response> {
     let turn = request.list_turn().await?;
     let list = move |read: &ReadTx<'_>| Ok((workers::list(read, caller.user_key)?, turn));
     let ((found, has_more), _turn) = request.app.store.read(list).await?;
-    let list = ListBody::new("workers", found.iter().map(|worker| WorkerView::new(worker, now)))?;
+    let list = ListBody::new("workers", found.iter().map(|worker| WorkerView(worker, now)))?;
     Ok(list.with_more(has_more).into_response())
 }
 
@@ -52,26 +52,22 @@ pub async fn remove(request: Request) -> Result<Response> {
     Ok(Response::no_content())
 }
 
-/// A worker in the list (contract §7.5).
-#[derive(Debug, Serialize)]
-struct WorkerView<'a> {
-    worker_id: &'a str,
-    handlers: &'a JsonText,
-    last_heartbeat: JsonTimestamp,
-    seconds_since_heartbeat: i64,
-    heartbeat_status: &'static str,
-    registered_since: JsonTimestamp,
-}
+/// A worker in the list (contract §7.5) at an instant.
+#[derive(Debug)]
+struct WorkerView<'a>(&'a Worker, Timestamp);
 
-impl<'a> WorkerView<'a> {
-    fn new(worker: &'a Worker, now: Timestamp) -> Self {
-        Self {
-            worker_id: &worker.worker_id,
-            handlers: &worker.handlers,
-            last_heartbeat: JsonTimestamp(worker.last_heartbeat),
-            seconds_since_heartbeat: now.duration_since(worker.last_heartbeat).as_secs().max(0),
-            heartbeat_status: HeartbeatStatus::at(worker.last_heartbeat, now).as_str(),
-            registered_since: JsonTimestamp(worker.registered_since),
-        }
+impl Serialize for WorkerView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Self(worker, now) = self;
+        let silence = now.duration_since(worker.last_heartbeat).as_secs().max(0);
+        let status = HeartbeatStatus::at(worker.last_heartbeat, *now);
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("worker_id", &worker.worker_id)?;
+        object.serialize_entry("handlers", &worker.handlers)?;
+        object.serialize_entry("last_heartbeat", &JsonTimestamp(worker.last_heartbeat))?;
+        object.serialize_entry("seconds_since_heartbeat", &silence)?;
+        object.serialize_entry("heartbeat_status", status.as_str())?;
+        object.serialize_entry("registered_since", &JsonTimestamp(worker.registered_since))?;
+        object.end()
     }
 }

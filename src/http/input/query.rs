@@ -241,13 +241,4 @@ mod tests {
         ];
         assert_eq!(kinds(&query), expected.map(|(kind, msg)| (kind, msg.to_owned())));
     }
-
-    #[test]
-    fn a_list_of_choices_is_separated_by_commas() {
-        let query = Query::parse("status__in=pending,%20failed");
-        assert_eq!(
-            query.some_of("status__in", &["pending", "failed", "success"]),
-            Some(vec!["pending", "failed"])
-        );
-    }
 }

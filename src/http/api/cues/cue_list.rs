@@ -79,11 +79,7 @@ async fn read_page(
 }
 
 fn render(list: &CueList, pagination: Pagination, page: &CuePage) -> Result<Response> {
-    let views = page.cues.iter().map(|(cue, runs)| {
-        let mut view = CueView::from(cue);
-        view.recent = runs.as_ref().map(recent);
-        view
-    });
+    let views = page.cues.iter().map(|(cue, runs)| CueView::new(cue, runs.as_ref().map(recent)));
     let body = ListBody::new("cues", views)?;
     let shown = body.count();
     let has_more = page.has_more || shown < page.cues.len();
@@ -220,21 +216,6 @@ mod tests {
             for other in &others {
                 assert_eq!(decode_cursor(&text, other, sort), Err(CursorError::OtherList), "{other:?}");
             }
-        }
-    }
-
-    #[test]
-    fn any_other_text_is_malformed() {
-        let filter = CueFilter::default();
-        let last = ListPosition { value: SortValue::Instant(5), key: 7 };
-        let cursor = encode_cursor(&filter, CueSort::NextRun, &last);
-        for length in 0..cursor.len() {
-            assert!(decode_cursor(&cursor[..length], &filter, CueSort::NextRun).is_err(), "{length}");
-        }
-        let longer = format!("{cursor}AAAA");
-        let invalid_name = URL_SAFE_NO_PAD.encode([&[0; DIGEST_BYTES + 8][..], &[NAME, 0xFF]].concat());
-        for text in ["", "!", "äöü", "AAAAAAAAAAAAAAAAAAAAAAAA", &longer, &invalid_name] {
-            assert_eq!(decode_cursor(text, &filter, CueSort::NextRun), Err(CursorError::Malformed), "{text}");
         }
     }
 }

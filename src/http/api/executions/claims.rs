@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -51,7 +52,7 @@ pub async fn list(request: Request) -> Result<Response> {
     };
     let (found, _turn) = found.unzip();
     let found = found.unwrap_or_default();
-    let list = ListBody::new("executions", found.executions.iter().map(ClaimableView::from))?;
+    let list = ListBody::new("executions", found.executions.iter().map(ClaimableView))?;
     Ok(list.with_more(found.has_more).into_response())
 }
 
@@ -157,31 +158,26 @@ async fn list_claimable(
 }
 
 /// An execution in the list of claimable ones (contract §7.1).
-#[derive(Debug, Serialize)]
-struct ClaimableView<'a> {
-    attempt: u32,
-    cue_id: &'a str,
-    cue_name: &'a str,
-    execution_id: String,
-    id: String,
-    /// A worker always receives an object.
-    payload: JsonStr<'a>,
-    scheduled_for: JsonTimestamp,
-    task: Option<&'a str>,
-}
+#[derive(Debug)]
+struct ClaimableView<'a>(&'a ClaimableExecution);
 
-impl<'a> From<&'a ClaimableExecution> for ClaimableView<'a> {
-    fn from(it: &'a ClaimableExecution) -> Self {
-        Self {
-            attempt: it.attempt,
-            cue_id: &it.cue_id,
-            cue_name: &it.cue_name,
-            execution_id: it.id.to_string(),
-            id: it.id.to_string(),
-            payload: it.payload.as_deref().map_or(JsonStr::EMPTY_OBJECT, JsonStr::stored),
-            scheduled_for: JsonTimestamp(it.scheduled_for),
-            task: it.task.as_deref(),
-        }
+impl Serialize for ClaimableView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let it = self.0;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("attempt", &it.attempt)?;
+        object.serialize_entry("cue_id", &it.cue_id)?;
+        object.serialize_entry("cue_name", &it.cue_name)?;
+        object.serialize_entry("execution_id", &it.id.to_string())?;
+        object.serialize_entry("id", &it.id.to_string())?;
+        // A worker always receives an object.
+        object.serialize_entry(
+            "payload",
+            &it.payload.as_deref().map_or(JsonStr::EMPTY_OBJECT, JsonStr::stored),
+        )?;
+        object.serialize_entry("scheduled_for", &JsonTimestamp(it.scheduled_for))?;
+        object.serialize_entry("task", &it.task)?;
+        object.end()
     }
 }
 

@@ -54,7 +54,7 @@ pub async fn cancel(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     request.optional_fields()?;
     let cancelled = manual_runs::cancel(&request.app, caller.user_key, id).await?;
-    Response::from_body(&ExecutionView::from(&cancelled))
+    Response::from_body(&ExecutionView(&cancelled))
 }
 
 /// `POST /v1/executions/replay`
