@@ -7,6 +7,7 @@
 //! - `main.rs` parses the command line, runs the command and returns its exit code.
 //! - `cli` has one file per command, in the folders `server`, `database` and `client`; the flags of `cued serve` are the
 //!   whole configuration of a server.
+//! - `api` names the fields and the words of the API, for the server and for its clients: a field of a cue is added there.
 //! - `client` makes the requests of the commands that use a server: its address and key, retries, errors.
 //! - `worker` is `cued work`: it claims executions, runs a command for each and reports its outcome.
 //! - `config` holds the settings of a server and their defaults.
@@ -40,7 +41,7 @@
 //!
 //! A test holds these rules (`tests/it/architecture.rs`):
 //!
-//! - `http` → `store` (reads), `domain`
+//! - `http` → `store` (reads), `api`, `domain`; `api` → `domain`
 //! - `http`, `engine` → `service` → `store` → `domain`
 //! - `service` → `billing`, `mail`; `engine` → `mail`; `billing` → `store`, `domain`
 //! - `events` → `domain`; `store` knows it as an `EventSink` only.
@@ -102,6 +103,7 @@
 //! - **Pass**: one run of a background loop over the pending work, the function `run_once`.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod app;
 pub mod bench;
 pub mod billing;

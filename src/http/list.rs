@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use crate::error::Result;
 use crate::http::input::query::Pagination;
 use crate::http::response::Response;
-use crate::http::response::json_writer::append_json;
+use crate::http::response::append_json;
 use crate::store::MAX_LIST_BYTES;
 
 /// The room that is made for each entry at first: a cue or an execution without long texts takes 600 to 700 bytes. A text

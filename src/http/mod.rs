@@ -6,7 +6,7 @@
 //!   and `pages` (HTML).
 //! - `routes` (the routing table) → `api` (one file per heading of the contract) and `pages` → `request`, `response`,
 //!   `list`.
-//! - `list` → `response`; `request`, `response` → `input` (body, JSON fields, query, validation errors) → `limits`
+//! - `list` → `response`; `request`, `response` → `input` (body, query; JSON fields are in `api::fields`) → `limits`
 //!   (shares of a caller).
 //! - `limits` and `timeout` use no other module of `http`.
 //!

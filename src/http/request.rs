@@ -8,17 +8,16 @@ use hyper::HeaderMap;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use crate::api::fields::JsonFields;
 use crate::app::App;
 use crate::domain::account::sliding_window::RateLimitStatus;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::ids::ExecutionId;
-use crate::domain::json::{self, JsonError, JsonObject, JsonStr, JsonText};
+use crate::domain::json::{self, JsonError, JsonStr, JsonText};
 use crate::error::{Error, Result};
 use crate::http::input::body::BufferedBody;
-use crate::http::input::json_fields::{JsonFields, NOT_AN_OBJECT};
 use crate::http::input::query::Query;
-use crate::http::input::validation_errors::echoed;
 use crate::http::limits::budget::{Owner, Reservation};
 use crate::http::limits::places::Place;
 use crate::http::limits::turns::Turn;
@@ -146,15 +145,14 @@ impl Request {
     /// Returns the fields of the body.
     /// Errors: 400 if the body is not JSON, 422 if it is not an object.
     pub fn fields(&self) -> Result<JsonFields<'_>> {
-        self.json_object().map(JsonFields::of_body)
+        Ok(JsonFields::of_body(self.json()?)?)
     }
 
     /// Same as [`Request::fields`], but an empty body or `null` is an object without fields.
     pub fn optional_fields(&self) -> Result<JsonFields<'_>> {
         let text = self.body.bytes.trim_ascii();
         if text.is_empty() || text == b"null" {
-            let empty = JsonObject::of(JsonStr::EMPTY_OBJECT);
-            return empty.map(JsonFields::of_body).ok_or_else(|| Error::fault("`{}` is no object"));
+            return Ok(JsonFields::of_body(JsonStr::EMPTY_OBJECT)?);
         }
         self.fields()
     }
@@ -163,12 +161,7 @@ impl Request {
     /// Errors: 400 if the body is not JSON.
     pub fn json(&self) -> Result<JsonStr<'_>> {
         let read = self.json.get_or_init(|| json::read(&self.body.bytes));
-        Ok(read.as_ref().map(JsonText::get).map_err(|error| Refusal::from(*error))?)
-    }
-
-    fn json_object(&self) -> Result<JsonObject<'_>> {
-        let json = self.json()?;
-        Ok(JsonObject::of(json).ok_or_else(|| not_an_object(json))?)
+        Ok(read.as_ref().map(JsonText::get).map_err(|error| Refusal::from(error))?)
     }
 }
 
@@ -178,14 +171,4 @@ fn too_many_waiting() -> Refusal {
          without `wait`"
     );
     Refusal { retry_after: Some(WAITING_RETRY_AFTER), ..Refusal::new(ErrorCode::RateLimitExceeded, message) }
-}
-
-fn not_an_object(value: JsonStr<'_>) -> Refusal {
-    let (kind, msg) = NOT_AN_OBJECT;
-    Refusal::invalid(vec![FieldError {
-        kind,
-        loc: vec!["body".into()],
-        msg: msg.to_owned(),
-        input: echoed(value),
-    }])
 }

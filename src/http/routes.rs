@@ -1,12 +1,13 @@
 //! The routing table: each row is a method, a path, who may call it and its handler.
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
-use crate::http::api::account::{auth, device_login, sessions};
+use crate::http::api::account::{device_login, sessions};
 use crate::http::api::cues::{bulk, upcoming};
-use crate::http::api::executions::{attempts, claims, queue_changes, verification};
-use crate::http::api::figures::{overview, stats};
-use crate::http::api::operations::{health, info, metrics, openapi, test_clock};
-use crate::http::api::{alerts, billing, cues, echo, events, executions, usage, workers};
+use crate::http::api::executions::{attempts, claims, queue_changes};
+use crate::http::api::operations::{health, metrics};
+use crate::http::api::{
+    account, alerts, billing, cues, echo, events, executions, figures, operations, workers,
+};
 use crate::http::pages::{assets, manual_billing};
 use crate::http::router::{FORM_LIMIT, Route};
 use crate::routes;
@@ -20,25 +21,25 @@ const EVENT_LIMIT: usize = 512 << 10;
 pub static ROUTES: &[Route] = routes! {
     GET    "/health"                                  Unmetered health::health,
     GET    "/status"                                  Unmetered health::status,
-    GET    "/openapi.json"                            Unmetered openapi::openapi,
-    GET    "/v1/info"                                 Public    info::info,
+    GET    "/openapi.json"                            Unmetered operations::openapi,
+    GET    "/v1/info"                                 Public    operations::info,
 
     GET    "/"                                        Asset     assets::index,
     GET    "/ui/{build}/{file}"                       Asset     assets::file,
     GET    "/ui/{build}/{folder}/{file}"              Asset     assets::file,
     GET    "/ui/{build}/{folder}/{subfolder}/{file}"  Asset     assets::file,
 
-    POST   "/v1/auth/register"                        Public    auth::register,
-    GET    "/v1/auth/me"                              ApiKey    auth::me,
-    PATCH  "/v1/auth/me"                              ApiKey    auth::update_me,
-    POST   "/v1/auth/key/regenerate"                  ApiKey    auth::regenerate_key,
-    GET    "/v1/auth/keys"                            ApiKey    auth::list_keys,
-    POST   "/v1/auth/keys"                            ApiKey    auth::create_key,
-    DELETE "/v1/auth/keys/{key_id}"                   ApiKey    auth::revoke_key,
-    GET    "/v1/auth/webhook-secret"                  ApiKey    auth::webhook_secret,
-    POST   "/v1/auth/webhook-secret/regenerate"       ApiKey    auth::rotate_secret,
-    GET    "/v1/auth/alert-webhook-secret"            ApiKey    auth::alert_secret,
-    POST   "/v1/auth/alert-webhook-secret/regenerate" ApiKey    auth::rotate_alert_secret,
+    POST   "/v1/auth/register"                        Public    account::register,
+    GET    "/v1/auth/me"                              ApiKey    account::me,
+    PATCH  "/v1/auth/me"                              ApiKey    account::update_me,
+    POST   "/v1/auth/key/regenerate"                  ApiKey    account::regenerate_key,
+    GET    "/v1/auth/keys"                            ApiKey    account::list_keys,
+    POST   "/v1/auth/keys"                            ApiKey    account::create_key,
+    DELETE "/v1/auth/keys/{key_id}"                   ApiKey    account::revoke_key,
+    GET    "/v1/auth/webhook-secret"                  ApiKey    account::webhook_secret,
+    POST   "/v1/auth/webhook-secret/regenerate"       ApiKey    account::rotate_secret,
+    GET    "/v1/auth/alert-webhook-secret"            ApiKey    account::alert_secret,
+    POST   "/v1/auth/alert-webhook-secret/regenerate" ApiKey    account::rotate_alert_secret,
 
     POST   "/v1/auth/session"                         Public    sessions::begin,
     DELETE "/v1/auth/session"                         ApiKey    sessions::end_own,
@@ -79,9 +80,9 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/executions/{execution_id}/cancel"     ApiKey    queue_changes::cancel,
     POST   "/v1/executions/{execution_id}/claim"      ApiKey    claims::claim,
     POST   "/v1/executions/{execution_id}/outcome"    ApiKey    executions::report,
-    PATCH  "/v1/executions/{execution_id}/evidence"   ApiKey    verification::append_evidence,
-    POST   "/v1/executions/{execution_id}/verify"     ApiKey    verification::verify,
-    POST   "/v1/executions/{execution_id}/verification-pending"  ApiKey    verification::set_pending,
+    PATCH  "/v1/executions/{execution_id}/evidence"   ApiKey    executions::append_evidence,
+    POST   "/v1/executions/{execution_id}/verify"     ApiKey    executions::verify,
+    POST   "/v1/executions/{execution_id}/verification-pending"  ApiKey    executions::set_pending,
     POST   "/v1/executions/{execution_id}/heartbeat"  ApiKey    executions::extend_lease,
     POST   "/v1/worker/heartbeat"                     ApiKey    workers::heartbeat,
     GET    "/v1/workers"                              ApiKey    workers::list,
@@ -92,9 +93,9 @@ pub static ROUTES: &[Route] = routes! {
 
     GET    "/v1/events"                               ApiKey    events::stream,
 
-    GET    "/v1/usage"                                ApiKey    usage::usage,
-    GET    "/v1/stats"                                ApiKey    stats::stats,
-    GET    "/v1/overview"                             ApiKey    overview::overview,
+    GET    "/v1/usage"                                ApiKey    figures::usage,
+    GET    "/v1/stats"                                ApiKey    figures::stats,
+    GET    "/v1/overview"                             ApiKey    figures::overview,
 
     POST   "/v1/echo/{token}"                         Public    echo::receive; MAX_PAYLOAD,
     GET    "/v1/echo/{token}"                         ApiKey    echo::show,
@@ -109,8 +110,8 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/billing/thanks"                          Page      manual_billing::thanks,
     GET    "/billing/closed"                          Page      manual_billing::closed,
 
-    GET    "/v1/test/clock"                           TestClock test_clock::show,
-    POST   "/v1/test/clock"                           TestClock test_clock::advance,
+    GET    "/v1/test/clock"                           TestClock operations::show_test_clock,
+    POST   "/v1/test/clock"                           TestClock operations::advance_test_clock,
 };
 
 /// The routes of the metrics listener. The API itself does not serve `/metrics`.

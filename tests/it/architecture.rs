@@ -17,8 +17,9 @@ const MAX_FUNCTION_LINES: usize = 70;
 const MAY_USE_ALL: [&str; 5] = ["build", "cli", "lib", "main", "server"];
 
 /// The modules that each other module may import besides itself.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("domain", &[]),
+    ("api", &["domain", "locks"]),
     ("cores", &[]),
     ("error", &["domain"]),
     ("locks", &[]),
@@ -50,7 +51,10 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ),
     (
         "http",
-        &["app", "config", "domain", "error", "events", "locks", "metrics", "panics", "service", "store"],
+        &[
+            "api", "app", "config", "domain", "error", "events", "locks", "metrics", "panics", "service",
+            "store",
+        ],
     ),
     ("systemd", &[]),
     ("signals", &[]),

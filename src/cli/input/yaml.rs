@@ -9,7 +9,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle};
 use serde_json::Value;
 use thiserror::Error as ThisError;
 
-use crate::domain::json::{self, JsonErrorKind, JsonText, MAX_DEPTH};
+use crate::domain::json::{self, JsonText, MAX_DEPTH};
 
 /// The reason why a text is refused.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
@@ -59,7 +59,7 @@ pub fn read(text: &str) -> Result<JsonText, YamlError> {
     let start = Marker::new(0, 1, 0);
     match to_json(text) {
         Ok(json) => json::read(json.as_bytes())
-            .map_err(|error| YamlError::new(&start, YamlErrorKind::Syntax(error.kind.to_string()))),
+            .map_err(|error| YamlError::new(&start, YamlErrorKind::Syntax(error.problem))),
         // JSON has a few forms that YAML has not: tabs before a key, escaped halves of a character.
         Err(YamlError { kind: YamlErrorKind::Syntax(reason), line, column }) => json::read(text.as_bytes())
             .map_err(|_| YamlError { line, column, kind: YamlErrorKind::Syntax(reason) }),
@@ -196,7 +196,7 @@ fn resolved(text: &str) -> Result<String, YamlErrorKind> {
     }
     match json::read(text.as_bytes()) {
         Ok(_) => Ok(text.to_owned()),
-        Err(error) if error.kind == JsonErrorKind::NumberTooLarge => {
+        Err(error) if error.problem == json::NUMBER_TOO_LARGE => {
             Err(YamlErrorKind::NumberTooLarge(text.to_owned()))
         }
         Err(_) => Err(YamlErrorKind::OtherNumber(text.to_owned())),

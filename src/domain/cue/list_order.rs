@@ -105,19 +105,4 @@ mod tests {
         assert_eq!(sorted(CueSort::NextRun, &values), [3, 2, 5, 1, 4]);
         assert_eq!(sorted(CueSort::LastRunDescending, &values), [5, 2, 3, 4, 1]);
     }
-
-    #[test]
-    fn names_are_in_order_without_distinction_of_case() {
-        let values = ["b", "B", "Ä", "a", "ä", "Z"].map(SortValue::name);
-        assert_eq!(sorted(CueSort::Name, &values), [4, 1, 2, 6, 3, 5]);
-        assert_eq!(sorted(CueSort::NameDescending, &values), [5, 3, 6, 2, 1, 4]);
-    }
-
-    #[test]
-    fn creation_is_the_order_of_the_keys() {
-        let values = [SortValue::None, SortValue::None];
-        assert_eq!(sorted(CueSort::Oldest, &values), [1, 2]);
-        assert_eq!(sorted(CueSort::Newest, &values), [2, 1]);
-        assert!(CueSort::Newest.is_by_creation() && !CueSort::NameDescending.is_by_creation());
-    }
 }

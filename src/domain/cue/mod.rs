@@ -2,26 +2,23 @@
 
 pub mod filter;
 pub mod list_order;
-pub mod on_failure;
 pub mod patch;
 pub mod payload;
 pub mod recent_runs;
 pub mod retention;
-pub mod stored_schedule;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::cue::patch::{CuePatch, RequestedStatus};
 use crate::domain::cue::payload::Payload;
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
-use crate::domain::schedule::Schedule;
+use crate::domain::schedule::time_zone::Zone;
+use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule};
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::callback::Callback;
-
-pub use crate::domain::cue::on_failure::OnFailure;
-pub use crate::domain::cue::stored_schedule::{ScheduleSpec, StoredSchedule};
 
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,4 +226,58 @@ pub fn after_only_run(
 ) -> Option<CueStatus> {
     let is_current_run = at == scheduled_for && !is_due;
     is_current_run.then_some(if success { CueStatus::Completed } else { CueStatus::Failed })
+}
+
+/// The reactions to an execution's final failure (contract §6). Serializes to the contract's JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnFailure {
+    /// Send mail to the account's address.
+    pub email: bool,
+    /// Send a signed POST to this URL.
+    pub webhook: Option<String>,
+    pub pause: bool,
+}
+
+impl Default for OnFailure {
+    fn default() -> Self {
+        Self { email: true, webhook: None, pause: false }
+    }
+}
+
+/// A schedule as text. [`Self::read`] parses it for computing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSchedule {
+    pub when: ScheduleSpec,
+    /// The IANA name.
+    pub timezone: String,
+    pub catch_up: CatchUp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScheduleSpec {
+    /// The cron expression as the user wrote it.
+    Recurring(String),
+    Once(Timestamp),
+}
+
+impl StoredSchedule {
+    /// The parsed schedule.
+    /// Errors: the zone or the cron expression is unknown, which an upgrade of the zone database can cause.
+    pub fn read(&self) -> Result<Schedule, ScheduleError> {
+        match &self.when {
+            ScheduleSpec::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up),
+            ScheduleSpec::Once(at) => {
+                let zone = Zone::find(&self.timezone)?;
+                Ok(Schedule { rule: ScheduleRule::Once(*at), zone, catch_up: self.catch_up })
+            }
+        }
+    }
+
+    pub fn from_schedule(schedule: &Schedule) -> Self {
+        let when = match &schedule.rule {
+            ScheduleRule::Recurring(cron) => ScheduleSpec::Recurring(cron.text().to_owned()),
+            ScheduleRule::Once(at) => ScheduleSpec::Once(*at),
+        };
+        Self { when, timezone: schedule.zone.name().to_owned(), catch_up: schedule.catch_up }
+    }
 }

@@ -1,9 +1,8 @@
 //! Partial input: the fields of a cue that a create request gives and a PATCH may change.
 
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
-use crate::domain::cue::on_failure::OnFailure;
 use crate::domain::cue::payload::Payload;
-use crate::domain::cue::stored_schedule::{ScheduleSpec, StoredSchedule};
+use crate::domain::cue::{OnFailure, ScheduleSpec, StoredSchedule};
 use crate::domain::execution::retry::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::api::instants::instant;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{Alert, AlertType};
 use crate::domain::notification::test_alert::{TestAttempt, TestStatus};
@@ -12,7 +13,7 @@ use crate::domain::schedule::time_zone::Zone;
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::Response;
 use crate::http::timeout::within;
 use crate::service::accounts::test_alert::TestAlert;
 use crate::store::notifications::alerts;

@@ -7,7 +7,8 @@ use crate::domain::billing::offer::Offer;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::service::{billing as actions, stripe_events};
+use crate::service;
+use crate::service::stripe_events;
 
 /// `POST /v1/billing/checkout {plan, interval}`
 pub async fn checkout(request: Request) -> Result<Response> {
@@ -18,7 +19,7 @@ pub async fn checkout(request: Request) -> Result<Response> {
     fields.finish()?;
     let offer = Offer::from_request(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
     let app = request.app;
-    let url = run_blocking(move || actions::checkout(&app, &caller, offer)).await?;
+    let url = run_blocking(move || service::billing::checkout(&app, &caller, offer)).await?;
     Ok(Response::ok(&json!({"checkout_url": url})))
 }
 
@@ -26,7 +27,7 @@ pub async fn checkout(request: Request) -> Result<Response> {
 pub async fn portal(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let app = request.app;
-    let url = run_blocking(move || actions::portal(&app, &caller)).await?;
+    let url = run_blocking(move || service::billing::portal(&app, &caller)).await?;
     Ok(Response::ok(&json!({"portal_url": url})))
 }
 

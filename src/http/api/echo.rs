@@ -5,28 +5,19 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 use std::sync::MutexGuard;
 
+use crate::api::instants::instant;
+use crate::api::problems::truncated;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::ids::CueId;
 use crate::domain::json;
-use crate::domain::text::word_enum::word_enum;
 use crate::domain::webhook::echo::{Echo, EchoSender, EchoStore, EchoToken};
 use crate::domain::webhook::signature::verify_v1;
 use crate::error::{Error, Result};
-use crate::http::input::validation_errors::truncated;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant, with_payload};
+use crate::http::response::{Response, with_payload};
 use crate::store::cues::DeliverySource;
 use crate::store::{ReadTx, cues};
-
-word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum EchoStatus {
-        /// Nothing was received, or it was too long ago.
-        Waiting = "waiting",
-        Delivered = "delivered",
-    }
-}
 
 /// `POST /v1/echo/{token}`: any JSON value. Replaces the previous one.
 pub async fn receive(request: Request) -> Result<Response> {
@@ -35,8 +26,7 @@ pub async fn receive(request: Request) -> Result<Response> {
     let sender = sender(&request, &token).await?;
     let (payload, headers) = (request.body().into(), header_texts(&request.headers));
     echoes(&request).put(sender, token, Echo { payload, headers, received_at: request.now });
-    let status = EchoStatus::Delivered.as_str();
-    Ok(Response::ok(&json!({"status": status, "received_at": instant(request.now)})))
+    Ok(Response::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
 }
 
 /// `GET /v1/echo/{token}`
@@ -44,14 +34,13 @@ pub async fn show(request: Request) -> Result<Response> {
     let token = token(&request)?;
     let found = echoes(&request).find(&token, request.now);
     let Some(echo) = found else {
-        return Ok(Response::ok(&json!({"status": EchoStatus::Waiting.as_str()})));
+        return Ok(Response::ok(&json!({"status": "waiting"})));
     };
     let payload =
         json::read(&echo.payload).map_err(|fault| Error::fault_from("a stored echo is not JSON", fault))?;
     let headers: Map<String, Value> =
         echo.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-    let status = EchoStatus::Delivered.as_str();
-    let view = json!({"status": status, "headers": headers, "received_at": instant(echo.received_at)});
+    let view = json!({"status": "delivered", "headers": headers, "received_at": instant(echo.received_at)});
     let body = with_payload(view.to_string(), Some(payload.into_string()));
     Ok(Response::json(StatusCode::OK, body))
 }

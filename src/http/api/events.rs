@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::api::instants::instant;
 use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::user::Credential;
@@ -19,7 +20,7 @@ use crate::http::limits::places::Place;
 use crate::http::middleware::authentication::is_valid;
 use crate::http::pages::assets;
 use crate::http::request::Request;
-use crate::http::response::{BodyStream, Response, instant};
+use crate::http::response::{BodyStream, Response};
 use crate::http::timeout::until;
 use crate::service::cues::not_found;
 use crate::store::cues;

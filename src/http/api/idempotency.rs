@@ -4,10 +4,10 @@ use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
 
+use crate::api::fields::JsonFields;
 use crate::domain::account::credentials::sha256;
 use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
 use crate::error::{Error, Result};
-use crate::http::input::json_fields::JsonFields;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::service::bulk::{BEGUN, BulkCall};

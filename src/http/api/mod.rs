@@ -10,5 +10,4 @@ pub mod executions;
 pub mod figures;
 pub(in crate::http) mod idempotency;
 pub mod operations;
-pub mod usage;
 pub mod workers;

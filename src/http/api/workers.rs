@@ -1,16 +1,17 @@
 //! `/v1/workers`: heartbeats, list and removal of workers.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use crate::api::instants::{JsonTimestamp, instant};
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
-use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{JsonTimestamp, Response, instant};
-use crate::service::workers as actions;
+use crate::http::response::Response;
+use crate::service;
 use crate::store::ReadTx;
 use crate::store::executions::workers;
 
@@ -29,7 +30,8 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
     fields.finish()?;
     // `finish` has returned an error if it is missing.
     let worker_id = worker_id.unwrap_or_default();
-    let server_time = actions::record_heartbeat(&request.app, caller.user_key, worker_id, handlers).await?;
+    let server_time =
+        service::workers::record_heartbeat(&request.app, caller.user_key, worker_id, handlers).await?;
     Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
 }
 
@@ -39,37 +41,33 @@ pub async fn list(request: Request) -> Result<Response> {
     let turn = request.list_turn().await?;
     let list = move |read: &ReadTx<'_>| Ok((workers::list(read, caller.user_key)?, turn));
     let ((found, has_more), _turn) = request.app.store.read(list).await?;
-    let list = ListBody::new("workers", found.iter().map(|worker| WorkerView::new(worker, now)))?;
+    let list = ListBody::new("workers", found.iter().map(|worker| WorkerView(worker, now)))?;
     Ok(list.with_more(has_more).into_response())
 }
 
 /// `DELETE /v1/workers/{worker_id}`.
 pub async fn remove(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    actions::remove(&request.app, caller.user_key, request.param("worker_id").to_owned()).await?;
+    service::workers::remove(&request.app, caller.user_key, request.param("worker_id").to_owned()).await?;
     Ok(Response::no_content())
 }
 
-/// A worker in the list (contract §7.5).
-#[derive(Debug, Serialize)]
-struct WorkerView<'a> {
-    worker_id: &'a str,
-    handlers: &'a JsonText,
-    last_heartbeat: JsonTimestamp,
-    seconds_since_heartbeat: i64,
-    heartbeat_status: &'static str,
-    registered_since: JsonTimestamp,
-}
+/// A worker in the list (contract §7.5) at an instant.
+#[derive(Debug)]
+struct WorkerView<'a>(&'a Worker, Timestamp);
 
-impl<'a> WorkerView<'a> {
-    fn new(worker: &'a Worker, now: Timestamp) -> Self {
-        Self {
-            worker_id: &worker.worker_id,
-            handlers: &worker.handlers,
-            last_heartbeat: JsonTimestamp(worker.last_heartbeat),
-            seconds_since_heartbeat: now.duration_since(worker.last_heartbeat).as_secs().max(0),
-            heartbeat_status: HeartbeatStatus::at(worker.last_heartbeat, now).as_str(),
-            registered_since: JsonTimestamp(worker.registered_since),
-        }
+impl Serialize for WorkerView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Self(worker, now) = self;
+        let silence = now.duration_since(worker.last_heartbeat).as_secs().max(0);
+        let status = HeartbeatStatus::at(worker.last_heartbeat, *now);
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("worker_id", &worker.worker_id)?;
+        object.serialize_entry("handlers", &worker.handlers)?;
+        object.serialize_entry("last_heartbeat", &JsonTimestamp(worker.last_heartbeat))?;
+        object.serialize_entry("seconds_since_heartbeat", &silence)?;
+        object.serialize_entry("heartbeat_status", status.as_str())?;
+        object.serialize_entry("registered_since", &JsonTimestamp(worker.registered_since))?;
+        object.end()
     }
 }

@@ -1,8 +1,8 @@
 //! Reads which objects an action on many is for: a list of ids, or a filter and the number that it must match.
 
+use crate::api::fields::{JsonFields, Presence};
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::error::Result;
-use crate::http::input::json_fields::{JsonFields, Presence};
 use crate::service::bulk::{MAX_IDS, MAX_MATCHED};
 
 /// Most characters of an id. Ids of other forms are answered as unknown, and repeated in the answer.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::http::pages::{Form, NoticeKind, Page, form_action};
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::service::billing as actions;
+use crate::service;
 use crate::service::billing::PlanOverview;
 use crate::store::billing::requests::BillingRequest;
 
@@ -20,7 +20,7 @@ const PORTAL: &str = "/billing/portal";
 pub async fn checkout(request: Request) -> Result<Response> {
     let query = request.query();
     let token = query.raw("token").unwrap_or_default();
-    let plan_request = actions::find_request_by_link(&request.app, token)?.await?;
+    let plan_request = service::billing::find_request_by_link(&request.app, token)?.await?;
     Ok(request_page(&request, &plan_request, token))
 }
 
@@ -28,7 +28,7 @@ pub async fn checkout(request: Request) -> Result<Response> {
 pub async fn confirm(request: Request) -> Result<Response> {
     let form = request.form();
     let token = form.raw("token").unwrap_or_default();
-    let plan_request = actions::confirm_request(&request.app, token)?.await?;
+    let plan_request = service::billing::confirm_request(&request.app, token)?.await?;
     Ok(request_page(&request, &plan_request, token))
 }
 
@@ -36,7 +36,7 @@ pub async fn confirm(request: Request) -> Result<Response> {
 pub async fn portal(request: Request) -> Result<Response> {
     let query = request.query();
     let token = query.raw("token").unwrap_or_default();
-    let overview = actions::find_plan_by_link(&request.app, token)?.await?;
+    let overview = service::billing::find_plan_by_link(&request.app, token)?.await?;
     Ok(plan_page(&request, &overview, token))
 }
 
@@ -45,10 +45,10 @@ pub async fn cancel(request: Request) -> Result<Response> {
     let form = request.form();
     let token = form.raw("token").unwrap_or_default();
     if form.raw("confirmed") != Some("yes") {
-        let overview = actions::find_plan_by_link(&request.app, token)?.await?;
+        let overview = service::billing::find_plan_by_link(&request.app, token)?.await?;
         return Ok(confirmation_page(&request, &overview, token));
     }
-    let paused = actions::cancel_plan(&request.app, token)?.await?;
+    let paused = service::billing::cancel_plan(&request.app, token)?.await?;
     let page = Page::new("Your plan has ended")
         .notice(NoticeKind::Success, "Your account is now on the free plan. These limits apply:")
         .facts(&limit_facts(limits(&request, FREE)).each_ref().map(|(name, value)| (*name, value.as_str())));

@@ -7,7 +7,6 @@ use hyper::http::response::Parts;
 use serde_json::{Value, json};
 
 use crate::openapi::document::{CLOSED, DOCUMENT, Operation, faults, resolved};
-use crate::openapi::recorded;
 use crate::support::client::{Head, Response, header, read_head};
 
 /// Headers of HTTP itself and of the server's policy, which the document does not list.
@@ -47,11 +46,7 @@ pub fn check(sent: &[u8], response: &Response) {
         return;
     };
     let found = match Operation::find(&sent.method, &sent.path) {
-        Some(operation) => {
-            let faults = problems(operation, &sent, response);
-            recorded::record(operation, response);
-            faults
-        }
+        Some(operation) => problems(operation, &sent, response),
         None => unmatched_problems(response),
     };
     let call = format!("{} {} → {}", sent.method, sent.path, response.status);
@@ -125,7 +120,7 @@ fn unmatched_problems(response: &Response) -> Vec<String> {
 }
 
 fn problems(operation: &'static Operation, sent: &Sent<'_>, response: &Response) -> Vec<String> {
-    let Some((_, described)) = operation.response(response.status) else {
+    let Some(described) = operation.response(response.status) else {
         return vec![format!("status {} is not documented", response.status)];
     };
     let mut found = header_problems(described, response);
@@ -261,61 +256,33 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is a required property")]
-    fn an_error_of_another_form_fails_for_a_request_that_is_not_http() {
-        check(b"\x01\r\n\r\n", &response(400, &json!({"error": {"code": "bad_request"}})));
-    }
-
-    #[test]
-    fn a_documented_response_passes() {
-        check(KEYS.as_bytes(), &response(200, &json!({"webhook_secret": "whsec_1"})));
-    }
-
-    #[test]
-    #[should_panic(expected = "Unevaluated properties")]
-    fn an_undocumented_field_fails() {
-        check(KEYS.as_bytes(), &response(200, &json!({"webhook_secret": "whsec_1", "extra": 1})));
-    }
-
-    #[test]
-    #[should_panic(expected = "is a required property")]
-    fn a_missing_field_fails() {
-        check(KEYS.as_bytes(), &response(200, &json!({})));
-    }
-
-    #[test]
-    #[should_panic(expected = "status 418 is not documented")]
-    fn an_undocumented_status_fails() {
-        check(KEYS.as_bytes(), &response(418, &json!({})));
-    }
-
-    #[test]
-    #[should_panic(expected = "is not one of")]
-    fn an_undocumented_code_fails() {
-        let body = json!({"error": {"code": "cue_not_found", "message": "", "status": 403}});
-        check(KEYS.as_bytes(), &response(403, &body));
-    }
-
-    #[test]
-    #[should_panic(expected = "header x-new is not documented")]
-    fn an_undocumented_header_fails() {
-        let mut response = response(200, &json!({"webhook_secret": "whsec_1"}));
-        response.headers.push(("x-new".to_owned(), "1".to_owned()));
-        check(KEYS.as_bytes(), &response);
-    }
-
-    #[test]
-    #[should_panic(expected = "the request was accepted")]
-    fn an_accepted_request_beside_its_schema_fails() {
-        let body = json!({"acknowledged": true, "server_time": "2030-01-01T09:00:00Z"});
-        let request = "POST /v1/worker/heartbeat HTTP/1.1\r\nContent-Length: 16\r\n\r\n{\"worker_id\":\"\"}";
-        check(request.as_bytes(), &response(200, &body));
-    }
-
-    #[test]
-    #[should_panic(expected = "the query was accepted")]
-    fn an_accepted_query_beside_its_schema_fails() {
-        let body = json!({"cues": [], "total": 0, "limit": 20, "offset": 0, "has_more": false});
-        check(b"GET /v1/cues?status=lost HTTP/1.1\r\n\r\n", &response(200, &body));
+    fn what_the_document_does_not_say_is_a_fault() {
+        let secret = json!({"webhook_secret": "whsec_1"});
+        let heartbeat = json!({"acknowledged": true, "server_time": "2030-01-01T09:00:00Z"});
+        let cues = json!({"cues": [], "total": 0, "limit": 20, "offset": 0, "has_more": false});
+        let unknown = json!({"error": {"code": "cue_not_found", "message": "", "status": 403}});
+        let post = "POST /v1/worker/heartbeat HTTP/1.1\r\nContent-Length: 16\r\n\r\n{\"worker_id\":\"\"}";
+        let table = [
+            (KEYS, 200, secret.clone(), ""),
+            (KEYS, 200, json!({"webhook_secret": "whsec_1", "extra": 1}), "Unevaluated properties"),
+            (KEYS, 200, json!({}), "is a required property"),
+            (KEYS, 418, secret, "status 418 is not documented"),
+            (KEYS, 403, unknown, "is not one of"),
+            (post, 200, heartbeat, "the request was accepted"),
+            ("GET /v1/cues?status=lost HTTP/1.1\r\n\r\n", 200, cues, "the query was accepted"),
+        ];
+        for (sent, status, body, expected) in table {
+            let sent = parse(sent.as_bytes()).unwrap();
+            let operation = Operation::find(&sent.method, &sent.path).unwrap();
+            let found = problems(operation, &sent, &response(status, &body)).join("\n");
+            assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{body}: {found}");
+        }
+        let mut new = response(200, &json!({"webhook_secret": "whsec_1"}));
+        new.headers.push(("x-new".to_owned(), "1".to_owned()));
+        let sent = parse(KEYS.as_bytes()).unwrap();
+        let found = problems(Operation::find("GET", &sent.path).unwrap(), &sent, &new);
+        assert_eq!(found, ["header x-new is not documented"]);
+        let no_error = response(400, &json!({"error": {"code": "bad_request"}}));
+        assert!(!unmatched_problems(&no_error).is_empty());
     }
 }

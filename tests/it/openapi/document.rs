@@ -6,9 +6,9 @@ use std::sync::{Arc, LazyLock, Mutex};
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-pub const TEXT: &str = include_str!("../../../src/http/openapi.json");
+const TEXT: &str = include_str!("../../../src/http/openapi.json");
 
-pub const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
 pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(TEXT).unwrap());
 
@@ -54,27 +54,17 @@ impl Operation {
         candidates.min_by_key(|it| it.path.matches('{').count())
     }
 
-    /// The documented response to a status, with its key: the status, or its class such as `4XX`.
-    pub fn response(&self, status: u16) -> Option<(String, &'static Value)> {
+    /// The documented response to a status, or to its class such as `4XX`.
+    pub fn response(&self, status: u16) -> Option<&'static Value> {
         let responses = &self.closed["responses"];
         let keys = [status.to_string(), format!("{}XX", status / 100)];
-        keys.into_iter().find_map(|key| Some((key.clone(), resolved(&CLOSED, responses.get(&key)?))))
-    }
-
-    /// All documented responses with their keys.
-    pub fn responses(&self) -> impl Iterator<Item = (&'static str, &'static Value)> {
-        let responses = self.closed["responses"].as_object().unwrap();
-        responses.iter().map(|(key, response)| (key.as_str(), resolved(&CLOSED, response)))
+        keys.iter().find_map(|key| Some(resolved(&CLOSED, responses.get(key)?)))
     }
 
     /// The parameters in a part of the request.
     pub fn parameters(&self, part: &'static str) -> impl Iterator<Item = &'static Value> {
         let all = self.json["parameters"].as_array().into_iter().flatten();
         all.map(|parameter| resolved(&DOCUMENT, parameter)).filter(move |it| it["in"] == part)
-    }
-
-    pub fn has_key(&self) -> bool {
-        self.json["security"] == json!([{"bearer": []}, {"session": []}])
     }
 }
 
@@ -95,7 +85,7 @@ pub fn resolved(root: &'static Value, value: &'static Value) -> &'static Value {
 }
 
 /// The validator of a schema in `root`, which is [`DOCUMENT`] or [`CLOSED`]. Compiled once.
-pub fn validator(root: &'static Value, schema: &'static Value) -> Arc<Validator> {
+fn validator(root: &'static Value, schema: &'static Value) -> Arc<Validator> {
     let is_closed = std::ptr::eq(root, &raw const *CLOSED);
     let key = (&raw const *schema).addr();
     if let Some(known) = VALIDATORS.lock().unwrap().get(&key) {
@@ -188,7 +178,7 @@ fn close(schema: &mut Value, is_part: bool) {
     }
 }
 
-pub fn is_object(kind: Option<&Value>) -> bool {
+fn is_object(kind: Option<&Value>) -> bool {
     match kind {
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
         Some(kind) => kind == "object",

@@ -15,8 +15,8 @@ use crate::http::pages::device_login as pages;
 use crate::http::pages::device_login::LoginFormState;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::service;
 use crate::service::accounts;
-use crate::service::device_login as actions;
 use crate::service::device_login::{StartedLogin, SubmittedEmail};
 use crate::store::ReadTx;
 use crate::store::accounts::device_logins;
@@ -35,7 +35,7 @@ pub async fn start(request: Request) -> Result<Response> {
     fields.finish()?;
     let (app, client_ip) = (&request.app, request.client_ip);
     let StartedLogin { device_code, user_code } =
-        actions::start(app, code, purpose, client_ip, request.now)?.await?;
+        service::device_login::start(app, code, purpose, client_ip, request.now)?.await?;
     let user_code = user_code.as_str();
     Ok(Response::created(&json!({
         "device_code": device_code.as_str(),
@@ -80,7 +80,7 @@ pub async fn poll(request: Request) -> Result<Response> {
             Ok(Response::ok(&json!({"status": state.as_str(), "email": login.email})))
         }
         Some(LoginState::Approved) => {
-            let claim = actions::claim(&request.app, code, request.now)?.await?;
+            let claim = service::device_login::claim(&request.app, code, request.now)?.await?;
             let Some((api_key, email)) = claim.handed_out else { return Ok(poll_response(claim.state)) };
             let status = LoginState::Approved.as_str();
             Ok(Response::ok(&json!({"status": status, "api_key": api_key.reveal(), "email": email})))
@@ -149,7 +149,7 @@ pub async fn verify_page(request: Request) -> Result<Response> {
     // Links of earlier versions have the device code.
     let code = query.raw("user_code").map_or_else(|| value("device_code"), str::to_owned);
     let (secret, now) = (token.clone(), request.now);
-    let find = move |read: &ReadTx<'_>| actions::find_to_confirm(read, &code, &secret, now);
+    let find = move |read: &ReadTx<'_>| service::device_login::find_to_confirm(read, &code, &secret, now);
     Ok(match request.app.store.read(find).await? {
         Ok(login) => pages::ask_confirmation(url, &token, &login).into_response(StatusCode::OK),
         Err(link) => unusable_link(link),
@@ -170,7 +170,9 @@ pub async fn confirm(request: Request) -> Result<Response> {
     }
     let code = value("user_code").or_else(|| value("device_code")).unwrap_or_default();
     let other_keys = value("other_keys").and_then(OtherKeys::parse);
-    match actions::approve(&request.app, code.to_owned(), token, other_keys, request.now)?.await? {
+    match service::device_login::approve(&request.app, code.to_owned(), token, other_keys, request.now)?
+        .await?
+    {
         LinkStatus::Valid => Ok(pages::confirmed().into_response(StatusCode::OK)),
         link => Ok(unusable_link(link)),
     }
@@ -182,7 +184,7 @@ async fn send_link(request: &Request, code: String, email: Email) -> Result<Stri
     // Counted for every address alike, and before the login changes: a mail is refused or sent, never lost.
     let client = rate_limit_address(request.client_ip);
     app.mail_limits.take_sign_in(client, request.now).map_err(too_many_mails)?;
-    let pending = actions::submit_email(&app, code, email, request.client_ip, request.now)?;
+    let pending = service::device_login::submit_email(&app, code, email, request.client_ip, request.now)?;
     // A separate task: the mail must be queued even if the client disconnects after the commit.
     let task = tokio::spawn(async move {
         let submitted = pending.await;

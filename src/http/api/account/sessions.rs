@@ -3,20 +3,21 @@
 use hyper::header::{self, HeaderMap};
 use serde_json::{Value, json};
 
+use crate::api::fields::JsonFields;
+use crate::api::instants::instant;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::device_login::DeviceCode;
 use crate::domain::account::session::{MAX_FAILED_SIGN_INS, Session, SessionToken, device_name};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
-use crate::http::input::json_fields::JsonFields;
 use crate::http::list::ListBody;
 use crate::http::middleware::authentication::signed_in_users;
 use crate::http::middleware::browser_guard::{check_sign_in, host_name};
 use crate::http::middleware::session_cookie::{SessionCookie, base_url};
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
-use crate::service::accounts::sessions as actions;
+use crate::http::response::Response;
+use crate::service::accounts::sessions;
 use crate::service::accounts::sessions::{NewSession, SignIn};
 
 /// Characters of a credential in a request: any text is looked up.
@@ -67,7 +68,7 @@ pub async fn end_own(request: Request) -> Result<Response> {
             "The request has an API key, not a session; end a session with DELETE /v1/auth/sessions/ID";
         return Err(Error::refused(ErrorCode::SessionNotFound, message));
     };
-    if let Some(ended) = actions::end(&request.app, caller.user_key, id.to_owned()) {
+    if let Some(ended) = sessions::end(&request.app, caller.user_key, id.to_owned()) {
         ended.await?;
     }
     Ok(Response::no_content().with(header::SET_COOKIE, cookie_of(&request).clear()?))
@@ -81,7 +82,7 @@ fn cookie_of(request: &Request) -> SessionCookie {
 pub async fn list(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let current = caller.credential.session_id();
-    let sessions = actions::list(&request.app, caller.user_key, request.now).await?;
+    let sessions = sessions::list(&request.app, caller.user_key, request.now).await?;
     let rendered = sessions.iter().map(|session| render(session, current == Some(&session.id)));
     Ok(ListBody::new("sessions", rendered)?.with_more(false).into_response())
 }
@@ -90,7 +91,7 @@ pub async fn list(request: Request) -> Result<Response> {
 pub async fn end(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let id = request.param("session_id").to_owned();
-    if let Some(ended) = actions::end(&request.app, caller.user_key, id) {
+    if let Some(ended) = sessions::end(&request.app, caller.user_key, id) {
         ended.await?;
     }
     Ok(Response::no_content())
@@ -98,7 +99,7 @@ pub async fn end(request: Request) -> Result<Response> {
 
 /// `DELETE /v1/auth/sessions`: ends all but the one that makes the request
 pub async fn end_others(request: Request) -> Result<Response> {
-    let (unstored, stored) = actions::end_others(&request.app, &request.caller()?);
+    let (unstored, stored) = sessions::end_others(&request.app, &request.caller()?);
     Ok(Response::ok(&json!({"ended": unstored + stored.await?})))
 }
 
@@ -107,10 +108,10 @@ pub async fn create_link(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let (app, now) = (&request.app, request.now);
     let link =
-        actions::create_link(&app.store, caller.user_key, Some(caller.credential.clone()), now)?.await?;
+        sessions::create_link(&app.store, caller.user_key, Some(caller.credential.clone()), now)?.await?;
     let base = base_url(app, request.peer.ip(), &request.headers, &request.host);
     Ok(Response::created(&json!({
-        "url": actions::link_url(&base, &link),
+        "url": sessions::link_url(&base, &link),
         "expires_at": instant(link.expires_at),
     })))
 }
@@ -177,11 +178,11 @@ async fn sign_in(request: &Request, cookie: &SessionCookie, credential: Credenti
         Credential::Dev => SignIn::Dev,
     };
     let key = if let SignIn::ApiKey(key) = &by { Some(key.clone()) } else { None };
-    let stored = actions::sign_in(app, by, &cookie.origin, device.clone(), address.clone(), now)?.await;
+    let stored = sessions::sign_in(app, by, &cookie.origin, device.clone(), address.clone(), now)?.await;
     match (stored, key) {
         (Err(Error::Storage(_)), Some(key)) => {
-            let new = actions::sign_in_unstored(app, &key, &cookie.origin, device, address, now)?.await?;
-            actions::keep_unstored(app, &new, &key);
+            let new = sessions::sign_in_unstored(app, &key, &cookie.origin, device, address, now)?.await?;
+            sessions::keep_unstored(app, &new, &key);
             Ok(new)
         }
         (stored, _) => stored,

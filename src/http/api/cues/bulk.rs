@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
+use crate::api::fields::JsonFields;
 use crate::domain::cue::filter::{CueFilter, MAX_SEARCH, SearchText};
 use crate::domain::cue::{CueStatus, Transport};
 use crate::error::{Error, Result};
 use crate::http::api::idempotency::{bulk_call, from_stored, run_to_end};
-use crate::http::input::json_fields::JsonFields;
 use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_ids, read_targets};
 use crate::http::request::Request;
-use crate::http::response::json_writer::to_json;
+use crate::http::response::to_json;
 use crate::http::response::{Response, to_refusal};
 use crate::service::bulk::cues as actions;
 use crate::service::bulk::cues::{CueAction, CuesDone};

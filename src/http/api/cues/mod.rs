@@ -2,32 +2,30 @@
 
 pub mod bulk;
 pub mod cue_list;
-pub(in crate::http) mod cue_request;
-pub(in crate::http) mod cue_response;
-mod cursor;
 pub(in crate::http) mod upcoming;
 
 use hyper::StatusCode;
 use serde_json::json;
 
+use crate::api::cue::CueView;
+use crate::api::cue::{cue_patch, new_cue};
+use crate::api::instants::instant;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
-use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
-use crate::http::api::cues::cue_request::{cue_patch, new_cue};
-use crate::http::api::cues::cue_response::CueView;
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
 use crate::http::api::idempotency::{from_stored, idempotency_request, read_key};
 use crate::http::input::query::Pagination;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::json_writer::to_json;
-use crate::http::response::{Response, instant, with_payload, with_payload_text};
-use crate::service::cues::{self as actions, not_found};
+use crate::http::response::to_json;
+use crate::http::response::{Response, with_payload, with_payload_text};
+use crate::service;
+use crate::service::cues::not_found;
 use crate::service::idempotency::StoredResponse;
 use crate::service::manual_runs;
 use crate::service::manual_runs::{FirePayload, FireRequest, ManualRun};
@@ -58,35 +56,17 @@ pub async fn create(mut request: Request) -> Result<Response> {
     let call = idempotency_request(&request, "POST /v1/cues", None)?;
     reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
     let hint = worker_hint(&request, caller.user_key, new.transport).await?;
-    let created = actions::create(&request.app, &caller, new, hint, call, render_created)?.await?;
+    let created = service::cues::create(&request.app, &caller, new, hint, call, render_created)?.await?;
     let StoredResponse { status, body } = created.response;
     let body = with_payload(body, created.payload.map(|payload| payload.body));
     Ok(from_stored(StoredResponse { status, body }))
-}
-
-word_enum! {
-    /// The form of a payload in a response.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum PayloadForm {
-        Json = "json",
-        Text = "text",
-    }
-}
-
-word_enum! {
-    /// The effect of an override on the payload of the cue.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum MergeStrategy {
-        Merge = "merge",
-        Replace = "replace",
-    }
 }
 
 /// `GET /v1/cues/{cue_id}?execution_limit&execution_offset&payload`
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
     let pagination = query.pagination_of("execution_limit", "execution_offset", 10);
-    let is_text = query.one_of("payload", &PayloadForm::WORDS) == Some(PayloadForm::Text.as_str());
+    let is_text = query.one_of("payload", &["json", "text"]) == Some("text");
     query.finish()?;
     let store = &request.app.store;
     let mut _turn = request.list_turn().await?;
@@ -107,8 +87,8 @@ pub async fn show(request: Request) -> Result<Response> {
             page
         }
     };
-    let cue = to_json(&CueView::from(&cue))?;
-    let history = ListBody::after(&cue, "executions", page.iter().map(ExecutionView::from))?;
+    let cue = to_json(&CueView::new(&cue, None))?;
+    let history = ListBody::after(&cue, "executions", page.iter().map(ExecutionView))?;
     let history = history.with_page("execution_", total, pagination).into_text();
     let body = if is_text {
         with_payload_text(history, payload.as_deref())?
@@ -128,19 +108,19 @@ pub async fn update(mut request: Request) -> Result<Response> {
         None => payload_bytes(&request, &id).await?,
     };
     reserve_cue(&mut request, payload_bytes)?;
-    let updated = actions::update(&request.app, &caller, id, patch).await?;
+    let updated = service::cues::update(&request.app, &caller, id, patch).await?;
     let payload = match updated.payload {
         Some(given) => given.map(|payload| payload.body),
         None => current_payload(&request, &updated.cue).await?,
     };
-    let body = with_payload(to_json(&CueView::from(&updated.cue))?, payload);
+    let body = with_payload(to_json(&CueView::new(&updated.cue, None))?, payload);
     Ok(Response::json(StatusCode::OK, body))
 }
 
 /// `DELETE /v1/cues/{cue_id}`
 pub async fn delete(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    actions::delete(&request.app, &caller, request.param("cue_id").to_owned()).await?;
+    service::cues::delete(&request.app, &caller, request.param("cue_id").to_owned()).await?;
     Ok(Response::no_content())
 }
 
@@ -150,8 +130,7 @@ pub async fn fire(request: Request) -> Result<Response> {
     let mut fields = request.optional_fields()?;
     let send_at = fields.string("send_at", 0..=64);
     let payload_override = fields.dictionary("payload_override");
-    let replace =
-        fields.one_of("merge_strategy", &MergeStrategy::WORDS) == Some(MergeStrategy::Replace.as_str());
+    let replace = fields.one_of("merge_strategy", &["merge", "replace"]) == Some("replace");
     let key = read_key(&mut fields);
     // Ignoring a misspelled `send_at` would run the cue immediately.
     fields.forbid_unknown();
@@ -204,7 +183,7 @@ pub async fn missed(request: Request) -> Result<Response> {
 
 /// Renders the response to a create without the payload. An `Idempotency-Key` stores it for a repetition of the request.
 fn render_created(cue: &Cue) -> Result<StoredResponse> {
-    Ok(StoredResponse { status: 201, body: to_json(&CueView::from(cue))? })
+    Ok(StoredResponse { status: 201, body: to_json(&CueView::new(cue, None))? })
 }
 
 /// A warning for the creator of a worker cue if no worker of the account was seen lately.

@@ -4,15 +4,16 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde_json::{Value, json};
 
+use crate::api::cue::preview_schedule;
+use crate::api::instants::instant;
 use crate::domain::api_error::Refusal;
 use crate::domain::schedule::occurrence::offset_text;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{EARLIEST, Schedule, parse_instant};
 use crate::domain::time::just_before;
 use crate::error::Result;
-use crate::http::api::cues::cue_request::preview_schedule;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
+use crate::http::response::Response;
 use crate::service::cues::not_found;
 use crate::store::cues;
 

@@ -1,18 +1,19 @@
 //! `/v1/executions/{execution_id}/attempts` and `/request`: what was sent, and how each attempt ended.
 
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
+use crate::api::instants::JsonTimestamp;
 use crate::domain::account::user::SECRET_OVERLAP;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::{AttemptEnd, MAX_SHOWN_BODY, shown_body};
 use crate::domain::execution::failure_cause::FailureCause;
-use crate::domain::json::JsonText;
 use crate::domain::time::saturating_sub;
 use crate::domain::webhook::request::{SignedRequest, shown_request};
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::{JsonTimestamp, Response};
+use crate::http::response::Response;
 use crate::service::executions::not_found;
 use crate::store::executions::attempts::Attempt;
 use crate::store::executions::delivery_request::ShownDelivery;
@@ -27,7 +28,7 @@ pub async fn list(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let found = request.app.store.read_inline(move |read| attempts::list(read, caller.user_key, id)).await?;
     let attempts = found.ok_or_else(not_found)?;
-    Response::from_body(&AttemptList { attempts: attempts.iter().map(AttemptView::from).collect() })
+    Response::from_body(&AttemptList { attempts: attempts.iter().map(AttemptView).collect() })
 }
 
 /// `GET /v1/executions/{execution_id}/request?attempt`.
@@ -132,39 +133,29 @@ struct AttemptList<'a> {
 }
 
 /// An attempt (contract §5.8). `result` is `null` while it runs.
-#[derive(Debug, Serialize)]
-struct AttemptView<'a> {
-    attempt: u32,
-    started_at: Option<JsonTimestamp>,
-    ended_at: Option<JsonTimestamp>,
-    duration_ms: Option<i128>,
-    result: Option<&'static str>,
-    cause: Option<&'static str>,
-    http_status: Option<u16>,
-    error_message: Option<&'a str>,
-    response_headers: Option<&'a JsonText>,
-    response_body: Option<&'a str>,
-    response_truncated: bool,
-    next_retry: Option<JsonTimestamp>,
-    worker_id: Option<&'a str>,
-}
+#[derive(Debug)]
+struct AttemptView<'a>(&'a Attempt);
 
-impl<'a> From<&'a Attempt> for AttemptView<'a> {
-    fn from(it: &'a Attempt) -> Self {
-        Self {
-            attempt: it.number,
-            started_at: it.started_at.map(JsonTimestamp),
-            ended_at: it.ended_at().map(JsonTimestamp),
-            duration_ms: it.duration.map(|duration| duration.as_millis()),
-            result: it.end.map(AttemptEnd::as_str),
-            cause: it.cause.map(FailureCause::as_str),
-            http_status: it.http_status,
-            error_message: it.error_message.as_deref(),
-            response_headers: it.response_headers.as_ref(),
-            response_body: it.response_body.as_deref().map(shown_body),
-            response_truncated: it.response_body.as_ref().is_some_and(|body| body.len() > MAX_SHOWN_BODY),
-            next_retry: it.next_retry.map(JsonTimestamp),
-            worker_id: it.worker_id.as_deref(),
-        }
+impl Serialize for AttemptView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let it = self.0;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("attempt", &it.number)?;
+        object.serialize_entry("started_at", &it.started_at.map(JsonTimestamp))?;
+        object.serialize_entry("ended_at", &it.ended_at().map(JsonTimestamp))?;
+        object.serialize_entry("duration_ms", &it.duration.map(|duration| duration.as_millis()))?;
+        object.serialize_entry("result", &it.end.map(AttemptEnd::as_str))?;
+        object.serialize_entry("cause", &it.cause.map(FailureCause::as_str))?;
+        object.serialize_entry("http_status", &it.http_status)?;
+        object.serialize_entry("error_message", &it.error_message)?;
+        object.serialize_entry("response_headers", &it.response_headers.as_ref())?;
+        object.serialize_entry("response_body", &it.response_body.as_deref().map(shown_body))?;
+        object.serialize_entry(
+            "response_truncated",
+            &it.response_body.as_ref().is_some_and(|body| body.len() > MAX_SHOWN_BODY),
+        )?;
+        object.serialize_entry("next_retry", &it.next_retry.map(JsonTimestamp))?;
+        object.serialize_entry("worker_id", &it.worker_id)?;
+        object.end()
     }
 }

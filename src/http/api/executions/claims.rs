@@ -3,21 +3,25 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::api::instants::{JsonTimestamp, instant};
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
+use crate::domain::json::JsonStr;
 use crate::error::{Error, Result};
 use crate::http::limits::turns::Turn;
 use crate::http::list::ListBody;
 use crate::http::middleware::authentication::is_valid;
 use crate::http::request::Request;
-use crate::http::response::{JsonTimestamp, Response, StoredJson, enclosed, instant};
+use crate::http::response::{Response, enclosed};
 use crate::http::timeout::{until, within};
-use crate::service::executions::{self as actions, ClaimedExecution, not_found};
+use crate::service;
+use crate::service::executions::{ClaimedExecution, not_found};
 use crate::store::ReadTx;
 use crate::store::cues::payloads;
 use crate::store::executions::claims;
@@ -48,7 +52,7 @@ pub async fn list(request: Request) -> Result<Response> {
     };
     let (found, _turn) = found.unzip();
     let found = found.unwrap_or_default();
-    let list = ListBody::new("executions", found.executions.iter().map(ClaimableView::from))?;
+    let list = ListBody::new("executions", found.executions.iter().map(ClaimableView))?;
     Ok(list.with_more(found.has_more).into_response())
 }
 
@@ -59,7 +63,7 @@ pub async fn claim(request: Request) -> Result<Response> {
     let worker = fields.string("worker_id", 1..=255);
     fields.finish()?;
     reserve_payload(&request, move |read| claims::payload_size(read, caller.user_key, id)).await?;
-    let claimed = actions::claim(&request.app, caller.user_key, id, worker_id(worker)).await?;
+    let claimed = service::executions::claim(&request.app, caller.user_key, id, worker_id(worker)).await?;
     claim_response(&request, claimed).await
 }
 
@@ -77,7 +81,8 @@ pub async fn claim_next(request: Request) -> Result<Response> {
         None => Ok(0),
     };
     reserve_payload(&request, size).await?;
-    let claimed = actions::claim_next(&request.app, caller.user_key, task, worker_id(worker)).await?;
+    let claimed =
+        service::executions::claim_next(&request.app, caller.user_key, task, worker_id(worker)).await?;
     claim_response(&request, claimed).await
 }
 
@@ -153,31 +158,26 @@ async fn list_claimable(
 }
 
 /// An execution in the list of claimable ones (contract §7.1).
-#[derive(Debug, Serialize)]
-struct ClaimableView<'a> {
-    attempt: u32,
-    cue_id: &'a str,
-    cue_name: &'a str,
-    execution_id: String,
-    id: String,
-    /// A worker always receives an object.
-    payload: StoredJson<'a>,
-    scheduled_for: JsonTimestamp,
-    task: Option<&'a str>,
-}
+#[derive(Debug)]
+struct ClaimableView<'a>(&'a ClaimableExecution);
 
-impl<'a> From<&'a ClaimableExecution> for ClaimableView<'a> {
-    fn from(it: &'a ClaimableExecution) -> Self {
-        Self {
-            attempt: it.attempt,
-            cue_id: &it.cue_id,
-            cue_name: &it.cue_name,
-            execution_id: it.id.to_string(),
-            id: it.id.to_string(),
-            payload: StoredJson(it.payload.as_deref().unwrap_or("{}")),
-            scheduled_for: JsonTimestamp(it.scheduled_for),
-            task: it.task.as_deref(),
-        }
+impl Serialize for ClaimableView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let it = self.0;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("attempt", &it.attempt)?;
+        object.serialize_entry("cue_id", &it.cue_id)?;
+        object.serialize_entry("cue_name", &it.cue_name)?;
+        object.serialize_entry("execution_id", &it.id.to_string())?;
+        object.serialize_entry("id", &it.id.to_string())?;
+        // A worker always receives an object.
+        object.serialize_entry(
+            "payload",
+            &it.payload.as_deref().map_or(JsonStr::EMPTY_OBJECT, JsonStr::stored),
+        )?;
+        object.serialize_entry("scheduled_for", &JsonTimestamp(it.scheduled_for))?;
+        object.serialize_entry("task", &it.task)?;
+        object.end()
     }
 }
 

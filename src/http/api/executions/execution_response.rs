@@ -1,62 +1,81 @@
 //! The JSON of an execution.
 
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use crate::api::instants::{JsonTimestamp, instant};
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::shown_body;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::domain::json::JsonText;
-use crate::http::response::{JsonTimestamp, instant};
 use crate::service::manual_runs::ManualRun;
 use crate::store::executions::ExecutionDetails;
 
 /// All fields of an execution (contract §5.1). `outcome` and `verdict` are absent until they exist.
-#[derive(Debug, Serialize)]
-pub struct ExecutionView<'a> {
-    id: String,
-    cue_id: &'a str,
-    cue_name: &'a str,
-    status: &'static str,
-    scheduled_for: JsonTimestamp,
-    triggered_by: &'static str,
-    replayed_from: Option<String>,
-    attempts: u32,
-    max_attempts: u32,
-    http_status: Option<u16>,
-    error_message: Option<&'a str>,
-    response_body: Option<&'a str>,
-    cause: Option<&'static str>,
-    duration_ms: Option<i128>,
-    late_ms: Option<i128>,
-    started_at: Option<JsonTimestamp>,
-    last_attempt_at: Option<JsonTimestamp>,
-    delivered_at: Option<JsonTimestamp>,
-    next_retry: Option<JsonTimestamp>,
-    claimed_by_worker: Option<&'a str>,
-    claimed_at: Option<JsonTimestamp>,
-    lease_expires_at: Option<JsonTimestamp>,
-    outcome_state: Option<&'static str>,
-    evidence: Option<&'a JsonText>,
-    created_at: JsonTimestamp,
-    updated_at: JsonTimestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<OutcomeView<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verdict: Option<VerdictView<'a>>,
+#[derive(Debug)]
+pub struct ExecutionView<'a>(pub &'a ExecutionDetails);
+
+impl Serialize for ExecutionView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let details = self.0;
+        let (it, outcome) = (&details.execution, details.outcome.as_ref());
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("id", &it.id.to_string())?;
+        object.serialize_entry("cue_id", &details.cue_id)?;
+        object.serialize_entry("cue_name", &details.cue_name)?;
+        object.serialize_entry("status", &it.status.as_str())?;
+        object.serialize_entry("scheduled_for", &JsonTimestamp(it.scheduled_for))?;
+        object.serialize_entry("triggered_by", &it.triggered_by.as_str())?;
+        object.serialize_entry("replayed_from", &it.replayed_from.map(|original| original.to_string()))?;
+        object.serialize_entry("attempts", &it.attempts)?;
+        object.serialize_entry("max_attempts", &details.max_attempts)?;
+        object.serialize_entry("http_status", &it.http_status)?;
+        object.serialize_entry("error_message", &it.error_message)?;
+        object.serialize_entry("response_body", &it.response_body.as_deref().map(shown_body))?;
+        object.serialize_entry("cause", &it.cause.map(FailureCause::as_str))?;
+        object.serialize_entry("duration_ms", &it.duration.map(|duration| duration.as_millis()))?;
+        object.serialize_entry("late_ms", &it.lateness().map(|lateness| lateness.as_millis()))?;
+        object.serialize_entry("started_at", &it.started_at.map(JsonTimestamp))?;
+        object.serialize_entry("last_attempt_at", &it.last_attempt_at.map(JsonTimestamp))?;
+        object.serialize_entry("delivered_at", &it.delivered_at.map(JsonTimestamp))?;
+        object.serialize_entry("next_retry", &it.next_retry.map(JsonTimestamp))?;
+        object.serialize_entry("claimed_by_worker", &it.claimed_by_worker)?;
+        object.serialize_entry("claimed_at", &it.claimed_at.map(JsonTimestamp))?;
+        object.serialize_entry("lease_expires_at", &it.lease_expires_at.map(JsonTimestamp))?;
+        object.serialize_entry("outcome_state", &it.outcome_state.map(OutcomeState::as_str))?;
+        object.serialize_entry("evidence", &outcome.and_then(|outcome| outcome.report.evidence.fields()))?;
+        object.serialize_entry("created_at", &JsonTimestamp(it.created_at))?;
+        object.serialize_entry("updated_at", &JsonTimestamp(it.updated_at))?;
+        if let Some(outcome) = outcome.map(OutcomeView) {
+            object.serialize_entry("outcome", &outcome)?;
+        }
+        if let Some(verdict) = outcome.and_then(|outcome| outcome.verdict.as_ref()).map(VerdictView) {
+            object.serialize_entry("verdict", &verdict)?;
+        }
+        object.end()
+    }
 }
 
 /// The outcome that a worker reported.
-#[derive(Debug, Serialize)]
-pub struct OutcomeView<'a> {
-    success: bool,
-    result: Option<&'a str>,
-    metadata: Option<&'a JsonText>,
-    recorded_at: JsonTimestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
+#[derive(Debug)]
+pub struct OutcomeView<'a>(pub &'a Outcome);
+
+impl Serialize for OutcomeView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Outcome { report, recorded_at, .. } = self.0;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("success", &report.success)?;
+        object.serialize_entry("result", &report.result)?;
+        object.serialize_entry("metadata", &report.metadata.as_ref())?;
+        object.serialize_entry("recorded_at", &JsonTimestamp(*recorded_at))?;
+        if let Some(error) = report.error.as_deref() {
+            object.serialize_entry("error", &error)?;
+        }
+        object.end()
+    }
 }
 
 /// The answer to a report.
@@ -78,68 +97,17 @@ pub struct EvidenceView<'a> {
 }
 
 /// The verdict of a person about an outcome.
-#[derive(Debug, Serialize)]
-pub struct VerdictView<'a> {
-    valid: bool,
-    reason: Option<&'a str>,
-    verified_at: JsonTimestamp,
-}
+#[derive(Debug)]
+pub struct VerdictView<'a>(pub &'a Verdict);
 
-impl<'a> From<&'a ExecutionDetails> for ExecutionView<'a> {
-    fn from(details: &'a ExecutionDetails) -> Self {
-        let (it, outcome) = (&details.execution, details.outcome.as_ref());
-        Self {
-            id: it.id.to_string(),
-            cue_id: &details.cue_id,
-            cue_name: &details.cue_name,
-            status: it.status.as_str(),
-            scheduled_for: JsonTimestamp(it.scheduled_for),
-            triggered_by: it.triggered_by.as_str(),
-            replayed_from: it.replayed_from.map(|original| original.to_string()),
-            attempts: it.attempts,
-            max_attempts: details.max_attempts,
-            http_status: it.http_status,
-            error_message: it.error_message.as_deref(),
-            response_body: it.response_body.as_deref().map(shown_body),
-            cause: it.cause.map(FailureCause::as_str),
-            duration_ms: it.duration.map(|duration| duration.as_millis()),
-            late_ms: it.lateness().map(|lateness| lateness.as_millis()),
-            started_at: it.started_at.map(JsonTimestamp),
-            last_attempt_at: it.last_attempt_at.map(JsonTimestamp),
-            delivered_at: it.delivered_at.map(JsonTimestamp),
-            next_retry: it.next_retry.map(JsonTimestamp),
-            claimed_by_worker: it.claimed_by_worker.as_deref(),
-            claimed_at: it.claimed_at.map(JsonTimestamp),
-            lease_expires_at: it.lease_expires_at.map(JsonTimestamp),
-            outcome_state: it.outcome_state.map(OutcomeState::as_str),
-            evidence: outcome.and_then(|outcome| outcome.report.evidence.fields()),
-            created_at: JsonTimestamp(it.created_at),
-            updated_at: JsonTimestamp(it.updated_at),
-            outcome: outcome.map(OutcomeView::from),
-            verdict: outcome.and_then(|outcome| outcome.verdict.as_ref()).map(VerdictView::from),
-        }
-    }
-}
-
-impl<'a> From<&'a Outcome> for OutcomeView<'a> {
-    fn from(Outcome { report, recorded_at, .. }: &'a Outcome) -> Self {
-        Self {
-            success: report.success,
-            result: report.result.as_deref(),
-            metadata: report.metadata.as_ref(),
-            recorded_at: JsonTimestamp(*recorded_at),
-            error: report.error.as_deref(),
-        }
-    }
-}
-
-impl<'a> From<&'a Verdict> for VerdictView<'a> {
-    fn from(verdict: &'a Verdict) -> Self {
-        Self {
-            valid: verdict.valid,
-            reason: verdict.reason.as_deref(),
-            verified_at: JsonTimestamp(verdict.verified_at),
-        }
+impl Serialize for VerdictView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let verdict = self.0;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("valid", &verdict.valid)?;
+        object.serialize_entry("reason", &verdict.reason)?;
+        object.serialize_entry("verified_at", &JsonTimestamp(verdict.verified_at))?;
+        object.end()
     }
 }
 

@@ -1,14 +1,19 @@
-//! `/v1/executions`: reading, replay, outcome and lease. Claims are in `claims`, the attempts in `attempts`, the steps
-//! after a reported outcome in `verification`, retry, cancel and the replay of many in `queue_changes`.
+//! `/v1/executions`: reading, replay, outcome, lease, and the steps after a reported outcome. Claims are in `claims`, the
+//! attempts in `attempts`, retry, cancel and the replay of many in `queue_changes`.
 
 pub mod attempts;
 pub mod claims;
 pub(in crate::http) mod execution_response;
 pub mod queue_changes;
-pub mod verification;
 
 use serde_json::json;
 
+use crate::api::fields::JsonFields;
+use crate::api::instants::instant;
+use crate::domain::execution::evidence::{
+    ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, RESULT_URL, TEXTS,
+    first_bad_artifact_url, is_storable_url, is_too_long_as_artifacts, trimmed, with_trimmed_urls,
+};
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::OutcomeState;
@@ -17,15 +22,13 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::error::Result;
 use crate::http::api::executions::execution_response::{
-    ExecutionView, OutcomeView, RecordedView, render_run,
+    EvidenceView, ExecutionView, OutcomeView, RecordedView, VerdictView, render_run,
 };
-use crate::http::api::executions::verification::{read_bounded_text, read_evidence};
-use crate::http::input::json_fields::JsonFields;
 use crate::http::input::query::Query;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant};
-use crate::service::executions as actions;
+use crate::http::response::Response;
+use crate::service;
 use crate::service::manual_runs;
 use crate::store::executions;
 use crate::store::executions::execution_list;
@@ -36,7 +39,7 @@ pub async fn show(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let found =
         request.app.store.read_inline(move |read| executions::find(read, caller.user_key, id)).await?;
-    Response::from_body(&ExecutionView::from(&found.ok_or_else(actions::not_found)?))
+    Response::from_body(&ExecutionView(&found.ok_or_else(service::executions::not_found)?))
 }
 
 /// `GET /v1/executions`, with its filters, `limit` and `offset`.
@@ -54,7 +57,7 @@ pub async fn list(request: Request) -> Result<Response> {
             Ok((execution_list::list(read, caller.user_key, &filter, limit, offset)?, turn))
         })
         .await?;
-    let list = ListBody::new("executions", page.iter().map(ExecutionView::from))?;
+    let list = ListBody::new("executions", page.iter().map(ExecutionView))?;
     Ok(list.with_page("", total, pagination).into_response())
 }
 
@@ -105,10 +108,10 @@ pub async fn report(request: Request) -> Result<Response> {
     let report = read_report(request.fields()?)?;
     // The response repeats the report.
     request.reserve_response(request.body().len())?;
-    let recorded = actions::report(&request.app, caller.user_key, id, report).await?;
+    let recorded = service::executions::report(&request.app, caller.user_key, id, report).await?;
     Response::from_body(&RecordedView {
         execution_id: id.to_string(),
-        outcome: OutcomeView::from(&recorded.outcome),
+        outcome: OutcomeView(&recorded.outcome),
         outcome_recorded: true,
         outcome_state: recorded.state.as_str(),
     })
@@ -118,7 +121,7 @@ pub async fn report(request: Request) -> Result<Response> {
 pub async fn extend_lease(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let worker = request.header("x-worker-id").map(str::to_owned);
-    let until = actions::extend(&request.app, caller.user_key, id, worker).await?;
+    let until = service::executions::extend(&request.app, caller.user_key, id, worker).await?;
     Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "lease_extended_until": instant(until),
@@ -135,4 +138,104 @@ fn read_report(mut fields: JsonFields<'_>) -> Result<OutcomeReport> {
     fields.finish()?;
     // `finish` has returned an error if `success` is missing.
     Ok(OutcomeReport { success: success.unwrap_or_default(), result, error, metadata, evidence })
+}
+
+/// Most bytes of the evidence of an execution.
+const MAX_EVIDENCE: usize = (TEXTS.len() + 1) * MAX_TEXT_BYTES;
+
+/// `POST /v1/executions/{execution_id}/verify`.
+pub async fn verify(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let mut fields = request.optional_fields()?;
+    let valid = fields.boolean("valid").unwrap_or(true);
+    let reason = read_bounded_text(&mut fields, "reason");
+    // An absent `valid` means approval, so a misspelled one must be an error.
+    fields.forbid_unknown();
+    fields.finish()?;
+    // The response repeats the reason.
+    request.reserve_response(request.body().len())?;
+    let recorded = service::executions::verify(&request.app, caller.user_key, id, valid, reason).await?;
+    Ok(Response::ok(&json!({
+        "execution_id": id.to_string(),
+        "outcome_state": recorded.state.as_str(),
+        "valid": valid,
+        "verdict": recorded.outcome.verdict.as_ref().map(VerdictView),
+    })))
+}
+
+/// `POST /v1/executions/{execution_id}/verification-pending`.
+pub async fn set_pending(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let fields = request.optional_fields()?;
+    fields.forbid_unknown();
+    fields.finish()?;
+    let recorded = service::executions::reopen(&request.app, caller.user_key, id).await?;
+    Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
+}
+
+/// `PATCH /v1/executions/{execution_id}/evidence`.
+pub async fn append_evidence(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let mut fields = request.fields()?;
+    let evidence = read_evidence(&mut fields);
+    for field in TEXTS.into_iter().chain([ARTIFACTS]).filter(|field| evidence.is_blank_in(field)) {
+        fields.reject(field, "evidence cannot be removed; omit the field or send a value");
+    }
+    fields.forbid_unknown();
+    fields.finish()?;
+    // The response shows the new evidence and the older one.
+    request.reserve_response(request.body().len() + MAX_EVIDENCE)?;
+    let updated = evidence.fields().is_some();
+    let recorded =
+        service::executions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
+    Response::from_body(&EvidenceView {
+        execution_id: id.to_string(),
+        outcome_state: recorded.state.as_str(),
+        evidence_updated: updated,
+        evidence: recorded.outcome.report.evidence.fields(),
+    })
+}
+
+/// Reads the evidence from the fields of an outcome report or of a PATCH.
+fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
+    let mut evidence: Vec<(&str, JsonText)> = Vec::new();
+    for name in TEXTS {
+        if let Some(text) = read_bounded_text(fields, name) {
+            if name == RESULT_URL && !is_storable_url(&text) {
+                fields.reject(
+                    name,
+                    &format!("send an absolute http or https URL of at most {MAX_RESULT_URL} characters"),
+                );
+            }
+            let stored =
+                if name == RESULT_URL { Some(trimmed(&text)) } else { fields.any(name).map(Into::into) };
+            evidence.extend(stored.map(|stored| (name, stored)));
+        }
+    }
+    if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
+        if is_too_long_as_artifacts(artifacts) {
+            fields
+                .reject(ARTIFACTS, &format!("artifacts should have at most {MAX_TEXT_BYTES} bytes of JSON"));
+        }
+        if let Some(index) = first_bad_artifact_url(artifacts) {
+            fields.reject(
+                ARTIFACTS,
+                &format!(
+                    "artifacts[{index}].url should be an absolute http or https URL of at most \
+                     {MAX_RESULT_URL} characters"
+                ),
+            );
+        }
+        evidence.push((ARTIFACTS, with_trimmed_urls(artifacts)));
+    }
+    JsonText::object(evidence.iter().map(|(name, value)| (*name, value.get())).collect()).into()
+}
+
+/// Reads a text of at most [`MAX_TEXT_BYTES`] bytes. Checks bytes after characters, because a character may need several.
+fn read_bounded_text(fields: &mut JsonFields<'_>, name: &'static str) -> Option<String> {
+    let text = fields.string(name, 0..=MAX_TEXT_BYTES)?;
+    if text.len() > MAX_TEXT_BYTES {
+        fields.reject(name, &format!("text should have at most {MAX_TEXT_BYTES} bytes of UTF-8"));
+    }
+    Some(text)
 }

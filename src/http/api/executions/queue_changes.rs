@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::api::fields::JsonFields;
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::ids::ExecutionId;
@@ -10,10 +11,9 @@ use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
 use crate::http::api::idempotency::{bulk_call, from_stored, run_to_end};
-use crate::http::input::json_fields::JsonFields;
 use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_targets};
 use crate::http::request::Request;
-use crate::http::response::json_writer::to_json;
+use crate::http::response::to_json;
 use crate::http::response::{Response, to_refusal};
 use crate::service::bulk::replays as actions;
 use crate::service::bulk::replays::ReplaysDone;
@@ -53,7 +53,7 @@ pub async fn cancel(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     request.optional_fields()?;
     let cancelled = manual_runs::cancel(&request.app, caller.user_key, id).await?;
-    Response::from_body(&ExecutionView::from(&cancelled))
+    Response::from_body(&ExecutionView(&cancelled))
 }
 
 /// `POST /v1/executions/replay`

@@ -7,13 +7,13 @@ use hyper::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::instants::{instant, instant_without_zone};
 use crate::app::App;
 use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
 use crate::domain::schedule::wall_clock::ClockFault;
-use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 use crate::http::request::Request;
-use crate::http::response::{Response, instant, instant_without_zone};
+use crate::http::response::Response;
 use crate::metrics::Histogram;
 use crate::metrics::engine::{DOWN_AFTER, SchedulerPass};
 use crate::store::ReadTx;
@@ -24,53 +24,6 @@ use crate::store::maintenance::queue_stats::QueueStats;
 
 /// Returned from the first read that meets the damage until the next start, which checks the file again.
 const DAMAGED: &str = "the database file is damaged: stop cued, then run `cued check`";
-
-word_enum! {
-    /// The state of the server.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum ServerStatus {
-        Healthy = "healthy",
-        Degraded = "degraded",
-        /// Only in `/status`.
-        Down = "down",
-    }
-}
-
-word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum DatabaseStatus {
-        Ok = "ok",
-        NotWritable = "not writable",
-        Damaged = "damaged",
-        Down = "down",
-    }
-}
-
-word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum PollerStatus {
-        Ok = "ok",
-        /// The system's clock has jumped far ahead and is not believed.
-        ClockAhead = "clock_ahead",
-        /// The clock is behind: no cue fires by schedule.
-        ClockBehind = "clock_behind",
-        /// The database is on hold. Not `ok`: monitoring should notice that due cues do not fire.
-        Held = "held",
-        Down = "down",
-    }
-}
-
-word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum WorkerStatus {
-        Ok = "ok",
-        Stale = "stale",
-        /// There was never a worker.
-        None = "none",
-        /// An execution waits for a worker.
-        Waiting = "waiting",
-    }
-}
 
 /// `GET /health`: always 200.
 pub async fn health(request: Request) -> Result<Response> {
@@ -98,16 +51,16 @@ pub async fn health(request: Request) -> Result<Response> {
     // On hold nothing can be claimed, whatever the workers do.
     let is_unclaimed = held_since.is_none()
         && queue.and_then(|queue| queue.oldest_claim(now)).is_some_and(|waited| waited >= UNCLAIMED_AFTER);
-    let worker = if is_unclaimed { WorkerStatus::Waiting } else { worker_status(queue.as_ref()) };
+    let worker = if is_unclaimed { "waiting" } else { worker_status(queue.as_ref()) };
     let mut body = json!({
-        "status": overall(database, poller).as_str(),
+        "status": overall(database, poller),
         "version": env!("CARGO_PKG_VERSION"),
         "timestamp": instant_without_zone(now),
         "services": {
-            "database": database.as_str(),
+            "database": database,
             "cache": "ok",
-            "poller": poller.as_str(),
-            "worker": worker.as_str(),
+            "poller": poller,
+            "worker": worker,
         },
         "poller": render_pass(&pass, now),
         "workers": {"active_count": queue.map_or(0, |queue| queue.active_workers)},
@@ -138,12 +91,12 @@ pub async fn status(request: Request) -> Result<Response> {
         Err(error) => {
             tracing::error!(request_id = request.id, error = %error, "cannot read the database");
             let reason = if app.store.is_corrupt() { DAMAGED } else { "the database cannot be read" };
-            let body = json!({"status": ServerStatus::Down.as_str(), "reason": reason});
+            let body = json!({"status": "down", "reason": reason});
             return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
     };
     let (status, reason) = server_state(app, is_held);
-    let mut body = json!({"status": status.as_str()});
+    let mut body = json!({"status": status});
     if let Some(reason) = reason {
         body["reason"] = reason.into();
     }
@@ -151,7 +104,7 @@ pub async fn status(request: Request) -> Result<Response> {
 }
 
 /// The status of a server whose database can be read, with the reason where there is one.
-pub fn server_state(app: &App, is_held: bool) -> (ServerStatus, Option<Cow<'static, str>>) {
+pub fn server_state(app: &App, is_held: bool) -> (&'static str, Option<Cow<'static, str>>) {
     let poller = poller_status(app, &app.engine_stats.last_pass(), is_held);
     let reason = match is_held {
         _ if app.store.is_corrupt() => Some(DAMAGED.into()),
@@ -161,12 +114,8 @@ pub fn server_state(app: &App, is_held: bool) -> (ServerStatus, Option<Cow<'stat
     (overall(database_status(app, true), poller), reason)
 }
 
-fn overall(database: DatabaseStatus, poller: PollerStatus) -> ServerStatus {
-    if database == DatabaseStatus::Ok && poller == PollerStatus::Ok {
-        ServerStatus::Healthy
-    } else {
-        ServerStatus::Degraded
-    }
+fn overall(database: &str, poller: &str) -> &'static str {
+    if database == "ok" && poller == "ok" { "healthy" } else { "degraded" }
 }
 
 /// The time since the start of the process, by a clock that is never set.
@@ -174,33 +123,36 @@ pub fn uptime_seconds(app: &App) -> u64 {
     app.clock.monotonic().as_secs()
 }
 
-fn database_status(app: &App, is_readable: bool) -> DatabaseStatus {
+fn database_status(app: &App, is_readable: bool) -> &'static str {
     match (is_readable, app.store.is_writable()) {
-        (true, _) if app.store.is_corrupt() => DatabaseStatus::Damaged,
-        (true, true) => DatabaseStatus::Ok,
-        (true, false) => DatabaseStatus::NotWritable,
-        (false, _) => DatabaseStatus::Down,
+        (true, _) if app.store.is_corrupt() => "damaged",
+        (true, true) => "ok",
+        (true, false) => "not writable",
+        (false, _) => "down",
     }
 }
 
-fn poller_status(app: &App, pass: &SchedulerPass, is_held: bool) -> PollerStatus {
-    match (is_held, scheduler_status(app.clock.monotonic().saturating_sub(pass.ended)), app.clock_fault()) {
-        (true, ..) => PollerStatus::Held,
-        (false, PollerStatus::Ok, Some(ClockFault::Ahead { .. })) => PollerStatus::ClockAhead,
-        (false, PollerStatus::Ok, Some(ClockFault::Behind { .. })) => PollerStatus::ClockBehind,
-        (false, status, _) => status,
+/// Not `ok` on hold or with a wrong clock: monitoring should notice that due cues do not fire.
+fn poller_status(app: &App, pass: &SchedulerPass, is_held: bool) -> &'static str {
+    match app.clock_fault() {
+        _ if is_held => "held",
+        _ if is_down(app.clock.monotonic().saturating_sub(pass.ended)) => "down",
+        // The clock of the system has jumped far ahead and is not believed.
+        Some(ClockFault::Ahead { .. }) => "clock_ahead",
+        Some(ClockFault::Behind { .. }) => "clock_behind",
+        None => "ok",
     }
 }
 
-fn scheduler_status(since_last_pass: Duration) -> PollerStatus {
-    if since_last_pass > DOWN_AFTER { PollerStatus::Down } else { PollerStatus::Ok }
+fn is_down(since_last_pass: Duration) -> bool {
+    since_last_pass > DOWN_AFTER
 }
 
-fn worker_status(queue: Option<&QueueStats>) -> WorkerStatus {
+fn worker_status(queue: Option<&QueueStats>) -> &'static str {
     match queue {
-        Some(queue) if queue.active_workers > 0 => WorkerStatus::Ok,
-        Some(queue) if queue.any_workers => WorkerStatus::Stale,
-        _ => WorkerStatus::None,
+        Some(queue) if queue.active_workers > 0 => "ok",
+        Some(queue) if queue.any_workers => "stale",
+        _ => "none",
     }
 }
 
@@ -240,7 +192,6 @@ mod tests {
 
     #[test]
     fn the_poller_is_down_after_more_than_thirty_seconds_without_a_pass() {
-        assert_eq!(scheduler_status(Duration::from_secs(30)), PollerStatus::Ok);
-        assert_eq!(scheduler_status(Duration::from_millis(30_001)), PollerStatus::Down);
+        assert!(!is_down(Duration::from_secs(30)) && is_down(Duration::from_millis(30_001)));
     }
 }

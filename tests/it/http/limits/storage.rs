@@ -281,3 +281,28 @@ fn the_handlers_of_a_worker_have_at_most_16_kib() {
     let refused = beat(&user, "w", &names(90)).expect_error(422, "validation_error");
     assert!(refused["error"]["message"].as_str().unwrap().contains("16384 bytes"), "{refused}");
 }
+
+#[test]
+fn evidence_and_verdicts_are_refused_when_the_storage_is_used_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let plans = folder.path().join("plans.json");
+    let free = json!({"cues": 10, "executions": 300, "requests_per_minute": 60, "storage_mb": 1});
+    std::fs::write(&plans, json!({"free": free}).to_string()).unwrap();
+    let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
+    let user = server.user();
+    let schedule = json!({"type": "recurring", "cron": "0 0 1 1 *"});
+    let cue = json!({"name": "a", "transport": "worker", "schedule": schedule, "payload": {"a": "x".repeat(1_040_000)}});
+    let cue = user.create(&cue);
+    let run = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    let path = |last: &str| format!("/v1/executions/{}/{last}", run["id"].as_str().unwrap());
+    user.post(&path("outcome"), &json!({"success": true})).expect(200);
+    let long = "x".repeat(60_000);
+    user.patch(&path("evidence"), &json!({"summary": long})).expect_error(403, "storage_limit_exceeded");
+    user.post(&path("verify"), &json!({"reason": long})).expect_error(403, "storage_limit_exceeded");
+    let keyed = |id: &str| {
+        let body = json!({"ids": [id]}).to_string();
+        user.call("POST", "/v1/executions/replay", &[("Idempotency-Key", "small")], body.as_bytes()).unwrap()
+    };
+    keyed("a").expect(200);
+    keyed("b").expect_error(409, "idempotency_conflict");
+}

@@ -6,10 +6,11 @@ mod flags;
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
+use crate::api::cue::FIELDS;
 use crate::cli::client::client_args::ClientArgs;
 use crate::cli::client::commands::cue::add::flags::{OnFailure, Retry, header};
 use crate::cli::client::commands::cue::caret::with_caret;
-use crate::cli::client::commands::cue::change::document::{NEW_FIELDS, document};
+use crate::cli::client::commands::cue::change::document::document;
 use crate::cli::client::commands::cue::change::session::edit_until_accepted;
 use crate::cli::client::commands::cue::list::schedule;
 use crate::cli::client::context::{Context, target};
@@ -109,7 +110,7 @@ impl Add {
         if !self.edit {
             return submit(context, &body);
         }
-        let text = document(&with_defaults(body), &NEW_FIELDS, NEW_NOTE)?;
+        let text = document(&with_defaults(body), &FIELDS, NEW_NOTE)?;
         edit_until_accepted(&text, |edited| {
             if edited.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
                 return Err(CliError::Usage("the text is empty; no cue was added".to_owned()));

@@ -2,34 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::api::cue::{FIELDS, REMOVABLE_FIELDS};
 use crate::cli::error::CliError;
 use crate::cli::output::yaml;
-
-/// The fields of a cue that a person can change, in the order of the text.
-const FIELDS: [&str; 9] = [
-    "name",
-    "description",
-    "schedule",
-    "callback",
-    "payload",
-    "retry",
-    "on_failure",
-    "verification",
-    "claim_within_minutes",
-];
-
-/// The fields of a new cue.
-pub const NEW_FIELDS: [&str; 9] = [
-    "name",
-    "description",
-    "schedule",
-    "transport",
-    "callback",
-    "payload",
-    "retry",
-    "on_failure",
-    "claim_within_minutes",
-];
 
 /// The parts of fields, in the order of the text.
 const PARTS: [&str; 12] = [
@@ -46,9 +21,6 @@ const PARTS: [&str; 12] = [
     "webhook",
     "pause",
 ];
-
-/// Fields that a person can remove: null does so (contract §4.9).
-const REMOVABLE: [&str; 3] = ["description", "payload", "claim_within_minutes"];
 
 /// The text of an object: `note`, then the given fields.
 /// Errors: if the object cannot be written as YAML.
@@ -85,7 +57,7 @@ pub fn editable(cue: &Value) -> Value {
     let other = if cue["transport"] == "worker" { "callback" } else { "claim_within_minutes" };
     let mut fields: Map<String, Value> = FIELDS
         .iter()
-        .filter(|field| **field != other)
+        .filter(|field| ![other, "transport"].contains(field))
         .map(|field| ((*field).to_owned(), cue[*field].clone()))
         .collect();
     if let Some(Value::Object(schedule)) = fields.get_mut("schedule") {
@@ -109,7 +81,7 @@ pub fn difference(old: &Value, new: &Value) -> Value {
             patch.insert(name.clone(), change);
         }
     }
-    for name in REMOVABLE {
+    for name in REMOVABLE_FIELDS {
         if new.get(name).is_none() && !old[name].is_null() {
             patch.insert(name.to_owned(), Value::Null);
         }

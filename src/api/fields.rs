@@ -1,4 +1,4 @@
-//! Typed access to the fields of a JSON object. Collects every validation error instead of stopping at the first.
+//! Typed access to the fields of a JSON object. The first error does not end the validation: all are collected.
 //!
 //! Types are strict: `"5"` is not an integer and `1` is not a boolean. `null` means absent for an optional field, and
 //! is a wrong type for a required one.
@@ -6,12 +6,15 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use crate::domain::api_error::LocSegment;
-use crate::domain::json::{JsonObject, JsonStr, unescaped};
-use crate::error::Result;
-use crate::http::input::validation_errors::{
-    ValidationErrors, choice_error, count_error, length_error, parse_integer, range_error, truncated,
+use crate::api::problems::{
+    ValidationErrors, choice_error, count_error, echoed, length_error, parse_integer, range_error, truncated,
 };
+use crate::domain::api_error::{FieldError, LocSegment, Refusal};
+use crate::domain::json::{JsonObject, JsonStr, unescaped};
+
+/// Pydantic's type and message for a value that is not an object.
+const NOT_AN_OBJECT: (&str, &str) =
+    ("model_attributes_type", "Input should be a valid dictionary or object to extract fields from");
 
 /// Names of unknown fields in one answer, and entries of an object of strings. A body can have hundreds of thousands,
 /// each of which would take ten times its size.
@@ -35,8 +38,18 @@ pub enum Presence {
 }
 
 impl<'a> JsonFields<'a> {
-    pub fn of_body(object: JsonObject<'a>) -> Self {
-        Self { object, loc: vec!["body".into()], known: Vec::new(), errors: ValidationErrors::default() }
+    /// Errors: 422 if the body is not an object.
+    pub fn of_body(body: JsonStr<'a>) -> Result<Self, Refusal> {
+        let (kind, msg) = NOT_AN_OBJECT;
+        let object = JsonObject::of(body).ok_or_else(|| {
+            Refusal::invalid(vec![FieldError {
+                kind,
+                loc: vec!["body".into()],
+                msg: msg.to_owned(),
+                input: echoed(body),
+            }])
+        })?;
+        Ok(Self { object, loc: vec!["body".into()], known: Vec::new(), errors: ValidationErrors::default() })
     }
 
     pub fn presence(&mut self, name: &'static str) -> Presence {
@@ -46,6 +59,15 @@ impl<'a> JsonFields<'a> {
             Some(value) if value.is_null() => Presence::Null,
             Some(_) => Presence::Given,
         }
+    }
+
+    /// Returns a value that `null` removes: `None` if it is absent, `Some(None)` for `null`.
+    pub fn nullable<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<Option<T>> {
+        (self.presence(name) != Presence::Absent).then(|| read(self))
     }
 
     /// Returns a value of any type; `None` for `null`.
@@ -160,35 +182,19 @@ impl<'a> JsonFields<'a> {
     ) -> Option<Vec<String>> {
         let value = self.required(name)?;
         let items = self.list_of(name, value, &count)?;
-        // A direct `collect` into an `Option` would stop at the first error.
-        let texts: Vec<Option<String>> = items
-            .iter()
-            .enumerate()
-            .map(|(index, item)| self.text_of(self.at_index(name, index), *item, &length))
-            .collect();
-        texts.into_iter().collect()
+        self.each(name, &items, |loc, item| self.text_of(loc, item, &length))
     }
 
     /// Returns a list of finite numbers.
     pub fn numbers(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<Vec<f64>> {
         let value = self.any(name)?;
         let items = self.list_of(name, value, &count)?;
-        let numbers: Vec<Option<f64>> = items
-            .iter()
-            .enumerate()
-            .map(|(index, item)| {
-                let number = item.as_number().and_then(|text| text.parse::<f64>().ok());
-                number.filter(|number| number.is_finite()).or_else(|| {
-                    self.error(
-                        self.at_index(name, index),
-                        "float_type",
-                        "Input should be a valid number",
-                        *item,
-                    )
-                })
-            })
-            .collect();
-        numbers.into_iter().collect()
+        self.each(name, &items, |loc, item| {
+            let number = item.as_number().and_then(|text| text.parse::<f64>().ok());
+            number
+                .filter(|number| number.is_finite())
+                .or_else(|| self.error(loc, "float_type", "Input should be a valid number", item))
+        })
     }
 
     /// Adds a validation error that the handler found, with the type `value_error`.
@@ -224,7 +230,7 @@ impl<'a> JsonFields<'a> {
 
     /// Ends the validation of the whole body, from any of its objects.
     /// Errors: 422 with all validation errors, if there are any.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(self) -> Result<(), Refusal> {
         self.errors.finish()
     }
 
@@ -306,10 +312,23 @@ impl<'a> JsonFields<'a> {
         loc
     }
 
-    fn at_index(&self, name: &'static str, index: usize) -> Vec<LocSegment> {
-        let mut loc = self.at(name);
-        loc.push(index.into());
-        loc
+    /// Reads all items of a list, also after one with an error.
+    fn each<T>(
+        &self,
+        name: &'static str,
+        items: &[JsonStr<'a>],
+        read: impl Fn(Vec<LocSegment>, JsonStr<'a>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let mut found = Some(Vec::new());
+        for (index, item) in items.iter().enumerate() {
+            let mut loc = self.at(name);
+            loc.push(index.into());
+            match (read(loc, *item), &mut found) {
+                (Some(value), Some(found)) => found.push(value),
+                _ => found = None,
+            }
+        }
+        found
     }
 
     fn error<T>(
@@ -324,10 +343,117 @@ impl<'a> JsonFields<'a> {
     }
 }
 
-/// Pydantic's type and message for a value that is not an object.
-pub(in crate::http) const NOT_AN_OBJECT: (&str, &str) =
-    ("model_attributes_type", "Input should be a valid dictionary or object to extract fields from");
-
 #[cfg(test)]
-#[path = "json_fields_tests.rs"]
-mod tests;
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::domain::json::JsonText;
+
+    /// Runs a reader on a body. Returns its result and `type path.of.field: msg` for each error.
+    fn read<T>(body: &Value, reader: impl Fn(&mut JsonFields<'_>) -> T) -> (T, Vec<String>) {
+        let text = JsonText::from(body);
+        let mut fields = JsonFields::of_body(text.get()).unwrap();
+        let read = reader(&mut fields);
+        match fields.finish() {
+            Ok(()) => (read, Vec::new()),
+            Err(refusal) => (read, refusal.problems.iter().map(format_error).collect()),
+        }
+    }
+
+    fn format_error(error: &FieldError) -> String {
+        let path: Vec<String> = error
+            .loc
+            .iter()
+            .map(|segment| match segment {
+                LocSegment::Field(name) => name.to_string(),
+                LocSegment::Index(index) => index.to_string(),
+            })
+            .collect();
+        format!("{} {}: {}", error.kind, path.join("."), error.msg)
+    }
+
+    #[test]
+    fn every_error_is_collected_with_its_path() {
+        let body = json!({
+            "name": "", "transport": "pigeon", "payload": [], "retry": {"max_attempts": 11, "backoff_minutes": [1, "x"]},
+            "handlers": ["a", 2, ""], "schedule": "daily", "success": "yes", "description": 7, "nul": "a\u{0}b"
+        });
+        let (_, errors) = read(&body, |fields| {
+            fields.required_string("name", 1..=255);
+            fields.required_string("worker_id", 1..=255);
+            fields.string("description", 0..=1000);
+            fields.one_of("transport", &["webhook", "worker"]);
+            fields.dictionary("payload");
+            fields.required_object("schedule");
+            if let Some(mut retry) = fields.object("retry") {
+                retry.integer("max_attempts", 1..=10);
+                retry.numbers("backoff_minutes", 1..=32);
+            }
+            fields.required_strings("handlers", 0..=100, 1..=255);
+            fields.required_boolean("success");
+            fields.string("nul", 0..=9);
+            fields.reject("email", "not an email address");
+        });
+        assert_eq!(
+            errors,
+            [
+                "string_too_short body.name: String should have at least 1 character",
+                "missing body.worker_id: Field required",
+                "string_type body.description: Input should be a valid string",
+                "literal_error body.transport: Input should be 'webhook' or 'worker'",
+                "dict_type body.payload: Input should be a valid dictionary",
+                "model_attributes_type body.schedule: Input should be a valid dictionary or object to extract fields from",
+                "less_than_equal body.retry.max_attempts: Input should be less than or equal to 10",
+                "float_type body.retry.backoff_minutes.1: Input should be a valid number",
+                "string_type body.handlers.1: Input should be a valid string",
+                "string_too_short body.handlers.2: String should have at least 1 character",
+                "bool_type body.success: Input should be a valid boolean",
+                "value_error body.nul: Value error, a NUL character is not permitted",
+                "value_error body.email: Value error, not an email address",
+            ]
+        );
+    }
+
+    #[test]
+    fn null_is_absent_for_an_optional_field_and_a_wrong_type_for_a_required_one() {
+        let body = json!({"description": null, "name": null, "retry": null});
+        let (_, errors) = read(&body, |fields| {
+            assert_eq!(fields.string("description", 1..=9), None);
+            assert!(fields.object("retry").is_none());
+            fields.required_string("name", 1..=9);
+        });
+        assert_eq!(errors, ["string_type body.name: Input should be a valid string"]);
+    }
+
+    #[test]
+    fn the_input_is_the_value_the_object_or_the_name() {
+        let body = json!({"a": 5, "extra": true});
+        let text = JsonText::from(&body);
+        let mut fields = JsonFields::of_body(text.get()).unwrap();
+        fields.string("a", 0..=9);
+        fields.required_string("b", 0..=9);
+        fields.forbid_unknown();
+        let Err(refusal) = fields.finish() else { panic!("accepted") };
+        let inputs: Vec<&Value> = refusal.problems.iter().map(|error| &error.input).collect();
+        assert_eq!(inputs, [&json!(5), &body, &json!("extra")]);
+    }
+
+    #[test]
+    fn integers_are_strict_and_of_any_length() {
+        for (value, expected) in [
+            ("5", None),
+            ("5.0", Some("int_type")),
+            ("\"5\"", Some("int_type")),
+            ("true", Some("int_type")),
+            ("0", Some("greater_than_equal")),
+            ("-99999999999999999999999", Some("greater_than_equal")),
+            ("99999999999999999999999", Some("less_than_equal")),
+        ] {
+            let body: Value = serde_json::from_str(&format!("{{\"n\": {value}}}")).unwrap();
+            let (_, errors) = read(&body, |fields| fields.integer("n", 1..=10));
+            let kind = errors.first().and_then(|error| error.split(' ').next());
+            assert_eq!(kind, expected, "{value}");
+        }
+    }
+}
