@@ -5,7 +5,7 @@ import { test } from "node:test";
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/screens/";
 const { attemptStory, createdMs, endOf, headline, isCancelled, rawField, stateOfRun, waitAfter } = await import(page + "runs/timeline.js");
-const { jsonLines, replayFilter, requestAsCurl } = await import(page + "runs/acts.js");
+const { jsonLines, replayFilter, requestAsCurl } = await import(page + "runs/actions.js");
 const { activeFilters, apiQuery, event, fromLocal, keepRows, toLocal } = await import(page + "runs.js");
 
 const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx", http_status: 503, error_message: null, duration_ms: 87, late_ms: 2, claimed_by_worker: null, outcome_state: null, ...more });
