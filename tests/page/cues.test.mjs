@@ -4,7 +4,8 @@ import { test } from "node:test";
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/";
-const { creation, creationCall, cronWords, lettersOf, streakOf, attemptsOf } = await import(page + "screens/cue/words.js");
+const { creation, creationCall, cronWords, lettersOf, streakOf } = await import(page + "screens/cue/words.js");
+const { attemptsOf } = await import(page + "app/words.js");
 const { asCued } = await import(page + "parts/snippets.js");
 const { event, inPlace } = await import(page + "screens/cues.js");
 const { twoZones } = await import(page + "parts/pieces.js");

@@ -1,5 +1,6 @@
 // The banners above every screen, strongest first.
 import { html } from "../lit/lit-html.js";
+import { prompt } from "../parts/ask.js";
 import { act } from "../parts/feedback.js";
 import { anchor, button, when } from "../parts/pieces.js";
 import { post } from "./api.js";
@@ -66,7 +67,6 @@ function apart(skew) {
 const move = async (body) => freeze(instant((await post("v1/test/clock", body)).now));
 
 async function askTo() {
-  const { prompt } = await import("../parts/dialog.js");
   const value = new Date(serverNow()).toISOString().slice(0, 16);
   await prompt({
     title: "Move the test clock",

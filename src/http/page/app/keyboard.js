@@ -1,6 +1,7 @@
 // Keyboard shortcuts, `[keys, label, run]`: those of every screen here, those of a screen from its
 // `shortcuts`. Keys are one ("n"), or two in a row ("g c").
 import { html } from "../lit/lit-html.js";
+import { openDialog } from "../parts/ask.js";
 import { go } from "./router.js";
 import { settings } from "./state.js";
 
@@ -83,8 +84,7 @@ const group = ([title, entries]) => html`<div><h3>${title}</h3><dl class="keys">
   ([keys, label]) => html`<dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt>
     <dd>${label}</dd>`)}</dl></div>`;
 
-export async function help() {
-  const { openDialog } = await import("../parts/dialog.js");
+export function help() {
   return openDialog((close) => html`<div class="body"><h2>Keyboard shortcuts</h2>${list()}
     <div class="actions"><a href="#/settings" @click=${() => close()}>Switch them off</a>
       <button class="primary" @click=${() => close()}>Close</button></div></div>`);

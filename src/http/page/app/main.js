@@ -1,5 +1,6 @@
 // The frame of the page: shows the screen of the address, loads it, keeps it fresh.
 import { html, render } from "../lit/lit-html.js";
+import { confirm } from "../parts/ask.js";
 import { act, announce, toasts } from "../parts/feedback.js";
 import { select } from "../parts/form.js";
 import { anchor, bones, empty, errorBox, menu, note as notice,
@@ -146,7 +147,6 @@ async function onHash() {
   const question = shown.module?.mayLeave?.(shown.data);
   if (question && keyOf(route) !== shown.key) {
     history.replaceState(history.state, "", shown.route.hash);
-    const { confirm } = await import("../parts/dialog.js");
     const title = "Leave without saving?";
     if (!(await confirm({ title, text: question, action: "Leave", danger: true }))) return;
     shown.module = null;

@@ -143,3 +143,6 @@ export function duration(ms) {
   const hours = Math.round(minutes / 60);
   return two(Math.floor(hours / 24), hours % 24, "days", "h");
 }
+
+/** Creation of a run in ms: the first 48 bits of its id, a UUID of version 7. */
+export const createdMs = (id) => parseInt(id.replaceAll("-", "").slice(0, 12), 16);

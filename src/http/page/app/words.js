@@ -126,3 +126,17 @@ export function bytes(count) {
 
 const NO_LIMIT = 1_000_000_000; // how the API shows a limit that is switched off
 export const isLimited = (limit) => limit !== null && limit !== undefined && limit < NO_LIMIT;
+
+export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
+
+/** State for a badge: a cancelled run has not failed. */
+export const stateOfRun = (run) => (isCancelled(run) ? "cancelled" : run.status);
+
+/** Attempts of a retry in minutes after the first; the last wait given repeats. */
+export function attemptsOf({ max_attempts: most, backoff_minutes: waits }) {
+  const times = [0];
+  for (let i = 1; i < most; i++) {
+    times.push(times.at(-1) + (waits[Math.min(i, waits.length) - 1] ?? 0));
+  }
+  return times;
+}

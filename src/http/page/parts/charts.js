@@ -1,8 +1,7 @@
-// Charts: bars of runs, lines, shares, the last runs of a cue, the attempts of a run. One path per
+// Charts: bars of runs, lines, the last runs of a cue. One path per
 // series.
-import { html, nothing, svg } from "../lit/lit-html.js";
+import { html, svg } from "../lit/lit-html.js";
 import { go } from "../app/router.js";
-import { duration } from "../app/time.js";
 import { stateOf, stateOfLetter } from "../app/words.js";
 
 const BARS = { step: 20, wide: 14, height: 100 };
@@ -68,15 +67,6 @@ export const sparkline = (values, label) => html`<svg class="spark" viewBox="0 0
   height="28" preserveAspectRatio="none" role="img" aria-label=${label}><path class="line"
   d=${linePath(values, 120, 28)}></path></svg>`;
 
-/** A bar of a share: `value` of `most`. */
-export function meter(value, most, label) {
-  const share = Math.min(100, most > 0 ? (100 * value) / most : 0);
-  const kind = share >= 100 ? "s-f" : share >= 80 ? "s-r" : "s-d";
-  return html`<svg class="meter" viewBox="0 0 100 6" width="100%" preserveAspectRatio="none"
-    role="img"
-    aria-label=${label}><rect class=${kind} width=${share} height="6"></rect></svg>`;
-}
-
 const STEP = 6; // width of a mark with its gap
 const WIDE = 4;
 const HEIGHT = 20;
@@ -121,30 +111,4 @@ export function runHistory(statuses, slots) {
   return html`<svg class="history" viewBox="0 0 ${width} ${HEIGHT}" width=${width} height=${HEIGHT}
     preserveAspectRatio="xMaxYMid slice" role="img" aria-label=${historyText(statuses)}>${paths.map(
     ([letter, path]) => svg`<path class="s-${letter}" d=${path}></path>`)}</svg>`;
-}
-
-const short = (minutes) => {
-  const [size, unit] = minutes < 60 ? [1, "m"] : minutes < 2_880 ? [60, "h"] : [1_440, "d"];
-  return +(minutes / size).toFixed(1) + unit;
-};
-
-/**
- * Attempts, in minutes after the first, as dots on a line; longer waits are longer, within reason.
- */
-export function attemptLine(times) {
-  const waits = times.slice(1).map((time, i) => time - times[i]);
-  const weights = waits.map((wait) => 1 + Math.log1p(wait));
-  const sum = weights.reduce((a, b) => a + b, 0);
-  let at = 4;
-  const dots = times.map((_, i) => {
-    const wide = i ? (92 * weights[i - 1]) / sum : 0;
-    at += wide;
-    return svg`<circle cx=${`${at}%`} cy="28" r="4"></circle>${
-      i ? svg`<text x=${`${at - wide / 2}%`} y="18">${short(waits[i - 1])}</text>` : nothing}`;
-  });
-  const told = times.map((time, i) => `${i + 1} at ${time ? "+" + duration(time * 60_000)
-      : "the time"}`);
-  return html`<svg class="waits" width="100%" height="44" role="img"
-    aria-label=${`Attempts: ${told.join(", ")}`}><line x1="4%" x2=${`${at}%`} y1="28"
-    y2="28"></line>${dots}</svg>`;
 }

@@ -1,7 +1,6 @@
 // Dialogs: native <dialog>, opened by a call that returns a promise of the answer.
 import { html, nothing, render } from "../lit/lit-html.js";
 import { copyLine } from "./copy.js";
-import { act } from "./feedback.js";
 import { field, focusProblem } from "./form.js";
 import { button } from "./pieces.js";
 
@@ -69,10 +68,6 @@ export function confirm({ title, text, action, danger = false, type = null }) {
   return openDialog((close, refresh) => form(() => close(true), title, text, asked(refresh), close,
     { action, danger, off: type !== null && typed !== String(type) }));
 }
-
-/** Asks, then runs what was asked for as `act` does; resolves to nothing if it was not done. */
-export const confirmed = async (question, run, done) =>
-  (await confirm({ danger: true, ...question })) && act(run, done);
 
 /**
  * Asks for values; resolves to the answer or undefined. `fields`: as `field` of form.js takes them.

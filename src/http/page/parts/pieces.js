@@ -4,7 +4,7 @@ import { settings } from "../app/state.js";
 import {
   absolute, exact, instant, offsetMinutes, relative, serverNow, shownZone, yourZone,
 } from "../app/time.js";
-import { number, stateOf } from "../app/words.js";
+import { number, stateOf, stateOfRun } from "../app/words.js";
 
 /** A button; `off` disables it, `label` is its name where the text is none. */
 export const button = (text, run, kind, { id, off = false, label } = {}) =>
@@ -136,11 +136,27 @@ export function twoZones(theirs, name, yours) {
 /** "Berlin" of "Europe/Berlin" */
 const place = (zone) => zone.split("/").at(-1).replaceAll("_", " ");
 
+/** A bar of a share: `value` of `most`. */
+export function meter(value, most, label) {
+  const share = Math.min(100, most > 0 ? (100 * value) / most : 0);
+  const kind = share >= 100 ? "s-f" : share >= 80 ? "s-r" : "s-d";
+  return html`<svg class="meter" viewBox="0 0 100 6" width="100%" preserveAspectRatio="none"
+    role="img"
+    aria-label=${label}><rect class=${kind} width=${share} height="6"></rect></svg>`;
+}
+
 /** A state with its sign and word; `more` follows the word ("2/4", a cause). */
 export function badge(name, more = "") {
   const { sign, word, color } = stateOf(name);
   return html`<span class="badge ${color}"><i aria-hidden="true">${sign}</i>${word}${
     more ? html` ${more}` : ""}</span>`;
+}
+
+/** Badges of a run: a success may have been reported as a failure, or not be accepted. */
+export function badges(run) {
+  const { outcome_state: state } = run;
+  const more = state && state !== "reported_success" ? html` ${badge(state)}` : "";
+  return html`${badge(stateOfRun(run))}${more}`;
 }
 
 /** Only a sign, with its word for readers. */

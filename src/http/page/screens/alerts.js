@@ -7,7 +7,7 @@ import { busily, state } from "../app/state.js";
 import { duration, serverNow } from "../app/time.js";
 import { plural } from "../app/words.js";
 import { copyKey, copyMenu } from "../parts/copy.js";
-import { confirmed, prompt } from "../parts/dialog.js";
+import { confirmed, prompt } from "../parts/ask.js";
 import { act, announce, toast } from "../parts/feedback.js";
 import { select } from "../parts/form.js";
 import { ago, anchor, button, card, facts, signOf, tabs } from "../parts/pieces.js";

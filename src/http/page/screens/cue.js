@@ -4,9 +4,12 @@ import { cuePath, get, getCue } from "../app/api.js";
 import { go, link, reload } from "../app/router.js";
 import { update } from "../app/state.js";
 import { duration } from "../app/time.js";
-import { bytes, capital, catchUpText, missReason, number, plural, triggerText,
-  why } from "../app/words.js";
-import { attemptLine, runHistory, sparkline } from "../parts/charts.js";
+import {
+  attemptsOf, bytes, capital, catchUpText, isCancelled, missReason, number, plural, stateOfRun,
+  triggerText, why,
+} from "../app/words.js";
+import { attemptLine } from "../parts/attempts.js";
+import { runHistory, sparkline } from "../parts/charts.js";
 import { copyButton, copyKey, copyMenu } from "../parts/copy.js";
 import { toast } from "../parts/feedback.js";
 import { byteLength } from "../parts/json_text.js";
@@ -14,8 +17,7 @@ import { anchor, badge, button, card, facts, menu, muted, note, when } from "../
 import { table } from "../parts/table.js";
 import { fire, remove, replayFailed, setPaused } from "./cue/actions.js";
 import { coloured, fireWith } from "./cue/payload.js";
-import { isCancelled, stateOfRun } from "./runs/timeline.js";
-import { attemptsOf, creation, creationCall, lettersOf, streakOf } from "./cue/words.js";
+import { creation, creationCall, lettersOf, streakOf } from "./cue/words.js";
 
 const RUNS = 60; // of the history and the lines
 const ROWS = 15; // of the table

@@ -9,7 +9,7 @@ import { busily, state, update } from "../app/state.js";
 import { causeShort, number, plural } from "../app/words.js";
 import { runHistory } from "../parts/charts.js";
 import { copy } from "../parts/copy.js";
-import { confirm } from "../parts/dialog.js";
+import { confirm } from "../parts/ask.js";
 import { act, toast } from "../parts/feedback.js";
 import { select } from "../parts/form.js";
 import { ago, anchor, badge, button, empty, menu, muted, note, sign, tabs,

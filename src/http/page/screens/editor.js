@@ -12,7 +12,7 @@ import {
   blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged, patchBody,
   problemsOf,
 } from "./editor/model.js";
-import { ask, preview, testDialog } from "./editor/preview.js";
+import { ask, preview } from "./editor/preview.js";
 import {
   forgetZones, headersCard, moreCards, payloadCard, readPayload, scheduleCard, showProblems,
     targetCard,
@@ -184,7 +184,8 @@ async function send(data, form) {
 
 function test(data) {
   const form = ready(data);
-  if (form) testDialog(form);
+  // Most people never need this module.
+  if (form) act(async () => void (await import("./editor/test.js")).testDialog(form));
 }
 
 export function mayLeave({ form, was, isSaved }) {

@@ -7,7 +7,7 @@ import { BUILD } from "../app/server.js";
 import { state, update } from "../app/state.js";
 import { plural, viaText } from "../app/words.js";
 import { copy, copyButton, copyKey, copyMenu } from "../parts/copy.js";
-import { confirmed, prompt, showSecret } from "../parts/dialog.js";
+import { confirmed, prompt, showSecret } from "../parts/ask.js";
 import { act, toast } from "../parts/feedback.js";
 import { field } from "../parts/form.js";
 import { ago, button, card, note, when } from "../parts/pieces.js";

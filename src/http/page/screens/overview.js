@@ -6,9 +6,9 @@ import { go, link } from "../app/router.js";
 import { countOf, loadOverview } from "../app/server.js";
 import { absolute, duration, instant, shownZone } from "../app/time.js";
 import { bytes, isLimited, missReason, number, plural, streakText, why } from "../app/words.js";
-import { bars, meter, sparkline } from "../parts/charts.js";
+import { bars, sparkline } from "../parts/charts.js";
 import { act, toast } from "../parts/feedback.js";
-import { ago, anchor, badge, button, card, note, when } from "../parts/pieces.js";
+import { ago, anchor, badge, button, card, note, when, meter } from "../parts/pieces.js";
 
 const HEALTH_MS = 30_000; // sizes of database and disk change slowly
 const COUNTED = 10_000; // the API counts what waits up to here

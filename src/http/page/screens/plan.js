@@ -4,10 +4,10 @@ import { get, post } from "../app/api.js";
 import { busily, state, update } from "../app/state.js";
 import { absolute, instant, serverNow } from "../app/time.js";
 import { bytes, capital, isLimited, number, plural } from "../app/words.js";
-import { bars, meter } from "../parts/charts.js";
+import { bars } from "../parts/charts.js";
 import { copyKey, copyMenu } from "../parts/copy.js";
 import { segments } from "../parts/form.js";
-import { button, card, errorBox, facts, muted } from "../parts/pieces.js";
+import { button, card, errorBox, facts, muted, meter } from "../parts/pieces.js";
 import { table } from "../parts/table.js";
 
 const MONTHS = 12;

@@ -2,11 +2,12 @@
 import { html } from "../lit/lit-html.js";
 import { cuePath, get, orNull } from "../app/api.js";
 import { link } from "../app/router.js";
-import { capital, stateOf } from "../app/words.js";
+import { capital, stateOf, stateOfRun } from "../app/words.js";
 import { copy, copyButton, copyLine } from "../parts/copy.js";
-import { ago, anchor, badge, button, card, empty, idEnd, menu, note } from "../parts/pieces.js";
+import { ago, anchor, badge, badges, button, card, empty, idEnd, menu,
+  note } from "../parts/pieces.js";
 import { actionsOf, copyOf, neighbour, requestAsCurl } from "./runs/actions.js";
-import { badges, headerList, headline, rawField, stateOfRun, timeline } from "./runs/timeline.js";
+import { headerList, headline, rawField, timeline } from "./runs/timeline.js";
 import { textBlock } from "./cue/payload.js";
 
 const REPLAYS_SHOWN = 10;

@@ -3,17 +3,16 @@ import { html } from "../lit/lit-html.js";
 import { address, cuePath, fieldError, get } from "../app/api.js";
 import { go, link, reload, withQuery } from "../app/router.js";
 import {
-  absolute, duration, instant, localInstant, localText, serverNow, yourZone,
+  absolute, createdMs, duration, instant, localInstant, localText, serverNow, yourZone,
 } from "../app/time.js";
-import { CAUSE_NAMES, capital, causeShort, number, plural, stateOf, triggerText,
-  why } from "../app/words.js";
+import {
+  CAUSE_NAMES, capital, causeShort, isCancelled, number, plural, stateOf, triggerText, why,
+} from "../app/words.js";
 import { copyKey, copyMenu } from "../parts/copy.js";
-import { prompt } from "../parts/dialog.js";
-import { announce } from "../parts/feedback.js";
-import { ago, anchor, button, empty, idEnd, tabs, when } from "../parts/pieces.js";
+import { prompt } from "../parts/ask.js";
+import { act, announce } from "../parts/feedback.js";
+import { ago, anchor, badges, button, empty, idEnd, tabs, when } from "../parts/pieces.js";
 import { newSelection, offsetOf, pager, selectionBar, table } from "../parts/table.js";
-import { cancelSelected, exportRuns, replaySelected } from "./runs/actions.js";
-import { badges, createdMs, isCancelled } from "./runs/timeline.js";
 
 const PER_PAGE = 30;
 const TABS = [
@@ -28,6 +27,9 @@ const COPIED = [
 ];
 
 export const live = ["execution"];
+
+/** An action on many runs, whose code is loaded when it is asked for. */
+const later = (name, data) => () => act(async () => (await import("./runs/bulk.js"))[name](data));
 
 /**
  * Rows change in place; new ones are only counted: nothing moves under the pointer. The list is
@@ -102,7 +104,7 @@ export function head(data, route, isReady) {
     note: isReady ? plural(total, "run") + match : "",
     actions: html`${progress ? html`<span class="muted num" id="progress">${progress}</span>` : ""}
       ${button("Filter", () => askFilter(route, data.cue?.name), "", { id: "filter" })}
-      ${button("Export", () => exportRuns(data), "", { id: "export", off: !total || busy })}
+      ${button("Export", later("exportRuns", data), "", { id: "export", off: !total || busy })}
       ${isReady ? copyMenu(listCall(data)) : ""}`,
   };
 }
@@ -134,8 +136,8 @@ export function view(data, route) {
   const show = () => showNew(data, route);
   const actions = [
     progress ? html`<span class="num">${progress}</span>` : "",
-    button("Cancel runs", () => cancelSelected(data), "danger", { id: "cancel-selected", off }),
-    button("Replay", () => replaySelected(data), "primary", { id: "replay-selected", off }),
+    button("Cancel runs", later("cancelSelected", data), "danger", { id: "cancel-selected", off }),
+    button("Replay", later("replaySelected", data), "primary", { id: "replay-selected", off }),
   ];
   return html`${tabs("State", states)}${chips(route, data.cue?.name)}
     ${fresh ? button(`Show ${number(fresh)} new`, show, "primary", { id: "new-runs" }) : ""}

@@ -5,7 +5,7 @@ import { ApiError, get, post, setAccount } from "../app/api.js";
 import { loadInfo, signedIn } from "../app/server.js";
 import { busily, state, update } from "../app/state.js";
 import { copyLine } from "../parts/copy.js";
-import { confirm, showSecret } from "../parts/dialog.js";
+import { confirm, showSecret } from "../parts/ask.js";
 import { toast } from "../parts/feedback.js";
 import { field, focusProblem } from "../parts/form.js";
 import { button, errorBox, note } from "../parts/pieces.js";

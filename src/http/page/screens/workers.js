@@ -5,7 +5,7 @@ import { link, reload } from "../app/router.js";
 import { instant, relative } from "../app/time.js";
 import { number, plural } from "../app/words.js";
 import { copyKey, copyLine, copyMenu } from "../parts/copy.js";
-import { confirmed } from "../parts/dialog.js";
+import { confirmed } from "../parts/ask.js";
 import { ago, anchor, badge, button, card, empty, muted, note, shortId } from "../parts/pieces.js";
 import { table } from "../parts/table.js";
 

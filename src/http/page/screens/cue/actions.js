@@ -3,7 +3,7 @@ import { cuePath, del, fieldError, get, patch, post } from "../../app/api.js";
 import { go, link } from "../../app/router.js";
 import { localInstant, localText, serverNow, yourZone } from "../../app/time.js";
 import { plural } from "../../app/words.js";
-import { confirm, confirmed, prompt } from "../../parts/dialog.js";
+import { confirm, confirmed, prompt } from "../../parts/ask.js";
 import { act } from "../../parts/feedback.js";
 
 const MOST_REPLAYED = 500; // ids that one call takes

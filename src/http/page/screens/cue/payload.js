@@ -5,7 +5,7 @@ import { go, link } from "../../app/router.js";
 import { knowsZone, localInstant } from "../../app/time.js";
 import { bytes, number } from "../../app/words.js";
 import { copyButton } from "../../parts/copy.js";
-import { prompt } from "../../parts/dialog.js";
+import { prompt } from "../../parts/ask.js";
 import {
   byteLength, checkJson, faultText, jsonParts, prettyJson, readableJson,
 } from "../../parts/json_text.js";

@@ -94,12 +94,3 @@ export function creation(cue) {
 }
 
 export const creationCall = (cue) => ({ method: "POST", path: "v1/cues", body: creation(cue) });
-
-/** Attempts of a retry in minutes after the first; the last wait given repeats. */
-export function attemptsOf({ max_attempts: most, backoff_minutes: waits }) {
-  const times = [0];
-  for (let i = 1; i < most; i++) {
-    times.push(times.at(-1) + (waits[Math.min(i, waits.length) - 1] ?? 0));
-  }
-  return times;
-}

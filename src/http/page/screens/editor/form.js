@@ -6,7 +6,7 @@ import { settings, state, update } from "../../app/state.js";
 import { browserZone, duration, knowsZone, localText, serverNow,
   yourZone } from "../../app/time.js";
 import { bytes, plural } from "../../app/words.js";
-import { attemptLine } from "../../parts/charts.js";
+import { attemptLine } from "../../parts/attempts.js";
 import { check, field, segments } from "../../parts/form.js";
 import { faultText, prettyJson, surveyJson, withMember } from "../../parts/json_text.js";
 import { anchor, button, card, muted, note } from "../../parts/pieces.js";

@@ -1,8 +1,7 @@
 // The model of the editor: a flat form of texts, its way to and from the API's cue, and what
 // differs. Pure.
-import { capital } from "../../app/words.js";
+import { attemptsOf, capital } from "../../app/words.js";
 import { compactJson } from "../../parts/json_text.js";
-import { attemptsOf } from "../cue/words.js";
 
 export const PRESETS = [
   ["Every 5 min", "*/5 * * * *"],

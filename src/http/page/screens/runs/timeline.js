@@ -2,25 +2,15 @@
 import { html, svg } from "../../lit/lit-html.js";
 import { duration, instant } from "../../app/time.js";
 import {
-  bytes, capital, causeShort, lateText, number, plural, stateOf, triggerText, why,
+  bytes, capital, causeShort, isCancelled, lateText, number, plural, stateOf, stateOfRun,
+  triggerText, why,
 } from "../../app/words.js";
 import { byteLength, prettyJson } from "../../parts/json_text.js";
 import { ago, badge, facts, when } from "../../parts/pieces.js";
 import { textBlock } from "../cue/payload.js";
 
-export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
 export const isFinal = (run) => run.status === "failed" || run.status === "success";
 export const waits = (run) => run.status === "pending" || run.status === "retrying";
-
-/** State for a badge: a cancelled run has not failed. */
-export const stateOfRun = (run) => (isCancelled(run) ? "cancelled" : run.status);
-
-/** Badges of a run: a success may have been reported as a failure, or not be accepted. */
-export function badges(run) {
-  const { outcome_state: state } = run;
-  const more = state && state !== "reported_success" ? html` ${badge(state)}` : "";
-  return html`${badge(stateOfRun(run))}${more}`;
-}
 
 /** `[kind of note, sentence]`: what became of the run, and why. */
 export function headline(run) {
@@ -94,9 +84,6 @@ export function waitAfter(attempts, i) {
 /** When a run ended. */
 export const endOf = (run, attempts) =>
   run.delivered_at ?? ((!isCancelled(run) && attempts.at(-1)?.ended_at) || run.updated_at);
-
-/** Creation of a run in ms: the first 48 bits of its id, a UUID of version 7. */
-export const createdMs = (id) => parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 
 const KEPT_BYTES = 2_000; // of an answer, by the server
 const LATE_MS = 1_000; // a shorter delay is no news beside the result
