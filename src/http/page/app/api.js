@@ -40,12 +40,8 @@ export async function call(method, path, { query, body, raw, key, text, quiet } 
   let response;
   try {
     response = await fetch(address(path, query), {
-      method,
-      headers,
-      body: body || raw ? bodyWith(body || {}, raw) : undefined,
-      credentials: "same-origin",
-      cache: "no-store",
-      signal: AbortSignal.timeout(LONGEST_WAIT_MS),
+      method, headers, body: body || raw ? bodyWith(body || {}, raw) : undefined,
+      credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(LONGEST_WAIT_MS),
     });
   } catch {
     const message = "The server does not answer. It may be stopped, or the network is down.";
@@ -112,11 +108,8 @@ function failure(response, content, quiet) {
     code || "http_" + status,
     message || `The server returned ${status}.`,
     {
-      problems: parsed.detail || [],
-      requestId: headers.get("x-request-id"),
-      retryAfter: Number(headers.get("Retry-After")) || null,
-      field,
-      span,
+      problems: parsed.detail || [], requestId: headers.get("x-request-id"),
+      retryAfter: Number(headers.get("Retry-After")) || null, field, span,
     },
   );
   if (status === 401 && !quiet) {

@@ -69,8 +69,7 @@ const move = async (body) => freeze(instant((await post("v1/test/clock", body)).
 async function askTo() {
   const value = new Date(serverNow()).toISOString().slice(0, 16);
   await prompt({
-    title: "Move the test clock",
-    text: "All that is due until then fires, in order.",
+    title: "Move the test clock", text: "All that is due until then fires, in order.",
     fields: [{ name: "to", label: "To (UTC)", value, type: "datetime-local", required: true }],
     action: "Move",
     send: ({ to }) => move({ to: to + (to.length < 17 ? ":00Z" : "Z") }),

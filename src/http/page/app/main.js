@@ -205,8 +205,7 @@ function tools() {
   if (state.signedOut) return "";
   const word = { live: "Live", connecting: "Connecting", polling: "Not live" }[state.live];
   const entries = [
-    [`Theme: ${settings.theme || "auto"}`, nextTheme],
-    ["Keyboard shortcuts", keyboard.help],
+    [`Theme: ${settings.theme || "auto"}`, nextTheme], ["Keyboard shortcuts", keyboard.help],
     ["Settings", () => go("#/settings")],
     ["Sign out", () => act(server.signOut)],
   ];

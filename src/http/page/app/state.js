@@ -60,10 +60,7 @@ export function stored(run, otherwise) {
   }
 }
 
-export const settings = {
-  ...DEFAULTS,
-  ...stored((storage) => JSON.parse(storage.getItem(KEY))),
-};
+export const settings = { ...DEFAULTS, ...stored((storage) => JSON.parse(storage.getItem(KEY))) };
 
 export function set(name, value) {
   settings[name] = value;

@@ -18,8 +18,7 @@ export function toast(text, action = {}) {
   setTimeout(() => dismiss(entry), SHOWN_MS + text.length * 40);
 }
 
-const dismiss = (entry) =>
-  update((s) => (s.toasts = s.toasts.filter((other) => other !== entry)));
+const dismiss = (entry) => update((s) => (s.toasts = s.toasts.filter((other) => other !== entry)));
 
 export const toasts = () => state.toasts.map((entry) => {
   const { label, href, run } = entry.action;

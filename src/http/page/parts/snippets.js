@@ -49,15 +49,12 @@ export function asPython({ method, path, body }, base = baseUrl()) {
   const text = bodyText(body);
   const more = text ? ', "Content-Type": "application/json"' : "";
   return [
-    "import os, urllib.request",
-    "",
-    "request = urllib.request.Request(",
+    "import os, urllib.request", "", "request = urllib.request.Request(",
     `    ${pythonText(`${base}/${safePath(path)}`)},`,
     ...(text ? [`    data=${pythonText(text)}.encode(),`] : []),
     `    method="${method}",`,
     `    headers={"Authorization": "Bearer " + os.environ["CUED_API_KEY"]${more}},`,
-    ")",
-    "print(urllib.request.urlopen(request).read().decode())",
+    ")", "print(urllib.request.urlopen(request).read().decode())",
   ].join("\n");
 }
 

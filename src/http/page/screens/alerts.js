@@ -34,11 +34,9 @@ export function question(query) {
   const { type, cue, days } = query;
   const isSpan = SPANS.some(([key]) => key && key === days);
   return {
-    alert_type: type,
-    cue_id: cue,
+    alert_type: type, cue_id: cue,
     since: isSpan ? new Date(serverNow() - days * DAY_MS).toISOString() : null,
-    limit: PER_PAGE,
-    offset: offsetOf(query, PER_PAGE) || null,
+    limit: PER_PAGE, offset: offsetOf(query, PER_PAGE) || null,
   };
 }
 const listCall = ({ query }) => ({ method: "GET", path: address("v1/alerts", question(query)) });
@@ -118,8 +116,7 @@ function destinations(data) {
     ${test?.url === url && test ? html`<p id="test-result" class=${test.color}>${test.text}</p>`
       : ""}</div>`;
   return card("destinations", "Where alerts go", "", facts([
-    ["This list", "Always. The newest 1,000 are kept."],
-    ["Webhook", webhook],
+    ["This list", "Always. The newest 1,000 are kept."], ["Webhook", webhook],
     ["Mail", `Alerts are not mailed. Runs that fail are, if their cue says so${mailed}`],
   ], "long pad"));
 }

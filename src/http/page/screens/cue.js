@@ -63,8 +63,7 @@ export function head(data, route, isReady) {
   const times = streak > 1 ? `${streak} times in a row` : "last time";
   const local = occurrences[0]?.local;
   return {
-    title: cue.name,
-    tab: (streak ? "Failing: " : "") + cue.name,
+    title: cue.name, tab: (streak ? "Failing: " : "") + cue.name,
     titleMore: html`${badge(cue.status)}${streak ? badge("failed", times) : ""}`,
     note: at ? html`Next run ${when(at, { zone: cue.schedule.timezone, local })}`
       : isPaused ? "Paused: it does not run until it is resumed." : "No further run.",
@@ -161,8 +160,7 @@ function scheduleCard({ cue: { schedule }, next }) {
   return card("", description || "Schedule", "", html`<div class="pad stack">${facts([
       type === "once" ? ["Once", when(schedule.at, { zone })]
         : ["Cron", html`<code>${cron}</code>`],
-      ["Time zone", zone],
-      ["Catch-up", capital(catchUpText(catchUp))],
+      ["Time zone", zone], ["Catch-up", capital(catchUpText(catchUp))],
       month > 1 && ["In a month", plural(month, "run")],
       ...transitions.map(change),
     ])}${occurrences.length ? html`<div><h3>Next runs</h3><ol id="next-runs">${occurrences.map(
@@ -223,8 +221,7 @@ function about(data) {
     ["Verification", VERIFICATION[verification.mode]],
     ["After a failure", after.length ? after : "nothing more"],
     ["Id", html`<code>${cue.id}</code>`],
-    ["Made", when(cue.created_at)],
-    ["Changed", when(cue.updated_at)],
+    ["Made", when(cue.created_at)], ["Changed", when(cue.updated_at)],
   ], "pad"));
 }
 

@@ -47,9 +47,7 @@ export async function load({ secrets = {}, language = "Python" }) {
 export const shortcuts = () => [["n", "New key", makeKey], copyKey(CALL)];
 
 export const view = (data) => [
-  keysCard(data.keys),
-  secretCard(data, "webhook", verify(data)),
-  secretCard(data, "alert", ""),
+  keysCard(data.keys), secretCard(data, "webhook", verify(data)), secretCard(data, "alert", ""),
   sessionsCard(data.sessions),
 ];
 
@@ -81,8 +79,7 @@ function keysCard(keys) {
 async function makeKey() {
   const help = "What it is for, such as the machine or the program.";
   const made = await prompt({
-    title: "New API key",
-    fields: [{ name: "name", label: "Name", help, required: true }],
+    title: "New API key", fields: [{ name: "name", label: "Name", help, required: true }],
     action: "Create",
     send: ({ name }) => post("v1/auth/keys", { name }),
   });
@@ -147,9 +144,8 @@ function verify(data) {
   });
   return html`<details><summary>Check it in your receiver</summary><div class="stack">
     <p class="muted">The signature covers the id, the time and the bytes of the body as they came:
-      check
-      it before you parse the body. Refuse what is older than five minutes, and an id that you have
-      handled.</p>
+      check it before you parse the body. Refuse what is older than five minutes, and an id that you
+      have handled.</p>
     ${field({ name: "language", label: "Language", value: data.language, choices,
         oninput: choose })}
     <div class="code"><pre id="verify" tabindex="0">${data.code}</pre></div>
@@ -160,8 +156,7 @@ function sessionsCard(sessions) {
   const others = sessions.filter((session) => !session.current).length;
   const all = others === sessions.length ? "all" : "all others";
   const removal = (session) => session.current ? "" : button("End", () => end(session),
-    "plain danger",
-    { label: `End the session of ${session.device}` });
+    "plain danger", { label: `End the session of ${session.device}` });
   const columns = [
     ["Browser", (session) => named(session.device || "Unknown", session.current)],
     ["Address", ({ address }) => html`<code class="id">${address}</code>`],

@@ -29,10 +29,7 @@ export async function load(data) {
   const query = { failing: true, sort: "-last_run", limit: 30 };
   const states = isMixed ? (await get("v1/cues", query)).cues : [];
   return {
-    first,
-    overview,
-    health,
-    healthAt: isOld ? Date.now() : data.healthAt,
+    first, overview, health, healthAt: isOld ? Date.now() : data.healthAt,
     stateOf: new Map(states.map(({ id, status }) => [id, status])),
   };
 }
@@ -141,8 +138,7 @@ function tiles({ waiting: { send, claim, delivering, retry }, workers, usage }, 
     ${tile("running", count(delivering), "Running", runs("delivering"))}
     ${tile("retrying", count(retry), "Retrying", runs("retrying"))}
     ${tile("workers", number(workers.active), gone ? `${noun}, ${gone} not heard` : noun,
-      "#/workers",
-      claim && !workers.active ? "warn" : "")}
+      "#/workers", claim && !workers.active ? "warn" : "")}
     ${tile("usage", number(used), month, isCounted && "#/account/plan")}
     ${size === undefined ? "" : tile("database", bytes(size + wal), disk())}</section>`;
 }

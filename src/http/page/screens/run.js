@@ -53,9 +53,7 @@ export function head(data, route, isReady) {
       + " of this cue"}
     @click=${() => neighbour(run, by)}>${mark}<span class="sr">${title}</span></button>`;
   return {
-    title,
-    tab: `${stateOf(stateOfRun(run)).word}: ${title}`,
-    titleMore: badges(run),
+    title, tab: `${stateOf(stateOfRun(run)).word}: ${title}`, titleMore: badges(run),
     note: html`<span class="row"><a id="run-cue" href=${link("cues", cue)}>Its cue</a>${
       anchor(link("runs", { cue }), "Its runs")}<code class="wrap">${id}</code>${
         ago(run.scheduled_for)}</span>`,
@@ -134,8 +132,8 @@ function signature({ headers, body }) {
   const quoted = `'${`${time}.${body ?? ""}`.replaceAll("'", `'\\''`)}'`;
   const command = `printf '%s' ${quoted} | openssl dgst -sha256 -hmac "$CUED_WEBHOOK_SECRET"`;
   return html`<details id="verify"><summary>Check the signature</summary><p class="small">The
-    receiver
-    computes HMAC-SHA256 of the timestamp, a dot and the body as it came, with the secret as key. It
+    receiver computes HMAC-SHA256 of the timestamp, a dot and the body as it came, with the secret
+    as key. It
       must
     equal <code>X-CueAPI-Signature</code> after <code>v1=</code>.
     ${anchor("#/account/keys", "The secret and code for six languages")}</p>${copyLine(

@@ -73,10 +73,8 @@ export async function load(data, { query }) {
   if (fresh > (data.fresh || 0)) announce(plural(fresh, "new run"));
   const newest = executions.length && !offset ? createdMs(executions[0].id) : serverNow();
   return {
-    filterKey, page, asked, total, fresh, runs,
-    cue: filters.cue ? cue : null,
-    top: top ?? new Date(newest + 1).toISOString(),
-    wantsNew: false,
+    filterKey, page, asked, total, fresh, runs, cue: filters.cue ? cue : null,
+    top: top ?? new Date(newest + 1).toISOString(), wantsNew: false,
     selection: isSame ? data.selection : newSelection(),
   };
 }
@@ -100,8 +98,7 @@ export function head(data, route, isReady) {
   const isFiltered = status || activeFilters(route.query).length;
   const match = isFiltered ? (total === 1 ? " matches" : " match") : "";
   return {
-    tab: word ? `${word} runs` : "Runs",
-    note: isReady ? plural(total, "run") + match : "",
+    tab: word ? `${word} runs` : "Runs", note: isReady ? plural(total, "run") + match : "",
     actions: html`${progress ? html`<span class="muted num" id="progress">${progress}</span>` : ""}
       ${button("Filter", () => askFilter(route, data.cue?.name), "", { id: "filter" })}
       ${button("Export", later("exportRuns", data), "", { id: "export", off: !total || busy })}
@@ -257,19 +254,15 @@ async function askFilter(route, cueName) {
   };
   const cueText = query.cue ? (cueName ?? query.cue) : "";
   const found = await prompt({
-    title: "Filter runs",
-    action: "Show",
+    title: "Filter runs", action: "Show",
     fields: [
       { name: "cue", label: "Cue", value: cueText, help: "Its name or id" },
       ...["cause", "triggered_by", "outcome"].map(choice),
-      { name: "worker", label: "Worker", value: query.worker || "" },
-      time("since", "Created from"),
+      { name: "worker", label: "Worker", value: query.worker || "" }, time("since", "Created from"),
       time("until", "Created before"),
     ],
     send: async ({ cue, since, until, ...values }) => ({
-      ...values,
-      cue: await cueId(cue.trim(), query.cue, cueName),
-      since: fromLocal(since, zone),
+      ...values, cue: await cueId(cue.trim(), query.cue, cueName), since: fromLocal(since, zone),
       until: fromLocal(until, zone),
     }),
   });

@@ -71,13 +71,8 @@ function zone(data) {
   const clear = () => (put(""), document.getElementById("f-zone").focus());
   data.zones ??= Intl.supportedValuesOf?.("timeZone") || [];
   return html`${field({
-    name: "zone",
-    label: "Your time zone",
-    value: data.zone ?? settings.zone,
-    placeholder: own,
-    list: "zones",
-    problem: data.problem,
-    oninput: put,
+    name: "zone", label: "Your time zone", value: data.zone ?? settings.zone, placeholder: own,
+    list: "zones", problem: data.problem, oninput: put,
     help: settings.zone ? button(`As this device (${own})`, clear,
       "link") : `As this device: ${own}`,
   })}<datalist id="zones">${data.zones.map((name) =>

@@ -159,27 +159,19 @@ function form(data, { id, title, action, run, isPrimary, ...about }) {
 }
 
 const byKey = (data) => form(data, {
-  id: "key",
-  title: "With an API key",
-  name: "api_key",
-  label: "API key",
-  type: "password",
+  id: "key", title: "With an API key", name: "api_key", label: "API key", type: "password",
   autocomplete: "current-password",
   help: html`It begins with <code>cue_sk_</code>. The sign-in ends when the key is revoked.`,
-  action: "Sign in",
-  isPrimary: !bySmtp() && !state.info.sign_in?.includes("dev"),
+  action: "Sign in", isPrimary: !bySmtp() && !state.info.sign_in?.includes("dev"),
   run: (key) => enter({ api_key: key }),
 });
 
 const EMAIL = { name: "email", label: "Email address", type: "email", autocomplete: "email" };
 
 const newAccount = (data, title) => form(data, {
-  ...EMAIL,
-  id: "new",
-  title,
+  ...EMAIL, id: "new", title,
   help: state.info.users ? "" : "Cues belong to an account. Next you get its key.",
-  action: "Create account",
-  isPrimary: !state.info.users,
+  action: "Create account", isPrimary: !state.info.users,
   async run(email) {
     const { api_key: key } = await send("register", { email });
     const use = "Programs and the command line use it, and you can sign in with it here.";
@@ -190,11 +182,9 @@ const newAccount = (data, title) => form(data, {
 });
 
 const byMail = (data) => form(data, {
-  ...EMAIL,
-  id: "mail",
+  ...EMAIL, id: "mail",
   title: bySmtp() ? "With a link by mail" : "With a link from the server's log",
-  action: bySmtp() ? "Send me a link" : "Write a link",
-  isPrimary: bySmtp(),
+  action: bySmtp() ? "Send me a link" : "Write a link", isPrimary: bySmtp(),
   async run(email) {
     const made = await send("device-code", { for: "session" });
     const { device_code: code, user_code: eyes, expires_in: life, interval } = made;
@@ -210,8 +200,7 @@ function mailSent(data, { email, eyes, expired }) {
   const again = expired ? "Send another" : "Another address or way";
   const how = html`<p>If <b class="wrap">${email}</b> may sign in, a link is ${
     bySmtp() ? "on its way" : "in the log"}. Open it on any device and confirm there that this code
-      is
-    shown:</p><p class="eyes mono">${eyes}</p>
+    is shown:</p><p class="eyes mono">${eyes}</p>
     <p class="muted small">This page goes on by itself then.</p>`;
   return html`<section class="card pad stack" id="way-mail" aria-live="polite"><h2>${title}</h2>
     ${expired ? "" : how}${shownProblem(data, "poll")}

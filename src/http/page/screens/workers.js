@@ -31,15 +31,11 @@ export function head({ workers, waiting, more }) {
 export async function load() {
   const [{ workers }, { executions: waiting, has_more: more }, { executions: held }] =
     await Promise.all([
-    get("v1/workers"),
-    get("v1/executions/claimable", { limit: SHOWN }),
+    get("v1/workers"), get("v1/executions/claimable", { limit: SHOWN }),
     get("v1/executions", { status: "delivering", limit: SHOWN }),
   ]);
   return {
-    workers,
-    waiting: waiting.length,
-    more,
-    tasks: byTask(waiting),
+    workers, waiting: waiting.length, more, tasks: byTask(waiting),
     held: held.filter((run) => run.claimed_by_worker),
   };
 }

@@ -46,10 +46,7 @@ export async function replayFailed(cue) {
     title: "Replay failed runs",
     text: "Each failed run since then is repeated with its own payload, the oldest first.",
     fields: [{
-      name: "since",
-      label: `Failed since (${zone})`,
-      type: "datetime-local",
-      required: true,
+      name: "since", label: `Failed since (${zone})`, type: "datetime-local", required: true,
       value: localText(serverNow() - DAY_MS, zone).slice(0, 16),
     }],
     action: "Next",

@@ -85,8 +85,7 @@ export function creation(cue) {
     ...(description && { description }),
     schedule: { type, ...(type === "once" ? { at } : { cron }), timezone, catch_up },
     ...(isWorker ? { transport } : { callback }),
-    retry,
-    on_failure,
+    retry, on_failure,
     ...(verification.mode !== "none" && { verification }),
     ...(claim_within_minutes && { claim_within_minutes }),
   };

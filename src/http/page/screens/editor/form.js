@@ -45,10 +45,7 @@ function read(text) {
 
 /** A field of the form; `more` as `field` of form.js takes it. */
 const bound = (data, name, label, more) => field({
-  name,
-  label,
-  value: data.form[name],
-  problem: data.problems[name],
+  name, label, value: data.form[name], problem: data.problems[name],
   oninput: (value) => change(data, name, value),
   ...more,
 });
@@ -115,8 +112,7 @@ export function scheduleCard(data) {
 }
 
 const once = (data) => bound(data, "at", "Day and time there", {
-  type: "datetime-local",
-  problem: data.problems.at || previewProblem(data, "at"),
+  type: "datetime-local", problem: data.problems.at || previewProblem(data, "at"),
   help: noteOf(data),
 });
 
@@ -133,9 +129,8 @@ function recurring(data) {
     aria-pressed=${cron.trim() === value ? "true" : "false"}>${label}</button>`;
   const turn = () => update(() => (data.monthEnd = !data.monthEnd));
   const text = html`<b>Cron has no last day of a month</b>, as months differ in length. Run at the
-    start
-    of the next month instead, or on the days 28 to 31 and let the receiver look whether tomorrow is
-      the
+    start of the next month instead, or on the days 28 to 31 and let the receiver look whether
+      tomorrow is the
     1st.`;
   const ways = html`<span class="row">${button("1st, 00:00", use("0 0 1 * *"))}${
     button("28–31, 23:00", use("0 23 28-31 * *"))}</span>`;
@@ -189,8 +184,7 @@ function urlHelp(url) {
   const allowed = state.info?.callbacks;
   if (!network || !allowed || allowed.includes(network)) return "";
   return html`<span class="warn">This server does not call ${network} addresses. Its operator can
-    allow
-    them: --allow-callbacks-to ${[...allowed, network].join(",")}</span>`;
+    allow them: --allow-callbacks-to ${[...allowed, network].join(",")}</span>`;
 }
 
 function task(data) {
@@ -284,8 +278,7 @@ export function headersCard(data) {
     headers.length && plural(headers.length, "header"), fromResponse && "the answer is the outcome",
   ].filter(Boolean).join(", ");
   const help =
-    `A 2xx answer with a JSON object such as {"success": true} is taken as the report of the
-    run.`;
+    `A 2xx answer with a JSON object such as {"success": true} is taken as the report of the run.`;
   return folded("Headers and answer", summary || "defaults", html`${headers.map(line)}
     ${problem ? html`<p class="bad small" id="headers-problem">${problem}</p>` : ""}
     ${button("Add a header", add)}

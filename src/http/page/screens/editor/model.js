@@ -188,8 +188,7 @@ export function headersProblem(headers) {
   return headers.some(([name, value]) => !name && value) ? "A header has no name." : "";
 }
 
-const shorten = (text) => text
-  .replace(/^Value error, /, "")
+const shorten = (text) => text.replace(/^Value error, /, "")
   .replace(/^(body\.)?(callback|on_failure)\.(url|webhook|headers|method):? /, "")
   .replace(/^(expression|at): /, "")
   .replace(/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1");

@@ -68,8 +68,7 @@ function runs({ form, json }, { description, occurrences, transitions, per_month
     ? html`<p class="small warn">${capital(note.replace(/^(gap|fold): /, ""))}</p>` : "";
   const run = ({ at, local, note }) => html`<li>${when(at, { zone, local })}${hint(note)}</li>`;
   const change = ({ at, from, to }) => html`<p class="small muted">The clock changes from UTC${from}
-    to
-    UTC${to}: ${when(at, { zone })}</p>`;
+    to UTC${to}: ${when(at, { zone })}</p>`;
   return html`<p role="status"><b>${description}</b></p><p class="small">${deed(form, json)}</p>
     ${!occurrences.length ? html`<p class="warn">It never runs.</p>`
       : html`<ol class="runs" aria-label="Next runs">${occurrences.map(run)}</ol>`}
@@ -87,8 +86,7 @@ function deed(form, json) {
   const tries = !times ? "" : times.length === 1 ? " One attempt."
     : ` Up to ${times.length} attempts within ${duration(times.at(-1) * 60_000)}.`;
   const ends = [
-    form.email && "a mail to you",
-    form.failureUrl && "a call to the address on failure",
+    form.email && "a mail to you", form.failureUrl && "a call to the address on failure",
     form.pause && form.kind === "recurring" && "a pause of the cue",
   ].filter(Boolean).join(", ");
   return html`<span class="wrap">${target}${tries}${ends ? ` If all fail: ${ends}.` : ""}</span>`;
@@ -108,7 +106,6 @@ function quota(perMonth) {
   if (!isLimited(limit)) return html`<p class="small">${text}.</p>`;
   const isOver = perMonth > limit;
   return html`<div class="small"><p class=${isOver ? "warn" : ""}>${text}, of ${number(limit)} a
-    month of
-    your plan${isOver ? ": more than it has" : ""}. Used this month: ${number(used)}.</p>${
+    month of your plan${isOver ? ": more than it has" : ""}. Used this month: ${number(used)}.</p>${
     meter(perMonth, limit, `${perMonth} of ${limit} runs`)}</div>`;
 }

@@ -39,26 +39,17 @@ function received({ headers, payload }) {
     <ul class="mono small">${Object.entries(headers).map(line)}</ul>
     ${payload ? html`<pre class="code">${prettyJson(readableJson(payload))}</pre>` : ""}
     <p class="small muted">x-cueapi-signature is v1= and the HMAC-SHA256, in hex, of the timestamp,
-      a full
-      stop and the body as received. The test is a POST and counts as one run.</p>`;
+      a full stop and the body as received. The test is a POST and counts as one run.</p>`;
 }
 
 /** A cue of its own that exists only for the test: fired, looked at, deleted. */
 async function run(form) {
   const token = randomKey();
   const { body, raw } = createBody({
-    ...form,
-    name: `Test of ${form.name}`.slice(0, 255),
-    method: "POST",
-    kind: "once",
+    ...form, name: `Test of ${form.name}`.slice(0, 255), method: "POST", kind: "once",
     at: new Date(serverNow() + DAY_MS).toISOString(),
-    url: `${state.info?.public_url || baseUrl()}/v1/echo/${token}`,
-    attempts: "1",
-    email: false,
-    pause: false,
-    failureUrl: "",
-    fromResponse: false,
-    verification: "none",
+    url: `${state.info?.public_url || baseUrl()}/v1/echo/${token}`, attempts: "1", email: false,
+    pause: false, failureUrl: "", fromResponse: false, verification: "none",
   });
   let cue = null;
   try {

@@ -14,8 +14,7 @@ export function firstCue() {
     <p class="row small muted">${notes}</p></div>`;
   return card("first-cue", "No cue yet", "", html`<div class="pad grid"><div class="stack">
     <div class="stack"><h3>In this page</h3><p>A cue calls an address on a schedule, tries again
-      when that
-      fails, and keeps what was answered.</p>${anchor("#/cues/new", "New cue",
+      when that fails, and keeps what was answered.</p>${anchor("#/cues/new", "New cue",
           "button primary")}</div>
     ${way("With the command line", `cued cue add --name hello --cron "0 * * * *" --url ${url}`,
       "Once before:", html`<code>cued login ${baseUrl()}</code>`)}</div>

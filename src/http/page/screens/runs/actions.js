@@ -55,8 +55,7 @@ async function verdict(run, valid) {
   const done = await prompt({
     title: `${action} the outcome?`,
     text: valid ? "" : "This raises an alert. The state of the run stays.",
-    action,
-    danger: !valid,
+    action, danger: !valid,
     fields: [{ name: "reason", label: "Reason (optional)", lines: 3 }],
     send: ({ reason }) => post(path(run, "verify"), { valid, reason: reason.trim() || null }),
   });

@@ -172,12 +172,8 @@ function endStep(run, attempts, zone) {
 function outcomeStep({ outcome, evidence, outcome_state: state, metadata, artifacts }, zone) {
   const proof = evidence ?? {};
   const shown = [
-    ["Result", outcome.result],
-    ["Error", outcome.error],
-    ["External id", proof.external_id],
-    ["Address", proof.result_url],
-    ["Reference", proof.result_ref],
-    ["Type", proof.result_type],
+    ["Result", outcome.result], ["Error", outcome.error], ["External id", proof.external_id],
+    ["Address", proof.result_url], ["Reference", proof.result_ref], ["Type", proof.result_type],
     ["Summary", proof.summary],
   ].map(([label, text]) => [label, text && html`<bdi>${text}</bdi>`]);
   const block = (title, text) => (text ? html`<h4>${title}</h4>${textBlock(text)}` : "");
