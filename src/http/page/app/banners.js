@@ -86,14 +86,15 @@ const ACTIONS = {
 };
 
 // `code` in a text of a banner
-const marked = (text) => text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>`
-    : part));
+const code = (part, i) => (i % 2 ? html`<code>${part}</code>` : part);
+const marked = (text) => text.split("`").map(code);
 
 const clock = () =>
   when(new Date(serverNow()).toISOString(), { only: "absolute", seconds: true, full: true });
 
+const banner = ({ id, kind, text, more }) => html`<div class="banner ${kind && "is-" + kind}"
+  data-banner=${id}><div><b>${text}</b> ${id === "clock" ? clock() : marked(more)}</div>${
+  ACTIONS[id]?.()}</div>`;
+
 export const banners = () =>
-  bannerList(state, { skew: skewMs(), frozen: isFrozen() }).map(({ id, kind, text, more }) =>
-    html`<div
-    class="banner ${kind && "is-" + kind}" data-banner=${id}>
-    <div><b>${text}</b> ${id === "clock" ? clock() : marked(more)}</div>${ACTIONS[id]?.()}</div>`);
+  bannerList(state, { skew: skewMs(), frozen: isFrozen() }).map(banner);

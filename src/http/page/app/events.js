@@ -9,7 +9,8 @@ const RETRY_MS = 10_000; // after the server refused a stream, as it asks for if
 const PATIENCE_MS = 4_000; // a reconnect that takes longer is shown
 
 const TYPES = Object.entries({
-  execution: "created started retrying succeeded failed claimed claim_lost outcome verified cancelled",
+  execution:
+    "created started retrying succeeded failed claimed claim_lost outcome verified cancelled",
   cue: "created updated paused resumed completed failed deleted",
   missed: "recorded",
   alert: "created",
@@ -66,8 +67,8 @@ export function stop() {
 export function open() {
   stop();
   if (document.hidden || state.signedOut) return;
-  source = new EventSource("v1/events" + (last ? "?last_event_id=" + encodeURIComponent(last)
-      : ""));
+  const resume = last ? "?last_event_id=" + encodeURIComponent(last) : "";
+  source = new EventSource("v1/events" + resume);
   source.onerror = onError;
   const on = (type, run) => source.addEventListener(type, (event) => {
     last = event.lastEventId || last;

@@ -170,8 +170,9 @@ function head() {
 function body() {
   const own = front();
   const { name, module, data, route, ready, error } = own;
-  if (name === "missing") return empty("There is no such screen.", "", anchor("#/", "Overview",
-    "button"));
+  if (name === "missing") {
+    return empty("There is no such screen.", "", anchor("#/", "Overview", "button"));
+  }
   const retry = error?.reload ? () => location.reload() : () => load(own);
   const nav = navOf(name);
   if (error?.status === 404 && nav) {

@@ -43,8 +43,8 @@ export function loadOverview() {
 }
 
 /** Number of cues of the account, from the counts by state. */
-export const countOf = ({ active, paused, completed, failed }) => active + paused + completed
-  + failed;
+export const countOf = ({ active, paused, completed, failed }) =>
+  active + paused + completed + failed;
 
 async function loadInto(name, path) {
   const value = await get(path);

@@ -23,8 +23,8 @@ export function barPaths(points) {
     const x = i * step + (step - wide) / 2;
     const low = scale(succeeded, most, height);
     const top = Math.min(height, low + scale(failed, most, height));
-    const bar = (from, to) => `M${x} ${round(height - to)}h${wide}V${round(height - from)}h${
-        -wide}z`;
+    const bar = (from, to) =>
+      `M${x} ${round(height - to)}h${wide}V${round(height - from)}h${-wide}z`;
     if (low) paths.good += bar(0, low);
     if (failed) paths.bad += bar(low + (low ? 1.5 : 0), top);
     if (!low && !failed) paths.rest += bar(0, 1);

@@ -52,8 +52,8 @@ export async function load(data, { query }) {
   const { cue } = query;
   // A cue that was deleted still has alerts.
   const named = cue && getCue(cue).then(({ name }) => name, () => cue);
-  const [{ alerts, total }, cueName] = await Promise.all([get("v1/alerts", question(query)),
-      named]);
+  const list = get("v1/alerts", question(query));
+  const [{ alerts, total }, cueName] = await Promise.all([list, named]);
   return { alerts, total, cueName };
 }
 
@@ -94,8 +94,8 @@ function sentence({ severity, message, execution_id: run }) {
 const none = (filtered, route) => html`<div class="empty">
   <h2>${filtered ? "No alert matches" : "No alert"}</h2><p>${filtered
   ? anchor(withQuery(route, { type: null, cue: null, days: null }), "Show all alerts", "button")
-  : `An alert is raised when a cue fails 3 times in a row, a result is rejected, a worker is lost, no
-    worker takes a run, or runs are caught up after an outage.`}</p></div>`;
+  : `An alert is raised when a cue fails 3 times in a row, a result is rejected, a worker is lost,
+    no worker takes a run, or runs are caught up after an outage.`}</p></div>`;
 
 function destinations(data) {
   const { test } = data;

@@ -52,9 +52,8 @@ export async function load(data, { query }) {
   if (data.chosen !== chosen) data.selection = newSelection();
   // Rows stay where they are below the pointer and the focus, but for changes of the person.
   const isHeld = data.key === key && !data.isChanged && listInUse();
-  data.isChanged = false;
-  return { first, key, chosen, filter, total, fresh, rows: isHeld ? inPlace(data.rows,
-    fresh) : fresh };
+  const rows = isHeld ? inPlace(data.rows, fresh) : fresh;
+  return { first, key, chosen, filter, total, fresh, rows, isChanged: false };
 }
 
 /** The rows of a list with what is new of them, in their old order. Pure. */
@@ -97,9 +96,9 @@ export function view(data, route) {
   if (first) return first();
   const back = total ? anchor(withQuery(route, {}), "First page", "button")
     : anchor("#/cues", "Clear the filters", "button");
+  const none = empty(total ? "This page is empty" : "No cue matches", "", back);
   return html`${states(route, data)}${filters(data, route)}${refusals(data)}
-    ${rows.length ? list(data, route) : empty(total ? "This page is empty" : "No cue matches", "",
-      back)}
+    ${rows.length ? list(data, route) : none}
     ${selectionBar({ selection, total, onPage: rows.length, noun: "cue",
         actions: bulkActions(data) })}`;
 }
@@ -125,8 +124,8 @@ function states({ query, ...route }, { total }) {
   const cues = state.overview?.cues || {};
   // The counts of the account say nothing about a search.
   const isCounted = !query.q && !query.transport && cues.active !== undefined;
-  const of = ({ failing, status }) => (failing ? cues.failing : status ? cues[status] : countOf(
-      cues));
+  const of = ({ failing, status }) =>
+    failing ? cues.failing : status ? cues[status] : countOf(cues);
   const list = STATES.map(([text, filter, title]) => {
     const { status = "", failing = "" } = filter;
     const isCurrent = (query.status || "") === status && (query.failing || "") === failing;

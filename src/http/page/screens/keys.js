@@ -20,15 +20,16 @@ const SECRETS = {
     text: "Signs each delivery of a cue, so that your receiver knows that it comes from here.",
     path: "v1/auth/webhook-secret",
     field: "webhook_secret",
-    replaced: `For 24 hours each delivery is signed with both secrets in webhook-signature: change your
-      receivers in that time. X-CueAPI-Signature uses the new one at once.`,
+    replaced: `For 24 hours each delivery is signed with both secrets in webhook-signature: change
+      your receivers in that time. X-CueAPI-Signature uses the new one at once.`,
   },
   alert: {
     title: "Alert secret",
     text: "Signs the alerts that go to your webhook.",
     path: "v1/auth/alert-webhook-secret",
     field: "alert_webhook_secret",
-    replaced: `The old secret signs nothing from now on: change the receiver of your alerts at once.`,
+    replaced: `The old secret signs nothing from now on: change the receiver of your alerts at
+      once.`,
   },
 };
 
@@ -92,8 +93,8 @@ async function makeKey() {
 
 function revoke(key) {
   const text = isOwn(key)
-    ? `You are signed in with this key: you are signed out at once, here and wherever else it was used
-      to sign in.`
+    ? `You are signed in with this key: you are signed out at once, here and wherever else it was
+      used to sign in.`
     : "Programs and browsers that use it are refused at once. This cannot be undone.";
   const question = { title: `Revoke ${key.name}?`, text, action: "Revoke" };
   return remove(question, "v1/auth/keys/" + encodeURIComponent(key.id), `Revoked ${key.name}`);

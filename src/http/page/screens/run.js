@@ -133,9 +133,7 @@ function signature({ headers, body }) {
   const command = `printf '%s' ${quoted} | openssl dgst -sha256 -hmac "$CUED_WEBHOOK_SECRET"`;
   return html`<details id="verify"><summary>Check the signature</summary><p class="small">The
     receiver computes HMAC-SHA256 of the timestamp, a dot and the body as it came, with the secret
-    as key. It
-      must
-    equal <code>X-CueAPI-Signature</code> after <code>v1=</code>.
+    as key. It must equal <code>X-CueAPI-Signature</code> after <code>v1=</code>.
     ${anchor("#/account/keys", "The secret and code for six languages")}</p>${copyLine(
       command)}</details>`;
 }

@@ -207,8 +207,9 @@ function timeText(text) {
 /** The query of the API for an address; `status` may be several, separated by commas. */
 export function apiQuery({ status = "", ...query }) {
   const asked = status.includes(",") ? { status__in: status } : status ? { status } : {};
-  for (const [word, [field]] of Object.entries(FILTERS)) if (query[word]) asked[field] =
-    query[word];
+  for (const [word, [field]] of Object.entries(FILTERS)) {
+    if (query[word]) asked[field] = query[word];
+  }
   return asked;
 }
 

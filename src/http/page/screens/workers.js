@@ -14,8 +14,8 @@ const CALL = { method: "GET", path: "v1/workers" };
 
 export const live = [
   "worker",
-  ..."claimed claim_lost created succeeded failed cancelled".split(" ").map((word) => "execution."
-    + word),
+  ...["claimed", "claim_lost", "created", "succeeded", "failed", "cancelled"]
+    .map((word) => "execution." + word),
 ];
 
 const isActive = ({ heartbeat_status: status }) => status === "active";

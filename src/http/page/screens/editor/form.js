@@ -130,8 +130,7 @@ function recurring(data) {
   const turn = () => update(() => (data.monthEnd = !data.monthEnd));
   const text = html`<b>Cron has no last day of a month</b>, as months differ in length. Run at the
     start of the next month instead, or on the days 28 to 31 and let the receiver look whether
-      tomorrow is the
-    1st.`;
+    tomorrow is the 1st.`;
   const ways = html`<span class="row">${button("1st, 00:00", use("0 0 1 * *"))}${
     button("28–31, 23:00", use("0 23 28-31 * *"))}</span>`;
   return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(
@@ -202,9 +201,10 @@ function task(data) {
 
 const NUMBERED = 100; // lines; the numbers of three times as many are there: all would slow typing
 
-const numbers = (from, lines) => Array.from(
-  { length: Math.max(0, Math.min(3 * NUMBERED, lines - from)) }, (_, at) => from + at + 1)
-    .join("\n") + "\n\n";
+function numbers(from, lines) {
+  const length = Math.max(0, Math.min(3 * NUMBERED, lines - from));
+  return Array.from({ length }, (_, at) => from + at + 1).join("\n") + "\n\n";
+}
 
 function linesOf(data) {
   const text = data.form.payload;
@@ -215,9 +215,8 @@ function linesOf(data) {
 export function payloadCard(data) {
   const { form, json } = data;
   const size = bytes(json.size);
-  const isLarge = json.size > MOST_PAYLOAD;
-  const problem = data.problems.payload || json.problem || (isLarge ? `${size} are more than 1 MiB.`
-    : "");
+  const tooLarge = json.size > MOST_PAYLOAD ? `${size} are more than 1 MiB.` : "";
+  const problem = data.problems.payload || json.problem || tooLarge;
   const summary = json.problem ? "not correct" : json.size ? size : "none";
   const help = json.size ? `${size} of 1 MiB` : "An object that is sent with each run.";
   const jump = () => {
@@ -301,8 +300,7 @@ export function moreCards(data) {
   const times = attemptTimes(form.attempts, form.waits);
   const total = !times ? "not correct" : times.length === 1 ? "one attempt"
     : `${times.length} attempts within ${duration(times.at(-1) * 60_000)}`;
-  const after = [form.email && "mail", form.pause && "pause", form.failureUrl && "call"].filter(
-    Boolean);
+  const after = [form.email && "mail", form.pause && "pause", form.failureUrl && "call"];
   const waits = { help: "Such as 1, 5, 15. The last one repeats." };
   const call = { type: "url", help: "A signed POST with what happened. Empty: none." };
   const claim = { type: "number", help: "Empty: it waits." };
@@ -311,7 +309,7 @@ export function moreCards(data) {
       bound(data, "waits", "Minutes between attempts", waits)}${
       bound(data, "attempts", "Attempts", { type: "number", help: "1 to 10" })}</div>${
       times ? attemptLine(times) : ""}`),
-    folded("If a run fails", after.join(", ") || "nothing", [
+    folded("If a run fails", after.filter(Boolean).join(", ") || "nothing", [
       boundCheck(data, "email", "Send me a mail"),
       isRecurring ? boundCheck(data, "pause", "Pause the cue") : "",
       bound(data, "failureUrl", "Call this address", call),

@@ -41,8 +41,8 @@ const formWith = (value) => Object.fromEntries(NAMES.map((name) =>
     [name, value(name, ...FIELDS[name])]));
 
 /** A form with the API's defaults. */
-export const blank = (zone = "UTC") => ({ ...formWith((name, words, path, initial) => initial),
-    zone });
+export const blank = (zone = "UTC") =>
+  ({ ...formWith((name, words, path, initial) => initial), zone });
 
 /** The form of a cue; `at` is its local time as `YYYY-MM-DDTHH:MM`, `payload` the text to edit. */
 export function formOf(cue, { at = "", payload = "" } = {}) {
@@ -123,10 +123,11 @@ export function patchBody(form, was) {
   if (form.kind === "once" && body.schedule?.timezone) body.schedule.at = form.at;
   const { payload } = form;
   const compact = (text) => compactJson(text).trim();
-  if (payload === was.payload || compact(payload) === compact(was.payload)) return { body,
-    raw: {} };
-  return payload.trim() ? { body, raw: { payload } } : { body: { ...body, payload: null },
-    raw: {} };
+  if (payload === was.payload || compact(payload) === compact(was.payload)) {
+    return { body, raw: {} };
+  }
+  if (!payload.trim()) return { body: { ...body, payload: null }, raw: {} };
+  return { body, raw: { payload } };
 }
 
 /** Fields of the form that differ from another one. */
@@ -173,9 +174,9 @@ export function networkOf(url) {
     return "";
   }
   if (/^(localhost|.*\.localhost|127\.[\d.]+|\[::1\])$/.test(host)) return "loopback";
-  const PRIVATE =
-    /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)[\d.]+$|^\[f[cd]|\.(local|lan|internal)$|\.home\.arpa$/;
-  return PRIVATE.test(host) ? "private" : "";
+  const isPrivate = /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)[\d.]+$|^\[f[cd]/.test(host)
+    || /\.(local|lan|internal|home\.arpa)$/.test(host);
+  return isPrivate ? "private" : "";
 }
 
 /** Why headers cannot be sent as they stand, or "". */

@@ -88,8 +88,8 @@ async function replayMatching(filter, expected) {
   } catch (error) {
     // A filter leaves out cancelled runs, which the list counts among the failed: the server's
     // error has its number.
-    const matched = error.code === "invalid_state" && Number(/matches (\d+)/.exec(error.message)?.[
-        1]);
+    const [, count] = /matches (\d+)/.exec(error.message) ?? [];
+    const matched = error.code === "invalid_state" && Number(count);
     if (!matched) throw error;
     const text =
       `${number(matched)} of the ${number(expected)} can be replayed together: cancelled runs
