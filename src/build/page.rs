@@ -82,7 +82,7 @@ fn content_type(path: &str) -> io::Result<&'static str> {
         "js" => "text/javascript; charset=utf-8",
         "svg" => "image/svg+xml",
         "webmanifest" => "application/manifest+json",
-        "LICENSE" => "text/plain; charset=utf-8",
+        "LICENSE" | "txt" => "text/plain; charset=utf-8",
         _ => {
             return Err(problem(format!(
                 "{FOLDER}/{path} has no content type; add one in src/build/page.rs"

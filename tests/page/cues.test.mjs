@@ -4,9 +4,11 @@ import { test } from "node:test";
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/";
-const { creation, creationLine, cronWords, lettersOf, streakOf, attemptsOf } = await import(page + "screens/cue/words.js");
+const { creation, creationCall, cronWords, lettersOf, streakOf } = await import(page + "screens/cue/words.js");
+const { attemptsOf } = await import(page + "app/words.js");
+const { asCued } = await import(page + "parts/snippets.js");
 const { event, inPlace } = await import(page + "screens/cues.js");
-const { twoZones } = await import(page + "parts/values.js");
+const { twoZones } = await import(page + "parts/pieces.js");
 const { localInstant } = await import(page + "app/time.js");
 
 // As `POST /v1/schedule/preview` describes them, without the zone.
@@ -68,7 +70,7 @@ test("a copied cue keeps its payload digit for digit and has no empty fields", (
   const text = creation(CUE);
   assert.match(text, /"payload":\{"n":12345678901234567890123\}\}$/);
   assert.deepEqual(Object.keys(JSON.parse(text)), ["name", "schedule", "callback", "retry", "on_failure", "payload"]);
-  assert.match(creationLine(CUE), /^cued api POST \/v1\/cues -d '/);
+  assert.match(asCued(creationCall(CUE)), /^cued api POST \/v1\/cues -d '/);
 });
 
 test("a copied worker cue has no callback", () => {

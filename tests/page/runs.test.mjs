@@ -4,8 +4,11 @@ import { test } from "node:test";
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/screens/";
-const { attemptStory, createdMs, endOf, headline, isCancelled, rawField, stateOfRun, waitAfter } = await import(page + "runs/timeline.js");
-const { jsonLines, replayFilter, requestAsCurl } = await import(page + "runs/acts.js");
+const { attemptStory, endOf, headline, rawField, waitAfter } = await import(page + "runs/timeline.js");
+const { createdMs } = await import(page + "../app/time.js");
+const { isCancelled, stateOfRun } = await import(page + "../app/words.js");
+const { jsonLines, replayFilter } = await import(page + "runs/bulk.js");
+const { requestAsCurl } = await import(page + "runs/actions.js");
 const { activeFilters, apiQuery, event, fromLocal, keepRows, toLocal } = await import(page + "runs.js");
 
 const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx", http_status: 503, error_message: null, duration_ms: 87, late_ms: 2, claimed_by_worker: null, outcome_state: null, ...more });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { settings } from "../../src/http/page/app/settings.js";
+import { settings } from "../../src/http/page/app/state.js";
 import { absolute, duration, exact, freeze, instant, knowsZone, offsetMinutes, relative, sawServerTime, serverNow, shownZone, skewMs } from "../../src/http/page/app/time.js";
 
 // A device that is not in UTC.

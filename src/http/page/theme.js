@@ -1,7 +1,9 @@
-// Before the first paint: the theme, and links that load the modules of the screen of the address at once.
+// Before the first paint: the theme, and links that load the modules of the screen of the address
+// at once.
 try {
   const kept = JSON.parse(localStorage.getItem("cued")) || {};
-  for (const name of ["theme", "density"]) if (kept[name]) document.documentElement.dataset[name] = kept[name];
+  const { dataset } = document.documentElement;
+  for (const name of ["theme", "density"]) if (kept[name]) dataset[name] = kept[name];
 } catch {}
 
 /** The module of a screen: as `parse` of app/router.js finds it. */
@@ -15,6 +17,10 @@ function screenOf([first, second, third]) {
   const { src, dataset } = document.currentScript;
   const name = screenOf(location.hash.replace(/^#?\/?/, "").split("?")[0].split("/"));
   // `NAME:FILE FILE;` for each screen, of the build script.
-  const [, files = ""] = dataset.screens.split(";").map((text) => text.split(":")).find((screen) => screen[0] === name) ?? [];
-  for (const file of files.split(" ").filter(Boolean)) document.head.append(Object.assign(document.createElement("link"), { rel: "modulepreload", href: new URL(file, src).href }));
+  const screens = dataset.screens.split(";").map((text) => text.split(":"));
+  const [, files = ""] = screens.find(([screen]) => screen === name) ?? [];
+  for (const file of files.split(" ").filter(Boolean)) {
+    const link = { rel: "modulepreload", href: new URL(file, src).href };
+    document.head.append(Object.assign(document.createElement("link"), link));
+  }
 }

@@ -1,69 +1,57 @@
-// The only caller of fetch. Addresses are relative to the document, so that the page works below any path.
+// The only caller of fetch. Addresses are relative to the document: the page works below any path.
 import { sawServerTime } from "./time.js";
-import { state, update } from "./state.js";
+import { state, stored, update } from "./state.js";
 
-const LONGEST_WAIT_MS = 30_000; // a call takes no longer than this; the server's own limit is 30 s
+const LONGEST_WAIT_MS = 30_000; // of a call; the server's own limit is 30 s
 
 const accountKey = () => "cued account " + new URL(".", location.href).pathname;
 
 /**
- * The id of the account that signed in here; "" if none did. A program at another port of this host can set our cookie, but
- * not this: a session that did not begin on this page is not used.
+ * The id of the account that signed in here; "" if none did. A program at another port of this host
+ * can set our cookie, but not this: a session that did not begin on this page is not used.
  */
-export function account() {
-  try {
-    return localStorage.getItem(accountKey()) || "";
-  } catch {
-    return "";
-  }
-}
-
-export function setAccount(id) {
-  try {
-    localStorage.setItem(accountKey(), id);
-  } catch {
-    // A browser that keeps nothing is told so after the sign-in.
-  }
-}
+export const account = () => stored((storage) => storage.getItem(accountKey())) || "";
+export const setAccount = (id) => stored((storage) => storage.setItem(accountKey(), id));
 
 export class ApiError extends Error {
   constructor(status, code, message, more = {}) {
     super(message);
-    Object.assign(this, { status, code, problems: [], requestId: null, retryAfter: null, field: null, span: null }, more);
+    const none = { problems: [], requestId: null, retryAfter: null, field: null, span: null };
+    Object.assign(this, { status, code }, none, more);
   }
 }
 
+/** An error of the form itself at one of its fields, as the API would report it. */
+export const fieldError = (name, msg) =>
+  new ApiError(422, "invalid_field", msg, { problems: [{ loc: ["body", name], msg }] });
+
 /**
- * Calls the API; returns the JSON of the answer, or `null` of a 204.
- * Options: `query` (object), `body` (object), `raw` (fields of the body whose value is JSON text, see `bodyWith`),
- * `key` (Idempotency-Key), `text` (return the text as it is), `quiet` (a 401 does not open the sign-in),
- * `signal`.
+ * Calls the API; returns the JSON of the response, or `null` of a 204. Options: `query` (object),
+ * `body` (object), `raw` (fields of the body whose value is JSON text, see `bodyWith`), `key`
+ * (Idempotency-Key), `text` (return the text as it is), `quiet` (a 401 does not open the sign-in).
  */
-export async function call(method, path, { query, body, raw, key, text, quiet, signal } = {}) {
+export async function call(method, path, { query, body, raw, key, text, quiet } = {}) {
   // Another tab may have signed in as another account: nothing of this one is done there.
-  const headers = { Accept: "application/json", "X-Account-Id": (!quiet && state.user?.id) || account() };
+  const owner = (!quiet && state.user?.id) || account();
+  const headers = { Accept: "application/json", "X-Account-Id": owner };
   if (body || raw) headers["Content-Type"] = "application/json";
   if (key) headers["Idempotency-Key"] = key;
   const sent = Date.now();
-  let answer;
+  let response;
   try {
-    answer = await fetch(address(path, query), {
-      method,
-      headers,
-      body: body || raw ? bodyWith(body || {}, raw) : undefined,
-      credentials: "same-origin",
-      cache: "no-store",
-      signal: signal ?? AbortSignal.timeout(LONGEST_WAIT_MS),
+    response = await fetch(address(path, query), {
+      method, headers, body: body || raw ? bodyWith(body || {}, raw) : undefined,
+      credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(LONGEST_WAIT_MS),
     });
-  } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new ApiError(0, "offline", "The server does not answer. It may be stopped, or the network is down.");
+  } catch {
+    const message = "The server does not answer. It may be stopped, or the network is down.";
+    throw new ApiError(0, "offline", message);
   }
-  const date = answer.headers.get("Date");
+  const date = response.headers.get("Date");
   // `Date` has whole seconds: on average half a second has passed since.
   if (date) sawServerTime(Date.parse(date) + 500, (sent + Date.now()) / 2);
-  const content = await answer.text().catch(() => "");
-  if (!answer.ok) throw failure(answer, content, quiet);
+  const content = await response.text().catch(() => "");
+  if (!response.ok) throw failure(response, content, quiet);
   if (method !== "GET" && state.readOnly) update((s) => (s.readOnly = false));
   return text ? content : content ? JSON.parse(content) : null;
 }
@@ -73,50 +61,63 @@ export const post = (path, body, options) => call("POST", path, { body: body || 
 export const patch = (path, body, options) => call("PATCH", path, { body, ...options });
 export const del = (path, options) => call("DELETE", path, options);
 
+/** What a promise resolves to, or `null` if it fails with one of these statuses. */
+export const orNull = (promise, ...statuses) =>
+  promise.catch((error) => (statuses.includes(error.status) ? null : Promise.reject(error)));
+
+/** A cue with its payload as text. */
+export const getCue = (id, runs = 1) =>
+  get(cuePath(id), { payload: "text", execution_limit: runs });
+export const cuePath = (id) => "v1/cues/" + encodeURIComponent(id);
+
 /** Path with a query; values `null`, `undefined` and "" are left out. */
 export function address(path, query = {}) {
-  const kept = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return kept.length ? path + "?" + new URLSearchParams(kept) : path;
+  const given = Object.entries(query).filter(([, value]) => (value ?? "") !== "");
+  return given.length ? path + "?" + new URLSearchParams(given) : path;
 }
 
 /**
- * JSON text of an object, in which fields of `raw` stand letter for letter: a payload with integers beyond 2^53
- * must never pass through JSON.parse. A raw field that is empty text is left out.
+ * JSON text of an object, in which fields of `raw` stand letter for letter: a payload with integers
+ * beyond 2^53 must never pass through JSON.parse. A raw field that is empty text is left out.
  */
 export function bodyWith(body, raw = {}) {
-  const fields = Object.entries(raw).filter(([, value]) => value && value.trim());
-  const added = fields.map(([name, value]) => `${JSON.stringify(name)}:${value.trim()}`);
-  const text = JSON.stringify(body);
-  if (!added.length) return text;
-  return text === "{}" ? `{${added.join(",")}}` : `${text.slice(0, -1)},${added.join(",")}}`;
+  const texts = Object.entries(raw).map(([name, value]) => [name, value?.trim()]);
+  const added = texts.filter(([, text]) => text).map(([name, text]) =>
+    `${JSON.stringify(name)}:${text}`);
+  const inner = JSON.stringify(body).slice(1, -1);
+  return `{${[...(inner ? [inner] : []), ...added].join(",")}}`;
 }
 
 /** A random text for `Idempotency-Key`; `crypto.randomUUID` does not exist over plain HTTP. */
 export function randomKey() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const bytes = Array.from(crypto.getRandomValues(new Uint8Array(16)));
+  return bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function failure(answer, content, quiet) {
-  let told = {};
+function failure(response, content, quiet) {
+  let parsed = {};
   try {
-    told = JSON.parse(content);
+    parsed = JSON.parse(content);
   } catch {
     // A proxy in between answers with a page of its own.
   }
-  const { code, message, field, span } = told.error || {};
-  const error = new ApiError(answer.status, code || "http_" + answer.status, message || `The server returned ${answer.status}.`, {
-    problems: told.detail || [],
-    requestId: answer.headers.get("x-request-id"),
-    retryAfter: Number(answer.headers.get("Retry-After")) || null,
-    field: field ?? null,
-    span: span ?? null,
-  });
-  if (error.status === 401 && !quiet) {
+  const { status, headers } = response;
+  const { code, message, field = null, span = null } = parsed.error || {};
+  const error = new ApiError(
+    status,
+    code || "http_" + status,
+    message || `The server returned ${status}.`,
+    {
+      problems: parsed.detail || [], requestId: headers.get("x-request-id"),
+      retryAfter: Number(headers.get("Retry-After")) || null, field, span,
+    },
+  );
+  if (status === 401 && !quiet) {
     update((s) => (s.signedOut = true));
     // Shows what the browser is signed in as now.
     if (state.user && account() && account() !== state.user.id) location.reload();
   }
-  if (error.status === 429) update((s) => (s.waitUntil = Date.now() + (error.retryAfter || 5) * 1000));
+  if (status === 429) update((s) => (s.waitUntil = Date.now() + (error.retryAfter || 5) * 1000));
   if (error.code === "storage_unavailable") update((s) => (s.readOnly = true));
   return error;
 }

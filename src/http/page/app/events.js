@@ -1,20 +1,25 @@
-// The only EventSource: one stream for all screens. Where none can be had, the screen is fetched again each 10 s.
+// The only EventSource: one stream for the page. Without one, the screen is fetched again each 10
+// s.
 import { state, update } from "./state.js";
 import { freeze, instant, sawServerTime } from "./time.js";
 
-const HIDDEN_FOR_MS = 20_000; // a hidden tab lets go of its connection: HTTP/1.1 has six per server
+const HIDDEN_FOR_MS = 20_000; // a hidden tab closes its stream: HTTP/1.1 has six per server
 const POLL_MS = 10_000;
-const RETRY_MS = 10_000; // after the server refused a stream; what it asks for where there are too many
-const PATIENCE_MS = 4_000; // a reconnect that takes longer is told
+const RETRY_MS = 10_000; // after the server refused a stream, as it asks for if there are too many
+const PATIENCE_MS = 4_000; // a reconnect that takes longer is shown
 
-const TYPES = (
-  "execution.created execution.started execution.retrying execution.succeeded execution.failed execution.claimed " +
-  "execution.claim_lost execution.outcome execution.verified execution.cancelled cue.created cue.updated cue.paused " +
-  "cue.resumed cue.completed cue.failed cue.deleted missed.recorded alert.created worker.seen quota.near quota.exceeded " +
-  "server.state"
-).split(" ");
+const TYPES = Object.entries({
+  execution:
+    "created started retrying succeeded failed claimed claim_lost outcome verified cancelled",
+  cue: "created updated paused resumed completed failed deleted",
+  missed: "recorded",
+  alert: "created",
+  worker: "seen",
+  quota: "near exceeded",
+  server: "state",
+}).flatMap(([first, words]) => words.split(" ").map((word) => `${first}.${word}`));
 
-const listeners = new Set();
+let listener = null; // `{types, fn}`
 let source = null;
 let last = "";
 let hiddenTimer = 0;
@@ -22,17 +27,14 @@ let retryTimer = 0;
 let patienceTimer = 0;
 let build = "";
 
-/** Calls `fn(type, data)` for events of these types or of their first word; `refetch` comes to every listener. */
-export function subscribe(types, fn) {
-  const listener = { types, fn };
-  listeners.add(listener);
-  return () => listeners.delete(listener);
-}
+/** Calls `fn(type, data)` for events of these types or first words, and for `refetch`. */
+export const subscribe = (types, fn) => (listener = { types, fn });
 
-export const matches = (types, type) => types.some((wanted) => type === wanted || type.startsWith(wanted + "."));
+export const matches = (types, type) =>
+  types.some((wanted) => type === wanted || type.startsWith(wanted + "."));
 
-function tell(type, data = {}) {
-  for (const { types, fn } of [...listeners]) if (type === "refetch" || matches(types, type)) fn(type, data);
+function emit(type, data = {}) {
+  if (type === "refetch" || matches(listener.types, type)) listener.fn(type, data);
 }
 
 function setLive(word) {
@@ -49,7 +51,7 @@ export function start(ownBuild) {
   // By then the browser may be signed in as another account.
   addEventListener("pageshow", (event) => event.persisted && location.reload());
   setInterval(() => {
-    if (state.live === "polling" && !document.hidden && !state.signedOut) tell("refetch");
+    if (state.live === "polling" && !document.hidden && !state.signedOut) emit("refetch");
   }, POLL_MS);
   open();
 }
@@ -65,20 +67,24 @@ export function stop() {
 export function open() {
   stop();
   if (document.hidden || state.signedOut) return;
-  source = new EventSource("v1/events" + (last ? "?last_event_id=" + encodeURIComponent(last) : ""));
+  const resume = last ? "?last_event_id=" + encodeURIComponent(last) : "";
+  source = new EventSource("v1/events" + resume);
   source.onerror = onError;
-  source.addEventListener("hello", (event) => (remember(event), onHello(JSON.parse(event.data))));
-  for (const type of ["reset", "burst"]) source.addEventListener(type, (event) => (remember(event), tell("refetch")));
-  for (const type of TYPES) source.addEventListener(type, onEvent);
-  // No answer at all, as where other tabs use all connections to the server, is no stream either.
+  const on = (type, run) => source.addEventListener(type, (event) => {
+    last = event.lastEventId || last;
+    run(event);
+  });
+  on("hello", (event) => onHello(JSON.parse(event.data)));
+  for (const type of ["reset", "burst"]) on(type, () => emit("refetch"));
+  for (const type of TYPES) on(type, onEvent);
+  // No response at all, as where other tabs use all connections to the server, is no stream either.
   patienceTimer = setTimeout(() => setLive("polling"), PATIENCE_MS);
 }
 
 function onEvent(event) {
-  remember(event);
   const data = JSON.parse(event.data);
   if (event.type === "server.state" && data.state === "clock_moved") freeze(instant(data.at));
-  tell(event.type, data);
+  emit(event.type, data);
 }
 
 function onHello(hello) {
@@ -88,15 +94,11 @@ function onHello(hello) {
   setLive("live");
 }
 
-function remember(event) {
-  last = event.lastEventId || last;
-}
-
 function onError() {
   if (source.readyState === EventSource.CLOSED) {
     // The server answered, but with no stream: too many of them, signed out, or switched off.
     setLive("polling");
-    tell("refetch");
+    emit("refetch");
     retryTimer = setTimeout(open, RETRY_MS);
     return;
   }

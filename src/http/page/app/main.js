@@ -1,43 +1,49 @@
 // The frame of the page: shows the screen of the address, loads it, keeps it fresh.
-import { html, nothing, render } from "../lit/lit-html.js";
-import { act, announce, bones, errorBox, note as notice, toasts } from "../parts/feedback.js";
-import { menu } from "../parts/menu.js";
-import { takeNextTick } from "../parts/values.js";
+import { html, render } from "../lit/lit-html.js";
+import { confirm } from "../parts/ask.js";
+import { act, announce, toasts } from "../parts/feedback.js";
+import { select } from "../parts/form.js";
+import { anchor, bones, empty, errorBox, menu, note as notice,
+  takeNextTick } from "../parts/pieces.js";
 import { banners } from "./banners.js";
 import * as events from "./events.js";
 import * as keyboard from "./keyboard.js";
 import { go, parse } from "./router.js";
 import * as server from "./server.js";
-import { nextTheme, set, settings } from "./settings.js";
-import { onRender, state, update } from "./state.js";
+import { next, nextTheme, onRender, set, settings, state, update } from "./state.js";
 import { isFrozen } from "./time.js";
 import { capital, isLimited } from "./words.js";
 
 const MAX_SCROLLS = 100; // entries of the history whose place is kept
 const REFETCH_MS = 1_000; // a screen is fetched again at most this often
-const OVERVIEW_EVENTS = ["server", "quota", "cue.created", "cue.deleted", "cue.resumed"]; // may change a banner
+// Events that may change a banner.
+const OVERVIEW_EVENTS = ["server", "quota", "cue.created", "cue.deleted", "cue.resumed"];
 
+// The module of a screen, its title, and the entry of the navigation it belongs to.
 const SCREENS = {
-  overview: () => import("../screens/overview.js"),
-  cues: () => import("../screens/cues.js"),
-  cue: () => import("../screens/cue.js"),
-  editor: () => import("../screens/editor.js"),
-  runs: () => import("../screens/runs.js"),
-  run: () => import("../screens/run.js"),
-  workers: () => import("../screens/workers.js"),
-  alerts: () => import("../screens/alerts.js"),
-  plan: () => import("../screens/plan.js"),
-  keys: () => import("../screens/keys.js"),
-  settings: () => import("../screens/settings.js"),
-  sign_in: () => import("../screens/sign_in.js"),
+  overview: [() => import("../screens/overview.js"), "Overview"],
+  cues: [() => import("../screens/cues.js"), "Cues"],
+  cue: [() => import("../screens/cue.js"), "Cue", "cues"],
+  editor: [() => import("../screens/editor.js"), "Cue", "cues"],
+  runs: [() => import("../screens/runs.js"), "Runs"],
+  run: [() => import("../screens/run.js"), "Run", "runs"],
+  workers: [() => import("../screens/workers.js"), "Workers"],
+  alerts: [() => import("../screens/alerts.js"), "Alerts"],
+  plan: [() => import("../screens/plan.js"), "Plan and usage"],
+  keys: [() => import("../screens/keys.js"), "Keys and secrets"],
+  settings: [() => import("../screens/settings.js"), "Settings"],
+  sign_in: [() => import("../screens/sign_in.js"), "Sign in"],
+  missing: [async () => null, "Not found"],
 };
-const NAV_OF = { cue: "cues", editor: "cues", run: "runs" };
+const navOf = (name) => SCREENS[name][2];
 
 const element = (id) => document.getElementById(id);
+const slot = (name, key, route) =>
+  ({ name, key, route, module: null, data: {}, ready: false, error: null, turn: 0, scroll: null });
 
-// The screen shown: `{name, key, route, module, data, ready, error, turn}`
-let shown = { name: "", key: null, data: {}, turn: 0 };
-// The sign-in, which covers the screen while the server knows no user: what was shown comes back as it was.
+let shown = slot("missing", null, null);
+// The sign-in, which covers the screen while the server knows no user: what was shown comes back as
+// it was.
 let gate = null;
 let focusHeading = false;
 // The scroll position of each entry of the history: Back returns to the row that was left.
@@ -53,13 +59,14 @@ let held = null; // what had the focus last
 
 const front = () => gate ?? shown;
 const isCurrent = (own) => own === shown || own === gate;
-const slot = (name, key, route) => ({ name, key, route, module: null, data: {}, ready: false, error: null, turn: 0 });
+const keyOf = ({ screen, id }) => `${screen}/${id ?? ""}`;
 
-function open(name, route) {
-  const key = `${name}/${route.id ?? ""}`;
+function open(route) {
+  const key = keyOf(route);
   if (key === shown.key) {
     // Back and Forward return to the place that was left; another page of a list begins at its top.
-    shown.scroll = scrolls.get(entry) ?? (route.query.page === shown.route.query.page ? null : 0);
+    const isSamePage = route.query.page === shown.route.query.page;
+    shown.scroll = scrolls.get(entry) ?? (isSamePage ? null : 0);
     shown.route = route;
     load(shown);
     return;
@@ -67,18 +74,17 @@ function open(name, route) {
   focusHeading = shown.key !== null;
   shown.module?.leave?.(shown.data);
   element("more").hidePopover?.();
-  shown = { ...slot(name, key, route), scroll: scrolls.get(entry) ?? null };
-  keyboard.register("On this screen", []);
+  shown = { ...slot(route.screen, key, route), scroll: scrolls.get(entry) ?? null };
   update();
   begin(shown);
 }
 
 async function begin(own) {
-  if (!SCREENS[own.name]) return;
   try {
-    own.module = await SCREENS[own.name]();
+    own.module = await SCREENS[own.name][0]();
   } catch (cause) {
-    own.error = { message: "This part of the page could not be loaded. There may be a new version.", status: 0, cause, reload: true };
+    const message = "This part of the page could not be loaded. There may be a new version.";
+    own.error = { message, status: 0, cause, reload: true };
   }
   if (!isCurrent(own)) return;
   update();
@@ -87,25 +93,23 @@ async function begin(own) {
 
 async function load(own) {
   const turn = ++own.turn;
+  const isOld = () => !isCurrent(own) || turn !== own.turn;
   loadedAt = Date.now();
-  let patch;
   try {
-    patch = await own.module?.load?.(own.data, own.route);
+    const patch = await own.module?.load?.(own.data, own.route);
+    if (isOld() || !own.module) return;
+    const { scroll } = own;
+    if (scroll !== null) requestAnimationFrame(() => requestAnimationFrame(() =>
+      scrollTo(0, scroll)));
+    Object.assign(own.data, patch);
+    Object.assign(own, { error: null, ready: true, scroll: null });
   } catch (error) {
-    if (!isCurrent(own) || turn !== own.turn || error.status === 401) return;
+    if (isOld() || error.status === 401) return;
     if (error.status === undefined) console.error(error);
     if (error.retryAfter) setTimeout(() => isCurrent(own) && load(own), error.retryAfter * 1000);
-    update(() => (own.error = error));
-    return;
+    own.error = error;
   }
-  if (!isCurrent(own) || turn !== own.turn || !own.module) return;
-  update(() => {
-    Object.assign(own.data, patch);
-    own.error = null;
-    const { scroll = null } = own;
-    if (scroll !== null) requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(0, scroll)));
-    Object.assign(own, { ready: true, scroll: null });
-  });
+  update();
 }
 
 /** Fetches the screen again, soon: many events in a row cause one fetch. */
@@ -130,23 +134,21 @@ function refetchOverview() {
 function onEvent(type, data) {
   const { module } = shown;
   server.outdate();
-  if (type === "refetch") {
-    refetchOverview();
-    return refetch();
-  }
-  if (events.matches(OVERVIEW_EVENTS, type)) refetchOverview();
+  const isAll = type === "refetch";
+  if (isAll || events.matches(OVERVIEW_EVENTS, type)) refetchOverview();
+  if (isAll) return refetch();
   if (!module?.live || !events.matches(module.live, type)) return;
-  if (module.event ? module.event(shown.data, type, data, shown.route) : true) refetch();
+  if (module.event?.(shown.data, type, data, shown.route) ?? true) refetch();
   else update();
 }
 
 async function onHash() {
   const route = parse(location.hash);
   const question = shown.module?.mayLeave?.(shown.data);
-  if (question && `${route.screen}/${route.id ?? ""}` !== shown.key) {
+  if (question && keyOf(route) !== shown.key) {
     history.replaceState(history.state, "", shown.route.hash);
-    const { confirm } = await import("../parts/dialog.js");
-    if (!(await confirm({ title: "Leave without saving?", text: question, action: "Leave", danger: true }))) return;
+    const title = "Leave without saving?";
+    if (!(await confirm({ title, text: question, action: "Leave", danger: true }))) return;
     shown.module = null;
     return go(route.hash);
   }
@@ -157,23 +159,30 @@ async function onHash() {
   entries = Math.max(entry, entries);
   history.replaceState({ entry }, "");
   update((s) => (s.route = route));
-  open(route.screen, route);
+  open(route);
 }
 
 function head() {
   const { module, data, route, ready, name } = front();
-  return { title: NAMES[name] || capital(name), ...module?.head?.(data, route, ready) };
+  return { title: SCREENS[name][1], ...module?.head?.(data, route, ready) };
 }
-const NAMES = { keys: "Keys and secrets", cue: "Cue", sign_in: "Sign in", missing: "Not found", plan: "Plan and usage", editor: "Cue" };
 
 function body() {
   const own = front();
   const { name, module, data, route, ready, error } = own;
-  if (name === "missing") return html`<div class="card empty"><p>There is no such screen.</p><a class="button" href="#/">Overview</a></div>`;
+  if (name === "missing") {
+    return empty("There is no such screen.", "", anchor("#/", "Overview", "button"));
+  }
   const retry = error?.reload ? () => location.reload() : () => load(own);
-  if (error?.status === 404 && NAV_OF[name]) return notice(error.message + ".", "warn", html`<a class="button" href=${"#/" + NAV_OF[name]}>All ${NAV_OF[name]}</a>`);
-  const box = !error ? nothing : error.status === 422 && location.hash.includes("?") ? notice(error.message, "bad", html`<a class="button" href=${location.hash.split("?")[0]}>Clear the filters</a>`) : errorBox(error, retry);
-  if (!ready || !module) return error ? box : (module?.skeleton?.() ?? bones());
+  const nav = navOf(name);
+  if (error?.status === 404 && nav) {
+    return notice(error.message + ".", "warn", anchor("#/" + nav, `All ${nav}`, "button"));
+  }
+  const [path, filters] = location.hash.split("?");
+  const box = !error ? "" : error.status === 422 && filters !== undefined
+    ? notice(error.message, "bad", anchor(path, "Clear the filters", "button"))
+    : errorBox(error, retry);
+  if (!ready || !module) return error ? box : bones();
   try {
     return html`${box}${module.view(data, route)}`;
   } catch (cause) {
@@ -183,31 +192,38 @@ function body() {
 }
 
 function screen() {
-  const { title, titleMore = nothing, note = nothing, actions = nothing } = head();
+  const { title, titleMore, note, actions } = head();
   return html`<div class="stack" data-screen=${front().name}>
-    <header class="head"><div><div class="title"><h1 tabindex="-1">${title}</h1>${titleMore}</div>${note === nothing ? note : html`<p class="muted">${note}</p>`}</div>
-    <div class="actions">${actions}</div></header>
+    <header class="head"><div><div class="title"><h1 tabindex="-1">${title}</h1>${titleMore}</div>${
+      note ? html`<p class="muted">${note}</p>` : ""}</div><div
+        class="actions">${actions}</div></header>
     ${body()}</div>`;
 }
 
+const ZONES = [["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]];
+
 function tools() {
-  if (state.signedOut) return nothing;
+  if (state.signedOut) return "";
   const word = { live: "Live", connecting: "Connecting", polling: "Not live" }[state.live];
-  const zone = (event) => update(() => set("zone_view", event.target.value));
   const entries = [
-    [`Theme: ${settings.theme || "auto"}`, () => update(nextTheme)],
-    ["Keyboard shortcuts", keyboard.help],
+    [`Theme: ${settings.theme || "auto"}`, nextTheme], ["Keyboard shortcuts", keyboard.help],
     ["Settings", () => go("#/settings")],
     ["Sign out", () => act(server.signOut)],
   ];
   const email = state.user?.email || "";
-  return html`<span class="live ${state.live === "live" ? "on" : ""}"><span class="sr">Connection: </span>${word}</span>
-    <label><span class="sr">Show times in</span><select class="small" @change=${zone}>${[["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]].map(([key, text]) => html`<option value=${key} .selected=${settings.zone_view === key}>${text}</option>`)}</select></label>
-    ${menu(html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span class="cut who">${email || "Account"}</span>`, entries, "account-menu")}`;
+  const face = html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span
+    class="cut who">${email || "Account"}</span>`;
+  const setZone = (zone) => update(() => set("zone_view", zone));
+  return html`<span class="live ${state.live === "live" ? "on" : ""}"><span class="sr">Connection:
+    </span>${word}</span>${select("zone-view", "Show times in", settings.zone_view, ZONES, setZone)}
+    ${menu(face, entries, "account-menu")}`;
 }
 
-/** Closes what belongs to another screen. A dialog that must be answered stays, unless the sign-in covers all. */
-const closeDialogs = (which) => document.querySelectorAll("dialog[open]" + which).forEach((dialog) => dialog.close());
+/**
+ * Closes dialogs of another screen. One that must be answered stays, unless the sign-in covers all.
+ */
+const closeDialogs = (which) =>
+  document.querySelectorAll("dialog[open]" + which).forEach((dialog) => dialog.close());
 
 function coverOrUncover() {
   if (state.signedOut && !gate && shown.name !== "sign_in") {
@@ -232,38 +248,53 @@ function raiseToasts() {
   if (newest) element("toasts").showPopover?.();
 }
 
-function draw() {
-  coverOrUncover();
-  document.body.classList.toggle("signed-out", front().name === "sign_in");
-  render(tools(), element("tools"));
-  render(state.signedOut ? nothing : banners(), element("banners"));
-  render(screen(), element("screen"));
-  render(toasts(), element("toasts"));
-  raiseToasts();
-  keyboard.register("On this screen", shown.ready && !state.signedOut ? shown.module?.shortcuts?.(shown.data, shown.route) : []);
-  const here = NAV_OF[shown.name] || shown.name;
+function drawNavigation() {
+  const here = navOf(shown.name) || shown.name;
   const { executions, cues } = state.overview?.usage || {};
-  document.querySelector("[data-nav=plan]").hidden = !isLimited(executions?.limit) && !isLimited(cues?.limit);
+  const hasPlan = isLimited(executions?.limit) || isLimited(cues?.limit);
+  document.querySelector("[data-nav=plan]").hidden = !hasPlan;
   for (const entry of document.querySelectorAll("[data-nav]")) {
     if (entry.dataset.nav === here) entry.setAttribute("aria-current", "page");
     else entry.removeAttribute("aria-current");
   }
+}
+
+const focusTitle = () => document.querySelector("h1")?.focus({ preventScroll: true });
+
+function draw() {
+  coverOrUncover();
+  document.body.classList.toggle("signed-out", front().name === "sign_in");
+  const banner = state.signedOut ? "" : banners();
+  const parts = { tools: tools(), banners: banner, screen: screen(), toasts: toasts() };
+  for (const [id, part] of Object.entries(parts)) render(part, element(id));
+  raiseToasts();
+  const { module, data, route, ready } = shown;
+  const hasKeys = ready && !state.signedOut;
+  keyboard.register("On this screen", hasKeys ? module?.shortcuts?.(data, route) : []);
+  drawNavigation();
   const { title, tab } = head();
   document.title = `${tab || title} · cued`;
   if (focusHeading) {
     focusHeading = false;
     held = null;
     scrollTo(0, 0);
-    document.querySelector("h1")?.focus({ preventScroll: true });
+    focusTitle();
     announce(title);
   }
-  // What had the focus is gone, such as the row that was deleted: the next Tab must not begin at the top of the page.
-  if (held && !held.isConnected && document.activeElement === document.body) document.querySelector("h1")?.focus({ preventScroll: true });
+  // What had the focus is gone, such as a row that was deleted: the next Tab must not begin at the
+  // top of the page.
+  if (held && !held.isConnected && document.activeElement === document.body) focusTitle();
   clearTimeout(tickTimer);
   const next = takeNextTick();
   if (document.hidden) return;
   if (state.waitUntil > Date.now()) tickTimer = setTimeout(update, 1_000);
   else if (!isFrozen()) tickTimer = setTimeout(update, next);
+}
+
+function search() {
+  const field = document.querySelector("[data-search]");
+  if (field) field.focus();
+  else go("#/cues?focus=search");
 }
 
 function start() {
@@ -275,11 +306,12 @@ function start() {
   history.scrollRestoration = "manual";
   onRender(draw);
   addEventListener("focusin", (event) => (held = event.target));
+  const zones = ZONES.map(([zone]) => zone);
   keyboard.register("Everywhere", [
-    { keys: "/", label: "Search", run: () => document.querySelector("[data-search]")?.focus() ?? go("#/cues?focus=search") },
-    { keys: "z", label: "Times: yours, the cue's, UTC", run: () => update(() => set("zone_view", { yours: "cue", cue: "utc", utc: "yours" }[settings.zone_view])) },
-    { keys: "t", label: "Theme: auto, light, dark", run: () => update(nextTheme) },
-    { keys: "?", label: "This help", run: keyboard.help },
+    ["/", "Search", search],
+    ["z", "Times: yours, the cue's, UTC", () => next("zone_view", zones)],
+    ["t", "Theme: auto, light, dark", nextTheme],
+    ["?", "This help", keyboard.help],
   ]);
   keyboard.start();
   addEventListener("hashchange", onHash);
@@ -288,9 +320,12 @@ function start() {
     if (missedRefetch) ((missedRefetch = false), refetch());
     update();
   });
-  addEventListener("beforeunload", (event) => shown.module?.mayLeave?.(shown.data) && event.preventDefault());
+  const mayLeave = () => shown.module?.mayLeave?.(shown.data);
+  addEventListener("beforeunload", (event) => mayLeave() && event.preventDefault());
   server.joinTabs();
-  server.onSignedIn(() => shown.name === "sign_in" && go("#/" + shown.route.hash.split("/").slice(3).join("/"), { replace: true }));
+  // The address behind `#/enter/TOKEN` is where the sign-in leads.
+  const target = () => "#/" + shown.route.hash.split("/").slice(3).join("/");
+  server.onSignedIn(() => shown.name === "sign_in" && go(target(), { replace: true }));
   events.subscribe(["execution", "cue", "missed", "alert", "worker", "quota", "server"], onEvent);
   onHash();
   if (shown.name !== "sign_in") server.begin();

@@ -1,6 +1,8 @@
-// Addresses: everything that a screen shows is in the hash, so that it can be shared and bookmarked.
+// Addresses: all that a screen shows is in the hash, so that it can be shared and bookmarked.
+import { address } from "./api.js";
 
-// Path of each screen; `:id` takes one segment. The first that fits counts. A sign-in may be followed by another address.
+// Path of each screen; `:id` takes one segment. The first that fits counts. A sign-in may be
+// followed by another address.
 const ROUTES = [
   ["overview", ""],
   ["cues", "cues"],
@@ -20,13 +22,16 @@ const ROUTES = [
 /** `{screen, id, query, hash}` of a hash; `screen` is "missing" where no route fits. */
 export function parse(hash) {
   const text = (hash || "").replace(/^#?\/?/, "");
-  const [path, query = ""] = split(text, "?");
+  const [, path, query = ""] = /^([^?]*)\??([^]*)$/.exec(text);
   const segments = path.replace(/\/+$/, "").split("/").map(decode);
   for (const [screen, parts] of ROUTES) {
-    if (parts.length !== segments.length && !(screen === "sign_in" && parts.length < segments.length)) continue;
+    const mayBeLonger = screen === "sign_in" && parts.length < segments.length;
+    if (parts.length !== segments.length && !mayBeLonger) continue;
     let id = null;
-    const fits = parts.every((part, i) => (part === ":id" ? ((id = segments[i]), id !== "") : part === segments[i]));
-    if (fits) return { screen, id, query: Object.fromEntries(new URLSearchParams(query)), hash: "#/" + text };
+    const fits = parts.every((part, i) =>
+      part === ":id" ? ((id = segments[i]), id !== "") : part === segments[i]);
+    if (!fits) continue;
+    return { screen, id, query: Object.fromEntries(new URLSearchParams(query)), hash: "#/" + text };
   }
   return { screen: "missing", id: null, query: {}, hash: "#/" + text };
 }
@@ -34,32 +39,25 @@ export function parse(hash) {
 /** Hash of a path, such as `link("cues", id, "edit")` or `link("runs", {status: "failed"})`. */
 export function link(...parts) {
   const query = typeof parts.at(-1) === "object" ? parts.pop() : {};
-  return "#/" + parts.map(encodeURIComponent).join("/") + search(query);
+  return address("#/" + parts.map(encodeURIComponent).join("/"), query);
 }
 
-/** Hash of the same screen with some filters changed; `null` and "" remove one. Paging starts again. */
+/**
+ * Hash of the same screen with some filters changed; `null` and "" remove one. From page 1 again.
+ */
 export function withQuery(route, changes) {
-  const { page, cursor, ...kept } = route.query;
-  return split(route.hash, "?")[0] + search({ ...kept, ...changes });
+  const { page, cursor, ...others } = route.query;
+  return address(route.hash.split("?")[0], { ...others, ...changes });
 }
 
 export function go(hash, { replace = false } = {}) {
-  if (!replace) location.hash = hash;
-  else {
-    history.replaceState(history.state, "", hash);
-    dispatchEvent(new HashChangeEvent("hashchange"));
-  }
+  if (!replace) return void (location.hash = hash);
+  history.replaceState(history.state, "", hash);
+  reload();
 }
 
-function search(query) {
-  const kept = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return kept.length ? "?" + new URLSearchParams(kept) : "";
-}
-
-function split(text, mark) {
-  const at = text.indexOf(mark);
-  return at < 0 ? [text] : [text.slice(0, at), text.slice(at + 1)];
-}
+/** Fetches the screen again. */
+export const reload = () => dispatchEvent(new HashChangeEvent("hashchange"));
 
 function decode(segment) {
   try {

@@ -4,7 +4,9 @@ import * as events from "./events.js";
 import { freeze, instant } from "./time.js";
 import { state, update } from "./state.js";
 
-const FRESH_MS = 900; // two parts of the page that ask within this time share an answer; less than the second between two fetches of a screen
+// Parts of the page that ask within this time share a response; less than the second between two
+// fetches of a screen.
+const FRESH_MS = 900;
 
 /** Build of this page: a part of its own address, `…/ui/BUILD/app/server.js`. */
 export const BUILD = import.meta.url.split("/").at(-3);
@@ -14,7 +16,7 @@ let askedAt = 0;
 let signedInHook = () => {};
 let tabs = null;
 
-/** Hears from the other tabs of this server, and tells them, who is signed in: the id of an account, or null. */
+/** Exchanges with other tabs of this server who is signed in: the id of an account, or null. */
 export function joinTabs() {
   tabs = new BroadcastChannel("cued " + new URL(".", location.href).pathname);
   tabs.onmessage = ({ data: id }) => {
@@ -27,7 +29,7 @@ export function joinTabs() {
 /** Notes that something happened since the overview was asked for: its next reader asks again. */
 export const outdate = () => (asked = null);
 
-/** Fetches `/v1/overview` into `state.overview`; returns it. Calls within a second share one request, unless an event came. */
+/** Fetches `/v1/overview` into `state.overview`; calls within a second share one request. */
 export function loadOverview() {
   if (!asked || Date.now() - askedAt > FRESH_MS) {
     askedAt = Date.now();
@@ -40,39 +42,32 @@ export function loadOverview() {
   return asked;
 }
 
-/** Fetches `/v1/auth/me` into `state.user`. */
-export async function loadUser() {
-  const user = await get("v1/auth/me");
-  update((s) => (s.user = user));
-  return user;
-}
+/** Number of cues of the account, from the counts by state. */
+export const countOf = ({ active, paused, completed, failed }) =>
+  active + paused + completed + failed;
 
-/** Fetches `/v1/info` into `state.info`; needs no sign-in. */
-export async function loadInfo() {
-  const info = await get("v1/info");
-  update((s) => (s.info = info));
-  return info;
+async function loadInto(name, path) {
+  const value = await get(path);
+  update((s) => (s[name] = value));
+  return value;
 }
+export const loadUser = () => loadInto("user", "v1/auth/me");
+/** Needs no sign-in. */
+export const loadInfo = () => loadInto("info", "v1/info");
 
 /** Loads what every screen needs; errors are those of the screen's own calls, which it shows. */
-export function begin(isTold = false) {
-  const quiet = () => {};
-  loadUser()
-    .then(({ id }) => isTold || tabs.postMessage(id))
-    .catch(quiet);
-  loadInfo().catch(quiet);
-  loadOverview().catch(quiet);
+export function begin(isFromTab = false) {
+  const announced = loadUser().then(({ id }) => isFromTab || tabs.postMessage(id));
+  for (const loading of [announced, loadInfo(), loadOverview()]) loading.catch(() => {});
 }
 
-export function onSignedIn(fn) {
-  signedInHook = fn;
-}
+export const onSignedIn = (fn) => (signedInHook = fn);
 
 /** To be called after a sign-in: goes on where the address points. */
-export function signedIn(isTold = false) {
-  asked = null;
+export function signedIn(isFromTab = false) {
+  outdate();
   update((s) => (s.signedOut = false));
-  begin(isTold);
+  begin(isFromTab);
   events.open();
   signedInHook();
 }
@@ -80,11 +75,13 @@ export function signedIn(isTold = false) {
 /** Leaves nothing of this account in the tab: the next person may be another one. */
 export async function signOut() {
   // A 401 says that the session has ended already.
-  await del("v1/auth/session", { quiet: true }).catch((error) => error.status === 401 || Promise.reject(error));
+  const refused = (error) => error.status === 401 || Promise.reject(error);
+  await del("v1/auth/session", { quiet: true }).catch(refused);
   setAccount("");
   tabs.postMessage(null);
   events.stop();
-  update((s) => Object.assign(s, { signedOut: true, user: null, overview: null, toasts: [] }));
+  const none = { signedOut: true, user: null, overview: null, toasts: [] };
+  update((s) => Object.assign(s, none));
   history.replaceState(null, "", "#/");
   location.reload();
 }

@@ -1,7 +1,7 @@
-// The state of the page: one plain object. `update` changes it and asks for one render per animation frame.
+// The state of the page and the settings of this browser. `update` changes the state and asks for
+// one render per animation frame.
 export const state = {
   route: null,
-  data: {}, // of the screen shown
   user: null, // GET /v1/auth/me
   info: null, // GET /v1/info
   overview: null, // GET /v1/overview, shared by the overview screen and the banners
@@ -14,18 +14,63 @@ export const state = {
 };
 
 let draw = () => {};
-let asked = false;
+let isAsked = false;
 
-export function onRender(fn) {
-  draw = fn;
-}
+export const onRender = (fn) => (draw = fn);
 
 export function update(change) {
-  if (change) change(state);
-  if (asked) return;
-  asked = true;
+  change?.(state);
+  if (isAsked) return;
+  isAsked = true;
   requestAnimationFrame(() => {
-    asked = false;
+    isAsked = false;
     draw();
   });
 }
+
+/** Marks the data of a screen as busy while `run` is under way; does nothing if it already is. */
+export async function busily(data, run) {
+  if (data.busy) return undefined;
+  update(() => (data.busy = true));
+  try {
+    return await run();
+  } finally {
+    update(() => (data.busy = false));
+  }
+}
+
+// One object under one key of localStorage, which theme.js reads before the first paint.
+const KEY = "cued";
+const DEFAULTS = {
+  theme: "", // "" = as the system, "light", "dark"
+  density: "", // "" = comfortable, "compact"
+  zone: "", // "" = the browser's
+  hour12: false,
+  shortcuts: true,
+  zone_view: "yours", // "yours" | "cue" | "utc"
+  recent_zones: [],
+};
+
+/** What `run` returns, or `otherwise`: a browser may keep nothing in localStorage. */
+export function stored(run, otherwise) {
+  try {
+    return run(localStorage);
+  } catch {
+    return otherwise;
+  }
+}
+
+export const settings = { ...DEFAULTS, ...stored((storage) => JSON.parse(storage.getItem(KEY))) };
+
+export function set(name, value) {
+  settings[name] = value;
+  stored((storage) => storage.setItem(KEY, JSON.stringify(settings)));
+  if (name !== "theme" && name !== "density") return;
+  if (value) document.documentElement.dataset[name] = value;
+  else delete document.documentElement.dataset[name];
+}
+
+/** Shows the next choice of a setting, such as `next("theme", ["", "light", "dark"])`. */
+export const next = (name, values) =>
+  update(() => set(name, values[(values.indexOf(settings[name]) + 1) % values.length]));
+export const nextTheme = () => next("theme", ["", "light", "dark"]);

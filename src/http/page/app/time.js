@@ -1,11 +1,11 @@
-// Times: the server's present, zones, and their texts. Pure but for the clock of this device.
-import { settings } from "./settings.js";
+// Times: the server's time, zones, and their texts. Pure but for the clock of this device.
+import { settings } from "./state.js";
 
 const SKEW_STEP_MS = 1_000; // `Date` has whole seconds; smaller differences are noise
 
 const clock = { skew: 0, known: false, frozen: null };
 
-/** The server told its time `ms`, at `here` of this device. */
+/** The server sent its time `ms`, at `here` of this device. */
 export function sawServerTime(ms, here = Date.now()) {
   if (Number.isNaN(ms)) return;
   if (clock.frozen !== null) clock.frozen = Math.max(clock.frozen, ms - 500);
@@ -13,7 +13,9 @@ export function sawServerTime(ms, here = Date.now()) {
   clock.known = true;
 }
 
-/** Under a test clock the present stands still at `ms` until the server tells another. `null`: it runs. */
+/**
+ * Under a test clock the time stands still at `ms` until the server sends another. `null`: it runs.
+ */
 export function freeze(ms) {
   clock.frozen = ms;
 }
@@ -30,7 +32,10 @@ export function instant(text) {
 export const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 export const yourZone = () => settings.zone || browserZone();
 
-/** Zone in which a time is shown, by the switch of the header; `cueZone` is that of the cue it belongs to, if any. */
+/**
+ * Zone in which a time is shown, by the switch of the header; `cueZone` is that of the cue it
+ * belongs to, if any.
+ */
 export function shownZone(cueZone) {
   if (settings.zone_view === "utc") return "UTC";
   return (settings.zone_view === "cue" && cueZone) || yourZone();
@@ -44,7 +49,8 @@ function format(zone, fields) {
   if (!formats.has(key)) {
     let made = null;
     try {
-      made = new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle: settings.hour12 ? "h12" : "h23", ...fields });
+      const hourCycle = settings.hour12 ? "h12" : "h23";
+      made = new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle, ...fields });
     } catch {
       // An old browser with a new zone: texts of the server are shown instead.
     }
@@ -56,15 +62,21 @@ function format(zone, fields) {
 export const knowsZone = (zone) => format(zone, { hour: "2-digit" }) !== null;
 
 const CLOCK = { hour: "2-digit", minute: "2-digit" };
-const day = (ms, zone) => format(zone, { year: "numeric", month: "2-digit", day: "2-digit" })?.format(ms);
+const DAY = { year: "numeric", month: "2-digit", day: "2-digit" };
+const NEAR_DAY = { weekday: "short", day: "numeric", month: "short" };
+const FAR_DAY = { day: "numeric", month: "short", year: "numeric" };
+const day = (ms, zone) => format(zone, DAY)?.format(ms);
 
-/** "14:05" today, "Tue 24 Nov, 14:05", "24 Nov 2025, 14:05"; in UTC with its name if the zone is not known. */
+/**
+ * "14:05" today, "Tue 24 Nov, 14:05", "24 Nov 2025, 14:05"; in UTC with its name if the zone is not
+ * known.
+ */
 export function absolute(ms, zone, { seconds = false, now = serverNow(), full = false } = {}) {
   if (!knowsZone(zone)) return absolute(ms, "UTC", { seconds, now, full }) + " UTC";
   const time = format(zone, seconds ? { ...CLOCK, second: "2-digit" } : CLOCK).format(ms);
   if (!full && day(ms, zone) === day(now, zone)) return time;
   const near = Math.abs(ms - now) < 180 * 86_400_000;
-  const date = format(zone, near ? { weekday: "short", day: "numeric", month: "short" } : { day: "numeric", month: "short", year: "numeric" });
+  const date = format(zone, near ? NEAR_DAY : FAR_DAY);
   return `${date.format(ms).replace(",", "")}, ${time}`;
 }
 
@@ -80,15 +92,24 @@ export function offsetMinutes(ms, zone) {
   return found?.[1] ? (found[1] === "-" ? -1 : 1) * (60 * found[2] + +found[3]) : 0;
 }
 
-/** Milliseconds of a local time such as "2026-03-29T02:30" in a zone; UTC where the browser does not know the zone. */
+/**
+ * Milliseconds of a local time such as "2026-03-29T02:30" in a zone; UTC where the browser does not
+ * know the zone.
+ */
 export function localInstant(text, zone) {
   const wall = instant(text);
   const shift = (ms) => (offsetMinutes(ms, zone) ?? 0) * 60_000;
   return wall - shift(wall - shift(wall));
 }
 
-/** "2026-11-22T14:05" of an instant in a zone, as fields of forms have it; seconds where it has some. */
-export const localText = (ms, zone) => new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000).toISOString().slice(0, 19).replace(/:00$/, "");
+/**
+ * "2026-11-22T14:05" of an instant in a zone, as fields of forms have it; seconds where it has
+ * some.
+ */
+export function localText(ms, zone) {
+  const wall = new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000);
+  return wall.toISOString().slice(0, 19).replace(/:00$/, "");
+}
 
 const UNITS = [
   [1_000, 60, "s"],
@@ -122,3 +143,6 @@ export function duration(ms) {
   const hours = Math.round(minutes / 60);
   return two(Math.floor(hours / 24), hours % 24, "days", "h");
 }
+
+/** Creation of a run in ms: the first 48 bits of its id, a UUID of version 7. */
+export const createdMs = (id) => parseInt(id.replaceAll("-", "").slice(0, 12), 16);

@@ -1,7 +1,8 @@
-// Words and signs of states, causes and events. Pure; the one place where the API's words become texts.
+// Words and signs of states, causes and events. Pure; the one place where the API's words become
+// texts.
 import { duration } from "./time.js";
 
-// State -> [sign, word, colour class, letter of the strip]
+// State -> [sign, word, colour class, letter of the history]
 const STATES = {
   success: ["●", "Succeeded", "good", "s"],
   failed: ["✕", "Failed", "bad", "f"],
@@ -21,13 +22,15 @@ const STATES = {
   verified_success: ["✓", "Verified", "good"],
   verification_pending: ["○", "To be verified", "warn"],
   verification_failed: ["✕", "Rejected", "bad"],
-  running: ["◐", "Running", "act", "d"],
+  running: ["◐", "Running", "act"],
 };
-const LETTERS = Object.fromEntries(Object.entries(STATES).filter(([, s]) => s[3]).map(([word, s]) => [s[3], word]));
+const LETTERS = Object.fromEntries(Object.entries(STATES).map(([word, [, , , letter]]) =>
+    [letter, word]));
 
 /** `{sign, word, color}` of a state of a run, cue, worker, attempt or outcome. */
 export function stateOf(name) {
-  const [sign, word, color] = STATES[name] || ["○", capital(String(name ?? "unknown").replaceAll("_", " ")), "idle"];
+  const other = capital(String(name ?? "unknown").replaceAll("_", " "));
+  const [sign, word, color] = STATES[name] || ["○", other, "idle"];
   return { sign, word, color };
 }
 
@@ -49,19 +52,35 @@ const CAUSES = {
 };
 export const CAUSE_NAMES = Object.keys(CAUSES);
 
+const SHORT_CAUSES = {
+  unknown_name: "host not found",
+  blocked_address: "address not allowed",
+  connection: "no connection",
+  tls: "TLS",
+  fault: "internal error",
+  status_3xx: "redirect",
+  status_4xx: "answered 4xx",
+  status_5xx: "answered 5xx",
+  status_other: "odd answer",
+};
+
 /** Short cause for a row: "503", "timeout", "host not found". */
 export function causeShort({ cause, http_status: status }) {
   if (status) return String(status);
-  return { unknown_name: "host not found", blocked_address: "address not allowed", connection: "no connection", tls: "TLS", fault: "internal error", status_3xx: "redirect", status_4xx: "answered 4xx", status_5xx: "answered 5xx", status_other: "odd answer" }[cause] || (cause || "").replaceAll("_", " ");
+  return SHORT_CAUSES[cause] || (cause || "").replaceAll("_", " ");
 }
 
 const MESSAGES = {
   execution_limit_exceeded: "the quota of the month was used up, so it was not sent",
-  address_unconfirmed: "it waits, because the account may call only 60 times an hour until its address is confirmed",
+  address_unconfirmed: 
+    "it waits, because the account may call only 60 times an hour until its address is confirmed",
   "not claimed in time": "no worker took it in time",
 };
 
-/** The reason of a failed run or attempt: the message of the server, a code as a sentence, else the cause in words. */
+/**
+ * The reason of a failed run or attempt: the message of the server, a code as a sentence, else the
+ * cause in words.
+ */
 export function why({ cause, http_status: status, error_message: message }) {
   if (message) return MESSAGES[message] || message;
   if (status && cause?.startsWith("status_")) return `the callback returned ${status}`;
@@ -74,20 +93,25 @@ export const streakText = (count) => (count > 1 ? `failed ${count} times in a ro
 const TRIGGERS = { schedule: "schedule", manual_fire: "fired by hand", replay: "replay" };
 export const triggerText = (word) => TRIGGERS[word] || String(word).replaceAll("_", " ");
 
-const CATCH_UP = { latest: "after an outage, runs the latest missed time", all: "after an outage, runs every missed time", none: "skips times that were missed" };
+const CATCH_UP = {
+  latest: "after an outage, runs the latest missed time",
+  all: "after an outage, runs every missed time",
+  none: "skips times that were missed",
+};
 export const catchUpText = (word) => CATCH_UP[word] || word;
 
 const REASONS = { downtime: "the server was not running", clock: "the clock was set forward" };
 export const missReason = (word) => REASONS[word] || word;
 
-const VIA = { key: "API key", mail: "link by mail", link: "one-time link", dev: "development sign-in" };
+const VIA = { key: "API key", mail: "link by mail", link: "one-time link",
+  dev: "development sign-in" };
 export const viaText = (word) => VIA[word] || word;
 
 /** "late 2 ms", or "" where nothing was measured. */
 export const lateText = (ms) => (ms === null || ms === undefined ? "" : `late ${duration(ms)}`);
 
 /** "1 run", "2 runs", "1,200 runs" */
-export const plural = (count, one, many = one + "s") => `${number(count)} ${count === 1 ? one : many}`;
+export const plural = (count, one) => `${number(count)} ${count === 1 ? one : one + "s"}`;
 export const number = (value) => Number(value).toLocaleString("en-GB");
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
@@ -102,3 +126,17 @@ export function bytes(count) {
 
 const NO_LIMIT = 1_000_000_000; // how the API shows a limit that is switched off
 export const isLimited = (limit) => limit !== null && limit !== undefined && limit < NO_LIMIT;
+
+export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
+
+/** State for a badge: a cancelled run has not failed. */
+export const stateOfRun = (run) => (isCancelled(run) ? "cancelled" : run.status);
+
+/** Attempts of a retry in minutes after the first; the last wait given repeats. */
+export function attemptsOf({ max_attempts: most, backoff_minutes: waits }) {
+  const times = [0];
+  for (let i = 1; i < most; i++) {
+    times.push(times.at(-1) + (waits[Math.min(i, waits.length) - 1] ?? 0));
+  }
+  return times;
+}

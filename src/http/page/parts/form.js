@@ -2,51 +2,67 @@
 import { html, nothing } from "../lit/lit-html.js";
 import { live } from "../lit/directives/live.js";
 
-/** The text of the problem that an ApiError has at a place such as "callback.url" or "name"; "" where none. */
+const placeOf = ({ loc }) => loc?.slice(1).join(".");
+
+/** The problem that an ApiError has at a place such as "callback.url" or "name"; "" where none. */
 export function problemAt(error, path) {
-  const found = error?.problems?.find(({ loc }) => loc?.slice(1).join(".") === path);
+  const found = error?.problems?.find((problem) => placeOf(problem) === path);
   return found ? found.msg.replace(/^Value error, /, "") : "";
 }
 
-/** Problems of an ApiError at none of these places: to be shown above the form. */
-export function otherProblems(error, paths) {
-  return (error?.problems || []).filter(({ loc }) => !paths.includes(loc?.slice(1).join(".")));
-}
+const options = (list, value) => list.map(([key, text]) =>
+  html`<option value=${key} .selected=${String(key) === String(value)}>${text}</option>`);
+
+/** A choice of `[value, text]` pairs without a visible label. */
+export const select = (id, label, value, list, choose) => html`<select class="small" id=${id}
+  aria-label=${label} @change=${(event) => choose(event.target.value)}>${options(list,
+    value)}</select>`;
 
 /**
- * A field. `name` also names the place of its problems in `error` unless `loc` does; `input` is a template in place
- * of the usual input and then needs the id PREFIX + NAME (`prefix` is "f-" unless given). Others: `label`, `value`, `help`, `type`, `required`, `options`
- * (`[value, text]` pairs: a select), `lines` (a text area), `list`, `autocomplete`, `oninput(value)`, `problem`.
+ * A field. `name` also names the place of its problems in `error`; `input` is a template in place
+ * of the usual input and then needs the id PREFIX + NAME (`prefix` is "f-" unless given). Others:
+ * `label`, `value`, `help`, `type`, `required`, `list` (id of a datalist), `autocomplete`,
+ * `placeholder`, `choices` (a select), `lines` (a text area), `oninput(value)`, `problem`.
  */
-export function field({ name, label, value = "", help, type = "text", required = false, options, lines, list, autocomplete = "off", placeholder, input, error, loc, problem, oninput, prefix = "f-" }) {
-  const told = problem || problemAt(error, loc || name);
+export function field({
+  name, label, value = "", help, type = "text", required = false, choices, lines, list,
+  autocomplete = "off", placeholder, input, error, problem, oninput, prefix = "f-",
+}) {
+  const text = problem || problemAt(error, name);
   const id = prefix + name;
-  const notes = [told && id + "-problem", help && id + "-help"].filter(Boolean).join(" ") || nothing;
+  const notes = [text && id + "-problem", help && id + "-help"].filter(Boolean).join(" ")
+    || nothing;
   const heard = (event) => oninput?.(event.target.value);
-  const bad = told ? "true" : nothing;
-  const control =
-    input ||
-    (options
-      ? html`<select id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad} @change=${heard}>${options.map(([key, text]) => html`<option value=${key} .selected=${String(key) === String(value)}>${text}</option>`)}</select>`
-      : lines
-        ? html`<textarea id=${id} name=${name} rows=${lines} spellcheck="false" ?required=${required} aria-describedby=${notes} aria-invalid=${bad} .value=${oninput ? live(value) : value} @input=${heard}></textarea>`
-        : html`<input id=${id} name=${name} type=${type} list=${list || nothing} autocomplete=${autocomplete} placeholder=${placeholder || nothing} ?required=${required} aria-describedby=${notes} aria-invalid=${bad} .value=${oninput ? live(value) : value} @input=${heard}>`);
-  return html`<div class="field">
-    <label for=${id}>${label}</label>${control}
-    ${told ? html`<p class="problem" id=${id + "-problem"}>${told}</p>` : nothing}
-    ${help ? html`<p class="help" id=${id + "-help"}>${help}</p>` : nothing}
-  </div>`;
+  const bad = text ? "true" : nothing;
+  const shown = oninput ? live(value) : value;
+  const control = () =>
+    choices ? html`<select id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad}
+        @change=${heard}>${options(choices, value)}</select>`
+    : lines ? html`<textarea id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad}
+        rows=${lines} spellcheck="false" ?required=${required} .value=${shown}
+          @input=${heard}></textarea>`
+    : html`<input id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad} type=${type}
+        list=${list || nothing} autocomplete=${autocomplete} placeholder=${placeholder || nothing}
+        ?required=${required} .value=${shown} @input=${heard}>`;
+  return html`<div class="field"><label for=${id}>${label}</label>${input || control()}
+    ${text ? html`<p class="problem" id=${id + "-problem"}>${text}</p>` : ""}
+    ${help ? html`<p class="help" id=${id + "-help"}>${help}</p>` : ""}</div>`;
 }
 
 /** Moves the focus to the first field with a problem, once it is drawn. */
-export const focusProblem = () => setTimeout(() => document.querySelector(":is(dialog[open], body:not(:has(dialog[open]))) [aria-invalid=true]")?.focus(), 50);
+export const focusProblem = () => setTimeout(() => document.querySelector(
+  ":is(dialog[open], body:not(:has(dialog[open]))) [aria-invalid=true]")?.focus(), 50);
 
 /** A box to tick with its text. */
-export function check({ name, label, checked = false, onchange, help }) {
-  return html`<div class="field"><label class="check"><input type="checkbox" name=${name} .checked=${live(checked)} @change=${(event) => onchange?.(event.target.checked)}>${label}</label>${help ? html`<p class="help">${help}</p>` : nothing}</div>`;
-}
+export const check = ({ name, label, checked, onchange, help }) => html`<div class="field">
+  <label class="check"><input type="checkbox" name=${name} .checked=${live(checked)}
+    @change=${(event) => onchange(event.target.checked)}>${label}</label>${
+  help ? html`<p class="help">${help}</p>` : ""}</div>`;
+
+const segment = (isPressed, text, press) => html`<button type="button"
+  aria-pressed=${isPressed ? "true" : "false"} @click=${press}>${text}</button>`;
 
 /** A few choices side by side, one of them pressed. */
-export function segments({ label, value, options, onchange }) {
-  return html`<div class="segments" role="group" aria-label=${label}>${options.map(([key, text]) => html`<button type="button" aria-pressed=${key === value} @click=${() => onchange(key)}>${text}</button>`)}</div>`;
-}
+export const segments = (label, value, list, choose) => html`<div class="segments" role="group"
+  aria-label=${label}>${list.map(([key, text]) => segment(key === value, text, () =>
+      choose(key)))}</div>`;

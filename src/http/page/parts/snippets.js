@@ -1,18 +1,25 @@
-// An API call as a text to run elsewhere. Pure. A call is `{method, path, body}`: `path` with its query and without a
-// leading "/", `body` JSON text or an object. The key is never part of the text: it comes from CUED_API_KEY.
+// An API call as a text to run elsewhere. Pure. A call is `{method, path, body}`: `path` with its
+// query and without a leading "/", `body` JSON text or an object. The key is never part of the
+// text: it comes from CUED_API_KEY.
 
-const LONGEST_WORD = 100_000; // Linux takes at most 131,072 bytes in one argument; a letter has at most 4
+const LONGEST_WORD = 100_000; // Linux takes 131,072 bytes in one argument; a letter has at most 4
 
 /** Address of the server as the browser sees it, without "/" at the end. */
-export const baseUrl = () => location.href.split("#")[0].split("?")[0].replace(/\/+$/, "");
+export const baseUrl = () => location.href.split(/[?#]/)[0].replace(/\/+$/, "");
 
-const bodyText = (body) => (body === undefined || body === null ? "" : typeof body === "string" ? body : JSON.stringify(body));
+const bodyText = (body) => (typeof body === "string" ? body : body ? JSON.stringify(body) : "");
 
-// Characters that an address must not have are written as %XX. Braces and brackets would be patterns for curl.
-const safePath = (path) => path.replace(/[^\w%~!$&'()*+,;=:@/?.-]+/g, (part) => encodeURIComponent(part.toWellFormed?.() ?? part));
+// A lone half of a pair cannot be encoded.
+const wellFormed = (text) => text.toWellFormed?.() ?? text;
+
+// Characters that an address must not have are written as %XX. Braces and brackets would be
+// patterns for curl.
+const safePath = (path) =>
+  path.replace(/[^\w%~!$&'()*+,;=:@/?.-]+/g, (part) => encodeURIComponent(wellFormed(part)));
 
 /** A word for a POSIX shell. */
-export const shellWord = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+export const shellWord = (text) =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 
 // A long body goes through standard input. JSON has no line that is the bare word END.
 const isLong = (text) => text.length * 4 > LONGEST_WORD;
@@ -20,10 +27,16 @@ const hereText = (text) => `<<'END'\n${text}\nEND`;
 
 export function asCurl({ method, path, body }, base = baseUrl()) {
   const text = bodyText(body);
-  const parts = [`curl -sS ${method === "GET" ? "" : `-X ${method} `}${shellWord(`${base}/${safePath(path)}`)}`, `-H "Authorization: Bearer $CUED_API_KEY"`];
-  // `--data-raw` sends a text that begins with "@" as it is; `--data-binary` would read a file.
-  if (text) parts.push(`-H 'Content-Type: application/json'`, isLong(text) ? `--data-binary @- ${hereText(text)}` : `--data-raw ${shellWord(text)}`);
-  return parts.join(" \\\n  ");
+  const verb = method === "GET" ? "" : `-X ${method} `;
+  return [
+    `curl -sS ${verb}${shellWord(`${base}/${safePath(path)}`)}`,
+    `-H "Authorization: Bearer $CUED_API_KEY"`,
+    ...(text ? [
+      `-H 'Content-Type: application/json'`,
+      // `--data-raw` sends a text that begins with "@" as it is; `--data-binary` would read a file.
+      isLong(text) ? `--data-binary @- ${hereText(text)}` : `--data-raw ${shellWord(text)}`,
+    ] : []),
+  ].join(" \\\n  ");
 }
 
 export function asCued({ method, path, body }) {
@@ -34,19 +47,16 @@ export function asCued({ method, path, body }) {
 
 export function asPython({ method, path, body }, base = baseUrl()) {
   const text = bodyText(body);
-  const lines = [
-    "import os, urllib.request",
-    "",
-    "request = urllib.request.Request(",
+  const more = text ? ', "Content-Type": "application/json"' : "";
+  return [
+    "import os, urllib.request", "", "request = urllib.request.Request(",
     `    ${pythonText(`${base}/${safePath(path)}`)},`,
     ...(text ? [`    data=${pythonText(text)}.encode(),`] : []),
     `    method="${method}",`,
-    `    headers={"Authorization": "Bearer " + os.environ["CUED_API_KEY"]${text ? ', "Content-Type": "application/json"' : ""}},`,
-    ")",
-    "print(urllib.request.urlopen(request).read().decode())",
-  ];
-  return lines.join("\n");
+    `    headers={"Authorization": "Bearer " + os.environ["CUED_API_KEY"]${more}},`,
+    ")", "print(urllib.request.urlopen(request).read().decode())",
+  ].join("\n");
 }
 
-// The escapes of a JSON string mean the same in Python. A lone half of a pair could not be encoded there.
-const pythonText = (text) => JSON.stringify(text.toWellFormed?.() ?? text);
+// The escapes of a JSON string mean the same in Python.
+const pythonText = (text) => JSON.stringify(wellFormed(text));

@@ -1,16 +1,17 @@
-// Keys and secrets: API keys, the secrets that sign deliveries and alerts, and the browsers that are signed in.
-import { html, nothing } from "../lit/lit-html.js";
+// Keys and secrets: API keys, the secrets that sign deliveries and alerts, and the browsers that
+// are signed in.
+import { html } from "../lit/lit-html.js";
 import { del, get, post } from "../app/api.js";
-import { go } from "../app/router.js";
+import { reload } from "../app/router.js";
+import { BUILD } from "../app/server.js";
 import { state, update } from "../app/state.js";
 import { plural, viaText } from "../app/words.js";
-import { copy, copyButton, copyKey, copyMenu, showSecret } from "../parts/copy.js";
-import { confirm, prompt } from "../parts/dialog.js";
-import { act, note, toast } from "../parts/feedback.js";
+import { copy, copyButton, copyKey, copyMenu } from "../parts/copy.js";
+import { confirmed, prompt, showSecret } from "../parts/ask.js";
+import { act, toast } from "../parts/feedback.js";
 import { field } from "../parts/form.js";
+import { ago, button, card, note, when } from "../parts/pieces.js";
 import { table } from "../parts/table.js";
-import { when } from "../parts/values.js";
-import { SNIPPETS } from "../parts/verify.js";
 
 const CALL = { method: "GET", path: "v1/auth/keys" };
 const SECRETS = {
@@ -19,116 +20,167 @@ const SECRETS = {
     text: "Signs each delivery of a cue, so that your receiver knows that it comes from here.",
     path: "v1/auth/webhook-secret",
     field: "webhook_secret",
-    rotate: "For 24 hours each delivery is signed with both secrets in webhook-signature: change your receivers in that time. X-CueAPI-Signature uses the new one at once.",
+    replaced: `For 24 hours each delivery is signed with both secrets in webhook-signature: change
+      your receivers in that time. X-CueAPI-Signature uses the new one at once.`,
   },
   alert: {
     title: "Alert secret",
     text: "Signs the alerts that go to your webhook.",
     path: "v1/auth/alert-webhook-secret",
     field: "alert_webhook_secret",
-    rotate: "The old secret signs nothing from now on: change the receiver of your alerts at once.",
+    replaced: `The old secret signs nothing from now on: change the receiver of your alerts at
+      once.`,
   },
 };
+
+/** Of the code with which a receiver checks a signature, one file each. */
+export const LANGUAGES = ["Python", "JavaScript", "Go", "Rust", "PHP", "Shell"];
+const getCode = (language) => get(`ui/${BUILD}/verify/${language}.txt`, {}, { text: true });
 
 export const head = () => ({ actions: copyMenu(CALL) });
 
 export async function load({ secrets = {}, language = "Python" }) {
-  const [{ keys }, { sessions }] = await Promise.all([get("v1/auth/keys"), get("v1/auth/sessions")]);
-  return { keys, sessions, secrets, language };
+  const lists = [get("v1/auth/keys"), get("v1/auth/sessions"), getCode(language)];
+  const [{ keys }, { sessions }, code] = await Promise.all(lists);
+  return { keys, sessions, secrets, language, code };
 }
 
-export const shortcuts = () => [{ keys: "n", label: "New key", run: makeKey }, copyKey(CALL)];
+export const shortcuts = () => [["n", "New key", makeKey], copyKey(CALL)];
 
-const reload = () => go(location.hash, { replace: true });
+export const view = (data) => [
+  keysCard(data.keys), secretCard(data, "webhook", verify(data)), secretCard(data, "alert", ""),
+  sessionsCard(data.sessions),
+];
 
-export const view = (data) => [keysCard(data.keys), secretCard(data, "webhook", verify(data)), secretCard(data, "alert"), sessionsCard(data.sessions)];
+/** Asks, and deletes; the list is fetched again. */
+async function remove(question, path, done) {
+  if (await confirmed(question, () => del(path), done)) reload();
+}
+
+const named = (name, isOwn) => html`<span class="name">${name}</span> ${
+  isOwn ? html`<span class="tag">this one</span>` : ""}`;
 
 // The key of the request; in a session, the key that began it, without which the session ends.
 const isOwn = (key) => key.current || key.prefix === state.user?.api_key_prefix;
 
 function keysCard(keys) {
+  const removal = (key) => keys.length === 1 ? html`<span class="muted small">the last key
+    stays</span>`
+    : button("Revoke", () => revoke(key), "plain danger", { label: `Revoke ${key.name}` });
   const columns = [
-    { label: "Name", cell: (key) => html`<span class="name">${key.name}</span> ${isOwn(key) ? html`<span class="tag">this one</span>` : nothing}` },
-    { label: "Begins with", cell: (key) => html`<code class="id">${key.prefix}…</code>` },
-    { label: "Created", short: true, cell: (key) => when(key.created_at) },
-    { label: "", kind: "tight right", cell: (key) => (keys.length === 1 ? html`<span class="muted small">the last key stays</span>` : html`<button class="plain danger" aria-label=${`Revoke ${key.name}`} @click=${() => revoke(key)}>Revoke</button>`) },
+    ["Name", (key) => named(key.name, isOwn(key))],
+    ["Begins with", ({ prefix }) => html`<code class="id">${prefix}…</code>`],
+    ["Created", (key) => when(key.created_at), "short"],
+    ["", removal, "tight right"],
   ];
-  return html`<section class="card" id="keys"><header><h2>API keys</h2><button class="primary" id="new-key" @click=${makeKey}>New key</button></header>
-    ${table({ label: "API keys", columns, rows: keys, key: (key) => key.id })}</section>`;
+  return card("keys", "API keys", button("New key", makeKey, "primary", { id: "new-key" }),
+    table("API keys", columns, keys));
 }
 
 async function makeKey() {
+  const help = "What it is for, such as the machine or the program.";
   const made = await prompt({
-    title: "New API key",
-    fields: [{ name: "name", label: "Name", help: "What it is for, such as the machine or the program.", required: true }],
+    title: "New API key", fields: [{ name: "name", label: "Name", help, required: true }],
     action: "Create",
     send: ({ name }) => post("v1/auth/keys", { name }),
   });
   if (!made) return;
-  await showSecret({ title: "Your new key", text: "It is shown only now. Programs send it as “Authorization: Bearer KEY”; cued reads it from CUED_API_KEY.", value: made.api_key });
+  const use = "Programs send it as “Authorization: Bearer KEY”; cued reads it from CUED_API_KEY.";
+  await showSecret("Your new key", `It is shown only now. ${use}`, made.api_key);
   toast(`Created ${made.name}`);
   reload();
 }
 
-async function revoke(key) {
-  const text = isOwn(key) ? "You are signed in with this key: you are signed out at once, here and wherever else it was used to sign in." : "Programs and browsers that use it are refused at once. This cannot be undone.";
-  const sure = await confirm({ title: `Revoke ${key.name}?`, text, action: "Revoke", danger: true });
-  if (sure && (await act(() => del("v1/auth/keys/" + encodeURIComponent(key.id)), `Revoked ${key.name}`))) reload();
+function revoke(key) {
+  const text = isOwn(key)
+    ? `You are signed in with this key: you are signed out at once, here and wherever else it was
+      used to sign in.`
+    : "Programs and browsers that use it are refused at once. This cannot be undone.";
+  const question = { title: `Revoke ${key.name}?`, text, action: "Revoke" };
+  return remove(question, "v1/auth/keys/" + encodeURIComponent(key.id), `Revoked ${key.name}`);
 }
 
-function secretCard(data, kind, more = nothing) {
+const eye = (isOpen) => html`<svg viewBox="0 0 24 24" width="18" height="18" fill="none"
+  stroke="currentColor" stroke-width="1.75" aria-hidden="true"><path
+    d=${"M2.5 12S6 5.5 12 5.5 21.5 12" +
+  " 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12z" + (isOpen ? "M4 4l16 16" : "")}></path><circle cx="12"
+  cy="12" r="3"></circle></svg>`;
+
+function secretCard(data, kind, more) {
   const { title, text, field, path } = SECRETS[kind];
   const { value, until } = data.secrets[kind] || {};
-  const shown = value || "whsec_" + "•".repeat(8);
-  const eye = html`<svg viewBox="0 0 24 24" width="18" height="18" fill="none" stroke="currentColor" stroke-width="1.75" aria-hidden="true"><path d=${"M2.5 12S6 5.5 12 5.5 21.5 12 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12z" + (value ? "M4 4l16 16" : "")}></path><circle cx="12" cy="12" r="3"></circle></svg>`;
-  const read = async () => (await get(path))[field];
-  return html`<section class="card" data-secret=${kind}><header><h2>${title}</h2><button class="danger" @click=${() => rotate(data, kind)}>Replace</button></header>
-    <div class="pad stack"><p>${text}</p>
-      ${until ? note(html`The old secret signs as well until ${when(until, { only: "absolute" })}.`, "warn") : nothing}
-      <div class="code"><code>${shown}</code>
-        <button class="plain small" aria-pressed=${value ? "true" : "false"} aria-label=${`Show the ${title.toLowerCase()}`} @click=${() => act(async () => keep(data, kind, { value: value ? "" : await read() }))}>${eye}</button>
-        <button class="plain small" aria-label=${`Copy the ${title.toLowerCase()}`} @click=${() => act(async () => void copy(value || (await read())))}>Copy</button></div>
-      ${more}</div></section>`;
+  const name = title.toLowerCase();
+  const read = async () => value || (await get(path))[field];
+  const show = () => act(async () => keep(data, kind, { value: value ? "" : await read() }));
+  return card(kind + "-secret", title, button("Replace", () => replace(data, kind), "danger"),
+    html`<div
+    class="pad stack"><p>${text}</p>
+    ${until ? note(html`The old secret signs as well until ${when(until, { only: "absolute" })}.`,
+      "warn") : ""}
+    <div class="code"><code>${value || "whsec_" + "•".repeat(8)}</code>
+      <button class="plain small" aria-pressed=${value ? "true" : "false"}
+        aria-label=${`Show the ${name}`}
+        @click=${show}>${eye(value)}</button>
+      ${button("Copy", () => act(async () => copy(await read())), "plain small",
+        { label: `Copy the ${name}` })}</div>${more}</div>`);
 }
 
-const keep = (data, kind, fields) => update(() => (data.secrets[kind] = { ...data.secrets[kind], ...fields }));
+const keep = (data, kind, fields) =>
+  update(() => (data.secrets[kind] = { ...data.secrets[kind], ...fields }));
 
-async function rotate(data, kind) {
-  const { title, path, field, rotate: text } = SECRETS[kind];
-  const sure = await confirm({ title: `Replace the ${title.toLowerCase()}?`, text, action: "Replace", danger: true });
-  const made = sure && (await act(() => post(path + "/regenerate"), `Replaced the ${title.toLowerCase()}`));
+async function replace(data, kind) {
+  const { title, path, field, replaced } = SECRETS[kind];
+  const name = title.toLowerCase();
+  const question = { title: `Replace the ${name}?`, text: replaced, action: "Replace" };
+  const send = () => post(path + "/regenerate");
+  const made = await confirmed(question, send, `Replaced the ${name}`);
   if (made) keep(data, kind, { value: made[field], until: made.previous_secret_expires_at });
 }
 
 function verify(data) {
-  const code = () => SNIPPETS[data.language].join("\n");
-  const options = Object.keys(SNIPPETS).map((name) => [name, name]);
+  const choices = LANGUAGES.map((name) => [name, name]);
+  const choose = (language) => act(async () => {
+    const code = await getCode(language);
+    update(() => Object.assign(data, { language, code }));
+  });
   return html`<details><summary>Check it in your receiver</summary><div class="stack">
-    <p class="muted">The signature covers the id, the time and the bytes of the body as they came: check it before you parse the body. Refuse what is older than five minutes, and an id that you have handled.</p>
-    ${field({ name: "language", label: "Language", value: data.language, options, oninput: (name) => update(() => (data.language = name)) })}
-    <div class="code"><pre id="verify" tabindex="0">${code()}</pre></div><div class="actions">${copyButton(code, "Copy the code")}</div></div></details>`;
+    <p class="muted">The signature covers the id, the time and the bytes of the body as they came:
+      check it before you parse the body. Refuse what is older than five minutes, and an id that you
+      have handled.</p>
+    ${field({ name: "language", label: "Language", value: data.language, choices,
+        oninput: choose })}
+    <div class="code"><pre id="verify" tabindex="0">${data.code}</pre></div>
+    <div class="actions">${copyButton(data.code, "Copy the code")}</div></div></details>`;
 }
 
 function sessionsCard(sessions) {
-  const others = sessions.filter((session) => !session.current);
+  const others = sessions.filter((session) => !session.current).length;
+  const all = others === sessions.length ? "all" : "all others";
+  const removal = (session) => session.current ? "" : button("End", () => end(session),
+    "plain danger", { label: `End the session of ${session.device}` });
   const columns = [
-    { label: "Browser", cell: (session) => html`<span class="name">${session.device || "Unknown"}</span> ${session.current ? html`<span class="tag">this one</span>` : nothing}` },
-    { label: "Address", cell: (session) => html`<code class="id">${session.address}</code>` },
-    { label: "Signed in by", cell: (session) => viaText(session.via) },
-    { label: "Since", short: true, cell: (session) => when(session.created_at, { only: "relative" }) },
-    { label: "Last seen", short: true, cell: (session) => (session.current ? "now" : when(session.seen_at, { only: "relative" })) },
-    { label: "", kind: "tight right", cell: (session) => (session.current ? nothing : html`<button class="plain danger" aria-label=${`End the session of ${session.device}`} @click=${() => end(session)}>End</button>`) },
+    ["Browser", (session) => named(session.device || "Unknown", session.current)],
+    ["Address", ({ address }) => html`<code class="id">${address}</code>`],
+    ["Signed in by", (session) => viaText(session.via)],
+    ["Since", (session) => ago(session.created_at), "short"],
+    ["Last seen", (session) => (session.current ? "now" : ago(session.seen_at)), "short"],
+    ["", removal, "tight right"],
   ];
-  return html`<section class="card" id="sessions"><header><h2>Signed-in browsers</h2>${others.length ? html`<button id="end-others" class="danger" @click=${() => endOthers(others.length)}>End ${others.length === sessions.length ? "all" : "all others"}</button>` : nothing}</header>
-    ${sessions.length ? table({ label: "Signed-in browsers", columns, rows: sessions, key: (session) => session.id }) : html`<p class="pad muted">No browser is signed in.</p>`}
-    ${sessions.length ? html`<footer class="muted small">“Last seen” is noted once a day.</footer>` : nothing}</section>`;
+  return card("sessions", "Signed-in browsers",
+    others ? button(`End ${all}`, () => endOthers(others), "danger", { id: "end-others" }) : "",
+    sessions.length ? html`${table("Signed-in browsers", columns, sessions)}
+        <footer class="muted small">“Last seen” is noted once a day.</footer>`
+      : html`<p class="pad muted">No browser is signed in.</p>`);
 }
 
 async function end({ id, device }) {
-  if (await act(() => del("v1/auth/sessions/" + encodeURIComponent(id)), `Ended the session of ${device}`)) reload();
+  const path = "v1/auth/sessions/" + encodeURIComponent(id);
+  if (await act(() => del(path), `Ended the session of ${device}`)) reload();
 }
 
-async function endOthers(count) {
-  const sure = await confirm({ title: "End the other sessions?", text: `${plural(count, "browser")} will be signed out at once, and unused sign-in links stop working.`, action: "End them", danger: true });
-  if (sure && (await act(() => del("v1/auth/sessions"), ({ ended }) => `Ended ${plural(ended, "session")}`))) reload();
+function endOthers(count) {
+  const browsers = plural(count, "browser");
+  const text = `${browsers} will be signed out at once, and unused sign-in links stop working.`;
+  const question = { title: "End the other sessions?", text, action: "End them" };
+  return remove(question, "v1/auth/sessions", ({ ended }) => `Ended ${plural(ended, "session")}`);
 }

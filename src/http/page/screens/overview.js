@@ -1,14 +1,14 @@
 // Overview: what fails first, then what waits, what comes next, and the last 24 hours.
 import { html, nothing } from "../lit/lit-html.js";
-import { get, patch, post } from "../app/api.js";
+import { cuePath, get, patch, post } from "../app/api.js";
 import { currentRow } from "../app/keyboard.js";
 import { go, link } from "../app/router.js";
-import { loadOverview } from "../app/server.js";
+import { countOf, loadOverview } from "../app/server.js";
 import { absolute, duration, instant, shownZone } from "../app/time.js";
 import { bytes, isLimited, missReason, number, plural, streakText, why } from "../app/words.js";
-import { bars, meter, sparkline } from "../parts/chart.js";
-import { act, note, toast } from "../parts/feedback.js";
-import { badge, when } from "../parts/values.js";
+import { bars, sparkline } from "../parts/charts.js";
+import { act, toast } from "../parts/feedback.js";
+import { ago, anchor, badge, button, card, note, when, meter } from "../parts/pieces.js";
 
 const HEALTH_MS = 30_000; // sizes of database and disk change slowly
 const COUNTED = 10_000; // the API counts what waits up to here
@@ -17,55 +17,74 @@ const HOUR_MS = 3_600_000;
 
 export const live = ["execution", "cue", "missed", "worker", "quota", "server"];
 
-const all = ({ cues }) => cues.active + cues.paused + cues.completed + cues.failed;
-
 export async function load(data) {
-  const old = Date.now() - data.healthAt < HEALTH_MS;
-  const [overview, health] = await Promise.all([loadOverview(), old ? data.health : get("health").catch(() => null)]);
-  // Only an empty account needs this module and those that it uses.
-  const first = all(overview) ? null : (await import("./overview/first_cue.js")).firstCue;
-  const { active, failing } = overview.cues;
-  // The overview does not tell which of the failing cues are paused or over.
-  const states = failing && all(overview) > active ? await get("v1/cues", { failing: true, sort: "-last_run", limit: 30 }) : { cues: [] };
-  return { first, overview, health, healthAt: old ? data.healthAt : Date.now(), stateOf: new Map(states.cues.map(({ id, status }) => [id, status])) };
+  const isOld = !(Date.now() - data.healthAt < HEALTH_MS);
+  const sizes = isOld ? get("health").catch(() => null) : data.health;
+  const [overview, health] = await Promise.all([loadOverview(), sizes]);
+  const { cues } = overview;
+  // Only an account without cues needs this module.
+  const first = countOf(cues) ? null : (await import("./overview/first_cue.js")).firstCue;
+  // The overview does not say which of the failing cues are paused or over.
+  const isMixed = cues.failing && countOf(cues) > cues.active;
+  const query = { failing: true, sort: "-last_run", limit: 30 };
+  const states = isMixed ? (await get("v1/cues", query)).cues : [];
+  return {
+    first, overview, health, healthAt: isOld ? Date.now() : data.healthAt,
+    stateOf: new Map(states.map(({ id, status }) => [id, status])),
+  };
 }
 
 export function head({ overview }) {
   const failing = overview?.cues.failing;
-  return { title: "Overview", tab: failing ? `${number(failing)} failing` : "Overview", actions: overview && all(overview) ? html`<a class="button primary" href="#/cues/new">New cue</a>` : nothing };
+  const hasCues = overview && countOf(overview.cues);
+  return {
+    tab: failing ? `${number(failing)} failing` : "Overview",
+    actions: hasCues ? anchor("#/cues/new", "New cue", "button primary") : "",
+  };
 }
 
 export const shortcuts = ({ overview, stateOf }) => {
   const row = () => overview.failing.find(({ cue_id: id }) => id === currentRow()?.dataset.row);
   const on = (run) => () => row() && run(row());
+  const pauseOrResume = (cue) => (stateOf.get(cue.cue_id) === "paused" ? resume : pause)(cue);
   return [
-    { keys: "n", label: "New cue", run: () => go("#/cues/new") },
-    { keys: "r", label: "Replay the failed run", run: on(replay) },
-    { keys: "p", label: "Pause or resume the failing cue", run: on((cue) => (stateOf.get(cue.cue_id) === "paused" ? resume : pause)(cue)) },
+    ["n", "New cue", () => go("#/cues/new")],
+    ["r", "Replay the failed run", on(replay)],
+    ["p", "Pause or resume the failing cue", on(pauseOrResume)],
   ];
 };
 
 export function view(data) {
-  const { overview } = data;
-  const { cues, failing, hours, missed, next } = overview;
-  if (data.first) return data.first();
-  return html`${failing.length ? whatFails(data) : allWell(overview)}
-    ${tiles(overview, data.health)}
-    <div class="grid">${nextRuns(next, cues)}<div class="stack">${lastDay(hours)}${missed.length ? missedRuns(missed) : nothing}</div></div>`;
+  const { overview, health, first } = data;
+  if (first) return first();
+  return html`${overview.failing.length ? whatFails(data) : allWell(overview)}
+    ${tiles(overview, health)}<div class="grid">${nextRuns(overview)}
+      <div class="stack">${lastDay(overview.hours)}${missedRuns(overview.missed)}</div></div>`;
 }
 
-const cueLink = ({ cue_id: id, name }) => html`<a class="name cut" title=${name} href=${link("cues", id)}><bdi>${name}</bdi></a>`;
+const cueLink = ({ cue_id: id, name }) =>
+  html`<a class="name cut" title=${name} href=${link("cues", id)}><bdi>${name}</bdi></a>`;
 
 function whatFails({ overview: { failing, cues }, stateOf }) {
-  const button = (text, cue, run) => html`<button @click=${() => run(cue)}>${text}<span class="sr"> ${cue.name}</span></button>`;
-  return html`<section class="card" id="failing"><header><h2>What fails</h2>${cues.failing > failing.length ? html`<a href=${link("cues", { failing: "true" })}>All ${number(cues.failing)}</a>` : nothing}</header>
-    <ul class="lines">${failing.map((cue) => {
-      const status = stateOf.get(cue.cue_id) || "active";
-      const text = html`${streakText(cue.streak)}${cue.at ? html`${cue.streak > 1 ? ", last" : ""} ${when(cue.at, { only: "relative" })}: ${why(cue)}` : nothing}`;
-      return html`<li data-row=${cue.cue_id}><span class="bad sign" aria-hidden="true">✕</span>
-        <p>${cueLink(cue)} ${cue.execution_id ? html`<a class="wrap" data-run href=${link("runs", cue.execution_id)}>${text}</a>` : text} ${status === "paused" ? badge(status) : nothing}</p>
-        <span class="actions">${cue.execution_id ? button("Replay", cue, replay) : nothing}${status === "active" ? button("Pause", cue, pause) : status === "paused" ? button("Resume", cue, resume) : nothing}</span></li>`;
-    })}</ul></section>`;
+  const all = anchor(link("cues", { failing: "true" }), `All ${number(cues.failing)}`);
+  return card("failing", "What fails", cues.failing > failing.length ? all : "", html`<ul
+    class="lines">${failing.map((cue) => failingCue(cue, stateOf.get(cue.cue_id)
+        || "active"))}</ul>`);
+}
+
+function failingCue(cue, status) {
+  const { cue_id: id, name, streak, at, execution_id: run } = cue;
+  const action = (text, action) =>
+    button(html`${text}<span class="sr"> ${name}</span>`, () => action(cue));
+  const last = at && html`${streak > 1 ? ", last" : ""} ${ago(at)}: ${why(cue)}`;
+  const text = html`${streakText(streak)}${last}`;
+  return html`<li data-row=${id}><span class="bad sign" aria-hidden="true">✕</span>
+    <p>${cueLink(cue)} ${run ? html`<a class="wrap" data-run href=${link("runs", run)}>${text}</a>`
+      : text}
+      ${status === "paused" ? badge(status) : ""}</p>
+    <span class="actions">${run ? action("Replay", replay) : ""}${
+      status === "active" ? action("Pause", pause)
+      : status === "paused" ? action("Resume", resume) : ""}</span></li>`;
 }
 
 async function replay({ execution_id: id, name }) {
@@ -74,61 +93,97 @@ async function replay({ execution_id: id, name }) {
   if (run) toast(`Replaying ${name}`, { label: "See the run", href: link("runs", run.id) });
 }
 
-const become = ({ cue_id: id }, status) => patch("v1/cues/" + id, { status });
+const become = ({ cue_id: id }, status) => patch(cuePath(id), { status });
 const resume = (cue) => act(() => become(cue, "active"), `Resumed ${cue.name}`);
 
 async function pause(cue) {
-  if (await act(() => become(cue, "paused"))) toast(`Paused ${cue.name}`, { label: "Undo", run: () => resume(cue) });
+  const undo = { label: "Undo", run: () => resume(cue) };
+  if (await act(() => become(cue, "paused"))) toast(`Paused ${cue.name}`, undo);
 }
 
 const sum = (hours, field) => hours.reduce((total, hour) => total + hour[field], 0);
 
 function allWell({ cues, hours, server }) {
   const done = sum(hours, "succeeded");
-  const well = server.status === "healthy" && server.writable;
-  const text = html`<b>${well ? "All is well." : "No cue fails."}</b> ${well ? "No cue fails. " : ""}${cues.active ? `${plural(cues.active, "cue")} active` : "No cue is active"}${done ? `, ${plural(done, "run")} succeeded in the last 24 hours` : ""}.`;
-  return html`<div id="all-well">${note(text, well ? "good" : "idle")}</div>`;
+  const isWell = server.status === "healthy" && server.writable;
+  const active = cues.active ? `${plural(cues.active, "cue")} active` : "No cue is active";
+  const runs = done ? `, ${plural(done, "run")} succeeded in the last 24 hours` : "";
+  const text = html`<b>${isWell ? "All is well." : "No cue fails."}</b>
+    ${isWell ? "No cue fails. " : ""}${active}${runs}.`;
+  return html`<div id="all-well">${note(text, isWell ? "good" : "idle")}</div>`;
 }
 
-function tiles({ waiting, workers, usage }, health) {
+const tile = (id, value, text, href, kind) => {
+  const content = html`<b class=${kind || nothing}>${value}</b><span>${text}</span>`;
+  return href ? html`<a class="card tile" data-tile=${id} href=${href}>${content}</a>`
+    : html`<div class="card tile" data-tile=${id}>${content}</div>`;
+};
+
+function tiles({ waiting: { send, claim, delivering, retry }, workers, usage }, health) {
   const count = (value) => (value >= COUNTED ? number(COUNTED) + "+" : number(value));
+  const runs = (status) => link("runs", { status });
+  const waits = claim ? `Waiting${send ? `, ${count(claim)}` : ""} for a worker` : "Waiting";
+  const gone = workers.stale + workers.dead;
+  const noun = workers.active === 1 ? "Worker" : "Workers";
   const { used, limit } = usage.executions;
-  const limited = isLimited(limit);
+  const isCounted = isLimited(limit);
+  const share = () => meter(used, limit, `${number(used)} of ${number(limit)} runs used`);
+  const month = isCounted ? html`of ${number(limit)} runs this month${share()}` : "Runs this month";
   const { bytes: size, wal_bytes: wal, free_disk_bytes: free } = health?.database || {};
-  const low = free !== null && free < LOW_DISK;
+  const isLow = free !== null && free < LOW_DISK;
+  const disk = () => free === null ? "Database" : html`Database, <span
+    class=${isLow ? "bad" : ""}>${bytes(free)} free${isLow ? ": low" : ""}</span>`;
   return html`<section class="tiles" aria-label="Figures">
-    ${tile("waiting", count(waiting.send + waiting.claim), waiting.claim ? `Waiting${waiting.send ? `, ${count(waiting.claim)}` : ""} for a worker` : "Waiting", link("runs", { status: "pending" }))}
-    ${tile("running", count(waiting.delivering), "Running", link("runs", { status: "delivering" }))}
-    ${tile("retrying", count(waiting.retry), "Retrying", link("runs", { status: "retrying" }))}
-    ${tile("workers", number(workers.active), html`${workers.active === 1 ? "Worker" : "Workers"}${workers.stale + workers.dead ? `, ${workers.stale + workers.dead} not heard` : ""}`, "#/workers", waiting.claim && !workers.active ? "warn" : "")}
-    ${tile("usage", number(used), html`${limited ? `of ${number(limit)} runs this month` : "Runs this month"}${limited ? meter(used, limit, `${number(used)} of ${number(limit)} runs used`) : nothing}`, limited ? "#/account/plan" : null)}
-    ${size === undefined ? nothing : tile("database", bytes(size + wal), free === null ? "Database" : html`Database, <span class=${low ? "bad" : ""}>${bytes(free)} free${low ? ": low" : ""}</span>`)}
-  </section>`;
+    ${tile("waiting", count(send + claim), waits, runs("pending"))}
+    ${tile("running", count(delivering), "Running", runs("delivering"))}
+    ${tile("retrying", count(retry), "Retrying", runs("retrying"))}
+    ${tile("workers", number(workers.active), gone ? `${noun}, ${gone} not heard` : noun,
+      "#/workers", claim && !workers.active ? "warn" : "")}
+    ${tile("usage", number(used), month, isCounted && "#/account/plan")}
+    ${size === undefined ? "" : tile("database", bytes(size + wal), disk())}</section>`;
 }
 
-const tile = (id, value, text, href = null, kind = "") => (href ? html`<a class="card tile" data-tile=${id} href=${href}><b class=${kind}>${value}</b><span>${text}</span></a>` : html`<div class="card tile" data-tile=${id}><b>${value}</b><span>${text}</span></div>`);
-
-function nextRuns(next, { active }) {
-  return html`<section class="card" id="next"><header><h2>Next runs</h2><a href=${link("cues", { status: "active", sort: "next_run" })}>${plural(active, "active cue")}</a></header>
-    ${next.length ? html`<ul class="lines">${next.map((cue) => html`<li><p class="cut">${cueLink(cue)}</p><span class="small num end">${when(cue.at, { zone: cue.timezone })}</span></li>`)}</ul>` : html`<p class="pad muted">No run is planned.</p>`}</section>`;
+function nextRuns({ next, cues: { active } }) {
+  const planned = link("cues", { status: "active", sort: "next_run" });
+  return card("next", "Next runs", anchor(planned, plural(active, "active cue")), next.length
+    ? html`<ul class="lines">${next.map((cue) => html`<li><p class="cut">${cueLink(cue)}</p><span
+        class="small num end">${when(cue.at, { zone: cue.timezone })}</span></li>`)}</ul>`
+    : html`<p class="pad muted">No run is planned.</p>`);
 }
 
 function lastDay(hours) {
   const from = hours[0].at;
   const late = hours.map((hour) => hour.late_max_ms);
   const most = Math.max(-1, ...late.filter((value) => value !== null));
-  const counts = ({ succeeded, failed }) => `${number(succeeded)} succeeded, ${number(failed)} failed`;
+  const counts = ({ succeeded, failed }) =>
+    `${number(succeeded)} succeeded, ${number(failed)} failed`;
   const totals = { succeeded: sum(hours, "succeeded"), failed: sum(hours, "failed") };
   const end = (at) => new Date(instant(at) + HOUR_MS).toISOString();
   const clock = (at) => absolute(instant(at), shownZone());
-  const of = (status, text, kind) => html`<a class=${kind} href=${link("runs", { status, since: from })}>${text}</a>`;
-  return html`<section class="card" id="last-day"><header><h2>Last 24 hours</h2><span class="row small num">${of("success", `● ${number(totals.succeeded)} succeeded`, "good")} ${of("failed", `✕ ${number(totals.failed)} failed`, "bad")}</span></header>
-    <div class="pad">${bars(hours, {
-      label: `Runs by hour: ${counts(totals)}`,
-      titles: hours.map((hour) => `${clock(hour.at)} to ${clock(end(hour.at))}: ${counts(hour)}${hour.late_max_ms === null ? "" : `, at most ${duration(hour.late_max_ms)} late`}`),
-      links: hours.map((hour) => link("runs", { since: hour.at, until: end(hour.at) })),
-    })}<p class="row spread small muted num"><span>${clock(from)}</span><span>now</span></p></div>
-    ${most < 0 ? nothing : html`<footer><span>Late at most <b class="num">${duration(most)}</b></span>${sparkline(late, { label: "Largest lateness of each hour" })}</footer>`}</section>`;
+  const of = (status, text, kind) => anchor(link("runs", { status, since: from }), text, kind);
+  const title = ({ at, late_max_ms: ms, ...hour }) =>
+    `${clock(at)} to ${clock(end(at))}: ${counts(hour)}${ms === null ? ""
+      : `, at most ${duration(ms)} late`}`;
+  const chart = bars(hours, {
+    label: `Runs by hour: ${counts(totals)}`,
+    titles: hours.map(title),
+    links: hours.map(({ at }) => link("runs", { since: at, until: end(at) })),
+  });
+  const figures = html`<span class="row small num">
+    ${of("success", `● ${number(totals.succeeded)} succeeded`, "good")}
+    ${of("failed", `✕ ${number(totals.failed)} failed`, "bad")}</span>`;
+  return card("last-day", "Last 24 hours", figures, html`<div class="pad">${chart}<p
+      class="row spread small muted num"><span>${clock(from)}</span><span>now</span></p></div>
+    ${most < 0 ? "" : html`<footer><span>Late at most <b class="num">${duration(most)}</b></span>${
+      sparkline(late, "Largest lateness of each hour")}</footer>`}`);
 }
 
-const missedRuns = (missed) => html`<section class="card" id="missed"><header><h2>Missed</h2></header><ul class="lines">${missed.map((gap) => html`<li><span class="warn sign" aria-hidden="true">┄</span><p>${cueLink(gap)} missed ${gap.count === 1 ? html`a run, ${when(gap.first)}` : html`${plural(gap.count, "run")}, ${when(gap.first, { only: "absolute" })} to ${when(gap.last, { only: "absolute" })}`}: ${missReason(gap.reason)}</p></li>`)}</ul></section>`;
+function missedRuns(missed) {
+  if (!missed.length) return "";
+  const at = (time) => when(time, { only: "absolute" });
+  const runs = ({ count, first, last }) => count === 1 ? html`a run, ${when(first)}`
+    : html`${plural(count, "run")}, ${at(first)} to ${at(last)}`;
+  return card("missed", "Missed", "", html`<ul class="lines">${missed.map((gap) => html`<li><span
+    class="warn sign" aria-hidden="true">┄</span><p>${cueLink(gap)} missed ${runs(gap)}:
+    ${missReason(gap.reason)}</p></li>`)}</ul>`);
+}

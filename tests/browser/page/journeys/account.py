@@ -117,16 +117,16 @@ def the_secret_is_shown_on_demand_and_replaced_with_an_overlap(world):
     page.go("#/account/keys", "keys")
     secret = server.get("/v1/auth/webhook-secret")["webhook_secret"]
     check(secret not in page.words(), "hidden at first")
-    page.click("[data-secret=webhook] button", "Show the webhook secret")
-    page.see(secret, "[data-secret=webhook]")
-    page.click("[data-secret=webhook] button", "Replace")
+    page.click("#webhook-secret button", "Show the webhook secret")
+    page.see(secret, "#webhook-secret")
+    page.click("#webhook-secret button", "Replace")
     page.see("24 hours", "dialog")
     page.click("dialog button", "Replace")
-    page.see("The old secret signs as well until", "[data-secret=webhook]")
+    page.see("The old secret signs as well until", "#webhook-secret")
     check(server.get("/v1/auth/webhook-secret")["webhook_secret"] in page.words(), "the new one is shown")
-    page.click("[data-secret=webhook] summary")
+    page.click("#webhook-secret summary")
     for language, word in (("Python", "hmac.new"), ("Go", "hmac.Equal"), ("Rust", "hmac::verify")):
-        page.choose("[data-secret=webhook] select", language)
+        page.choose("#webhook-secret select", language)
         page.see(word, "#verify")
 
 

@@ -56,10 +56,10 @@ def axe_finds_nothing_in_dialogs_menus_and_the_sign_in(world):
         page.look(scheme, width, 800)
         for hash, opens in (
             ("#/runs", ["#filter"]),
-            (f"#/runs/{story.done['id']}", ["#act-edited"]),
+            (f"#/runs/{story.done['id']}", ["#action-edited"]),
             ("#/account/keys", ["#new-key"]),
             ("#/cues", ["#select-all"]),
-            (f"#/cues/{story.old['id']}", ["[popovertarget=more-acts]"]),
+            (f"#/cues/{story.old['id']}", ["[popovertarget=more-actions]"]),
         ):
             page.show(hash)
             for css in opens:

@@ -99,7 +99,7 @@ def a_name_of_the_home_network_is_no_secure_context_and_works(world):
     page.click("#failing a[data-run]")
     page.see("no such bucket", ".timeline")
     world.receiver.answers["/hook"] = (200, "")
-    page.click("#act-edited")
+    page.click("#action-edited")
     page.fill("#d-payload_override", '{"id": 1%s}' % BIG)
     page.click("dialog button", "Fire")
     page.see("Succeeded at the first attempt", "#why")
@@ -245,7 +245,7 @@ def ten_thousand_cues_are_listed_searched_and_paused(world):
     page.see("1–1 of 1", "#cue-list")
     page.show("#/cues?status=active", "cues")
     page.click("#select-all", "Select all 10,000")
-    page.click("[data-bulk=pause]")
+    page.click("#bulk-pause")
     page.see("10,000 cues paused", "#toasts")
     check(server.get("/v1/cues?status=paused&limit=1")["total"] == total, "all are paused")
 

@@ -15,14 +15,14 @@ const MAX_TOTAL: usize = 125 << 10;
 const MAX_INDEX: usize = 2 << 10;
 const MAX_STYLE: usize = 7 << 10;
 /// Compressed bytes of a first visit to a screen, whichever it is: no more than a picture.
-const MAX_FIRST_VISIT: usize = 63 << 10;
+const MAX_FIRST_VISIT: usize = 60 << 10;
 
 /// Requests of a first visit to a screen, with those to the API.
 const MAX_REQUESTS: usize = 45;
 /// The user, the server, the overview, the events, and those of the screen itself.
 const API_REQUESTS: usize = 8;
 
-const MAX_FILE_LINES: usize = 300;
+const MAX_FILE_LINES: usize = 350;
 const MAX_STYLE_LINES: usize = 400;
 const MAX_FOLDER_FILES: usize = 12;
 
@@ -186,8 +186,9 @@ fn every_file_of_the_page_is_used() {
     let manifest: serde_json::Value = serde_json::from_str(&texts()["manifest.webmanifest"]).unwrap();
     let icons = manifest["icons"].as_array().unwrap().iter();
     used.extend(icons.map(|icon| resolved("manifest.webmanifest", icon["src"].as_str().unwrap())));
-    // For readers.
+    // For readers, and the texts that the screen of the keys fetches by their language.
     used.insert("lit/LICENSE".to_owned());
+    used.extend(FILES.iter().map(|file| file.path.to_owned()).filter(|path| path.starts_with("verify/")));
     let served: BTreeSet<String> = FILES.iter().map(|file| file.path.to_owned()).collect();
     assert_eq!(used, served, "a file is unused, or one is missing");
 }

@@ -1,4 +1,6 @@
-// The model of the editor: a flat form of texts, its way to and from the API's cue, and what differs. Pure.
+// The model of the editor: a flat form of texts, its way to and from the API's cue, and what
+// differs. Pure.
+import { attemptsOf, capital } from "../../app/words.js";
 import { compactJson } from "../../parts/json_text.js";
 
 export const PRESETS = [
@@ -10,7 +12,8 @@ export const PRESETS = [
   ["Monthly", "0 9 1 * *"],
 ];
 
-// Field of the form -> [its name for people, its place in the API's body, the API's default as the form has it]
+// Field of the form -> [its name for people, its place in the API's body, the API's default as the
+// form has it]
 const FIELDS = {
   name: ["name", "name", ""],
   description: ["description", "description", ""],
@@ -34,36 +37,54 @@ const FIELDS = {
   claimWithin: ["claim time", "claim_within_minutes", ""],
 };
 const NAMES = Object.keys(FIELDS);
-const formWith = (value) => Object.fromEntries(NAMES.map((name) => [name, value(name, ...FIELDS[name])]));
+const formWith = (value) => Object.fromEntries(NAMES.map((name) =>
+    [name, value(name, ...FIELDS[name])]));
 
 /** A form with the API's defaults. */
-export const blank = (zone = "UTC") => ({ ...formWith((name, words, path, initial) => initial), zone });
+export const blank = (zone = "UTC") =>
+  ({ ...formWith((name, words, path, initial) => initial), zone });
 
 /** The form of a cue; `at` is its local time as `YYYY-MM-DDTHH:MM`, `payload` the text to edit. */
 export function formOf(cue, { at = "", payload = "" } = {}) {
   const read = (name, words, path, initial) => {
     const value = path.split(".").reduce((part, key) => part[key], { payload: "", ...cue });
     if (Array.isArray(initial)) return Object.entries(value);
-    return typeof initial === "boolean" ? value : Array.isArray(value) ? value.join(", ") : String(value ?? "");
+    if (typeof initial === "boolean") return value;
+    return Array.isArray(value) ? value.join(", ") : String(value ?? "");
   };
   return { ...formWith(read), at, payload };
 }
 
 // A text that is no number goes to the server as it is, which says so at its field.
-const numberOf = (text) => (text.trim() === "" ? null : Number.isNaN(Number(text)) ? text : Number(text));
-const numbersOf = (text) => (text.trim() ? text.split(/[\s,;]+/).filter(Boolean).map(numberOf) : null);
+const numberOf = (text) => {
+  const number = Number(text);
+  return text.trim() === "" ? null : Number.isNaN(number) ? text : number;
+};
+const numbersOf = (text) =>
+  text.trim() ? text.split(/[\s,;]+/).filter(Boolean).map(numberOf) : null;
 
 const trimmed = (text) => text?.trim();
 const orNull = (text) => text.trim() || null;
-const SENT = { name: trimmed, url: trimmed, description: orNull, failureUrl: orNull, attempts: numberOf, claimWithin: numberOf, waits: numbersOf, headers: (list) => Object.fromEntries(list.filter(([name]) => name)) };
+const SENT = {
+  name: trimmed,
+  url: trimmed,
+  description: orNull,
+  failureUrl: orNull,
+  attempts: numberOf,
+  claimWithin: numberOf,
+  waits: numbersOf,
+  headers: (list) => Object.fromEntries(list.filter(([name]) => name)),
+};
 
 /** The form as the API's body, without the payload and what does not belong to its kind. */
 function bodyOf(form) {
   const body = {};
   const isWorker = form.transport === "worker";
+  const unused = form.kind === "once" ? "cron" : "at";
   for (const name of NAMES) {
     const path = FIELDS[name][1].split(".");
-    if (name === (form.kind === "once" ? "cron" : "at") || name === "payload" || (isWorker ? path[0] === "callback" : name === "claimWithin")) continue;
+    const isOther = isWorker ? path[0] === "callback" : name === "claimWithin";
+    if (isOther || name === unused || name === "payload") continue;
     const last = path.pop();
     const part = path.length ? (body[path[0]] ??= {}) : body;
     part[last] = SENT[name] ? SENT[name](form[name]) : form[name];
@@ -72,14 +93,19 @@ function bodyOf(form) {
 }
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-const same = (a, b) => a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
+const same = (a, b) =>
+  a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 
-/** The parts of a body that differ from another one; of objects the fields that do, but headers as a whole. */
+/**
+ * The parts of a body that differ from another one; of objects the fields that do, but headers as a
+ * whole.
+ */
 function changes(body, was) {
   const found = {};
   for (const [name, value] of Object.entries(body)) {
     if (same(value ?? null, was[name] ?? null)) continue;
-    found[name] = isObject(value) && isObject(was[name]) && name !== "headers" ? changes(value, was[name]) : value;
+    const isPart = isObject(value) && isObject(was[name]) && name !== "headers";
+    found[name] = isPart ? changes(value, was[name]) : value;
   }
   return found;
 }
@@ -95,8 +121,13 @@ export function patchBody(form, was) {
   const body = changes(bodyOf(form), bodyOf(was));
   // A local time means another instant in another zone.
   if (form.kind === "once" && body.schedule?.timezone) body.schedule.at = form.at;
-  if (form.payload === was.payload || compactJson(form.payload).trim() === compactJson(was.payload).trim()) return { body, raw: {} };
-  return form.payload.trim() ? { body, raw: { payload: form.payload } } : { body: { ...body, payload: null }, raw: {} };
+  const { payload } = form;
+  const compact = (text) => compactJson(text).trim();
+  if (payload === was.payload || compact(payload) === compact(was.payload)) {
+    return { body, raw: {} };
+  }
+  if (!payload.trim()) return { body: { ...body, payload: null }, raw: {} };
+  return { body, raw: { payload } };
 }
 
 /** Fields of the form that differ from another one. */
@@ -108,9 +139,15 @@ export function differing(form, was) {
 export const inWords = (fields) => [...new Set(fields.map((name) => FIELDS[name][0]))].join(", ");
 
 /** `theirs` with the fields that `form` changed since `was`. */
-export const merged = (form, was, theirs) => ({ ...theirs, ...Object.fromEntries(differing(form, was).map((name) => [name, form[name]])) });
+export function merged(form, was, theirs) {
+  const mine = differing(form, was).map((name) => [name, form[name]]);
+  return { ...theirs, ...Object.fromEntries(mine) };
+}
 
-/** The schedule for a preview; an instant that was not touched keeps its seconds and its side of a change of the clock. */
+/**
+ * The schedule for a preview; an instant that was not touched keeps its seconds and its side of a
+ * change of the clock.
+ */
 export function scheduleOf(form, was, cue) {
   if (form.kind === "recurring") return { type: "recurring", cron: form.cron, timezone: form.zone };
   const isKept = cue?.schedule.at && form.at === was.at && form.zone === was.zone;
@@ -137,27 +174,40 @@ export function networkOf(url) {
     return "";
   }
   if (/^(localhost|.*\.localhost|127\.[\d.]+|\[::1\])$/.test(host)) return "loopback";
-  return /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)[\d.]+$|^\[f[cd]|\.(local|lan|internal)$|\.home\.arpa$/.test(host) ? "private" : "";
+  const isPrivate = /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)[\d.]+$|^\[f[cd]/.test(host)
+    || /\.(local|lan|internal|home\.arpa)$/.test(host);
+  return isPrivate ? "private" : "";
 }
 
 /** Why headers cannot be sent as they stand, or "". */
 export function headersProblem(headers) {
   const names = headers.map(([name]) => name.toLowerCase());
   const twice = names.find((name, at) => name && names.indexOf(name) !== at);
-  if (twice) return `${twice} is there twice. Write both values in one header, with a comma between.`;
+  if (twice) {
+    return `${twice} is there twice. Write both values in one header, with a comma between.`;
+  }
   return headers.some(([name, value]) => !name && value) ? "A header has no name." : "";
 }
 
-const shorten = (text) => text.replace(/^Value error, /, "").replace(/^(body\.)?(callback|on_failure)\.(url|webhook|headers|method):? /, "").replace(/^(expression|at): /, "").replace(/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1");
-const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const shorten = (text) => text.replace(/^Value error, /, "")
+  .replace(/^(body\.)?(callback|on_failure)\.(url|webhook|headers|method):? /, "")
+  .replace(/^(expression|at): /, "")
+  .replace(/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1");
 
-/** `{problems: {field: text}, rest: [text]}` of an ApiError: each problem at its field, the others for the top of the form. */
+/**
+ * `{problems: {field: text}, rest: [text]}` of an ApiError: each problem at its field, the others
+ * for the top of the form.
+ */
 export function problemsOf(error, allowed = []) {
   const problems = {};
   const rest = [];
-  const put = (field, text) => (field ? (problems[field] ??= sentence(shorten(text))) : rest.push(text));
-  if (error.problems?.length) for (const { loc, msg } of error.problems) put(fieldAt(loc.slice(1).join(".")), msg);
-  else put(fieldOf(error), error.message + flagFor(error, allowed));
+  const put = (field, text) => {
+    if (field) problems[field] ??= capital(shorten(text));
+    else rest.push(text);
+  };
+  const found = error.problems || [];
+  for (const { loc, msg } of found) put(fieldAt(loc.slice(1).join(".")), msg);
+  if (!found.length) put(fieldOf(error), error.message + flagFor(error, allowed));
   return { problems, rest };
 }
 
@@ -173,21 +223,25 @@ function fieldOf({ code, field, message }) {
   // Only the payload is text that a person wrote; the position would be that in the whole body.
   if (code === "invalid_payload_size" || code === "invalid_json") return "payload";
   if (code !== "invalid_callback_url" && code !== "invalid_callback") return null;
-  return message.startsWith("on_failure") ? "failureUrl" : /^callback\.(headers|method)/.exec(message)?.[1] || "url";
+  if (message.startsWith("on_failure")) return "failureUrl";
+  return /^callback\.(headers|method)/.exec(message)?.[1] || "url";
 }
 
 /** What follows `--allow-callbacks-to` of a message about a blocked address. */
 function flagFor({ code, message }, allowed) {
-  const kind = code === "invalid_callback_url" && /, a (private|loopback) address.*--allow-callbacks-to$/.exec(message)?.[1];
+  const pattern = /, a (private|loopback) address.*--allow-callbacks-to$/;
+  const kind = code === "invalid_callback_url" && pattern.exec(message)?.[1];
   return kind ? " " + [...allowed, kind].join(",") : "";
 }
 
-/** The attempts of a retry as instants in minutes, `[0, 1, 6, 21]`, or `null` where the numbers are wrong. */
+/**
+ * The attempts of a retry as instants in minutes, `[0, 1, 6, 21]`, or `null` where the numbers are
+ * wrong.
+ */
 export function attemptTimes(attempts, waits) {
   const count = numberOf(attempts) ?? 4;
   const list = numbersOf(waits) ?? [1, 5, 15];
-  if (!(Number.isInteger(count) && count > 0 && count <= 10 && list.every((wait) => typeof wait === "number" && wait >= 0))) return null;
-  const times = [0];
-  for (let attempt = 1; attempt < count; attempt++) times.push(times.at(-1) + list[Math.min(attempt, list.length) - 1]);
-  return times;
+  const isTime = (wait) => typeof wait === "number" && wait >= 0;
+  if (!Number.isInteger(count) || count < 1 || count > 10 || !list.every(isTime)) return null;
+  return attemptsOf({ max_attempts: count, backoff_minutes: list });
 }

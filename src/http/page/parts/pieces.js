@@ -1,0 +1,174 @@
+// Pieces of every screen as templates: buttons, links, cards, notices, menus, times and states.
+import { html, nothing } from "../lit/lit-html.js";
+import { settings } from "../app/state.js";
+import {
+  absolute, exact, instant, offsetMinutes, relative, serverNow, shownZone, yourZone,
+} from "../app/time.js";
+import { number, stateOf, stateOfRun } from "../app/words.js";
+
+/** A button; `off` disables it, `label` is its name where the text is none. */
+export const button = (text, run, kind, { id, off = false, label } = {}) =>
+  html`<button type="button"
+  class=${kind || nothing} id=${id || nothing} aria-label=${label || nothing} ?disabled=${off}
+  @click=${run}>${text}</button>`;
+
+export const anchor = (href, text, kind) => html`<a class=${kind || nothing}
+    href=${href}>${text}</a>`;
+
+export const muted = (text) => html`<span class="muted">${text}</span>`;
+
+/** A section with a heading and what stands beside it. */
+export const card = (id, title, beside, content) => html`<section class="card" id=${id || nothing}>
+  <header><h2>${title}</h2>${beside}</header>${content}</section>`;
+
+/** The pairs `[name, value]` that have a value. */
+export const facts = (pairs, kind = "") => html`<dl class="facts ${kind}">${pairs
+  .filter((pair) => pair && pair[1])
+  .map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
+
+/** A row of links, one of them current: `{text, href, isCurrent, title, count}`. */
+export const tabs = (label, list) => html`<nav class="tabs" aria-label=${label}>${list.map(
+  ({ text, href, isCurrent, title, count }) => html`<a href=${href} title=${title ?? nothing}
+    aria-current=${isCurrent ? "page" : nothing}>${text}${count === undefined ? ""
+      : html` <small class="num">${number(count)}</small>`}</a>`)}</nav>`;
+
+/**
+ * A notice inside of a screen; `kind`: "bad", "warn", "good", "idle" or "". One with an id is an
+ * alert.
+ */
+export const note = (text, kind = "", action = "", id = "") => html`<div
+  class="note ${kind && "is-" + kind}" id=${id || nothing}
+  role=${id ? "alert" : nothing}><div>${text}</div>${action}</div>`;
+
+export const sentence = (error) =>
+  (error.status === undefined ? "The page failed: " : "") + error.message;
+
+export const requestOf = ({ requestId }) =>
+  requestId ? html`<div class="small muted">Request <code>${requestId}</code></div>` : "";
+
+/** An error in place of what could not be shown, with the request's id and Retry. */
+export const errorBox = (error, retry) => html`<div class="note is-bad" role="alert">
+  <div><b>${sentence(error)}</b>${requestOf(error)}</div>
+  ${retry ? button("Retry", retry) : ""}</div>`;
+
+/** Bars in place of rows that are on their way; they appear after 150 ms. */
+export const bones = () => html`<div class="card bones" aria-hidden="true">${
+  Array.from({ length: 6 }, () => html`<i></i>`)}</div>`;
+
+/** An empty state: what there is none of, and the one thing that ends it. */
+export const empty = (title, text, ...more) => html`<div class="card empty"><h2>${title}</h2>${
+  text ? html`<p>${text}</p>` : ""}${more}</div>`;
+
+/**
+ * A button with a native popover of `[text, run, class]` entries below it. `id` must be unique in
+ * the screen; `name` is for a `face` that is only a sign ("⋯").
+ */
+export function menu(face, entries, id, name) {
+  const place = ({ newState, target: popover }) => {
+    if (newState !== "open") return;
+    const { bottom, left } = popover.previousElementSibling.getBoundingClientRect();
+    popover.style.top = `${Math.min(bottom + 4, innerHeight - 48 - entries.length * 40)}px`;
+    popover.style.left = `${Math.max(8, Math.min(left, innerWidth - 208))}px`;
+  };
+  const choose = (run) => (event) => {
+    event.target.closest("[popover]").hidePopover();
+    run();
+  };
+  return html`<button type="button" popovertarget=${id} aria-label=${name
+    || nothing}>${face}</button
+    ><div class="menu" id=${id} popover @beforetoggle=${place}>${entries.map(([text, run, kind]) =>
+      button(text, choose(run), kind))}</div>`;
+}
+
+// Smallest distance from now of a relative time in the last render: it decides when the next one is
+// due.
+let nearest = Infinity;
+
+/** Milliseconds until the relative times on the screen change; asked after each render. */
+export function takeNextTick() {
+  const next = nearest < 60_000 ? 1_000 : nearest < 3_600_000 ? 15_000 : 60_000;
+  nearest = Infinity;
+  return next;
+}
+
+/**
+ * A time: relative text and the absolute one. `zone` is that of the cue it belongs to: then the
+ * cue's local time comes first and yours second, where they differ. Options: `seconds`, `only`
+ * ("relative" or "absolute"), `local` (the server's text for a zone that the browser does not
+ * know).
+ */
+export function when(text, { zone = null, only = "", local, seconds = false, full = false } = {}) {
+  if (!text) return muted("–");
+  const ms = instant(text);
+  const date = dateOf(ms, zone, local, { seconds, full });
+  if (only !== "absolute") nearest = Math.min(nearest, Math.abs(ms - serverNow()));
+  const title = only === "relative" ? `${date}\n${exact(ms)}` : exact(ms);
+  const body = only === "absolute" ? date
+    : only === "relative" ? relative(ms) : html`${relative(ms)} ${muted(date)}`;
+  return html`<time datetime=${new Date(ms).toISOString()} title=${title}>${body}</time>`;
+}
+
+/** A relative time alone. */
+export const ago = (text) => when(text, { only: "relative" });
+
+function dateOf(ms, zone, local, options) {
+  const shown = shownZone(zone);
+  const date = absolute(ms, shown, options);
+  if (!zone || settings.zone_view !== "yours") return date;
+  const theirs = offsetMinutes(ms, zone);
+  if (theirs === null) {
+    return local ? `${local.replace("T", " ")} ${zone}` : `${absolute(ms, "UTC", options)} UTC`;
+  }
+  if (theirs === offsetMinutes(ms, yourZone())) return date;
+  // Around midnight only one of the zones has it today: then both have the date.
+  const isDated = absolute(ms, zone, options).includes(",") !== date.includes(",");
+  const both = { ...options, full: options.full || isDated };
+  return twoZones(absolute(ms, zone, both), place(zone), absolute(ms, shown, both));
+}
+
+/** "Thu 26 Nov, 02:00 Berlin · 01:00 yours": a date that both share stands once. Pure. */
+export function twoZones(theirs, name, yours) {
+  const day = theirs.slice(0, theirs.lastIndexOf(", ") + 2);
+  const rest = day.length > 1 && yours.startsWith(day) ? yours.slice(day.length) : yours;
+  return `${theirs} ${name} · ${rest} yours`;
+}
+
+/** "Berlin" of "Europe/Berlin" */
+const place = (zone) => zone.split("/").at(-1).replaceAll("_", " ");
+
+/** A bar of a share: `value` of `most`. */
+export function meter(value, most, label) {
+  const share = Math.min(100, most > 0 ? (100 * value) / most : 0);
+  const kind = share >= 100 ? "s-f" : share >= 80 ? "s-r" : "s-d";
+  return html`<svg class="meter" viewBox="0 0 100 6" width="100%" preserveAspectRatio="none"
+    role="img"
+    aria-label=${label}><rect class=${kind} width=${share} height="6"></rect></svg>`;
+}
+
+/** A state with its sign and word; `more` follows the word ("2/4", a cause). */
+export function badge(name, more = "") {
+  const { sign, word, color } = stateOf(name);
+  return html`<span class="badge ${color}"><i aria-hidden="true">${sign}</i>${word}${
+    more ? html` ${more}` : ""}</span>`;
+}
+
+/** Badges of a run: a success may have been reported as a failure, or not be accepted. */
+export function badges(run) {
+  const { outcome_state: state } = run;
+  const more = state && state !== "reported_success" ? html` ${badge(state)}` : "";
+  return html`${badge(stateOfRun(run))}${more}`;
+}
+
+/** Only a sign, with its word for readers. */
+export const signOf = (mark, word, color) => html`<span class=${color} title=${word}><span
+    class="sign"
+  aria-hidden="true">${mark}</span><span class="sr">${word}</span></span>`;
+export function sign(name) {
+  const { sign: mark, word, color } = stateOf(name);
+  return signOf(mark, word, color);
+}
+
+/** The end of an id, all of it in the title. */
+export const shortId = (id) =>
+  html`<code class="muted id" title=${id}>${id.length > 14 ? idEnd(id) : id}</code>`;
+export const idEnd = (id) => "…" + id.slice(-8);

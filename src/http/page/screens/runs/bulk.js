@@ -1,0 +1,172 @@
+// Actions on the runs of a selection, and the export of a list.
+import { ApiError, get, post, randomKey } from "../../app/api.js";
+import { link } from "../../app/router.js";
+import { busily, update } from "../../app/state.js";
+import { createdMs } from "../../app/time.js";
+import { number, plural } from "../../app/words.js";
+import { confirm } from "../../parts/ask.js";
+import { toast, toastError } from "../../parts/feedback.js";
+import { compactJson, prettyJson } from "../../parts/json_text.js";
+import { clearSelection, countSelected } from "../../parts/table.js";
+
+const PAGE = 100; // most runs that the API lists at once
+const MOST_BY_ID = 500; // ids in one replay; above it a filter that the server applies is needed
+const MOST_EXPORTED = 10_000; // runs of a file: 100 requests
+const CAREFUL_FROM = 20; // above it the number is typed
+
+/** Ids of the selection; of "all that match" those that the list names. */
+async function idsOf({ selection, asked, total }) {
+  if (!selection.all) return [...selection.ids];
+  if (total > MOST_BY_ID) {
+    const most = `Filter until at most ${MOST_BY_ID} match.`;
+    throw new ApiError(0, "too_many", `${number(total)} runs are too many at once. ${most}`);
+  }
+  const ids = [];
+  for (let offset = 0; offset < total; offset += PAGE) {
+    const query = { ...asked, limit: PAGE, offset };
+    const { executions } = await patiently(() => get("v1/executions", query));
+    ids.push(...executions.map((run) => run.id));
+  }
+  return ids;
+}
+
+/** Makes a call of many; where the server asks to wait, it waits, and tries again. */
+async function patiently(send) {
+  for (;;) {
+    try {
+      return await send();
+    } catch (error) {
+      if (error.status !== 429) throw error;
+      await new Promise((resolve) => setTimeout(resolve, (error.retryAfter || 5) * 1_000));
+    }
+  }
+}
+
+const showProgress = (data, text) => update(() => (data.progress = text));
+
+function isSure(verb, count, text, danger = false) {
+  const type = count > CAREFUL_FROM ? count : null;
+  return confirm({ title: `${verb} ${plural(count, "run")}?`, text, action: verb, danger, type });
+}
+
+export async function replaySelected(data) {
+  const count = countSelected(data.selection, data.total);
+  const text = "Each is sent again with its own payload, as a new run that counts like any other.";
+  if (!(await isSure("Replay", count, text))) return;
+  await guarded(data, async () => {
+    const filter = data.selection.all && replayFilter(data.asked);
+    const answer = filter ? await replayMatching(filter, count) : await replayIds(
+      await idsOf(data));
+    if (answer) showReplayed(answer);
+    return answer;
+  });
+}
+
+const replayCall = (body) => post("v1/executions/replay", body, { key: randomKey() });
+
+/** Replays runs by their ids; resolves to the answers as one. */
+async function replayIds(ids) {
+  const sum = { replayed: 0, skipped: [], execution_ids: [] };
+  for (let at = 0; at < ids.length; at += MOST_BY_ID) {
+    const answer = await replayCall({ ids: ids.slice(at, at + MOST_BY_ID) });
+    sum.replayed += answer.replayed;
+    sum.skipped.push(...answer.skipped);
+    sum.execution_ids.push(...answer.execution_ids);
+  }
+  return sum;
+}
+
+/** The filter that `POST v1/executions/replay` takes, or `null` if it cannot say what is asked. */
+export function replayFilter({ status, cue_id, cause, since, until, ...rest }) {
+  if (status !== "failed" || Object.keys(rest).length) return null;
+  return { status, cue_id, cause, since, until };
+}
+
+async function replayMatching(filter, expected) {
+  try {
+    return await replayCall({ filter, expected });
+  } catch (error) {
+    // A filter leaves out cancelled runs, which the list counts among the failed: the server's
+    // error has its number.
+    const [, count] = /matches (\d+)/.exec(error.message) ?? [];
+    const matched = error.code === "invalid_state" && Number(count);
+    if (!matched) throw error;
+    const text =
+      `${number(matched)} of the ${number(expected)} can be replayed together: cancelled runs
+      are left out, and there may be new ones.`;
+    return (await isSure("Replay", matched, text)) && replayMatching(filter, matched);
+  }
+}
+
+function showReplayed({ replayed, skipped, execution_ids: ids }) {
+  const codes = [...new Set(skipped.map(({ code }) => code.replaceAll("_", " ")))].join(", ");
+  const left = skipped.length ? `, left out ${number(skipped.length)}: ${codes}` : "";
+  const text = `Replayed ${plural(replayed, "run")}${left}`;
+  if (!ids.length) return toast(text);
+  const since = new Date(Math.min(...ids.map(createdMs))).toISOString();
+  const query = { triggered_by: "replay", since };
+  toast(text, { label: "Show them", href: link("runs", ids.length === 1 ? ids[0] : query) });
+}
+
+export async function cancelSelected(data) {
+  const count = countSelected(data.selection, data.total);
+  const text =
+    "Those that wait or are retried end now. Runs under way and ended ones stay as they are.";
+  if (!(await isSure("Cancel", count, text, true))) return;
+  await guarded(data, async () => {
+    let done = 0;
+    let refused = null;
+    const ids = await idsOf(data);
+    for (const [i, id] of ids.entries()) {
+      showProgress(data, `${number(i)} of ${number(ids.length)}`);
+      try {
+        await patiently(() => post(`v1/executions/${id}/cancel`));
+        done++;
+      } catch (error) {
+        refused = error;
+        if (error.status !== 409 && error.status !== 404) break;
+      }
+    }
+    const why = refused ? `. ${refused.message}` : "";
+    toast(`Cancelled ${number(done)} of ${plural(count, "run")}${why}`);
+    return true;
+  });
+}
+
+/** Runs one action at a time; its error is shown, and the selection ends with its success. */
+const guarded = (data, run) => busily(data, async () => {
+  try {
+    if (await run()) clearSelection(data.selection);
+  } catch (error) {
+    toastError(error);
+  }
+  data.progress = "";
+});
+
+/** The runs of a page of the list as lines of JSON, letter for letter but for white space. Pure. */
+export const jsonLines = (answer) =>
+  [...prettyJson(answer).matchAll(/^ {4}\{\n[^]*?\n {4}\}/gm)].map(([run]) => compactJson(run));
+
+/** Saves all runs that match as a file of JSON lines. */
+export const exportRuns = (data) => guarded(data, async () => {
+  const lines = [];
+  const { asked, total } = data; // the filter at the start: the address may change
+  const most = Math.min(total, MOST_EXPORTED);
+  while (lines.length < most) {
+    const query = { ...asked, limit: PAGE, offset: lines.length };
+    const page = await patiently(() => get("v1/executions", query, { text: true }));
+    const found = jsonLines(page);
+    if (!found.length) break;
+    lines.push(...found);
+    showProgress(data, `Saving: ${number(lines.length)} of ${number(most)}`);
+  }
+  save(new Blob([lines.join("\n") + "\n"], { type: "application/x-ndjson" }), "runs.jsonl");
+  const which = total > most ? ", the newest that match" : "";
+  toast(`Saved ${plural(lines.length, "run")} as runs.jsonl${which}`);
+});
+
+function save(blob, name) {
+  const href = URL.createObjectURL(blob);
+  Object.assign(document.createElement("a"), { href, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
+}
