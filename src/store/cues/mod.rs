@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 use serde::Serialize;
 
-use crate::domain::cue::on_failure::OnFailure;
+use crate::domain::cue::OnFailure;
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, StoredSchedule};
 use crate::domain::execution::RetryPolicy;
