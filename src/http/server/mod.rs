@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
@@ -30,6 +31,10 @@ const MIN_OF_CLIENT: usize = 16;
 /// Time to wait before the next connection is accepted after a failure. The usual failure is a lack of file
 /// descriptors, which lasts until another connection ends; without a wait the loop would keep a core busy.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A full server closes one in 16 of its connections at a time, so that one search makes room for many new connections. A
+/// smaller number would close more keep-alive connections than necessary. Chosen without a measurement.
+const EVICTION_FRACTION: usize = 16;
 
 /// Time until a full server searches again for idle connections. A new connection waits up to this long; a shorter
 /// interval would search more often while all of them are busy.
@@ -85,11 +90,12 @@ struct OpenConnection {
     activity: Activity,
     /// `None` for a trusted proxy, whose connections belong to many clients.
     place: Option<Place<IpAddr>>,
+    task: AbortHandle,
 }
 
 impl Connections {
     /// Serves a new connection. If its client has too many, one of them that is idle gives way; if all are busy, the new one
-    /// is closed. If the server has too many, an idle one of the client that has the most gives way; if all are busy, the new
+    /// is closed. If the server has too many, idle ones of the clients that have the most give way; if all are busy, the new
     /// one waits.
     async fn add(&mut self, server: &Arc<ServerState>, stream: TcpStream, peer: SocketAddr) {
         while let Some(ended) = self.tasks.try_join_next_with_id() {
@@ -98,8 +104,14 @@ impl Connections {
         let mut place = None;
         if let Some(client) = client_of(server, peer) {
             place = self.clients.take(client, self.of_client);
-            while place.is_none() && self.evict_idle(|it| it.client() == Some(client)) {
-                within(EVICTION_RETRY, self.wait_for_end()).await;
+            if place.is_none()
+                && let Some((_, id)) =
+                    self.idle(|it| it.client() == Some(client)).min_by_key(|(rank, _)| *rank)
+                && let Some(given_up) = self.open.remove(&id)
+            {
+                // Without a wait: a client at its limit delays no other one.
+                given_up.task.abort();
+                drop(given_up);
                 place = self.clients.take(client, self.of_client);
             }
             if place.is_none() {
@@ -108,26 +120,30 @@ impl Connections {
             }
         }
         while self.tasks.len() >= self.limit {
-            self.evict_idle(|_| true);
+            let mut idle: Vec<_> = self.idle(|_| true).collect();
+            idle.sort_unstable_by_key(|(rank, _)| *rank);
+            for (_, id) in idle.iter().take(self.limit.div_ceil(EVICTION_FRACTION)) {
+                self.open.get(id).into_iter().for_each(|connection| connection.activity.evict());
+            }
             // Connections that are busy now may be idle at the next attempt.
             within(EVICTION_RETRY, self.wait_for_end()).await;
         }
         let activity = Activity::new();
         let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, activity.clone()));
-        self.open.insert(task.id(), OpenConnection { activity, place });
+        self.open.insert(task.id(), OpenConnection { activity, place, task });
     }
 
-    /// Asks an idle connection to end: of the client that has the most, the one that is idle longest. Returns `false` if all
-    /// are busy.
-    fn evict_idle(&self, may_close: impl Fn(&OpenConnection) -> bool) -> bool {
-        let candidates = self.open.values().filter(|connection| may_close(connection));
-        let idle = candidates.filter_map(|connection| {
+    /// The idle connections with their ranks: first those of the client that has the most, then those idle longest.
+    fn idle(
+        &self,
+        may_close: impl Fn(&OpenConnection) -> bool,
+    ) -> impl Iterator<Item = ((Reverse<u32>, Instant), Id)> {
+        let candidates = self.open.iter().filter(move |(_, connection)| may_close(connection));
+        candidates.filter_map(move |(id, connection)| {
             // Of a trusted proxy one, so that no client is disconnected for the others.
             let count = connection.client().map_or(1, |client| self.clients.count(&client));
-            Some(((Reverse(count), connection.activity.idle_since()?), &connection.activity))
-        });
-        let first = idle.min_by_key(|(rank, _)| *rank);
-        first.inspect(|(_, activity)| activity.evict()).is_some()
+            Some(((Reverse(count), connection.activity.idle_since()?), *id))
+        })
     }
 
     /// Waits until a connection ends; forever if none is open.
