@@ -1,5 +1,5 @@
-//! The command line: one file per command. The commands of the server, those on a database file and those that are a
-//! client of a server have a folder each.
+//! The command line. The commands of the server, those on a database file and those that are a client of a server have a
+//! folder each.
 
 pub mod client;
 pub mod database;
@@ -22,13 +22,14 @@ use tracing::Level;
 
 use crate::cli::client::command::{CommandGroup, SingleCommand};
 use crate::cli::client::commands::account::AccountAction;
-use crate::cli::client::commands::alert::AlertAction;
 use crate::cli::client::commands::api::{Api, EXAMPLES};
 use crate::cli::client::commands::cue::CueAction;
-use crate::cli::client::commands::preview::Preview;
+use crate::cli::client::commands::health::Health;
+use crate::cli::client::commands::health::Info;
+use crate::cli::client::commands::lists::AlertAction;
+use crate::cli::client::commands::lists::WorkerAction;
 use crate::cli::client::commands::run::RunAction;
-use crate::cli::client::commands::server::health::Health;
-use crate::cli::client::commands::server::info::Info;
+use crate::cli::client::commands::schedule::Preview;
 use crate::cli::client::commands::sign_in::login::Login;
 use crate::cli::client::commands::sign_in::logout::Logout;
 use crate::cli::client::commands::sign_in::open::Open;
@@ -36,7 +37,6 @@ use crate::cli::client::commands::sign_in::whoami::Whoami;
 use crate::cli::client::commands::sink::Sink;
 use crate::cli::client::commands::tail::Tail;
 use crate::cli::client::commands::work::Work;
-use crate::cli::client::commands::worker::WorkerAction;
 use crate::cli::database::{OnDatabase, backup, billing, check, clock, key, promote, restore, user};
 use crate::cli::error::CliError;
 use crate::cli::input::variables;

@@ -1,20 +1,30 @@
-//! A command that is a client of a server: its flags, and what it does.
+//! The commands that are a client of a server. Most of them are rows of a table: the arguments, the request that they make,
+//! and how its answer is printed.
 
-use clap::{Args, Subcommand};
+use std::marker::PhantomData;
 
-use crate::cli::client::client_args::ClientArgs;
-use crate::cli::client::context::{Context, target};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+
+use crate::cli::client::arguments::{FoundCue, Moment, fetch, find, find_run};
+use crate::cli::client::context::{ClientArgs, Context, target};
+use crate::cli::client::fields::{Columns, Lines, details, fill, table};
 use crate::cli::error::CliError;
+use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
+use crate::cli::output::list::List;
+use crate::cli::printable::printable;
 use crate::client::credentials::Target;
+use crate::client::request::{Answer, ApiRequest, segment};
 
-/// A group of commands, such as `cued cue …`.
-#[derive(Debug, Args)]
-pub struct CommandGroup<A: Subcommand> {
-    #[command(flatten)]
-    client: ClientArgs,
-    #[command(subcommand)]
-    action: A,
+/// The work of a command with a server.
+pub trait ClientAction {
+    /// The server and the key.
+    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
+        target(args)
+    }
+
+    fn run(self, context: &Context) -> Result<(), CliError>;
 }
 
 /// A single command, such as `cued whoami`.
@@ -27,37 +37,354 @@ pub struct SingleCommand<A: Args> {
     client: ClientArgs,
 }
 
-/// The work of a command with a server.
-pub trait ClientAction {
-    /// The server and the key.
-    /// Errors: if the credentials file or an address is not usable.
-    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
-        target(args)
-    }
-
-    /// Errors: if the server refuses a request or cannot be reached, or the output cannot be written.
-    fn run(self, context: &Context) -> Result<(), CliError>;
-}
-
-impl<A: Subcommand + ClientAction> CommandGroup<A> {
-    pub fn run(self) -> Result<(), CliError> {
-        run(&self.client, self.action)
-    }
-}
-
 impl<A: Args + ClientAction> SingleCommand<A> {
     pub fn action(&self) -> &A {
         &self.action
     }
 
     pub fn run(self) -> Result<(), CliError> {
-        run(&self.client, self.action)
+        run_action(&self.client, self.action)
     }
 }
 
-/// Runs an action. Its errors are JSON if its output is.
-fn run<A: ClientAction>(args: &ClientArgs, action: A) -> Result<(), CliError> {
-    let context = action.target(args).and_then(|target| Context::new(args, target));
-    let result = context.and_then(|context| action.run(&context));
+fn run_action<A: ClientAction>(args: &ClientArgs, action: A) -> Result<(), CliError> {
+    run(args, action.target(args), |context| action.run(context))
+}
+
+/// Runs a command. Its errors are JSON if its output is.
+fn run(
+    args: &ClientArgs,
+    target: Result<Target, CliError>,
+    work: impl FnOnce(&Context) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let context = target.and_then(|target| Context::new(args, target));
+    let result = context.and_then(|context| work(&context));
     result.map_err(|error| if args.format().is_ok_and(Format::is_json) { error.into_json() } else { error })
+}
+
+/// The table of a group of commands.
+pub trait Group: 'static {
+    fn entries() -> Vec<Entry>;
+}
+
+/// A group of commands, such as `cued cue …`.
+#[derive(Debug, Args)]
+pub struct CommandGroup<G: Group> {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(subcommand)]
+    given: Given<G>,
+}
+
+/// The arguments of a group.
+#[derive(Debug)]
+struct Given<G>(ArgMatches, PhantomData<fn() -> G>);
+
+impl<G: Group> CommandGroup<G> {
+    pub fn run(self) -> Result<(), CliError> {
+        run_one(G::entries(), "", &self.client, &self.given.0)
+    }
+}
+
+impl<G: Group> FromArgMatches for Given<G> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(matches.clone(), PhantomData))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = matches.clone();
+        Ok(())
+    }
+}
+
+impl<G: Group> Subcommand for Given<G> {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(G::entries().into_iter().map(|entry| entry.clap))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        G::entries().iter().any(|entry| entry.clap.get_name() == name)
+    }
+}
+
+pub type CallCode = fn(&Call<'_>) -> Result<(), CliError>;
+pub type AnswerCode = fn(&Call<'_>, &Answer) -> Result<(), CliError>;
+pub type ActionCode = fn(&ClientArgs, &ArgMatches) -> Result<(), CliError>;
+
+/// A command of a group.
+pub struct Entry {
+    clap: Command,
+    parts: Vec<(String, Part)>,
+    /// A field of the query in the wide form.
+    wide: Option<(&'static str, &'static str)>,
+    work: Work,
+}
+
+pub enum Work {
+    /// A method and a path, with names of arguments in braces, and the form of the answer.
+    Request(&'static str, View),
+    /// Several requests, or those of more complicated arguments.
+    Code(CallCode),
+    Action(ActionCode),
+    /// Commands below this one, and the one that it stands for alone.
+    Group(Vec<Entry>, &'static str),
+}
+
+/// How an answer is printed. The first text is the field with the id.
+#[derive(Clone, Copy)]
+pub enum View {
+    /// The list in a field of the answer.
+    List(&'static str, &'static str, Columns),
+    /// A list that is read by pages, with flags for the number of rows.
+    Pages(&'static str, &'static str, Columns),
+    Details(&'static str, Lines),
+    /// The names in braces are arguments, else fields of the answer.
+    Sentence(&'static str, &'static str),
+    Code(AnswerCode),
+}
+
+/// The part of the request that an argument sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The place of the path that has the name of the argument: the id of a cue or of a run, or the text itself.
+    Cue,
+    Run,
+    Place,
+    /// A field of the query.
+    Query(&'static str),
+    QueryCue(&'static str),
+    QueryMoment(&'static str),
+    /// With this value, if the flag is set.
+    QuerySwitch(&'static str, &'static str),
+    /// The code of the command reads the argument.
+    Own,
+}
+
+pub fn cue() -> (Arg, Part) {
+    (place("cue", "CUE", "Id or name of the cue"), Part::Cue)
+}
+
+pub fn run_id() -> (Arg, Part) {
+    (place("run", "RUN", "Id of the run, or at least 8 characters of its beginning"), Part::Run)
+}
+
+pub fn of_cue() -> (Arg, Part) {
+    (flag("cue", "CUE", "Only of this cue: its id or its name"), Part::QueryCue("cue_id"))
+}
+
+/// An argument by its place.
+pub fn place(id: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).value_name(value).help(help).required(true)
+}
+
+pub fn flag(id: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).value_name(value).help(help)
+}
+
+pub fn switch(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).help(help).action(ArgAction::SetTrue)
+}
+
+pub fn number(id: &'static str, max: u32, help: &'static str) -> Arg {
+    flag(id, "N", help).value_parser(clap::value_parser!(u32).range(1..=i64::from(max)))
+}
+
+pub fn words(id: &'static str, value: &'static str, words: &'static [&str], help: &'static str) -> Arg {
+    flag(id, value, help).value_parser(PossibleValuesParser::new(words))
+}
+
+pub fn moment(id: &'static str, help: &'static str) -> Arg {
+    flag(id, "TIME", help).value_parser(Moment::parse)
+}
+
+/// A command. The first paragraph of `help` is the short help.
+pub fn entry<const N: usize>(
+    name: &'static str,
+    help: &'static str,
+    arguments: [(Arg, Part); N],
+    work: Work,
+) -> Entry {
+    let parts = arguments.iter().map(|(arg, part)| (arg.get_id().to_string(), *part)).collect();
+    let command = Command::new(name).args(arguments.map(|(arg, _)| arg));
+    let command = match &work {
+        Work::Request(_, View::Pages(..)) => command
+            .arg(
+                flag("limit", "N", "Rows at most")
+                    .default_value("20")
+                    .value_parser(clap::value_parser!(u64).range(1..)),
+            )
+            .arg(switch("all", "All rows").conflicts_with("limit")),
+        Work::Group(entries, default) => command
+            .subcommands(entries.iter().map(|entry| entry.clap.clone()))
+            .subcommand_required(default.is_empty())
+            .arg_required_else_help(default.is_empty()),
+        _ => command,
+    };
+    Entry { clap: with_help(command, help), parts, wide: None, work }
+}
+
+/// A command with a type for its arguments.
+pub fn action<A: Args + ClientAction>(name: &'static str, help: &'static str) -> Entry {
+    let work = Work::Action(|args, matches| {
+        let action = A::from_arg_matches(matches).map_err(|error| CliError::Usage(error.to_string()))?;
+        run_action(args, action)
+    });
+    let clap = with_help(A::augment_args(Command::new(name)), help);
+    Entry { clap, parts: Vec::new(), wide: None, work }
+}
+
+fn with_help(command: Command, help: &'static str) -> Command {
+    match help.split_once("\n\n") {
+        Some((about, _)) => command.about(about).long_about(help),
+        None => command.about(help),
+    }
+}
+
+impl Entry {
+    /// Adds text at the end of the long help.
+    pub fn example(self, text: &'static str) -> Self {
+        Self { clap: self.clap.after_long_help(text), ..self }
+    }
+
+    pub fn wide(self, field: &'static str, value: &'static str) -> Self {
+        Self { wide: Some((field, value)), ..self }
+    }
+}
+
+fn run_one(
+    entries: Vec<Entry>,
+    default: &str,
+    args: &ClientArgs,
+    matches: &ArgMatches,
+) -> Result<(), CliError> {
+    let (name, matches) = matches.subcommand().unwrap_or((default, matches));
+    let entry = entries.into_iter().find(|entry| entry.clap.get_name() == name);
+    let entry = entry.ok_or_else(|| CliError::Usage(format!("there is no command {name:?}")))?;
+    match entry.work {
+        Work::Action(run) => return run(args, matches),
+        Work::Group(entries, default) => return run_one(entries, default, args, matches),
+        Work::Request(..) | Work::Code(_) => {}
+    }
+    // A command whose `--url` is another one names the server by `--server`.
+    let args = match matches.try_get_one::<String>("server") {
+        Ok(url) => ClientArgs { url: url.cloned(), ..args.clone() },
+        Err(_) => args.clone(),
+    };
+    run(&args, target(&args), |context| {
+        let call = Call::new(context, &entry, matches)?;
+        match entry.work {
+            Work::Request(line, view) => call.request_and_print(line, view),
+            Work::Code(code) => code(&call),
+            Work::Action(_) | Work::Group(..) => Ok(()),
+        }
+    })
+}
+
+/// A command of a table and its arguments as they were given.
+pub struct Call<'a> {
+    pub context: &'a Context,
+    /// The cue that the command names.
+    pub cue: Option<FoundCue>,
+    entry: &'a Entry,
+    matches: &'a ArgMatches,
+    /// The places of the path, with whole ids.
+    places: Vec<(&'a str, String)>,
+}
+
+impl<'a> Call<'a> {
+    /// Finds the cue or the run that the arguments name.
+    fn new(context: &'a Context, entry: &'a Entry, matches: &'a ArgMatches) -> Result<Self, CliError> {
+        let mut call = Self { context, cue: None, entry, matches, places: Vec::new() };
+        for (id, part) in &entry.parts {
+            let value = match part {
+                Part::Cue => {
+                    let cue = find(context, call.text(id).unwrap_or_default())?;
+                    call.cue.insert(cue).id.clone()
+                }
+                Part::Run => find_run(context, call.text(id).unwrap_or_default())?,
+                Part::Place => call.text(id).unwrap_or_default().to_owned(),
+                _ => continue,
+            };
+            call.places.push((id, value));
+        }
+        Ok(call)
+    }
+
+    pub fn get<T: Clone + Send + Sync + 'static>(&self, id: &str) -> Option<&'a T> {
+        self.matches.get_one(id)
+    }
+
+    pub fn text(&self, id: &str) -> Option<&'a str> {
+        self.get::<String>(id).map(String::as_str)
+    }
+
+    pub fn texts(&self, id: &str) -> Vec<&'a str> {
+        self.matches.get_many::<String>(id).into_iter().flatten().map(String::as_str).collect()
+    }
+
+    pub fn is_set(&self, id: &str) -> bool {
+        self.matches.get_flag(id)
+    }
+
+    /// A place of the path.
+    pub fn place(&self, id: &str) -> &str {
+        self.places.iter().find(|(it, _)| *it == id).map_or("", |(_, value)| value)
+    }
+
+    fn request_and_print(&self, line: &'static str, view: View) -> Result<(), CliError> {
+        let (context, output) = (self.context, &self.context.output);
+        let request = self.request(line)?;
+        if let View::Pages(id, key, columns) = view {
+            let limit = self.get("limit").copied().unwrap_or(u64::MAX);
+            let wanted = if self.is_set("all") { u64::MAX } else { limit };
+            let list = fetch(|page| context.send(page), &request, key, wanted)?;
+            return output.list(&list, id, |items| table(columns, context, items));
+        }
+        let answer = context.send(&request)?;
+        match view {
+            View::List(id, key, columns) | View::Pages(id, key, columns) => {
+                output.list(&List::of(&answer, key)?, id, |items| table(columns, context, items))
+            }
+            View::Details(id, lines) => output.object(&answer, id, |object| details(lines, context, object)),
+            View::Sentence(id, text) => output.done(&answer, id, |object| {
+                fill(text, |name| match self.place(name) {
+                    "" => printable(&text_of(object, name)),
+                    place => printable(place),
+                })
+            }),
+            View::Code(code) => code(self, &answer),
+        }
+    }
+
+    fn request(&self, line: &'static str) -> Result<ApiRequest, CliError> {
+        let (method, path) = line.split_once(' ').unwrap_or(("GET", line));
+        let mut request = ApiRequest::new(method, fill(path, |id| segment(self.place(id))));
+        for (id, part) in &self.entry.parts {
+            let text = || {
+                let mut values = self.matches.get_raw(id)?;
+                Some(values.next()?.to_string_lossy().into_owned())
+            };
+            let (field, value) = match *part {
+                Part::Query(field) => (field, text()),
+                Part::QueryCue(field) => {
+                    let cue = text().map(|text| find(self.context, &text)).transpose()?;
+                    (field, cue.map(|cue| cue.id))
+                }
+                Part::QueryMoment(field) => {
+                    let moment: Option<&Moment> = self.get(id);
+                    let at = moment.map(|moment| moment.resolve(self.context)).transpose()?;
+                    (field, at.map(|at| at.to_string()))
+                }
+                Part::QuerySwitch(field, value) => (field, self.is_set(id).then(|| value.to_owned())),
+                Part::Cue | Part::Run | Part::Place | Part::Own => continue,
+            };
+            request = request.maybe_query(field, value);
+        }
+        let wide = self.entry.wide.filter(|_| self.context.output.is_wide());
+        Ok(wide.into_iter().fold(request, |request, (field, value)| request.query(field, value)))
+    }
 }

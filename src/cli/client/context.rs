@@ -1,14 +1,16 @@
-//! The parts that every command of the client has: the connection, the form of the output, questions to the user.
+//! The parts that every command of the client has: its flags, the connection, the form of the output, questions to the
+//! user.
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cli::client::client_args::ClientArgs;
-use crate::cli::client::environment::environment;
+use clap::{Args, ValueEnum as _};
+
 use crate::cli::error::CliError;
 use crate::cli::output::Output;
+use crate::cli::output::format::{ColorWhen, Format};
 use crate::cli::output::print::print_line;
 use crate::cli::output::times::Times;
 use crate::cli::printable::print_error;
@@ -20,6 +22,72 @@ use crate::client::request::{Answer, ApiRequest, RawAnswer};
 use crate::client::tls::TlsOptions;
 use crate::client::{Client, Connection, Exchange};
 
+/// The flags of all commands that are clients of a server.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Server and output")]
+pub struct ClientArgs {
+    /// Base URL of the server [default: that of the profile, or http://127.0.0.1:8000]
+    #[arg(long, alias = "server", value_name = "URL", global = true)]
+    pub url: Option<String>,
+    /// Profile of the credentials file, as `cued login --profile` wrote it
+    #[arg(long, value_name = "NAME", global = true)]
+    pub profile: Option<String>,
+    /// Certificate authority to trust, in PEM, in place of the public ones
+    #[arg(long, value_name = "FILE", global = true)]
+    pub ca: Option<PathBuf>,
+    /// Accept any certificate; whoever is in between then reads the key
+    #[arg(long, global = true)]
+    pub insecure: bool,
+    /// Form of the output [default: CUED_OUTPUT, or table]
+    #[arg(short, long, value_name = "FORM", global = true)]
+    pub output: Option<Format>,
+    /// Print the server's JSON unchanged (-o json)
+    #[arg(long, global = true, conflicts_with = "output")]
+    pub json: bool,
+    /// Print ids only (-o id)
+    #[arg(short, long, global = true, conflicts_with_all = ["output", "json"])]
+    pub quiet: bool,
+    /// Colours in the output
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    pub color: ColorWhen,
+    /// Print times in UTC
+    #[arg(long, global = true, conflicts_with = "tz")]
+    pub utc: bool,
+    /// Print times in this time zone, such as Europe/Berlin [default: that of the system]
+    #[arg(long, value_name = "ZONE", global = true)]
+    pub tz: Option<String>,
+    /// Answer every question with yes
+    #[arg(short, long, global = true)]
+    pub yes: bool,
+    /// Print each request and its status to standard error
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    /// Print the request as a command of curl instead of making it
+    #[arg(long, global = true)]
+    pub curl: bool,
+}
+
+impl ClientArgs {
+    /// Errors: if CUED_OUTPUT counts, and is no form.
+    pub fn format(&self) -> Result<Format, CliError> {
+        let by_flag = [(self.json, Format::Json), (self.quiet, Format::Id)];
+        let by_flag = by_flag.into_iter().find(|(is_set, _)| *is_set).map(|(_, form)| form);
+        match (by_flag.or(self.output), environment("CUED_OUTPUT")) {
+            (Some(form), _) => Ok(form),
+            (None, None) => Ok(Format::default()),
+            (None, Some(form)) => Format::from_str(&form, false).map_err(|_| {
+                let forms = "table, wide, json, jsonl, yaml, id";
+                CliError::Usage(format!("CUED_OUTPUT: {form:?} is none of {forms}"))
+            }),
+        }
+    }
+}
+
+/// A variable of the environment; an empty one counts as absent.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 pub struct Context {
     /// Shared with the threads of a command.
     pub client: Arc<Client>,
@@ -27,42 +95,28 @@ pub struct Context {
     pub target: Target,
     /// The time zone that the command line names.
     pub zone: Option<String>,
-    /// Requests are shown, not made.
-    is_curl: bool,
-    is_yes: bool,
     args: ClientArgs,
 }
 
 impl Context {
     /// Errors: if a certificate or a time zone is not usable.
     pub fn new(args: &ClientArgs, target: Target) -> Result<Self, CliError> {
-        let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
         let times = Times::new(args.utc, args.tz.as_deref())?;
         Ok(Self {
-            client: Arc::new(connect(&target, tls, args.verbose)?),
+            client: Arc::new(connect(&target, args)?),
             output: Output::new(args.format()?, args.color, times),
             target,
             zone: if args.utc { Some("UTC".to_owned()) } else { args.tz.clone() },
-            is_curl: args.curl,
-            is_yes: args.yes,
             args: args.clone(),
         })
     }
 
     /// The same for another server or key.
     pub fn at(&self, target: Target) -> Result<Self, CliError> {
-        Ok(Self {
-            client: Arc::new(connect(&target, self.client.connection().tls.clone(), self.args.verbose)?),
-            output: self.output.clone(),
-            target,
-            zone: self.zone.clone(),
-            is_curl: self.is_curl,
-            is_yes: self.is_yes,
-            args: self.args.clone(),
-        })
+        Self::new(&self.args, target)
     }
 
-    /// The same by the credentials of this moment, for a command that runs on while somebody signs in.
+    /// Reads the credentials again, for a long-running command.
     pub fn anew(&self) -> Result<Self, CliError> {
         Self::new(&self.args, target(&self.args)?)
     }
@@ -83,20 +137,22 @@ impl Context {
 
     /// Shows the request, if it is not to be made.
     fn show(&self, request: &ApiRequest) -> Result<(), CliError> {
-        if !self.is_curl {
+        if !self.args.curl {
             return Ok(());
         }
         print_line(&curl::command(self.client.connection(), request))?;
         Err(CliError::OnlyShown)
     }
 
-    /// Makes a request that only prepares that of the command, also if that one is only shown.
-    /// Errors: if the server refuses it or cannot be reached.
+    /// Makes a request that only prepares that of the command, also with `--curl`.
     pub fn look_up(&self, request: &ApiRequest) -> Result<Answer, CliError> {
-        if !request.is_anonymous && self.target.key.is_none() {
-            return Err(ClientError::NotSignedIn.into());
-        }
+        self.check_key(request)?;
         Ok(self.client.send(request)?)
+    }
+
+    fn check_key(&self, request: &ApiRequest) -> Result<(), ClientError> {
+        let has_key = request.is_anonymous || self.target.key.is_some();
+        if has_key { Ok(()) } else { Err(ClientError::NotSignedIn) }
     }
 
     /// Opens the stream of the command, or shows its request. It ends at `deadline`, on the clock of the client.
@@ -105,24 +161,19 @@ impl Context {
         request: ApiRequest,
         deadline: Option<Duration>,
     ) -> Result<EventStream<'_>, CliError> {
-        if self.is_curl {
-            print_line(&curl::command(self.client.connection(), &request))?;
-            return Err(CliError::OnlyShown);
-        }
-        if self.target.key.is_none() {
-            return Err(ClientError::NotSignedIn.into());
-        }
+        self.show(&request)?;
+        self.check_key(&request)?;
         Ok(EventStream::open(&self.client, request, deadline)?)
     }
 
     /// Requests are shown, not made.
     pub fn is_curl(&self) -> bool {
-        self.is_curl
+        self.args.curl
     }
 
     /// Questions are asked: their answer is not given, and a request is made.
     pub fn asks(&self) -> bool {
-        !self.is_yes && !self.is_curl
+        !self.args.yes && !self.args.curl
     }
 
     /// Asks a question that has yes or no as its answer.
@@ -162,8 +213,8 @@ pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
     // A machine without a home, such as a service, has no file, and needs none unless a profile is named.
     let (path, credentials) = match credentials_path() {
         Err(_) if !names_profile => (PathBuf::new(), Credentials::default()),
-        path => {
-            let path = path?;
+        Err(error) => return Err(error),
+        Ok(path) => {
             let credentials = Credentials::read(&path).map_err(ClientError::from)?;
             (path, credentials)
         }
@@ -174,9 +225,10 @@ pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
 /// A pause in which a command would seem to hang.
 const NOTED_PAUSE: Duration = Duration::from_secs(2);
 
-fn connect(target: &Target, tls: TlsOptions, is_verbose: bool) -> Result<Client, CliError> {
+fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
+    let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
     let mut client = Client::new(Connection { url: target.url.clone(), key: target.key.clone(), tls })?;
-    if is_verbose {
+    if args.verbose {
         client.watch(print_exchange);
     }
     client.watch_pauses(|pause| {

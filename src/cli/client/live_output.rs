@@ -1,6 +1,8 @@
-//! The end of a command whose output has none: a signal, or a reader that has closed the pipe.
+//! The end of a command that would go on: a signal, or a reader that has closed the pipe.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -50,4 +52,33 @@ fn watch_signals() -> io::Result<()> {
 fn end(code: i32) -> ! {
     let _line = io::stdout().lock();
     std::process::exit(code)
+}
+
+/// SIGINT and SIGTERM during a command of several steps: it ends between two of them and says how far it came.
+#[derive(Debug, Clone)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Catches the signals from now on. A second one ends the process at once.
+    /// Errors: if the system refuses the handlers.
+    pub fn listen() -> Result<Self, CliError> {
+        let requested = Arc::new(AtomicBool::new(false));
+        let watch = || {
+            let mut signals = EndSignals::catch()?;
+            let requested = Arc::clone(&requested);
+            thread::Builder::new().name("signals".to_owned()).spawn(move || {
+                signals.wait();
+                requested.store(true, Ordering::Relaxed);
+                std::process::exit(signals.wait());
+            })
+        };
+        match watch() {
+            Ok(_thread) => Ok(Self(requested)),
+            Err(error) => Err(CliError::Failed(format!("cannot listen for signals: {error}"))),
+        }
+    }
+
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }

@@ -2,15 +2,17 @@
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::fields::JsonFields;
 use crate::domain::account::credentials::sha256;
 use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
 use crate::error::{Error, Result};
+use crate::http::input::targets::ANSWER_BYTES;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::service::bulk::{BEGUN, BulkCall};
+use crate::service::bulk::{BEGUN, BulkCall, MAX_MATCHED};
 use crate::service::idempotency::{IdempotencyRequest, StoredResponse};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -78,6 +80,23 @@ pub async fn run_to_end(
     let done = tokio::spawn(action).await;
     let done = done.map_err(|error| Error::fault_from("an action on many objects was interrupted", error))?;
     done.map(from_stored)
+}
+
+/// The objects that a request is for, without a change.
+#[derive(Debug, Serialize)]
+struct DryRunView<'a> {
+    matched: usize,
+    dry_run: bool,
+    ids: &'a [String],
+    has_more: bool,
+}
+
+/// The answer to a dry run. Of the objects that match it names as many as a request may change.
+pub fn dry_run(request: &Request, mut ids: Vec<String>) -> Result<Response> {
+    let has_more = ids.len() > MAX_MATCHED;
+    ids.truncate(MAX_MATCHED);
+    request.reserve_response(ids.len() * ANSWER_BYTES)?;
+    Response::from_body(&DryRunView { matched: ids.len(), dry_run: true, ids: &ids, has_more })
 }
 
 /// The response that was stored under a key, or that would be.

@@ -15,10 +15,11 @@ pub const ANSWER_BYTES: usize = 300;
 #[derive(Debug)]
 pub enum Targets<F> {
     Ids(Vec<String>),
-    /// All that match, if they are `expected` many: the number that a person has seen and confirmed.
+    /// All that match, if they are `expected` many: the number that a person has seen and confirmed. It may be missing in a
+    /// dry run.
     Matching {
         filter: F,
-        expected: usize,
+        expected: Option<usize>,
     },
 }
 
@@ -27,12 +28,13 @@ pub fn read_ids(fields: &mut JsonFields<'_>) -> Option<Vec<String>> {
     fields.required_strings("ids", 1..=MAX_IDS, 1..=MAX_ID)
 }
 
-/// Reads either `ids`, or `filter` and `expected`. `None` after an error, which is in the list of errors. A misspelled
-/// condition of the filter would match more, so unknown fields are errors.
+/// Reads either `ids`, or `filter` and `expected`; and `dry_run`, which is returned too. `None` after an error, which is in
+/// the list of errors. A misspelled condition of the filter would match more, so unknown fields are errors.
 pub fn read_targets<F>(
     fields: &mut JsonFields<'_>,
     read_filter: fn(&mut JsonFields<'_>) -> F,
-) -> Option<Targets<F>> {
+) -> Option<(Targets<F>, bool)> {
+    let is_dry_run = fields.boolean("dry_run") == Some(true);
     let has_ids = fields.presence("ids") == Presence::Given;
     let filter = fields.object("filter").map(|mut filter| {
         let read = read_filter(&mut filter);
@@ -49,11 +51,11 @@ pub fn read_targets<F>(
             fields.reject("ids", "send ids, or filter and expected, the number of objects that it matches");
         }
         (true, false) if has_expected => fields.reject("expected", "expected goes with filter, not with ids"),
-        (true, false) => return read_ids(fields).map(Targets::Ids),
-        (false, true) if !has_expected => fields.add_missing("expected"),
+        (true, false) => return Some((Targets::Ids(read_ids(fields)?), is_dry_run)),
+        (false, true) if !has_expected && !is_dry_run => fields.add_missing("expected"),
         (false, true) => {
-            let expected = usize::try_from(expected?).ok()?;
-            return filter.map(|filter| Targets::Matching { filter, expected });
+            let expected = expected.and_then(|expected| usize::try_from(expected).ok());
+            return filter.map(|filter| (Targets::Matching { filter, expected }, is_dry_run));
         }
     }
     None

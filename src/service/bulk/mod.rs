@@ -79,10 +79,10 @@ pub fn find_repeated(app: &App, user_key: i64, call: BulkCall) -> Pending<Option
 
 /// Checks the number of objects that a filter matches against the one that the caller expects.
 /// Errors: `invalid_state`.
-pub fn check_expected(matched: usize, expected: usize) -> Result<()> {
-    if matched == expected {
+pub fn check_expected(matched: usize, expected: Option<usize>) -> Result<()> {
+    let Some(expected) = expected.filter(|expected| *expected != matched) else {
         return Ok(());
-    }
+    };
     let message = format!(
         "The filter matches {matched} and not the {expected} of `expected`; nothing was done: look at them, and send the \
          present number"

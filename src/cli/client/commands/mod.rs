@@ -1,14 +1,13 @@
 //! The commands, a file or a folder each.
 
 pub mod account;
-pub mod alert;
 pub mod api;
 pub mod cue;
-pub mod preview;
+pub mod health;
+pub mod lists;
 pub mod run;
-pub mod server;
+pub mod schedule;
 pub mod sign_in;
 pub mod sink;
 pub mod tail;
 pub mod work;
-pub mod worker;

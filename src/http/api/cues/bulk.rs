@@ -6,7 +6,7 @@ use crate::api::fields::JsonFields;
 use crate::domain::cue::filter::{CueFilter, MAX_SEARCH, SearchText};
 use crate::domain::cue::{CueStatus, Transport};
 use crate::error::{Error, Result};
-use crate::http::api::idempotency::{bulk_call, from_stored, run_to_end};
+use crate::http::api::idempotency::{bulk_call, dry_run, from_stored, run_to_end};
 use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_ids, read_targets};
 use crate::http::request::Request;
 use crate::http::response::to_json;
@@ -49,10 +49,11 @@ pub async fn apply(request: Request) -> Result<Response> {
     let targets = read_targets(&mut fields, read_filter);
     fields.forbid_unknown();
     fields.finish()?;
-    let (Some(action), Some(targets)) = (action, targets) else { return Err(missing()) };
+    let (Some(action), Some((targets, is_dry_run))) = (action, targets) else { return Err(missing()) };
     let call = bulk_call(&request, "POST /v1/cues/bulk")?;
     let ids = match targets {
         Targets::Ids(ids) => distinct(ids),
+        Targets::Matching { filter, .. } if is_dry_run => select(&request, filter).await?,
         Targets::Matching { filter, expected } => {
             if let Some(call) = &call
                 && let Some(response) = find_repeated(&request.app, caller.user_key, call.clone()).await?
@@ -65,6 +66,9 @@ pub async fn apply(request: Request) -> Result<Response> {
             ids
         }
     };
+    if is_dry_run {
+        return dry_run(&request, ids);
+    }
     let render = if action == CueAction::Fire { render_fired } else { render_done };
     run_all(request, action, ids, call, render).await
 }

@@ -10,7 +10,7 @@ use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
-use crate::http::api::idempotency::{bulk_call, from_stored, run_to_end};
+use crate::http::api::idempotency::{bulk_call, dry_run, from_stored, run_to_end};
 use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_targets};
 use crate::http::request::Request;
 use crate::http::response::to_json;
@@ -63,11 +63,12 @@ pub async fn replay_all(request: Request) -> Result<Response> {
     let targets = read_targets(&mut fields, read_filter);
     fields.forbid_unknown();
     fields.finish()?;
-    let targets =
+    let (targets, is_dry_run) =
         targets.ok_or_else(|| Error::fault("the executions to replay are missing after validation"))?;
     let call = bulk_call(&request, "POST /v1/executions/replay")?;
     let ids = match targets {
         Targets::Ids(ids) => oldest_first(ids),
+        Targets::Matching { filter, .. } if is_dry_run => select(&request, filter).await?,
         Targets::Matching { filter, expected } => {
             if let Some(call) = &call
                 && let Some(response) = find_repeated(&request.app, caller.user_key, call.clone()).await?
@@ -80,6 +81,9 @@ pub async fn replay_all(request: Request) -> Result<Response> {
             ids
         }
     };
+    if is_dry_run {
+        return dry_run(&request, ids);
+    }
     request.reserve_response(ids.len() * ANSWER_BYTES)?;
     let request_id = request.id.clone();
     let bulk =

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Desk, check_common_failures};
+use super::Desk;
 use crate::support::receiver::{Reaction, Receiver};
 
 #[test]
@@ -41,11 +41,6 @@ fn alerts_are_listed_newest_first_and_filtered() {
 }
 
 #[test]
-fn the_alert_command_has_the_common_exit_codes() {
-    check_common_failures(&Desk::new(), &["alert", "list"], true);
-}
-
-#[test]
 fn a_test_alert_tells_its_result() {
     let (desk, notified) = (Desk::new(), Receiver::start());
     let refused = desk.home.fails(&["alert", "test"], 5);
@@ -65,9 +60,4 @@ fn a_test_alert_tells_its_result() {
     let failed = desk.home.run(&["alert", "test", "--json"]);
     let printed: Value = serde_json::from_str(&failed.stdout).unwrap();
     assert_eq!((failed.code, &printed["http_status"]), (1, &json!(500)), "{failed:?}");
-}
-
-#[test]
-fn the_command_that_tests_alerts_has_the_common_exit_codes() {
-    check_common_failures(&Desk::new(), &["alert", "test"], true);
 }

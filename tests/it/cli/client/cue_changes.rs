@@ -49,9 +49,9 @@ fn cues_are_deleted_only_when_it_is_confirmed() {
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 3);
     assert_eq!(home.ok(&["cue", "rm", "a", "-y"]), format!("deleted a ({})\n", ids[0]));
     let run = home.run(&["cue", "rm", "b", &ids[2], &ids[0], "-y"]);
-    let expected = format!("deleted b ({})\ndeleted {}\nnot found {}\n", ids[1], ids[2], ids[0]);
+    let expected = format!("deleted b ({})\ndeleted {}\nrefused {}: Cue not found\n", ids[1], ids[2], ids[0]);
     assert_eq!((run.code, run.stdout), (3, expected));
-    assert_eq!(run.stderr, "cued: 1 of 3 cues do not exist\n");
+    assert_eq!(run.stderr, "cued: 1 of 3 cues was refused\n");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
 }
 

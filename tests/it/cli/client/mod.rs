@@ -104,17 +104,3 @@ fn stored(user: &Client, id: &str) -> Value {
 fn id(object: &Value) -> String {
     object["id"].as_str().unwrap().to_owned()
 }
-
-/// Checks the exit codes that every command has in common. `needs_key` is false for one that works without.
-#[track_caller]
-fn check_common_failures(desk: &Desk, command: &[&str], needs_key: bool) {
-    let alone = ClientHome::without_server();
-    // Retries take a moment and end.
-    assert_eq!(alone.json_error(command, 1)["code"], "unreachable", "{command:?}");
-    if needs_key {
-        let unsigned = ClientHome::new().env("CUED_URL", desk.server.url());
-        assert_eq!(unsigned.json_error(command, 4)["code"], "not_signed_in", "{command:?}");
-        let wrong = unsigned.env("CUED_API_KEY", "cue_sk_wrong");
-        assert_eq!(wrong.json_error(command, 4)["code"], "invalid_api_key", "{command:?}");
-    }
-}

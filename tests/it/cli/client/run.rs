@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Desk, check_common_failures};
+use super::Desk;
 use crate::support::receiver::{Reaction, Receiver};
 
 const UNKNOWN: &str = "0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e";
@@ -226,11 +226,9 @@ fn an_outcome_is_accepted_rejected_and_reopened() {
 }
 
 #[test]
-fn the_run_commands_have_the_common_exit_codes() {
+fn an_unknown_run_exits_with_3() {
     let desk = Desk::new();
     for command in ["show", "attempts", "request", "replay", "retry", "cancel", "verify"] {
-        check_common_failures(&desk, &["run", command, UNKNOWN], true);
         assert_eq!(desk.home.json_error(&["run", command, UNKNOWN], 3)["code"], "execution_not_found");
     }
-    check_common_failures(&desk, &["run", "list"], true);
 }

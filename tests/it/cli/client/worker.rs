@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Desk, check_common_failures};
+use super::Desk;
 
 #[test]
 fn workers_are_listed_with_their_last_heartbeat_and_removed() {
@@ -30,11 +30,4 @@ fn workers_are_listed_with_their_last_heartbeat_and_removed() {
     let missing = desk.home.json_error(&["worker", "rm", "old/er"], 3);
     assert_eq!(missing["code"], "worker_not_found");
     assert_eq!(desk.home.ok(&["worker", "rm", "pi-1", "--json"]), "", "a removal has no answer");
-}
-
-#[test]
-fn the_worker_commands_have_the_common_exit_codes() {
-    let desk = Desk::new();
-    check_common_failures(&desk, &["worker", "list"], true);
-    check_common_failures(&desk, &["worker", "rm", "x"], true);
 }

@@ -113,9 +113,9 @@ fn every_bad_body_names_its_field() {
         ),
         (
             BULK,
-            json!({"action": "delete", "ids": [id(&cue)], "dry_run": true}),
+            json!({"action": "delete", "ids": [id(&cue)], "dry_runs": true}),
             "extra_forbidden",
-            json!(["body", "dry_run"]),
+            json!(["body", "dry_runs"]),
         ),
         (REPLAY, json!({}), "value_error", json!(["body", "ids"])),
         (REPLAY, json!({"ids": many}), "too_long", json!(["body", "ids"])),

@@ -85,6 +85,8 @@ fn a_filter_takes_what_it_matches_if_the_number_is_the_expected_one() {
         let refused = refused.expect_error(409, "invalid_state");
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.contains(&format!("matches {matched} ")), "{filter}: {message}");
+        let dry = bulk(&user, &json!({"filter": filter, "dry_run": true, "action": "delete"})).expect(200);
+        assert_eq!((&dry["matched"], &dry["has_more"]), (&json!(matched), &json!(false)), "{filter}");
         assert_eq!(user.get("/v1/cues").expect(200)["total"], 6, "{filter}: nothing was done");
     }
     let pause = json!({"filter": {"q": "cue "}, "expected": 4, "action": "pause"});

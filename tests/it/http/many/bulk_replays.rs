@@ -82,7 +82,13 @@ fn a_filter_replays_what_failed_if_the_number_is_the_expected_one() {
         let refused = refused.expect_error(409, "invalid_state");
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.contains(&format!("matches {matched} ")), "{filter}: {message}");
+        let dry = replay(&user, &json!({"filter": filter, "dry_run": true})).expect(200);
+        let ids = dry["ids"].as_array().unwrap();
+        assert_eq!((&dry["matched"], ids.len()), (&json!(matched), matched), "{filter}");
+        assert!(ids.is_sorted_by_key(|id| id.as_str()), "oldest first: {ids:?}");
     }
+    let dry = replay(&user, &json!({"ids": [&early[1], &early[0], &early[1]], "dry_run": true})).expect(200);
+    assert_eq!(dry, json!({"matched": 2, "dry_run": true, "ids": early, "has_more": false}));
     assert_eq!(total(), before, "nothing was done");
     let done = replay(&user, &json!({"filter": {"cue_id": id(&work)}, "expected": 3})).expect(200);
     assert_eq!((&done["matched"], &done["replayed"], &done["skipped"]), (&json!(3), &json!(3), &json!([])));
@@ -115,6 +121,8 @@ fn more_executions_than_a_write_takes_are_replayed_in_several() {
     let refused = replay(&user, &expected).expect_error(422, "validation_error");
     assert_eq!(refused["detail"][0]["loc"], json!(["body", "filter"]));
     assert!(refused["detail"][0]["msg"].as_str().unwrap().contains("narrow since and until"), "{refused}");
+    let dry = replay(&user, &json!({"filter": {}, "dry_run": true})).expect(200);
+    assert_eq!((&dry["matched"], &dry["has_more"]), (&json!(10_000), &json!(true)));
     assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1_200);
 }
 

@@ -1,96 +1,264 @@
 //! `cued cue …`: the cues of the account.
 
+mod actions;
 mod add;
-pub mod caret;
 mod change;
-mod fire;
-mod list;
-mod missed;
-mod next;
-pub mod occurrences;
-mod rm;
-mod show;
-mod status;
 
-use clap::Subcommand;
+use clap::Arg;
+use serde_json::Value;
 
-use crate::cli::client::client_args::ClientArgs;
-use crate::cli::client::command::ClientAction;
-use crate::cli::client::commands::cue::add::Add;
+use crate::cli::client::command::{
+    ClientAction, Entry, Group, Part, View, Work, action, cue, entry, flag, number, place, switch, words,
+};
 use crate::cli::client::commands::cue::change::edit::Edit;
 use crate::cli::client::commands::cue::change::set::Set;
-use crate::cli::client::commands::cue::fire::Fire;
-use crate::cli::client::commands::cue::list::CueList;
-use crate::cli::client::commands::cue::missed::Missed;
-use crate::cli::client::commands::cue::next::Next;
-use crate::cli::client::commands::cue::rm::Rm;
-use crate::cli::client::commands::cue::show::Show;
-use crate::cli::client::commands::cue::status::{Pause, Resume};
-use crate::cli::client::context::{Context, target};
+use crate::cli::client::commands::schedule::print_next;
+use crate::cli::client::context::Context;
+use crate::cli::client::fields::{Columns, Form, Lines, Shown};
 use crate::cli::error::CliError;
-use crate::client::credentials::Target;
+use crate::cli::output::cells::text_of;
+use crate::cli::output::style::Style;
+use crate::cli::output::table::Cell;
+use crate::cli::output::times::parse_duration;
+use crate::domain::cue::list_order::CueSort;
+use crate::domain::cue::{CueStatus, Transport};
 
-#[derive(Debug, Subcommand)]
-pub enum CueAction {
-    /// List cues, newest first
-    List(CueList),
-    /// Show a cue and its latest runs
-    Show(Show),
-    /// Add a cue
-    #[command(
-        after_long_help = "Example: cued cue add --name nightly --cron '0 2 * * *' --tz Europe/Berlin --url https://example.com/hook"
-    )]
-    Add(Box<Add>),
-    /// Edit a cue as YAML in an editor
-    ///
-    /// The editor is that of VISUAL or EDITOR. Only changed fields are sent. If somebody else changes the cue meanwhile,
-    /// nothing is sent and the text is kept in a file. A text that cannot be read is kept as well.
-    Edit(Edit),
-    /// Change fields of a cue
-    ///
-    /// A field inside another follows a dot. A value is JSON if it can be read as JSON, else text; @FILE is the content of
-    /// a file and - standard input (not for the cron expression and the name), null removes what may be removed. Header
-    /// fields and keys of the payload change one by one.
-    ///
-    /// Example: cued cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true
-    Set(Set),
-    /// Pause cues: they have no runs until they are resumed
-    Pause(Pause),
-    /// Resume paused cues from now on
-    Resume(Resume),
-    /// Delete cues and their executions
-    Rm(Rm),
-    /// Run a cue now or at an instant
-    ///
-    /// Example: cued cue fire nightly --payload '{"full": true}'
-    Fire(Fire),
-    /// Show the next runs of a cue
-    Next(Next),
-    /// List the runs that a cue missed, by gaps
-    Missed(Missed),
+/// The most cues that a command names. The server takes as many ids in a request.
+const MAX_AT_ONCE: usize = 500;
+
+const COLUMNS: Columns = &[
+    ("ID", Form::Text("id"), Shown::Always),
+    ("NAME", Form::Text("name"), Shown::Shortened),
+    ("STATUS", Form::Status("status"), Shown::Always),
+    ("SCHEDULE", Form::Cell(|context, cue| schedule(context, cue).into()), Shown::Shortened),
+    ("NEXT RUN", Form::Time("next_run"), Shown::Always),
+    ("FAILING", Form::Text("failing"), Shown::Always),
+    ("TARGET", Form::Cell(|_, cue| target(cue).into()), Shown::Wide),
+    ("RUNS", Form::Text("run_count"), Shown::Wide),
+    ("MISSED", Form::Text("missed_count"), Shown::Wide),
+    ("RECENT", Form::Text("recent.statuses"), Shown::Wide),
+];
+
+const LINES: Lines = &[
+    ("id", Form::Text("id")),
+    ("name", Form::Text("name")),
+    ("description", Form::Text("description")),
+    ("status", Form::Status("status")),
+    ("warning", Form::Cell(|_, cue| Cell::new(text_of(cue, "warning"), Style::Warning))),
+    ("schedule", Form::Cell(|context, cue| schedule(context, cue).into())),
+    ("catch-up", Form::Text("schedule.catch_up")),
+    ("next run", Form::Time("next_run")),
+    ("last run", Form::Time("last_run")),
+    (
+        "target",
+        Form::Cell(|_, cue| {
+            format!("{} {}", text_of(cue, "callback.method"), target(cue)).trim_start().into()
+        }),
+    ),
+    ("headers", Form::Cell(|_, cue| headers(cue).into())),
+    ("payload", Form::Json("payload")),
+    ("retry", Form::Cell(|_, cue| retry(cue).into())),
+    ("on failure", Form::Cell(|_, cue| on_failure(cue).into())),
+    ("claim within", Form::Cell(|_, cue| claim_within(cue).into())),
+    ("verification", Form::Text("verification.mode")),
+    ("runs", Form::Template("{run_count}, {missed_count} missed, {failing} failing")),
+    ("created", Form::Time("created_at")),
+    ("updated", Form::Time("updated_at")),
+    ("latest runs", Form::Cell(|context, cue| latest(context, cue).into())),
+];
+
+const GAPS: Columns = &[
+    ("FIRST", Form::Time("first"), Shown::Always),
+    ("LAST", Form::Time("last"), Shown::Always),
+    ("COUNT", Form::Text("count"), Shown::Always),
+    ("REASON", Form::Text("reason"), Shown::Always),
+];
+
+#[derive(Debug)]
+pub struct CueAction;
+
+impl Group for CueAction {
+    fn entries() -> Vec<Entry> {
+        let runs = number("runs", 100, "Latest runs that are shown").default_value("5");
+        let count = number("count", 100, "Runs that are shown").short('n').default_value("10");
+        let all = || (switch("all", "All cues that can be changed so").conflicts_with("cues"), Part::Own);
+        let several = |arg: Arg| (arg.num_args(1..=MAX_AT_ONCE), Part::Own);
+        let cues = || place("cues", "CUE", "Ids or names of cues");
+        let some_cues = || several(cues().required(false).required_unless_present("all"));
+        vec![
+            list(),
+            entry(
+                "show",
+                "Show a cue and its latest runs",
+                [cue(), (runs, Part::Query("execution_limit"))],
+                Work::Request("GET /v1/cues/{cue}", View::Details("id", LINES)),
+            ),
+            entry("add", "Add a cue", add::arguments(), Work::Code(add::add)).example(
+                "Example: cued cue add --name nightly --cron '0 2 * * *' --tz Europe/Berlin --url https://example.com/hook",
+            ),
+            action::<Edit>(
+                "edit",
+                "Edit a cue as YAML in an editor\n\nThe editor is that of VISUAL or EDITOR. Only changed fields are sent. If \
+                 somebody else changes the cue meanwhile, nothing is sent and the text is kept in a file. A text that cannot \
+                 be read is kept as well.",
+            ),
+            action::<Set>(
+                "set",
+                "Change fields of a cue\n\nA field inside another follows a dot. A value is JSON if it can be read as JSON, \
+                 else text; @FILE is the content of a file and - standard input (not for the cron expression and the name), \
+                 null removes what may be removed. Header fields and keys of the payload change one by one.\n\nExample: cued \
+                 cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true",
+            ),
+            entry(
+                "pause",
+                "Pause cues: they have no runs until they are resumed",
+                [some_cues(), all()],
+                Work::Code(|call| actions::change(call, &actions::PAUSE)),
+            ),
+            entry(
+                "resume",
+                "Resume paused cues from now on",
+                [some_cues(), all()],
+                Work::Code(|call| actions::change(call, &actions::RESUME)),
+            ),
+            entry("rm", "Delete cues and their executions", [several(cues())], Work::Code(actions::delete)),
+            entry(
+                "fire",
+                "Run a cue now or at an instant\n\nExample: cued cue fire nightly --payload '{\"full\": true}'",
+                fire_arguments(),
+                Work::Code(actions::fire),
+            ),
+            entry(
+                "next",
+                "Show the next runs of a cue",
+                [cue(), (count, Part::Query("limit"))],
+                Work::Request("GET /v1/cues/{cue}/upcoming?detail=true", View::Code(print_next)),
+            ),
+            entry(
+                "missed",
+                "List the runs that a cue missed, by gaps",
+                [cue()],
+                Work::Request("GET /v1/cues/{cue}/missed", View::Pages("first", "missed", GAPS)),
+            ),
+        ]
+    }
 }
 
-impl ClientAction for CueAction {
-    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
-        match self {
-            Self::Add(add) => add.target(args),
-            _ => target(args),
-        }
-    }
+/// The command that lists cues.
+fn list() -> Entry {
+    let search =
+        "Only cues with this text in the name, the description or the host, or at the beginning of the id";
+    let sort = words("sort", "ORDER", &CueSort::WORDS, "The order; with - in front of it descending");
+    entry(
+        "list",
+        "List cues, newest first",
+        [
+            (words("status", "STATE", &CueStatus::WORDS, "Only cues in this state"), Part::Query("status")),
+            (
+                words("transport", "TRANSPORT", &Transport::WORDS, "Only cues of this transport"),
+                Part::Query("transport"),
+            ),
+            (
+                switch("failing", "Only cues whose latest execution failed"),
+                Part::QuerySwitch("failing", "true"),
+            ),
+            (sort.allow_hyphen_values(true), Part::Query("sort")),
+            (flag("search", "TEXT", search), Part::Query("q")),
+        ],
+        Work::Request("GET /v1/cues", View::Pages("id", "cues", COLUMNS)),
+    )
+    // A letter for each of the latest runs.
+    .wide("runs", "10")
+}
 
+fn fire_arguments() -> [(Arg, Part); 6] {
+    let payload =
+        "Payload of this run, merged into that of the cue; @FILE and - read a file and standard input";
+    [
+        cue(),
+        (flag("payload", "JSON|@FILE|-", payload).allow_hyphen_values(true), Part::Own),
+        (
+            switch("replace", "The payload of this run replaces that of the cue").requires("payload"),
+            Part::Own,
+        ),
+        (
+            flag("at", "TIME", "The instant of the run; without an offset in the time zone of the cue"),
+            Part::Own,
+        ),
+        (switch("wait", "Wait for the end of the run; exits with 8 if it fails"), Part::Own),
+        (
+            flag("timeout", "SPAN", "Give up the wait after this time, such as 90s, 5m, 2h [default: never]")
+                .value_parser(parse_duration)
+                .requires("wait"),
+            Part::Own,
+        ),
+    ]
+}
+
+impl ClientAction for Edit {
     fn run(self, context: &Context) -> Result<(), CliError> {
-        match self {
-            Self::List(list) => list.run(context),
-            Self::Show(show) => show.run(context),
-            Self::Add(add) => add.run(context),
-            Self::Edit(edit) => edit.run(context),
-            Self::Set(set) => set.run(context),
-            Self::Pause(pause) => pause.run(context),
-            Self::Resume(resume) => resume.run(context),
-            Self::Rm(rm) => rm.run(context),
-            Self::Fire(fire) => fire.run(context),
-            Self::Next(next) => next.run(context),
-            Self::Missed(missed) => missed.run(context),
-        }
+        Self::run(self, context)
     }
+}
+
+impl ClientAction for Set {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        Self::run(self, context)
+    }
+}
+
+/// The expression and its zone, or the instant.
+fn schedule(context: &Context, cue: &Value) -> String {
+    let cron = text_of(cue, "schedule.cron");
+    match text_of(cue, "schedule.timezone") {
+        _ if cron.is_empty() => {
+            format!("at {}", context.output.times.instant(&text_of(cue, "schedule.at")))
+        }
+        zone if zone == "UTC" => cron,
+        zone => format!("{cron} {zone}"),
+    }
+}
+
+/// The callback, or the task of a worker.
+fn target(cue: &Value) -> String {
+    let task = text_of(cue, "payload.task");
+    match text_of(cue, "transport").as_str() {
+        "webhook" => text_of(cue, "callback.url"),
+        transport if task.is_empty() => transport.to_owned(),
+        transport => format!("{transport}, task {task}"),
+    }
+}
+
+fn headers(cue: &Value) -> String {
+    let headers = cue["callback"]["headers"].as_object().into_iter().flatten();
+    let lines = headers.map(|(name, value)| {
+        format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn retry(cue: &Value) -> String {
+    let pauses = cue["retry"]["backoff_minutes"].as_array().into_iter().flatten();
+    let pauses: Vec<String> = pauses.map(Value::to_string).collect();
+    format!("{} attempts, after {} min", text_of(cue, "retry.max_attempts"), pauses.join(", "))
+}
+
+fn on_failure(cue: &Value) -> String {
+    let actions = &cue["on_failure"];
+    let flags = ["email", "pause"].into_iter().filter(|name| actions[name] == true);
+    let words: Vec<&str> = flags.chain(actions["webhook"].as_str()).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+fn claim_within(cue: &Value) -> String {
+    cue["claim_within_minutes"].as_i64().map(|minutes| format!("{minutes} min")).unwrap_or_default()
+}
+
+fn latest(context: &Context, cue: &Value) -> String {
+    let line = |run: &Value| {
+        let scheduled = context.output.times.instant(&text_of(run, "scheduled_for"));
+        format!("{}  {scheduled}  {}", text_of(run, "id"), text_of(run, "status"))
+    };
+    let runs = cue["executions"].as_array().into_iter().flatten();
+    runs.map(line).collect::<Vec<_>>().join("\n")
 }

@@ -1,92 +1,265 @@
 //! `cued run`: the runs of cues, which the API calls executions.
 
-pub mod attempts;
-pub mod cells;
-pub mod changes;
-pub mod list;
-pub mod replay;
-pub mod replay_parts;
-pub mod replay_result;
-pub mod request;
-pub mod show;
-pub mod verify;
+mod replay;
+mod show;
 pub mod wait;
 
-use clap::Subcommand;
+use clap::Arg;
+use serde_json::{Value, json};
 
-use crate::cli::client::command::ClientAction;
-use crate::cli::client::commands::run::attempts::ShowAttempts;
-use crate::cli::client::commands::run::list::ListRuns;
-use crate::cli::client::commands::run::replay::Replay;
-use crate::cli::client::commands::run::request::ShowRequest;
-use crate::cli::client::commands::run::verify::Verify;
-use crate::cli::client::commands::run::wait::Wait;
-use crate::cli::client::context::Context;
+use crate::cli::client::command::{
+    Call, Entry, Group, Part, View, Work, entry, flag, moment, number, of_cue, place, run_id, switch,
+};
+use crate::cli::client::fields::{Columns, Form, Shown, table};
 use crate::cli::error::CliError;
+use crate::cli::output::cells::{last_line, status, text_of};
+use crate::cli::output::list::List;
+use crate::cli::output::print::print;
+use crate::cli::output::style::Style;
+use crate::cli::output::table::Cell;
+use crate::cli::output::times::parse_duration;
+use crate::cli::printable::printable;
+use crate::client::request::{Answer, ApiRequest};
 
-const LIST_EXAMPLE: &str = "Example:\n  cued run list --cue nightly-backup --failed --since 1d";
+const COLUMNS: Columns = &[
+    ("ID", Form::Text("id"), Shown::Always),
+    ("CUE", Form::Text("cue_name"), Shown::Shortened),
+    ("STATUS", Form::Status("status"), Shown::Always),
+    ("RESULT", Form::Cell(|_, run| result_of(run).into()), Shown::Shortened),
+    ("SCHEDULED", Form::ShortTime("scheduled_for"), Shown::Always),
+    ("LATE", Form::Millis("late_ms"), Shown::Wide),
+    ("TOOK", Form::Millis("duration_ms"), Shown::Wide),
+    ("ATTEMPTS", Form::Template("{attempts}/{max_attempts}"), Shown::Wide),
+    ("TRIGGER", Form::Text("triggered_by"), Shown::Wide),
+    ("WORKER", Form::Text("claimed_by_worker"), Shown::Wide),
+    ("CUE ID", Form::Text("cue_id"), Shown::Wide),
+    ("MESSAGE", Form::Text("error_message"), Shown::Wide),
+];
 
-const REPLAY_EXAMPLES: &str = "Examples:
-  cued run replay 0198c0de-7a10
-  cued run replay --failed --since 1h --cue nightly-backup";
+/// Deliveries have no worker, and workers no HTTP status: the message needs the place. Attempts are seconds apart, so
+/// their time is shown in full.
+const ATTEMPTS: Columns = &[
+    ("ATTEMPT", Form::Text("attempt"), Shown::Always),
+    ("STARTED", Form::Time("started_at"), Shown::Always),
+    ("TOOK", Form::Millis("duration_ms"), Shown::Always),
+    ("RESULT", Form::Cell(|_, attempt| attempt_result(attempt)), Shown::Always),
+    ("HTTP", Form::Text("http_status"), Shown::WithValue),
+    ("WORKER", Form::Text("worker_id"), Shown::WithValue),
+    ("MESSAGE", Form::Text("error_message"), Shown::Shortened),
+    ("CAUSE", Form::Text("cause"), Shown::Wide),
+    ("NEXT", Form::Time("next_retry"), Shown::Wide),
+];
 
-#[derive(Debug, Subcommand)]
-pub enum RunAction {
-    /// List runs, newest first
-    #[command(after_long_help = LIST_EXAMPLE)]
-    List(ListRuns),
-    /// Show a run: its state, why, its result
-    Show {
-        /// Id of the run, or at least 8 characters of its beginning
-        run: String,
-    },
-    /// Show the attempts of a run, oldest first
-    Attempts(ShowAttempts),
-    /// Show the request that an attempt has sent
-    ///
-    /// The server does not store requests: it builds this one again, and says what may differ.
-    Request(ShowRequest),
-    /// Run again what has ended, with the same payload
-    ///
-    /// Each replay is a new run and counts against the quota. Runs that were cancelled are replayed by id only.
-    #[command(after_long_help = REPLAY_EXAMPLES)]
-    Replay(Replay),
-    /// Send a waiting run now instead of later
-    ///
-    /// Its attempts and the rest of its retry policy stay. A run that has ended is replayed instead: cued run replay.
-    Retry {
-        /// Id of the run, or at least 8 characters of its beginning
-        run: String,
-    },
-    /// End a waiting run without sending it
-    ///
-    /// It becomes failed, but nobody is notified.
-    Cancel {
-        /// Id of the run, or at least 8 characters of its beginning
-        run: String,
-    },
-    /// Accept or reject the outcome that a run reported
-    Verify(Verify),
-    /// Wait for the end of a run
-    ///
-    /// Exits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if the time is over before.
-    ///
-    /// Example: cued run wait 018cc251-f400-7abc-8000-000000000000 --timeout 5m
-    Wait(Wait),
+#[derive(Debug)]
+pub struct RunAction;
+
+impl Group for RunAction {
+    fn entries() -> Vec<Entry> {
+        let attempt = number("attempt", u32::MAX, "Number of the attempt, from 1 [default: the latest]");
+        let timeout =
+            flag("timeout", "SPAN", "Give up after this time, such as 90s, 5m, 2h [default: never]");
+        let replay_examples = "Examples:\n  cued run replay 0198c0de-7a10\n  cued run replay --failed --since 1h --cue nightly-backup";
+        vec![
+            list(),
+            entry(
+                "show",
+                "Show a run: its state, why, its result",
+                [run_id()],
+                Work::Request("GET /v1/executions/{run}", View::Code(show::print_run)),
+            ),
+            entry(
+                "attempts",
+                "Show the attempts of a run, oldest first",
+                [run_id(), (switch("body", "Show what the receiver answered, too"), Part::Own)],
+                Work::Request("GET /v1/executions/{run}/attempts", View::Code(print_attempts)),
+            ),
+            entry(
+                "request",
+                "Show the request that an attempt has sent\n\nThe server does not store requests: it builds this one again, \
+                 and says what may differ.",
+                [run_id(), (attempt, Part::Query("attempt"))],
+                Work::Request("GET /v1/executions/{run}/request", View::Code(print_request)),
+            ),
+            entry(
+                "replay",
+                "Run again what has ended, with the same payload\n\nEach replay is a new run and counts against the quota. \
+                 Runs that were cancelled are replayed by id only.",
+                replay_arguments(),
+                Work::Code(replay::replay),
+            )
+            .example(replay_examples),
+            entry(
+                "retry",
+                "Send a waiting run now instead of later\n\nIts attempts and the rest of its retry policy stay. A run that \
+                 has ended is replayed instead: cued run replay.",
+                [run_id()],
+                Work::Request(
+                    "POST /v1/executions/{run}/retry",
+                    View::Sentence("id", "sending run {run} now; see `cued run show {run}`"),
+                ),
+            ),
+            entry(
+                "cancel",
+                "End a waiting run without sending it\n\nIt becomes failed, but nobody is notified.",
+                [run_id()],
+                Work::Request(
+                    "POST /v1/executions/{run}/cancel",
+                    View::Sentence("id", "cancelled run {run} of {cue_name}"),
+                ),
+            ),
+            verify_entry(),
+            entry(
+                "wait",
+                "Wait for the end of a run\n\nExits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if \
+                 the time is over before.\n\nExample: cued run wait 018cc251-f400-7abc-8000-000000000000 --timeout 5m",
+                [run_id(), (timeout.value_parser(parse_duration), Part::Own)],
+                Work::Code(wait::wait),
+            ),
+        ]
+    }
 }
 
-impl ClientAction for RunAction {
-    fn run(self, context: &Context) -> Result<(), CliError> {
-        match self {
-            Self::List(list) => list.run(context),
-            Self::Show { run } => show::show(context, &run),
-            Self::Attempts(attempts) => attempts.run(context),
-            Self::Request(request) => request.run(context),
-            Self::Replay(replay) => replay.run(context),
-            Self::Retry { run } => changes::retry(context, &run),
-            Self::Cancel { run } => changes::cancel(context, &run),
-            Self::Verify(verify) => verify.run(context),
-            Self::Wait(wait) => wait.run(context),
-        }
+/// The command that lists runs.
+fn list() -> Entry {
+    let states = "Only in these states: pending, delivering, retrying, success, failed; several with commas";
+    let since = "Only created since then: a duration before now (2h), a date or an instant";
+    let trigger = "Only begun by this: schedule, manual_fire or replay";
+    let cause = "Only with this cause of the last failure, such as timeout or status_5xx";
+    let outcome = "Only with this state of the outcome, such as verification_pending";
+    entry(
+        "list",
+        "List runs, newest first",
+        [
+            of_cue(),
+            (flag("status", "STATUS", states), Part::Query("status__in")),
+            (
+                switch("failed", "Only failed ones").conflicts_with("status"),
+                Part::QuerySwitch("status__in", "failed"),
+            ),
+            (moment("since", since), Part::QueryMoment("since")),
+            (moment("until", "Only created before then"), Part::QueryMoment("until")),
+            (flag("trigger", "TRIGGER", trigger), Part::Query("triggered_by")),
+            (flag("cause", "CAUSE", cause), Part::Query("cause")),
+            (flag("worker", "ID", "Only claimed by this worker"), Part::Query("worker_id")),
+            (flag("outcome", "STATE", outcome), Part::Query("outcome_state")),
+        ],
+        Work::Request("GET /v1/executions", View::Pages("id", "executions", COLUMNS)),
+    )
+    .example("Example:\n  cued run list --cue nightly-backup --failed --since 1d")
+}
+
+fn verify_entry() -> Entry {
+    let invalid = switch("invalid", "Reject the outcome instead of accepting it");
+    let reopen = switch("reopen", "Withdraw the verdict; the outcome waits for another one");
+    entry(
+        "verify",
+        "Accept or reject the outcome that a run reported",
+        [
+            run_id(),
+            (invalid, Part::Own),
+            (flag("reason", "TEXT", "Reason of the verdict"), Part::Own),
+            (reopen.conflicts_with_all(["invalid", "reason"]), Part::Own),
+        ],
+        Work::Code(verify),
+    )
+}
+
+fn replay_arguments() -> [(Arg, Part); 7] {
+    let runs = place("runs", "RUN", "Ids of runs, or at least 8 characters of the beginning of each");
+    let failed =
+        "Replay all failed runs that match the other flags, oldest first; cancelled ones are left out";
+    let since = "Only created since then: a duration before now (1h), a date or an instant";
+    let cause = "Only with this cause of the failure, such as timeout or status_5xx";
+    let runs = runs.required(false).num_args(1..).required_unless_present("failed").conflicts_with("failed");
+    [
+        runs,
+        switch("failed", failed),
+        flag("cue", "CUE", "Only of this cue: its id or its name").requires("failed"),
+        moment("since", since).requires("failed"),
+        moment("until", "Only created before then").requires("failed"),
+        flag("cause", "CAUSE", cause).requires("failed"),
+        switch("dry-run", "Only count the runs that would be replayed").requires("failed"),
+    ]
+    .map(|arg| (arg, Part::Own))
+}
+
+fn attempt_result(attempt: &Value) -> Cell {
+    match attempt["result"].as_str() {
+        None => "running".into(),
+        Some(word @ ("claim_lost" | "cut")) => Cell::new(word, Style::Warning),
+        Some(word) => status(word),
     }
+}
+
+/// The result in a word or two: the status that the receiver returned, else the cause of the failure, else its message.
+fn result_of(object: &Value) -> String {
+    let fields = ["http_status", "cause", "error_message"];
+    let text = fields.iter().map(|field| text_of(object, field)).find(|text| !text.is_empty());
+    last_line(&text.unwrap_or_default())
+}
+
+fn verify(call: &Call<'_>) -> Result<(), CliError> {
+    let id = call.place("run");
+    let request = if call.is_set("reopen") {
+        ApiRequest::post(format!("/v1/executions/{id}/verification-pending"))
+    } else {
+        let mut body = json!({"valid": !call.is_set("invalid")});
+        if let Some(reason) = call.text("reason") {
+            body["reason"] = reason.into();
+        }
+        ApiRequest::post(format!("/v1/executions/{id}/verify")).json(body)
+    };
+    let answer = call.context.send(&request)?;
+    let sentence = |verdict: &Value| format!("run {id} is {}", text_of(verdict, "outcome_state"));
+    call.context.output.done(&answer, "execution_id", sentence)
+}
+
+fn print_attempts(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+    let (context, list) = (call.context, List::of(answer, "attempts")?);
+    context.output.list(&list, "attempt", |attempts| table(ATTEMPTS, context, attempts))?;
+    if !call.is_set("body") || context.output.format.is_for_programs() {
+        return Ok(());
+    }
+    let mut text = String::new();
+    for attempt in list.values()? {
+        let (headers, body) = (headers(&attempt["response_headers"]), text_of(&attempt, "response_body"));
+        if headers.is_empty() && body.is_empty() {
+            continue;
+        }
+        let title = format!("attempt {}: {}", text_of(&attempt, "attempt"), printable(&result_of(&attempt)));
+        let title = context.output.styles.paint(&title, Style::Title);
+        let gap = if headers.is_empty() || body.is_empty() { "" } else { "\n" };
+        let cut = if attempt["response_truncated"] == true { "(the rest is not kept)\n" } else { "" };
+        text.push_str(&format!("\n{title}\n{headers}{gap}{}{cut}", lines_of(&body)));
+    }
+    print(&text)
+}
+
+/// Prints a request in the form of HTTP.
+fn print_request(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+    let output = &call.context.output;
+    if output.format.is_for_programs() {
+        return output.object(answer, "url", |_| Vec::new());
+    }
+    let sent = answer.value()?;
+    let first = lines_of(&format!("{} {}", text_of(&sent, "method"), text_of(&sent, "url")));
+    let first = output.styles.paint(first.trim_end(), Style::Title);
+    let body = sent["body"].as_str().map(|body| format!("\n{}", lines_of(body))).unwrap_or_default();
+    print(&format!("{first}\n{}{body}", headers(&sent["headers"])))?;
+    match text_of(&sent, "why") {
+        why if why.is_empty() => Ok(()),
+        why => output.note(&format!("not exact: {}", lines_of(&why).trim_end())),
+    }
+}
+
+/// Pairs of a name and a value, a line each.
+fn headers(pairs: &Value) -> String {
+    let text = |pair: &Value, index: usize| pair[index].as_str().unwrap_or_default().to_owned();
+    let pairs = pairs.as_array().into_iter().flatten();
+    pairs.map(|pair| lines_of(&format!("{}: {}", text(pair, 0), text(pair, 1)))).collect()
+}
+
+/// A text of others, which may have several lines, each without control characters.
+fn lines_of(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", printable(&line.replace('\t', "    ")))).collect()
 }

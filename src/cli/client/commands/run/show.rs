@@ -2,134 +2,102 @@
 
 use serde_json::Value;
 
-use crate::cli::client::arguments::run_id::find_run;
-use crate::cli::client::commands::run::cells::{duration_of, pretty, result_of};
+use crate::cli::client::command::Call;
+use crate::cli::client::commands::run::result_of;
 use crate::cli::client::context::Context;
+use crate::cli::client::fields::{Form, Lines, details};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::{status, text_of};
+use crate::cli::output::cells::text_of;
+use crate::cli::output::print::print;
 use crate::cli::output::style::Style;
-use crate::cli::output::table::Cell;
+use crate::cli::output::table::{Cell, details as as_text};
 use crate::cli::output::times::{Times, duration};
 use crate::client::error::ClientError;
-use crate::client::request::{ApiRequest, segment};
+use crate::client::request::{Answer, ApiRequest, segment};
 use crate::domain::execution::queue_change::CANCELLED;
 
 /// Characters of a message in the sentence that says why; all of it is shown below.
 const MAX_REASON: usize = 100;
 
-/// Fields of the evidence, and their names on the screen.
-const EVIDENCE: [(&str, &str); 6] = [
-    ("external_id", "external id"),
-    ("result_url", "result URL"),
-    ("result_ref", "result ref"),
-    ("result_type", "result type"),
-    ("summary", "summary"),
-    ("artifacts", "artifacts"),
+const LINES: Lines = &[
+    ("run", Form::Text("id")),
+    ("cue", Form::Template("{cue_name} ({cue_id})")),
+    ("status", Form::Status("status")),
+    ("why", Form::Cell(why_cell)),
+    ("scheduled for", Form::Time("scheduled_for")),
+    ("late", Form::Millis("late_ms")),
+    ("attempts", Form::Template("{attempts} of {max_attempts}")),
+    ("first attempt", Form::Time("started_at")),
+    ("last attempt", Form::Time("last_attempt_at")),
+    ("took", Form::Millis("duration_ms")),
+    ("next attempt", Form::Time("next_retry")),
+    ("claimed by", Form::Cell(claim)),
+    ("lease until", Form::Time("lease_expires_at")),
+    ("HTTP status", Form::Text("http_status")),
+    ("cause", Form::Text("cause")),
+    ("error", Form::Text("error_message")),
+    ("answer", Form::Text("response_body")),
+    ("delivered", Form::Time("delivered_at")),
+    ("outcome", Form::Cell(outcome)),
+    ("reported", Form::Time("outcome.recorded_at")),
+    ("result", Form::Text("outcome.result")),
+    ("metadata", Form::Json("outcome.metadata")),
+    ("reported error", Form::Cell(reported_error)),
+    ("external id", Form::Json("evidence.external_id")),
+    ("result URL", Form::Json("evidence.result_url")),
+    ("result ref", Form::Json("evidence.result_ref")),
+    ("result type", Form::Json("evidence.result_type")),
+    ("summary", Form::Json("evidence.summary")),
+    ("artifacts", Form::Json("evidence.artifacts")),
+    ("verdict", Form::Cell(verdict)),
+    ("verified", Form::Time("verdict.verified_at")),
+    ("trigger", Form::Text("triggered_by")),
+    ("replay of", Form::Text("replayed_from")),
+    ("created", Form::Time("created_at")),
+    ("updated", Form::Time("updated_at")),
 ];
 
-pub fn show(context: &Context, run: &str) -> Result<(), CliError> {
-    let id = find_run(context, run)?;
-    let answer = context.send(&ApiRequest::get(format!("/v1/executions/{id}")))?;
-    let is_for_people = !context.output.format.is_for_programs();
-    let run = if is_for_people { answer.value()? } else { Value::Null };
-    let is_worker = run["status"] == "pending" && is_worker_cue(context, &text_of(&run, "cue_id"))?;
-    context.output.object(&answer, "id", |run| {
-        let times = &context.output.times;
-        let mut lines = state_lines(run, times, is_worker);
-        lines.extend(attempt_lines(run, times));
-        lines.extend(outcome_lines(run, times));
-        lines.extend(origin_lines(run, times));
-        lines
-    })
+pub fn print_run(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+    let output = &call.context.output;
+    if output.format.is_for_programs() {
+        return output.object(answer, "id", |_| Vec::new());
+    }
+    let mut run = answer.value()?;
+    if run["status"] == "pending" {
+        run["transport"] = transport_of(call.context, &text_of(&run, "cue_id"))?;
+    }
+    print(&as_text(&details(LINES, call.context, &run), &output.styles))
 }
 
 /// A run does not say how it reaches its handler; its cue does. The cue may be deleted.
-fn is_worker_cue(context: &Context, cue: &str) -> Result<bool, CliError> {
+fn transport_of(context: &Context, cue: &str) -> Result<Value, CliError> {
     let request = ApiRequest::get(format!("/v1/cues/{}", segment(cue))).query("execution_limit", "1");
     match context.look_up(&request) {
-        Ok(answer) => Ok(answer.value()?["transport"] == "worker"),
-        Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 404 => Ok(false),
+        Ok(answer) => Ok(answer.value()?["transport"].take()),
+        Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 404 => Ok(Value::Null),
         Err(error) => Err(error),
     }
 }
 
-fn state_lines(run: &Value, times: &Times, is_worker: bool) -> Vec<(&'static str, Cell)> {
+fn why_cell(context: &Context, run: &Value) -> Cell {
     let style = match run["status"].as_str() {
         Some("failed") => Style::Bad,
         Some("retrying") => Style::Warning,
         _ => Style::Plain,
     };
-    let cue = format!("{} ({})", text_of(run, "cue_name"), text_of(run, "cue_id"));
-    vec![
-        ("run", text_of(run, "id").into()),
-        ("cue", cue.into()),
-        ("status", status(&text_of(run, "status"))),
-        ("why", Cell::new(why(run, times, is_worker), style)),
-        ("scheduled for", times.instant(&text_of(run, "scheduled_for")).into()),
-        ("late", duration_of(run, "late_ms").into()),
-    ]
+    Cell::new(why(run, &context.output.times), style)
 }
 
-fn attempt_lines(run: &Value, times: &Times) -> Vec<(&'static str, Cell)> {
-    let at = |field: &str| Cell::from(times.instant(&text_of(run, field)));
-    let attempts = format!("{} of {}", text_of(run, "attempts"), text_of(run, "max_attempts"));
-    let claim = match (run["claimed_by_worker"].as_str(), run["claimed_at"].as_str()) {
-        (Some(worker), Some(since)) => format!("{worker}, since {}", times.instant(since)),
-        _ => String::new(),
-    };
-    vec![
-        ("attempts", attempts.into()),
-        ("first attempt", at("started_at")),
-        ("last attempt", at("last_attempt_at")),
-        ("took", duration_of(run, "duration_ms").into()),
-        ("next attempt", at("next_retry")),
-        ("claimed by", claim.into()),
-        ("lease until", at("lease_expires_at")),
-        ("HTTP status", text_of(run, "http_status").into()),
-        ("cause", text_of(run, "cause").into()),
-        ("error", text_of(run, "error_message").into()),
-        ("answer", text_of(run, "response_body").into()),
-        ("delivered", at("delivered_at")),
-    ]
-}
-
-fn outcome_lines(run: &Value, times: &Times) -> Vec<(&'static str, Cell)> {
-    let (outcome, verdict) = (&run["outcome"], &run["verdict"]);
-    let mut lines = vec![
-        ("outcome", outcome_cell(&text_of(run, "outcome_state"))),
-        ("reported", times.instant(&text_of(outcome, "recorded_at")).into()),
-        ("result", text_of(outcome, "result").into()),
-        ("metadata", pretty(&outcome["metadata"]).into()),
-    ];
-    // An error of up to 2,000 characters is that of the run, and shown above.
-    let error = text_of(outcome, "error");
-    if error != text_of(run, "error_message") {
-        lines.push(("reported error", error.into()));
+fn claim(context: &Context, run: &Value) -> Cell {
+    match (run["claimed_by_worker"].as_str(), run["claimed_at"].as_str()) {
+        (Some(worker), Some(at)) => format!("{worker}, since {}", context.output.times.instant(at)).into(),
+        _ => Cell::default(),
     }
-    lines.extend(EVIDENCE.map(|(field, name)| (name, Cell::from(pretty(&run["evidence"][field])))));
-    let word = match verdict["valid"].as_bool() {
-        Some(true) => "valid",
-        Some(false) => "not valid",
-        None => "",
-    };
-    let reason = text_of(verdict, "reason");
-    let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
-    lines.push(("verdict", format!("{word}{reason}").into()));
-    lines.push(("verified", times.instant(&text_of(verdict, "verified_at")).into()));
-    lines
 }
 
-fn origin_lines(run: &Value, times: &Times) -> Vec<(&'static str, Cell)> {
-    vec![
-        ("trigger", text_of(run, "triggered_by").into()),
-        ("replay of", text_of(run, "replayed_from").into()),
-        ("created", times.instant(&text_of(run, "created_at")).into()),
-        ("updated", times.instant(&text_of(run, "updated_at")).into()),
-    ]
-}
-
-fn outcome_cell(state: &str) -> Cell {
-    let style = match state {
+fn outcome(_: &Context, run: &Value) -> Cell {
+    let state = text_of(run, "outcome_state");
+    let style = match state.as_str() {
         "reported_success" | "verified_success" => Style::Good,
         "reported_failure" | "verification_failed" => Style::Bad,
         "verification_pending" => Style::Warning,
@@ -138,17 +106,37 @@ fn outcome_cell(state: &str) -> Cell {
     Cell::new(state, style)
 }
 
+/// An error of up to 2,000 characters is that of the run, and shown above.
+fn reported_error(_: &Context, run: &Value) -> Cell {
+    let error = text_of(run, "outcome.error");
+    if error == text_of(run, "error_message") { Cell::default() } else { error.into() }
+}
+
+fn verdict(_: &Context, run: &Value) -> Cell {
+    let word = match run["verdict"]["valid"].as_bool() {
+        Some(true) => "valid",
+        Some(false) => "not valid",
+        None => "",
+    };
+    match text_of(run, "verdict.reason") {
+        reason if reason.is_empty() => word.into(),
+        reason => format!("{word}: {reason}").into(),
+    }
+}
+
 /// The reason for the state of a run, and its next step. Empty for a success.
-fn why(run: &Value, times: &Times, is_worker: bool) -> String {
+fn why(run: &Value, times: &Times) -> String {
     let attempts = run["attempts"].as_i64().unwrap_or(0);
     let result = if run["http_status"].is_null() { reason_of(run) } else { result_of(run) };
     let worker = text_of(run, "claimed_by_worker");
     match run["status"].as_str() {
-        Some("pending") if is_worker && attempts > 0 => {
+        Some("pending") if run["transport"] != "worker" => {
+            "it waits for its time, or for other deliveries to end".to_owned()
+        }
+        Some("pending") if attempts > 0 => {
             format!("worker {worker} lost its claim; no other has claimed the run yet (cued worker list)")
         }
-        Some("pending") if is_worker => "no worker has claimed it yet (cued worker list)".to_owned(),
-        Some("pending") => "it waits for its time, or for other deliveries to end".to_owned(),
+        Some("pending") => "no worker has claimed it yet (cued worker list)".to_owned(),
         Some("delivering") if !worker.is_empty() => {
             format!("worker {worker} has claimed it and not reported yet")
         }
@@ -157,15 +145,16 @@ fn why(run: &Value, times: &Times, is_worker: bool) -> String {
             let next = times.instant(&text_of(run, "next_retry"));
             format!("attempt {attempts} failed ({result}); the next one is at {next}")
         }
-        Some("failed") if is_cancelled(run) => "it was cancelled".to_owned(),
-        Some("failed") if run["outcome"]["success"] == Value::Bool(false) => {
+        Some("failed") if run["error_message"] == CANCELLED && run["outcome_state"].is_null() => {
+            "it was cancelled".to_owned()
+        }
+        Some("failed") if run["outcome"]["success"] == false => {
             format!("{} reported a failure", if worker.is_empty() { "its handler" } else { &worker })
         }
         Some("failed") if attempts > 0 => {
-            let which = if attempts == 1 {
-                "its only attempt failed".to_owned()
-            } else {
-                format!("{attempts} attempts failed, the last one")
+            let which = match attempts {
+                1 => "its only attempt failed".to_owned(),
+                _ => format!("{attempts} attempts failed, the last one"),
             };
             let took = run["duration_ms"].as_i64().map(|millis| format!(" after {}", duration(millis)));
             format!("{which}{} ({result})", took.unwrap_or_default())
@@ -182,48 +171,52 @@ fn reason_of(run: &Value) -> String {
     if line.is_empty() { text_of(run, "cause") } else { line.chars().take(MAX_REASON).collect() }
 }
 
-fn is_cancelled(run: &Value) -> bool {
-    run["error_message"] == CANCELLED && run["outcome_state"].is_null()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn why_of(run: &Value, is_worker: bool) -> String {
-        why(run, &Times::new(true, None).unwrap(), is_worker)
-    }
-
     #[test]
     fn a_sentence_says_why_a_run_is_in_its_state() {
-        let mut run = json!({"status": "pending", "attempts": 0, "max_attempts": 3});
-        assert!(why_of(&run, true).starts_with("no worker has claimed it yet"));
-        assert!(why_of(&run, false).starts_with("it waits for its time"));
-        run["claimed_by_worker"] = "pi-1".into();
-        run["attempts"] = 1.into();
-        assert!(why_of(&run, true).starts_with("worker pi-1 lost its claim"));
-        run["status"] = "delivering".into();
-        assert_eq!(why_of(&run, false), "worker pi-1 has claimed it and not reported yet");
-        run["claimed_by_worker"] = Value::Null;
-        assert_eq!(why_of(&run, false), "attempt 2 is running");
-        run["status"] = "retrying".into();
-        run["http_status"] = 503.into();
-        run["next_retry"] = "2030-01-01T00:01:00Z".into();
-        assert_eq!(
-            why_of(&run, false),
-            "attempt 1 failed (503); the next one is at 2030-01-01 00:01:00+00:00"
-        );
-        run["status"] = "failed".into();
-        run["duration_ms"] = 30_000.into();
-        assert_eq!(why_of(&run, false), "its only attempt failed after 30.0 s (503)");
-        run["outcome"] = json!({"success": false});
-        assert_eq!(why_of(&run, false), "its handler reported a failure");
-        let cancelled = json!({"status": "failed", "attempts": 1, "error_message": "cancelled"});
-        assert_eq!(why_of(&cancelled, false), "it was cancelled");
-        let refused = json!({"status": "failed", "attempts": 0, "error_message": "over the quota"});
-        assert_eq!(why_of(&refused, false), "it was never sent (over the quota)");
-        assert_eq!(why_of(&json!({"status": "success", "attempts": 1}), false), "");
+        for (run, expected) in [
+            (
+                json!({"status": "pending", "attempts": 0, "transport": "worker"}),
+                "no worker has claimed it yet (cued worker list)",
+            ),
+            (
+                json!({"status": "pending", "attempts": 1, "transport": "worker", "claimed_by_worker": "pi-1"}),
+                "worker pi-1 lost its claim; no other has claimed the run yet (cued worker list)",
+            ),
+            (
+                json!({"status": "pending", "attempts": 0}),
+                "it waits for its time, or for other deliveries to end",
+            ),
+            (
+                json!({"status": "delivering", "attempts": 1, "claimed_by_worker": "pi-1"}),
+                "worker pi-1 has claimed it and not reported yet",
+            ),
+            (json!({"status": "delivering", "attempts": 1}), "attempt 2 is running"),
+            (
+                json!({"status": "retrying", "attempts": 1, "http_status": 503, "next_retry": "2030-01-01T00:01:00Z"}),
+                "attempt 1 failed (503); the next one is at 2030-01-01 00:01:00+00:00",
+            ),
+            (
+                json!({"status": "failed", "attempts": 1, "http_status": 503, "duration_ms": 30_000}),
+                "its only attempt failed after 30.0 s (503)",
+            ),
+            (
+                json!({"status": "failed", "attempts": 1, "outcome": {"success": false}}),
+                "its handler reported a failure",
+            ),
+            (json!({"status": "failed", "attempts": 1, "error_message": "cancelled"}), "it was cancelled"),
+            (
+                json!({"status": "failed", "attempts": 0, "error_message": "over the quota"}),
+                "it was never sent (over the quota)",
+            ),
+            (json!({"status": "success", "attempts": 1}), ""),
+        ] {
+            assert_eq!(why(&run, &Times::new(true, None).unwrap()), expected);
+        }
     }
 }

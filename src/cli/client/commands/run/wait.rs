@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use clap::Args;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::cli::client::arguments::run_id::find_run;
-use crate::cli::client::command::ClientAction;
+use crate::cli::client::command::Call;
 use crate::cli::client::context::Context;
+use crate::cli::client::fields::{Form, Lines, details};
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::error::CliError;
-use crate::cli::output::cells::{status, text_of};
-use crate::cli::output::times::{duration, parse_duration};
+use crate::cli::output::cells::text_of;
 use crate::client::error::ClientError;
 use crate::client::event_stream::{EventStream, StreamItem, request};
 use crate::client::request::{Answer, ApiRequest, segment};
@@ -24,64 +22,39 @@ const TYPES: &str = "execution.succeeded,execution.failed,execution.cancelled,cu
 /// The pause between two reads of a run, for want of a stream: an account has few of them.
 const READ_INTERVAL: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Args)]
-pub struct Wait {
-    /// The run: its id, or the beginning of it
-    #[arg(value_name = "RUN")]
-    pub run: String,
+const LINES: Lines = &[
+    ("id", Form::Text("id")),
+    ("cue", Form::Text("cue_name")),
+    ("status", Form::Status("status")),
+    ("attempts", Form::Template("{attempts} of {max_attempts}")),
+    ("http status", Form::Text("http_status")),
+    ("error", Form::Text("error_message")),
+    ("duration", Form::Millis("duration_ms")),
+];
 
-    /// Give up after this time, such as 90s, 5m, 2h [default: never]
-    #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
-    pub timeout: Option<SignedDuration>,
-}
-
-impl ClientAction for Wait {
-    fn run(self, context: &Context) -> Result<(), CliError> {
-        let id = find_run(context, &self.run)?;
-        end_on_signals()?;
-        let answer = wait_for_run(context, &id, self.timeout)?;
-        print_end(context, &answer)
-    }
-}
-
-/// Waits for the end of a run, and returns the run.
-/// Errors: if there is no such run, the time is over, or the server refuses a request or cannot be reached at first.
-pub fn wait_for_run(
-    context: &Context,
-    id: &str,
-    timeout: Option<SignedDuration>,
-) -> Result<Answer, CliError> {
-    let deadline = deadline(context, timeout);
-    let answer = context.send(&run_request(id))?;
+pub fn wait(call: &Call<'_>) -> Result<(), CliError> {
+    let (context, id) = (call.context, call.place("run"));
+    end_on_signals()?;
+    let deadline = deadline(context, call.get("timeout"));
+    let mut answer = context.send(&run_request(id))?;
     let run = answer.value()?;
-    if has_ended(&run) {
-        return Ok(answer);
+    if !has_ended(&run) {
+        answer = RunWatch::open(context, &text_of(&run, "cue_id"), deadline)?.until_ended(id)?;
     }
-    RunWatch::open(context, &text_of(&run, "cue_id"), deadline)?.until_ended(id)
+    print_end(context, &answer)
 }
 
 /// The end of a wait that begins now, on the clock of the client.
-pub fn deadline(context: &Context, timeout: Option<SignedDuration>) -> Option<Duration> {
+pub fn deadline(context: &Context, timeout: Option<&SignedDuration>) -> Option<Duration> {
     let now = context.client.clock().monotonic();
     timeout.map(|timeout| now.saturating_add(timeout.unsigned_abs()))
 }
 
 /// Prints a run that has ended.
-/// Errors: [`CliError::WaitedFailed`] if it has failed, or if standard output cannot be written.
+/// Errors: [`CliError::WaitedFailed`] if it has failed.
 pub fn print_end(context: &Context, answer: &Answer) -> Result<(), CliError> {
     let run = answer.value()?;
-    context.output.object(answer, "id", |run| {
-        let took = run["duration_ms"].as_i64().map(duration).unwrap_or_default();
-        vec![
-            ("id", text_of(run, "id").into()),
-            ("cue", text_of(run, "cue_name").into()),
-            ("status", status(&text_of(run, "status"))),
-            ("attempts", format!("{} of {}", text_of(run, "attempts"), text_of(run, "max_attempts")).into()),
-            ("http status", text_of(run, "http_status").into()),
-            ("error", text_of(run, "error_message").into()),
-            ("duration", took.into()),
-        ]
-    })?;
+    context.output.object(answer, "id", |run| details(LINES, context, run))?;
     if run["status"] == "success" {
         return Ok(());
     }
@@ -101,26 +74,23 @@ pub struct RunWatch<'a> {
 
 impl<'a> RunWatch<'a> {
     /// Begins. A run that is created later is watched from its beginning.
-    /// Errors: if the server refuses the stream for another reason than their number, or cannot be reached.
     pub fn open(context: &'a Context, cue_id: &str, deadline: Option<Duration>) -> Result<Self, CliError> {
         let stream = match context.open_stream(request(Some(TYPES), Some(cue_id)), deadline) {
-            Ok(stream) => Some(stream),
             Err(CliError::Client(ClientError::Refused(refused)))
                 if matches!(refused.code.as_str(), "too_many_streams" | "not_found") =>
             {
                 let seconds = READ_INTERVAL.as_secs();
-                context
-                    .output
-                    .note(&format!("{}. The run is read every {seconds} s instead", refused.message))?;
+                let note = format!("{}. The run is read every {seconds} s instead", refused.message);
+                context.output.note(&note)?;
                 None
             }
-            Err(error) => return Err(error),
+            stream => Some(stream?),
         };
         Ok(Self { context, stream, deadline })
     }
 
     /// Waits for the end of a run of the cue, and returns the run.
-    /// Errors: if the run or its cue is deleted, the time is over, or the server refuses a request.
+    /// Errors: if the run or its cue is deleted, or the time is over.
     pub fn until_ended(mut self, id: &str) -> Result<Answer, CliError> {
         let mut must_read = true;
         loop {
@@ -128,7 +98,7 @@ impl<'a> RunWatch<'a> {
                 match self.context.look_up(&run_request(id)) {
                     Ok(answer) if has_ended(&answer.value()?) => return Ok(answer),
                     Ok(_) => must_read = false,
-                    // The server may come back; the stream tells.
+                    // The server may come back: the stream reports it.
                     Err(CliError::Client(error)) if Failure::of(&error).is_some() => {}
                     Err(error) => return Err(error),
                 }
@@ -143,11 +113,11 @@ impl<'a> RunWatch<'a> {
             || CliError::Failed(format!("the time is over, and the run {id} has not ended; it goes on"));
         let Some(stream) = &mut self.stream else {
             let now = self.context.client.clock().monotonic();
-            let left = self.deadline.map(|deadline| deadline.saturating_sub(now));
-            if left.is_some_and(|left| left.is_zero()) {
+            let left = self.deadline.map_or(READ_INTERVAL, |deadline| deadline.saturating_sub(now));
+            if left.is_zero() {
                 return Err(time_is_over());
             }
-            self.context.client.pause(left.unwrap_or(READ_INTERVAL).min(READ_INTERVAL));
+            self.context.client.pause(left.min(READ_INTERVAL));
             return Ok(true);
         };
         match stream.next_item()?.ok_or_else(time_is_over)? {

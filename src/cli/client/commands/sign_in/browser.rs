@@ -8,7 +8,7 @@ use std::thread;
 use tempfile::NamedTempFile;
 use url::Url;
 
-use crate::cli::client::environment::environment;
+use crate::cli::client::context::environment;
 
 /// Opens a page, if this machine has a browser that the person can see. The page's address comes from the server.
 pub fn open(page: &str) -> bool {

@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-use crate::cli::client::client_args::ClientArgs;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::sign_in::new_key::NewKey;
 use crate::cli::client::commands::sign_in::{device_flow, key_input, own_key};
+use crate::cli::client::context::ClientArgs;
+use crate::cli::client::context::environment;
 use crate::cli::client::context::{Context, credentials_path};
-use crate::cli::client::environment::environment;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::print::print_line;

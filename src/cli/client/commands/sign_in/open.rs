@@ -8,7 +8,7 @@ use clap::Args;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::sign_in::browser;
 use crate::cli::client::context::Context;
-use crate::cli::client::interrupt::Interrupt;
+use crate::cli::client::live_output::Interrupt;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::client::request::ApiRequest;

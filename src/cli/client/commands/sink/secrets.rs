@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use crate::cli::client::context::Context;
-use crate::cli::client::environment::environment;
+use crate::cli::client::context::environment;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::text_of;
 use crate::client::error::ClientError;

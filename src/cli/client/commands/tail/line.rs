@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::commands::tail::event::TailEvent;
 use crate::cli::client::context::Context;
-use crate::cli::client::environment::environment;
+use crate::cli::client::context::environment;
 use crate::cli::error::CliError;
 use crate::cli::output::cells::last_line;
 use crate::cli::output::format::Format;

@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::cli::client::arguments::cue_name::find_maybe_id;
+use crate::cli::client::arguments::find_maybe_id;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::tail::event::{Selection, TailEvent};
 use crate::cli::client::commands::tail::line::Printer;

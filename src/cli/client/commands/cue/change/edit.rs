@@ -3,11 +3,10 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::client::arguments::cue_name;
-use crate::cli::client::arguments::cue_name::{FoundCue, label_of};
-use crate::cli::client::commands::cue::caret::with_caret;
+use crate::cli::client::arguments::{FoundCue, find, label_of};
 use crate::cli::client::commands::cue::change::document::{difference, editable, of_cue};
 use crate::cli::client::commands::cue::change::session::edit_until_accepted;
+use crate::cli::client::commands::schedule::with_caret;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::input::yaml;
@@ -24,7 +23,7 @@ pub struct Edit {
 
 impl Edit {
     pub fn run(self, context: &Context) -> Result<(), CliError> {
-        let found = cue_name::find(context, &self.cue)?;
+        let found = find(context, &self.cue)?;
         let cue = read(context, &found)?;
         let old = editable(&cue);
         let text = of_cue(&cue, &note(&cue))?;

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
-use crate::cli::client::arguments::cue_name;
+use crate::cli::client::arguments::find;
 use crate::cli::client::commands::cue::change::edit;
 use crate::cli::client::commands::cue::change::paths::Assignment;
 use crate::cli::client::context::Context;
@@ -24,7 +24,7 @@ impl Set {
     pub fn run(self, context: &Context) -> Result<(), CliError> {
         let assignments: Vec<Assignment> =
             self.fields.iter().map(|text| Assignment::parse(text)).collect::<Result<_, _>>()?;
-        let found = cue_name::find(context, &self.cue)?;
+        let found = find(context, &self.cue)?;
         let mut patch = Value::Object(Map::new());
         // The API replaces these as a whole, so that a part of them needs the rest.
         if assignments.iter().any(Assignment::is_part_of_whole) {

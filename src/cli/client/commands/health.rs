@@ -1,4 +1,4 @@
-//! `cued health`: the state of the server; fails if it is not healthy.
+//! `cued health` and `cued info`: the state of the server, its version and its public settings. They need no key.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,12 +6,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::client::client_args::ClientArgs;
 use crate::cli::client::command::ClientAction;
-use crate::cli::client::context::{Context, target};
-use crate::cli::client::environment::environment;
+use crate::cli::client::context::{ClientArgs, Context, environment, target};
+use crate::cli::client::fields::{Form, Lines, details};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::{status, text_of};
+use crate::cli::output::cells::text_of;
 use crate::cli::output::print::print_line;
 use crate::cli::output::table::Cell;
 use crate::cli::output::times::duration;
@@ -20,6 +19,38 @@ use crate::cli::server::flag_values::socket_address;
 use crate::client::credentials::Target;
 use crate::client::error::ClientError;
 use crate::client::request::ApiRequest;
+
+const HEALTH: Lines = &[
+    ("server", Form::Cell(url)),
+    ("version", Form::Text("version")),
+    ("status", Form::Status("status")),
+    ("database", Form::Status("services.database")),
+    ("cache", Form::Status("services.cache")),
+    ("poller", Form::Status("services.poller")),
+    ("worker", Form::Status("services.worker")),
+    ("behind until", Form::Time("clock_behind_until")),
+    ("held since", Form::Time("held_since")),
+    ("up for", Form::Cell(|_, health| seconds(&health["uptime_seconds"]).into())),
+    ("workers", Form::Text("workers.active_count")),
+    ("to deliver", Form::Text("queue.pending_outbox")),
+    ("to retry", Form::Text("queue.pending_retries")),
+    ("to claim", Form::Cell(unclaimed)),
+    ("stuck", Form::Text("queue.stale_executions")),
+    ("lateness", Form::Cell(lateness)),
+    ("file", Form::Cell(|_, health| bytes(&health["database"]["bytes"]).into())),
+    ("free disk", Form::Cell(|_, health| bytes(&health["database"]["free_disk_bytes"]).into())),
+];
+
+const INFO: Lines = &[
+    ("server", Form::Cell(url)),
+    ("version", Form::Text("version")),
+    ("registration", Form::Text("registration")),
+    ("mail", Form::Text("mail")),
+    ("billing", Form::Text("billing")),
+    ("limits", Form::Cell(|_, info| yes_or_no(&info["limits"]).into())),
+    ("callbacks", Form::List("callbacks")),
+    ("test clock", Form::Cell(|_, info| yes_or_no(&info["test_clock"]).into())),
+];
 
 /// The whole exchange of a check with the server of this machine. It ends before the usual limit of a health check, so that
 /// its sentence is recorded.
@@ -59,11 +90,7 @@ impl ClientAction for Health {
         let health = answer.value()?;
         let is_healthy = health["status"] == "healthy";
         if !self.local || context.output.format.is_for_programs() {
-            context.output.object(&answer, "status", |health| {
-                let mut lines = services(context, health);
-                lines.extend(figures(health));
-                lines
-            })?;
+            context.output.object(&answer, "status", |health| details(HEALTH, context, health))?;
         } else if is_healthy {
             print_line("healthy")?;
         }
@@ -77,11 +104,11 @@ impl ClientAction for Health {
 impl Health {
     /// The address of the server, found as the server finds it.
     fn listen_address(&self) -> Result<SocketAddr, CliError> {
-        // No wrong usage of this command: a health check has the exit codes 0 and 1 only.
-        let wrong = |text: &str, error| CliError::Failed(format!("CUED_LISTEN: {text:?}: {error}"));
         match (self.listen, environment("CUED_LISTEN")) {
             (Some(address), _) => Ok(address),
-            (None, Some(text)) => socket_address(&text).map_err(|error| wrong(&text, error)),
+            // No wrong usage of this command: a health check has the exit codes 0 and 1 only.
+            (None, Some(text)) => socket_address(&text)
+                .map_err(|error| CliError::Failed(format!("CUED_LISTEN: {text:?}: {error}"))),
             (None, None) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))),
         }
     }
@@ -90,10 +117,9 @@ impl Health {
 /// The URL at which this machine reaches a server that listens on `address`.
 fn local_url(address: SocketAddr) -> Result<String, CliError> {
     if address.port() == 0 {
-        return Err(CliError::Failed(
-            "port 0 names no server: use --listen with the address of the line `cued listening on …`"
-                .to_owned(),
-        ));
+        let reason =
+            "port 0 names no server: use --listen with the address of the line `cued listening on …`";
+        return Err(CliError::Failed(reason.to_owned()));
     }
     // A socket of [::] accepts IPv4 as well, and a container without IPv6 has no [::1].
     let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
@@ -137,49 +163,46 @@ fn causes(health: &Value) -> Vec<String> {
     if causes.is_empty() { vec![service("status")] } else { causes }
 }
 
-fn services(context: &Context, health: &Value) -> Vec<(&'static str, Cell)> {
-    let service = |name: &str| status(&text_of(health, name));
-    vec![
-        ("server", context.target.url.as_str().into()),
-        ("version", text_of(health, "version").into()),
-        ("status", service("status")),
-        ("database", service("services.database")),
-        ("cache", service("services.cache")),
-        ("poller", service("services.poller")),
-        ("worker", service("services.worker")),
-        ("behind until", context.output.times.instant(&text_of(health, "clock_behind_until")).into()),
-        ("held since", context.output.times.instant(&text_of(health, "held_since")).into()),
-    ]
+fn url(context: &Context, _: &Value) -> Cell {
+    context.target.url.as_str().into()
 }
 
-fn figures(health: &Value) -> Vec<(&'static str, Cell)> {
-    let number = |field: &str| text_of(health, field);
-    let with = |field: &str, unit: fn(i64) -> String| number(field).parse().map(unit).unwrap_or_default();
-    let bytes = |bytes: i64| size(bytes.unsigned_abs());
-    let seconds = |seconds: i64| duration(seconds.saturating_mul(1_000));
-    let waiting = match (number("queue.pending_worker_claims"), number("queue.oldest_pending_claim_seconds"))
-    {
-        (count, oldest) if oldest.is_empty() => count,
-        (count, _) => {
-            format!("{count}, the first for {}", with("queue.oldest_pending_claim_seconds", seconds))
-        }
-    };
-    let late = |field: &str| number(field).parse::<f64>().map(|ms| format!("{ms} ms")).unwrap_or_default();
-    let lateness = match (late("lateness.p50_ms"), late("lateness.p99_ms")) {
-        (p50, p99) if !p50.is_empty() => format!("{p50} (median), {p99} (99 of 100)"),
-        _ => String::new(),
-    };
-    vec![
-        ("up for", with("uptime_seconds", seconds).into()),
-        ("workers", number("workers.active_count").into()),
-        ("to deliver", number("queue.pending_outbox").into()),
-        ("to retry", number("queue.pending_retries").into()),
-        ("to claim", waiting.into()),
-        ("stuck", number("queue.stale_executions").into()),
-        ("lateness", lateness.into()),
-        ("file", with("database.bytes", bytes).into()),
-        ("free disk", with("database.free_disk_bytes", bytes).into()),
-    ]
+fn unclaimed(_: &Context, health: &Value) -> Cell {
+    let count = text_of(health, "queue.pending_worker_claims");
+    match seconds(&health["queue"]["oldest_pending_claim_seconds"]) {
+        oldest if oldest.is_empty() => count.into(),
+        oldest => format!("{count}, the first for {oldest}").into(),
+    }
+}
+
+fn lateness(_: &Context, health: &Value) -> Cell {
+    let lateness = &health["lateness"];
+    match (lateness["p50_ms"].as_f64(), lateness["p99_ms"].as_f64()) {
+        (Some(p50), Some(p99)) => format!("{p50} ms (median), {p99} ms (99 of 100)").into(),
+        _ => Cell::default(),
+    }
+}
+
+fn seconds(value: &Value) -> String {
+    value.as_i64().map(|seconds| duration(seconds.saturating_mul(1_000))).unwrap_or_default()
+}
+
+fn bytes(value: &Value) -> String {
+    value.as_u64().map(size).unwrap_or_default()
+}
+
+fn yes_or_no(value: &Value) -> &'static str {
+    if value == true { "yes" } else { "no" }
+}
+
+#[derive(Debug, Args)]
+pub struct Info {}
+
+impl ClientAction for Info {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let answer = context.send(&ApiRequest::get("/v1/info").anonymous())?;
+        context.output.object(&answer, "version", |info| details(INFO, context, info))
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,180 @@
+//! `cued preview` and `cued cue next`: the runs of a schedule; and the fault of a refused cron expression.
+
+use clap::Args;
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::cli::client::command::{Call, ClientAction};
+use crate::cli::client::context::Context;
+use crate::cli::client::fields::{Columns, Form, Shown, table};
+use crate::cli::error::CliError;
+use crate::cli::output::cells::text_of;
+use crate::cli::output::format::Format;
+use crate::cli::output::print::{count, print, print_line};
+use crate::cli::output::style::Style;
+use crate::cli::output::table::Cell;
+use crate::cli::printable::printable;
+use crate::client::error::ClientError;
+use crate::client::request::{Answer, ApiRequest};
+
+/// The local time of the schedule, and that of the output.
+const RUNS: Columns = &[
+    ("RUN", Form::Cell(|_, run| local(&text_of(run, "local")).into()), Shown::Always),
+    ("OFFSET", Form::Text("offset"), Shown::Always),
+    ("YOUR TIME", Form::Time("at"), Shown::Wide),
+    ("NOTE", Form::Cell(|_, run| Cell::new(text_of(run, "note"), Style::Warning)), Shown::Shortened),
+];
+const RUNS_IN_TWO_ZONES: Columns =
+    &[RUNS[0], RUNS[1], ("YOUR TIME", Form::Time("at"), Shown::Always), RUNS[3]];
+
+#[derive(Debug, Args)]
+pub struct Preview {
+    /// Cron expression, in quotes: minute, hour, day of month, month, day of week
+    #[arg(value_name = "CRON", required_unless_present = "at", conflicts_with = "at")]
+    cron: Option<String>,
+
+    /// The instant of a schedule with one run; without an offset in the time zone of the schedule
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+
+    /// Runs that are shown
+    #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+    count: u8,
+
+    /// Show the runs from this date or time on, in the time zone of the schedule [default: now]
+    #[arg(long, value_name = "DATE")]
+    from: Option<String>,
+}
+
+impl ClientAction for Preview {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let zone = context.zone.as_deref().unwrap_or("UTC");
+        let schedule = match (&self.cron, &self.at) {
+            (Some(cron), _) => json!({"type": "recurring", "cron": cron, "timezone": zone}),
+            (None, at) => json!({"type": "once", "at": at, "timezone": zone}),
+        };
+        let mut body = json!({"limit": self.count, "schedule": schedule});
+        if let Some(from) = &self.from {
+            let utc = TimeZone::UTC;
+            let zone = context.zone.as_ref().map_or(&utc, |_| context.output.times.zone());
+            body["from"] = instant(from, zone)?.to_string().into();
+        }
+        let answer = context
+            .send(&ApiRequest::post("/v1/schedule/preview").json(&body))
+            .map_err(|error| with_caret(error, self.cron.as_deref()))?;
+        print_runs(context, &answer, RUNS)
+    }
+}
+
+/// Prints the runs of a cue. If the command line names a zone, there is the time in that zone too.
+pub fn print_next(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+    let columns = if call.context.zone.is_some() { RUNS_IN_TWO_ZONES } else { RUNS };
+    print_runs(call.context, answer, columns)
+}
+
+fn print_runs(context: &Context, answer: &Answer, columns: Columns) -> Result<(), CliError> {
+    let runs = answer.value()?;
+    let items = |field: &str| runs[field].as_array().into_iter().flatten();
+    let output = &context.output;
+    match output.format {
+        Format::Table | Format::Wide => {
+            let per_month = count(runs["per_month"].as_i64().unwrap_or(0), "run");
+            let summary = format!("{} ({per_month} in 31 days)", printable(&text_of(&runs, "description")));
+            let rows: Vec<Value> = items("occurrences").cloned().collect();
+            let table = table(columns, context, &rows).render(output.is_wide(), &output.styles);
+            let changes = items("transitions").map(|change| {
+                let at = output.times.instant(&text_of(change, "at"));
+                let (from, to) = (text_of(change, "from"), text_of(change, "to"));
+                printable(&format!("The clocks change at {at}, from {from} to {to}.")) + "\n"
+            });
+            let changes: String = changes.collect();
+            let gap = if changes.is_empty() { "" } else { "\n" };
+            print(&format!("{}\n\n{table}{gap}{changes}", output.styles.paint(&summary, Style::Title)))
+        }
+        Format::Id => items("upcoming").try_for_each(|at| print_line(at.as_str().unwrap_or_default())),
+        _ => output.object(answer, "", |_| Vec::new()),
+    }
+}
+
+/// `Tue 2030-01-01 09:00`, with seconds if there are any. Text that is no local time stays.
+fn local(text: &str) -> String {
+    let Ok(at) = text.parse::<DateTime>() else { return text.to_owned() };
+    let format = match (at.second(), at.subsec_nanosecond()) {
+        (0, 0) => "%a %Y-%m-%d %H:%M",
+        (_, 0) => "%a %Y-%m-%d %H:%M:%S",
+        _ => "%a %Y-%m-%d %H:%M:%S%.3f",
+    };
+    at.strftime(format).to_string()
+}
+
+/// An instant with an offset, or a date or a local time of the zone.
+fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp, CliError> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    let local = text.parse::<DateTime>().or_else(|_| text.parse::<Date>().map(DateTime::from));
+    let at = local.and_then(|local| zone.to_ambiguous_zoned(local).compatible());
+    at.map(|at| at.timestamp()).map_err(|_| {
+        CliError::Usage(format!("--from: {text:?} is no date; examples are 2030-03-30 and 2030-03-30T09:00"))
+    })
+}
+
+/// The error with the expression and a mark below the part that the server names.
+pub fn with_caret(error: CliError, cron: Option<&str>) -> CliError {
+    match (error, cron) {
+        (CliError::Client(ClientError::Refused(mut refused)), Some(cron)) => {
+            let place = |index: usize| {
+                refused.body["error"]["span"][index].as_u64().and_then(|place| usize::try_from(place).ok())
+            };
+            if let (Some(from), Some(to)) = (place(0), place(1)) {
+                let lines = marked(cron, from, to);
+                refused.message.push_str(&lines);
+            }
+            CliError::Client(ClientError::Refused(refused))
+        }
+        (error, _) => error,
+    }
+}
+
+/// `from` and `to` count characters.
+fn marked(cron: &str, from: usize, to: usize) -> String {
+    let before: String = cron.chars().take(from).collect();
+    let part: String = cron.chars().skip(from).take(to.saturating_sub(from)).collect();
+    // An empty part is a place where something is missing.
+    let marks = "^".repeat(printable(&part).width().max(1));
+    format!("\n  {}\n  {}{marks}", printable(cron), " ".repeat(printable(&before).width()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_times_have_their_weekday() {
+        assert_eq!(local("2030-01-01T09:00:00"), "Tue 2030-01-01 09:00");
+        assert_eq!(local("2030-01-01T09:00:05"), "Tue 2030-01-01 09:00:05");
+        assert_eq!(local("2030-01-01T09:00:05.250"), "Tue 2030-01-01 09:00:05.250");
+        assert_eq!(local("x"), "x");
+    }
+
+    #[test]
+    fn a_date_is_midnight_in_the_zone() {
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        let read = |text: &str| instant(text, &berlin).map(|at| at.to_string()).ok();
+        assert_eq!(read("2030-01-02").unwrap(), "2030-01-01T23:00:00Z");
+        assert_eq!(read("2030-07-01T09:00").unwrap(), "2030-07-01T07:00:00Z");
+        assert_eq!(read("2030-07-01T09:00:00Z").unwrap(), "2030-07-01T09:00:00Z");
+        assert_eq!(read("tomorrow"), None);
+    }
+
+    #[test]
+    fn the_mark_is_below_the_part() {
+        assert_eq!(marked("0 25 * * *", 2, 4), "\n  0 25 * * *\n    ^^");
+        assert_eq!(marked("日本 9", 3, 4), "\n  日本 9\n       ^");
+        assert_eq!(marked("0 9", 3, 3), "\n  0 9\n     ^");
+        assert_eq!(marked("0\u{1b}", 1, 99), "\n  0\u{fffd}\n   ^");
+    }
+}
