@@ -20,7 +20,7 @@ use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::executions::attempts;
 use crate::store::executions::unclaimed::first_look;
-use crate::store::fair_queue::{AccountRows, FairQueue, Grant, Rotation};
+use crate::store::fair_queue::{AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
 /// A claimed attempt: stored as `delivering`, not sent yet. `delivery_request` reads its request.
@@ -31,25 +31,17 @@ pub struct ClaimedDelivery {
     pub bytes: usize,
     /// True if the response is taken as the outcome of the execution.
     pub takes_outcome: bool,
-    /// True if the address of its user is unconfirmed.
-    pub is_unconfirmed: bool,
 }
 
 impl ClaimedDelivery {
+    pub fn destination_key(&self) -> (i64, i64) {
+        (self.attempt_ref.user_key, self.attempt_ref.destination)
+    }
+
     /// The most memory that it takes until its attempt has ended.
     pub fn memory(&self) -> usize {
         self.bytes.saturating_add(if self.takes_outcome { MAX_RESPONSE_OUTCOME * RESPONSE_COPIES } else { 0 })
     }
-}
-
-/// The limits on deliveries under way.
-pub trait ClaimLimits {
-    /// Returns whether the destination of the user may have one more attempt. Nothing is taken yet.
-    fn grant(&mut self, user_key: i64, destination: i64) -> Grant;
-
-    /// Takes what a delivery to a destination needs that was just granted one. Returns `false`, and takes nothing, if there
-    /// is no memory for it.
-    fn try_take(&mut self, claimed: &ClaimedDelivery) -> bool;
 }
 
 /// The record of an attempt that has ended.
@@ -119,9 +111,9 @@ const NEXT_USER: &str = "SELECT user_key FROM executions
     WHERE queue_name = 'send' AND user_key >= ?1 ORDER BY user_key LIMIT 1";
 
 // Runs that fall due now come before those of an outage, whatever their destination.
-const NEXT_DESTINATION: &str = "SELECT destination_hash, key FROM executions
+const NEXT_DESTINATION: &str = "SELECT destination_hash FROM executions
     WHERE queue_name = 'send' AND user_key = ?1 AND is_catch_up = ?2 AND destination_hash >= ?3
-    ORDER BY destination_hash, key LIMIT 1";
+    ORDER BY destination_hash LIMIT 1";
 
 const READY: &str = "SELECT key FROM executions
     WHERE queue_name = 'send' AND user_key = ?1 AND is_catch_up = ?2 AND destination_hash = ?3 AND key > ?4
@@ -133,8 +125,8 @@ const READY: &str = "SELECT key FROM executions
 const FIND: &str =
     "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash, attempts,
         scheduled_for, triggered_by = 'schedule', executions.user_key, octet_length(payloads.body),
-        octet_length(callback_headers), started_at, outcome_from_response IS 1, users.confirmed_at IS NULL
-   FROM executions LEFT JOIN users ON users.key = executions.user_key LEFT JOIN cues ON cues.key = executions.cue_key
+        octet_length(callback_headers), started_at, outcome_from_response IS 1
+   FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
   WHERE executions.key = ?1";
 
@@ -202,34 +194,23 @@ pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(DeliveryQueue(read).next_user(i64::MIN)?.is_some() && !hold::is_held(read)?)
 }
 
-/// Claims at most `limit` ready executions, in the order of [`fair_queue::take`]: first those that fell due now, then
-/// those of an outage. Reads no payload. Claims nothing while the database is on hold.
+/// Claims the ready executions that `try_acquire` grants by user and destination, in the order of [`fair_queue::take`]:
+/// first those that fell due now, then those of an outage. Reads no payload. Claims nothing while the database is on hold.
 pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
-    limit: usize,
     rotation: &mut Rotation,
-    limits: &mut impl ClaimLimits,
+    try_acquire: impl FnMut(i64, i64) -> Result<Grant>,
 ) -> Result<Vec<ClaimedDelivery>> {
-    if limit == 0 || hold::is_held(tx)? {
+    if hold::is_held(tx)? {
         return Ok(Vec::new());
     }
-    let mut claimed = Vec::new();
-    fair_queue::take(&DeliveryQueue(tx), limit, rotation, |row| {
-        let grant = limits.grant(row.user_key, row.destination);
-        if grant != Grant::Granted {
-            return Ok(grant);
-        }
-        let found = tx.prepare_cached(FIND)?.query_row([row.key], |row| read_claimed(row, now))?;
-        if !limits.try_take(&found) {
-            // A delivery to another destination may be small enough.
-            return Ok(Grant::DestinationBusy);
-        }
-        claimed.push(found);
-        Ok(Grant::Granted)
-    })?;
-    for ClaimedDelivery { attempt_ref, .. } in &claimed {
-        tx.prepare_cached(CLAIM)?.execute(params![attempt_ref.key, millis(now)])?;
+    let ready = fair_queue::take(&DeliveryQueue(tx), rotation, try_acquire)?;
+    let (mut find, mut claim) = (tx.prepare_cached(FIND)?, tx.prepare_cached(CLAIM)?);
+    let mut claimed = Vec::with_capacity(ready.len());
+    for ReadyRow { key, .. } in ready {
+        claimed.push(find.query_row([key], |row| read_claimed(row, now))?);
+        claim.execute(params![key, millis(now)])?;
     }
     tx.counters().add_queued(QueueName::Send, -i64::try_from(claimed.len()).unwrap_or(i64::MAX));
     Ok(claimed)
@@ -304,11 +285,9 @@ impl FairQueue for DeliveryQueue<'_, '_> {
         Ok(self.0.prepare_cached(NEXT_USER)?.query_row([from], |row| row.get(0)).optional()?)
     }
 
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>> {
+    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
         let mut next = self.0.prepare_cached(NEXT_DESTINATION)?;
-        let next =
-            next.query_row(params![rows.user_key, rows.priority, from], |row| Ok((row.get(0)?, row.get(1)?)));
-        Ok(next.optional()?)
+        Ok(next.query_row(params![rows.user_key, rows.priority, from], |row| row.get(0)).optional()?)
     }
 
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
@@ -335,7 +314,7 @@ fn read_claimed(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<ClaimedDelive
     let (body, headers): (Option<u32>, Option<u32>) = (row.get(8)?, row.get(9)?);
     let bytes = body.unwrap_or(0).saturating_add(headers.unwrap_or(0).saturating_mul(HEADER_COPIES));
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    Ok(ClaimedDelivery { attempt_ref, bytes, takes_outcome: row.get(11)?, is_unconfirmed: row.get(12)? })
+    Ok(ClaimedDelivery { attempt_ref, bytes, takes_outcome: row.get(11)? })
 }
 
 #[cfg(test)]

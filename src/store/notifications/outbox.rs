@@ -74,8 +74,8 @@ const HAS_READY: &str =
     OR EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NOT NULL)";
 const NEXT_USER: &str = "SELECT user_key FROM outbox
     WHERE due_at IS NULL AND destination_hash IS NOT NULL AND user_key >= ?1 ORDER BY user_key LIMIT 1";
-const NEXT_DESTINATION: &str = "SELECT destination_hash, key FROM outbox
-    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash, key LIMIT 1";
+const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
+    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash LIMIT 1";
 const READY_POSTS: &str = "SELECT key FROM outbox
     WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
 const READY_MAILS: &str =
@@ -161,17 +161,17 @@ pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> R
     Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
 }
 
-/// Ready POSTs that are not in `skipped`, at most `limit`, in the order of [`fair_queue::take`]. `try_acquire` gets the
-/// user and the destination.
+/// Ready POSTs that are not in `skipped`, in the order of [`fair_queue::take`]. `try_acquire` gets the user and the
+/// destination.
 pub fn ready_posts(
     read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
-    limit: usize,
     rotation: &mut Rotation,
     mut try_acquire: impl FnMut(i64, i64) -> Grant,
 ) -> Result<Vec<ReadyRow>> {
-    let try_acquire = |row: ReadyRow| Ok(try_acquire(row.user_key, row.destination));
-    fair_queue::take(&PostQueue { read, skipped }, limit, rotation, try_acquire)
+    fair_queue::take(&PostQueue { read, skipped }, rotation, |user, destination| {
+        Ok(try_acquire(user, destination))
+    })
 }
 
 /// The notification in row `key`.
@@ -231,10 +231,9 @@ impl FairQueue for PostQueue<'_, '_> {
         Ok(self.read.prepare_cached(NEXT_USER)?.query_row([from], |row| row.get(0)).optional()?)
     }
 
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>> {
+    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
         let mut next = self.read.prepare_cached(NEXT_DESTINATION)?;
-        let next = next.query_row(params![rows.user_key, from], |row| Ok((row.get(0)?, row.get(1)?)));
-        Ok(next.optional()?)
+        Ok(next.query_row(params![rows.user_key, from], |row| row.get(0)).optional()?)
     }
 
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
@@ -244,10 +243,6 @@ impl FairQueue for PostQueue<'_, '_> {
             .query_map(params![rows.user_key, destination, after, most], |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<i64>>>()?;
         Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
-    }
-
-    fn is_in_flight(&self, key: i64) -> bool {
-        self.skipped.contains(&key)
     }
 }
 
