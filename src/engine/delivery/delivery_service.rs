@@ -113,17 +113,6 @@ impl DeliveryService {
     }
 }
 
-/// Promotes executions whose waiting time is over to ready. Returns their number.
-pub fn promote(app: &App) -> Result<u64> {
-    let mut promoted = 0;
-    loop {
-        match promote_batch(app)? {
-            0 => return Ok(promoted),
-            batch => promoted += batch,
-        }
-    }
-}
-
 /// Promotes the executions that have waited longest, in one transaction. Returns their number; if it is not 0, call
 /// again.
 pub fn promote_batch(app: &App) -> Result<u64> {

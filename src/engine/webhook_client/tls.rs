@@ -17,7 +17,7 @@ use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, AsSendBody, Body, Error};
 
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
-use crate::engine::webhook_client::client_options::{ClientOptions, MAX_IDLE};
+use crate::engine::webhook_client::{ClientOptions, MAX_IDLE};
 use crate::locks::Mutex;
 
 /// Buffers of a connection. The library's default of 128 KiB each costs 310 KiB per running delivery, these 62 KiB. The
@@ -26,7 +26,7 @@ const INPUT_BUFFER: usize = 16 * 1024;
 const OUTPUT_BUFFER: usize = 8 * 1024;
 /// Agents with the same authorities. For each request an agent compares the hosts of all its idle connections with each
 /// other, so its hosts should be few.
-const AGENTS: usize = 8;
+const AGENTS: usize = 4;
 /// Maximum hosts in the set of [`PrivateCa`].
 const MAX_REMEMBERED: usize = 1024;
 

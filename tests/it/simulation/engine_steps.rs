@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use cued::domain::webhook::request::AttemptRef;
-use cued::engine::delivery::delivery_service::promote;
+use cued::engine::delivery::delivery_service::promote_batch;
 use cued::engine::delivery::dispatcher::{DispatcherMode, FinishedAttempt};
 use cued::engine::notifications::notification_sender;
 use cued::engine::scheduler::reaper;
@@ -84,7 +84,7 @@ impl Simulation {
     }
 
     pub fn promote(&mut self) -> Checked {
-        self.insist(|machine| promote(machine.app()))?;
+        self.insist(|machine| promote_batch(machine.app()))?;
         self.model.promote();
         Ok(())
     }
