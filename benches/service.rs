@@ -9,7 +9,7 @@
 //!
 //! Each round starts a server on a new file for each figure. Printed are the medians of the rounds, and their ratio. A
 //! slow disk is made by the system's tracer: `--wrap "strace -f --seccomp-bpf -o /dev/null -e trace=fsync,fdatasync -e
-//! inject=fsync,fdatasync:delay_exit=10000"` lets each sync of the server take 10 ms longer.
+//! inject=fsync,fdatasync:delay_exit=10000" --lead 30` lets each sync of the server take 10 ms longer.
 
 use std::error::Error;
 use std::io;
@@ -44,6 +44,9 @@ struct Options {
     /// Duration of each measurement of a rate
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// Seconds for the creation of a herd, before it is due
+    #[arg(long, default_value_t = 8.0)]
+    lead: f64,
     /// Only the figures whose names begin so
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -110,6 +113,8 @@ struct Bed {
     _folder: tempfile::TempDir,
     clock: Clock,
     duration: Duration,
+    /// Seconds until a herd is due.
+    lead: f64,
 }
 
 impl Bed {
@@ -125,7 +130,7 @@ impl Bed {
         let flags = [&flags[..], &[plans.to_str().unwrap_or_default()]].concat();
         let server = ServerProcess::start_wrapped(&wrap, program, &folder.path().join("cued.db"), &flags)?;
         let duration = Duration::try_from_secs_f64(options.seconds)?;
-        Ok(Self { server, _folder: folder, clock: Clock::system(), duration })
+        Ok(Self { server, _folder: folder, clock: Clock::system(), duration, lead: options.lead })
     }
 
     fn register(&self, number: usize) -> Result<String> {
@@ -224,7 +229,7 @@ impl Bed {
 
     fn create_herd(&self, accounts: usize, url: impl Fn(usize) -> String + Sync) -> Result<Timestamp> {
         let keys = (0..accounts).map(|number| self.register(number)).collect::<Result<Vec<_>>>()?;
-        let due = self.in_seconds(8.0)?;
+        let due = self.in_seconds(self.lead)?;
         self.create_all(HERD, |number| {
             create(&keys[number / 50 % accounts], &once(due), &url(number), "webhook")
         })?;

@@ -22,7 +22,7 @@ use crate::domain::webhook::callback_url::{CallbackTarget, UrlError};
 use crate::domain::webhook::echo;
 use crate::engine::Engine;
 use crate::engine::webhook_client::tls::CertificateError;
-use crate::engine::webhook_client::{ClientOptions, HttpWebhookClient};
+use crate::engine::webhook_client::{ClientOptions, HttpWebhookClient, MAX_IDLE};
 use crate::error::Error;
 use crate::http::routes::{METRICS, ROUTES};
 use crate::http::server::{self, ListenerConfig};
@@ -192,7 +192,7 @@ fn max_connections(config: &Config, max_open_files: Option<usize>) -> usize {
     let configured = config.http.max_connections;
     let Some(max_open_files) = max_open_files else { return configured };
     // One socket and one DNS lookup per delivery thread, idle connections to receivers, and the database files.
-    let reserved = 2 * config.delivery_threads + ClientOptions::default().max_idle + 64;
+    let reserved = 2 * config.delivery_threads + MAX_IDLE + 64;
     let available = max_open_files.saturating_sub(reserved).max(max_open_files / 4).max(1);
     if available < configured {
         tracing::debug!(

@@ -3,7 +3,6 @@
 //! Users and destinations are found by seeks in the queue's index, so that a pass costs the same whether an account
 //! has one row or 100,000 rows ready.
 
-use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 
 use crate::error::Result;
@@ -16,15 +15,18 @@ const MAX_TRIED: usize = 64;
 /// lowest destination.
 const MAX_REMEMBERED: usize = 512;
 
-/// The answer to a destination of an account that asks for one more thread.
+/// Rows of a destination that are read at once.
+const CHUNK: usize = 16;
+
+/// The answer to a destination of an account that asks for one more attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grant {
     Granted,
-    /// Not this destination, but another one of the account may have a thread.
+    /// Not this destination, but another one of the account may have one.
     DestinationBusy,
-    /// No destination of the account may have a thread.
+    /// No destination of the account may have one.
     AccountBusy,
-    /// No account may have a thread: the pass ends.
+    /// No account may have one: the pass ends.
     NoneLeft,
 }
 
@@ -43,16 +45,11 @@ pub trait FairQueue {
     /// The lowest user key from `from` on that has ready rows.
     fn next_user(&self, from: i64) -> Result<Option<i64>>;
 
-    /// The lowest destination from `from` on that has ready rows, and the key of its oldest one.
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>>;
+    /// The lowest destination from `from` on that has ready rows.
+    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>>;
 
     /// The keys of ready rows after `after`, oldest first, at most `limit`, without those in flight.
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>>;
-
-    /// True if the row is in the queue although it is being sent.
-    fn is_in_flight(&self, _key: i64) -> bool {
-        false
-    }
 }
 
 /// A ready row.
@@ -64,55 +61,40 @@ pub struct ReadyRow {
 }
 
 /// The place at which the last pass ended. The next pass continues there, so that all take turns.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Rotation {
     last_user: i64,
     last_destinations: HashMap<i64, i64>,
 }
 
-impl Rotation {
-    fn after_destination(&self, user_key: i64) -> i64 {
-        self.last_destinations.get(&user_key).copied().unwrap_or(i64::MIN)
-    }
-
-    fn set_destination(&mut self, user_key: i64, destination: i64) {
-        if self.last_destinations.len() >= MAX_REMEMBERED {
-            self.last_destinations.clear();
-        }
-        self.last_destinations.insert(user_key, destination);
-    }
-}
-
-/// Takes at most `limit` ready rows: one of each account in turn, and of an account one of each destination in turn,
-/// the oldest first. A lower priority follows when no row of the higher one may be sent. Returns the rows that
-/// `try_acquire` has granted, in this order.
+/// Takes ready rows: one of each account in turn, and of an account one of each destination in turn, the oldest first. A
+/// lower priority follows when no row of the higher one may be sent. Returns the rows that `try_acquire` has granted by
+/// user and destination, in this order.
 pub fn take(
     queue: &impl FairQueue,
-    limit: usize,
     rotation: &mut Rotation,
-    mut try_acquire: impl FnMut(ReadyRow) -> Result<Grant>,
+    mut try_acquire: impl FnMut(i64, i64) -> Result<Grant>,
 ) -> Result<Vec<ReadyRow>> {
     let (mut taken, mut waiting) = (Vec::new(), VecDeque::new());
     let mut users = Cycle::after(rotation.last_user);
-    let is_over = Cell::new(false);
-    let mut try_acquire = |row| {
-        let grant = try_acquire(row)?;
-        is_over.set(grant == Grant::NoneLeft);
-        Ok(grant)
-    };
-    while taken.len() < limit && !is_over.get() {
-        let user = users.next(|from| Ok(queue.next_user(from)?.map(|user_key| (user_key, ()))))?;
-        let new = user.map(|(user_key, ())| Account::new(user_key, rotation.after_destination(user_key)));
+    loop {
+        let user = users.next(|from| queue.next_user(from))?;
+        let new = user.map(|user_key| Account::new(user_key, rotation));
         let Some(mut account) = new.or_else(|| waiting.pop_front()) else { break };
-        let turn = account.next(queue, limit - taken.len(), &mut try_acquire)?;
-        if let Some(last) = account.last_destination {
-            rotation.set_destination(account.user_key, last);
+        let turn = account.next(queue, &mut try_acquire)?;
+        if rotation.last_destinations.len() >= MAX_REMEMBERED {
+            rotation.last_destinations.clear();
         }
-        // An account that gets no thread is dropped: its share only shrinks during a pass.
-        if let Some(turn) = turn {
-            rotation.last_user = account.user_key;
-            taken.push(turn);
-            waiting.push_back(account);
+        rotation.last_destinations.insert(account.user_key, account.last_destination);
+        match turn {
+            Ok(row) => {
+                rotation.last_user = account.user_key;
+                taken.push(row);
+                waiting.push_back(account);
+            }
+            Err(Grant::NoneLeft) => break,
+            // An account that gets none is dropped: its share only shrinks during a pass.
+            Err(_) => {}
         }
     }
     Ok(taken)
@@ -123,12 +105,11 @@ struct Account {
     user_key: i64,
     priority: u8,
     start: i64,
-    destinations: Cycle,
+    untried: Cycle,
     tried: usize,
-    /// Destinations that have got a thread in this pass.
+    /// Destinations that have got an attempt in this pass.
     served: VecDeque<Destination>,
-    last_destination: Option<i64>,
-    is_busy: bool,
+    last_destination: i64,
 }
 
 struct Destination {
@@ -139,118 +120,62 @@ struct Destination {
 }
 
 impl Account {
-    fn new(user_key: i64, start: i64) -> Self {
+    fn new(user_key: i64, rotation: &Rotation) -> Self {
+        let start = rotation.last_destinations.get(&user_key).copied().unwrap_or(i64::MIN);
         Self {
             user_key,
             priority: 0,
             start,
-            destinations: Cycle::after(start),
+            untried: Cycle::after(start),
             tried: 0,
             served: VecDeque::new(),
-            last_destination: None,
-            is_busy: false,
+            last_destination: start,
         }
     }
 
-    /// The next row of the account that gets a thread. Reads at most `limit` rows of a destination.
+    /// The next row of the account that is granted, or why it gets none. A destination that gets none is not tried again
+    /// in this pass.
     fn next<Q: FairQueue>(
         &mut self,
         queue: &Q,
-        limit: usize,
-        try_acquire: &mut impl FnMut(ReadyRow) -> Result<Grant>,
-    ) -> Result<Option<ReadyRow>> {
-        while self.priority < Q::PRIORITIES && !self.is_busy {
-            let taken = match self.next_untried(queue, limit, try_acquire)? {
-                None => self.next_served(queue, limit, try_acquire)?,
-                taken => taken,
+        try_acquire: &mut impl FnMut(i64, i64) -> Result<Grant>,
+    ) -> Result<std::result::Result<ReadyRow, Grant>> {
+        let user_key = self.user_key;
+        while self.priority < Q::PRIORITIES {
+            let rows = AccountRows { user_key, priority: self.priority };
+            let Some(mut of) = self.next_destination(queue, rows)? else {
+                self.priority += 1;
+                (self.untried, self.tried) = (Cycle::after(self.start), 0);
+                continue;
             };
-            if taken.is_some() || self.is_busy {
-                return Ok(taken);
+            let destination = of.destination;
+            if of.keys.is_empty() {
+                of.keys = queue.ready(rows, destination, of.last_key, CHUNK)?;
             }
-            self.priority += 1;
-            (self.destinations, self.tried) = (Cycle::after(self.start), 0);
+            let Some(key) = of.keys.pop_front() else { continue };
+            match try_acquire(user_key, destination)? {
+                Grant::Granted => {
+                    (self.last_destination, of.last_key) = (destination, key);
+                    self.served.push_back(of);
+                    return Ok(Ok(ReadyRow { key, user_key, destination }));
+                }
+                Grant::DestinationBusy => self.last_destination = destination,
+                // The next pass begins with this destination.
+                refusal => return Ok(Err(refusal)),
+            }
         }
-        Ok(None)
+        Ok(Err(Grant::AccountBusy))
     }
 
-    /// The first row of the next destination that gets a thread.
-    fn next_untried(
-        &mut self,
-        queue: &impl FairQueue,
-        limit: usize,
-        try_acquire: &mut impl FnMut(ReadyRow) -> Result<Grant>,
-    ) -> Result<Option<ReadyRow>> {
-        let rows = self.rows();
-        while self.tried < MAX_TRIED
-            && let Some((destination, first)) =
-                self.destinations.next(|from| queue.next_destination(rows, from))?
-        {
+    /// A destination that was not tried in this pass, or else one that has got an attempt.
+    fn next_destination(&mut self, queue: &impl FairQueue, rows: AccountRows) -> Result<Option<Destination>> {
+        if self.tried < MAX_TRIED {
             self.tried += 1;
-            let before = self.last_destination.replace(destination);
-            let mut keys = VecDeque::new();
-            if queue.is_in_flight(first) {
-                keys = queue.ready(rows, destination, first, limit)?;
-            } else {
-                keys.push_back(first);
-            }
-            if let Some(taken) =
-                self.try_next(Destination { destination, last_key: first, keys }, try_acquire)?
-            {
-                return Ok(Some(taken));
-            }
-            if self.is_busy {
-                // The next pass begins with it.
-                self.last_destination = before;
-                break;
+            if let Some(destination) = self.untried.next(|from| queue.next_destination(rows, from))? {
+                return Ok(Some(Destination { destination, last_key: i64::MIN, keys: VecDeque::new() }));
             }
         }
-        Ok(None)
-    }
-
-    /// A further row of a destination that has got a thread in this pass.
-    fn next_served(
-        &mut self,
-        queue: &impl FairQueue,
-        limit: usize,
-        try_acquire: &mut impl FnMut(ReadyRow) -> Result<Grant>,
-    ) -> Result<Option<ReadyRow>> {
-        let rows = self.rows();
-        while let Some(mut served) = self.served.pop_front() {
-            if served.keys.is_empty() {
-                served.keys = queue.ready(rows, served.destination, served.last_key, limit)?;
-            }
-            let destination = served.destination;
-            if let Some(taken) = self.try_next(served, try_acquire)? {
-                self.last_destination = Some(destination);
-                return Ok(Some(taken));
-            }
-            if self.is_busy {
-                break;
-            }
-        }
-        Ok(None)
-    }
-
-    /// Takes the next row of a destination. A destination that gets no thread is not tried again in this pass.
-    fn try_next(
-        &mut self,
-        mut of: Destination,
-        try_acquire: &mut impl FnMut(ReadyRow) -> Result<Grant>,
-    ) -> Result<Option<ReadyRow>> {
-        let Some(key) = of.keys.pop_front() else { return Ok(None) };
-        let row = ReadyRow { key, user_key: self.user_key, destination: of.destination };
-        let grant = try_acquire(row)?;
-        self.is_busy = matches!(grant, Grant::AccountBusy | Grant::NoneLeft);
-        if grant != Grant::Granted {
-            return Ok(None);
-        }
-        of.last_key = key;
-        self.served.push_back(of);
-        Ok(Some(row))
-    }
-
-    fn rows(&self) -> AccountRows {
-        AccountRows { user_key: self.user_key, priority: self.priority }
+        Ok(self.served.pop_front())
     }
 }
 
@@ -267,8 +192,8 @@ impl Cycle {
         Self { start, current: start, has_wrapped: false, is_over: false }
     }
 
-    /// The next value and what `seek` found with it. `seek` finds the lowest value from its argument on.
-    fn next<T>(&mut self, mut seek: impl FnMut(i64) -> Result<Option<(i64, T)>>) -> Result<Option<(i64, T)>> {
+    /// The next value. `seek` finds the lowest one from its argument on.
+    fn next(&mut self, seek: impl Fn(i64) -> Result<Option<i64>>) -> Result<Option<i64>> {
         if self.is_over {
             return Ok(None);
         }
@@ -280,9 +205,9 @@ impl Cycle {
             self.has_wrapped = true;
             next = seek(i64::MIN)?;
         }
-        let next = next.filter(|(value, _)| !self.has_wrapped || *value <= self.start);
-        match &next {
-            Some((value, _)) => self.current = *value,
+        let next = next.filter(|value| !self.has_wrapped || *value <= self.start);
+        match next {
+            Some(value) => self.current = value,
             None => self.is_over = true,
         }
         Ok(next)
@@ -310,11 +235,11 @@ mod tests {
             Ok(self.rows.range((from, 0, i64::MIN, 0)..).next().map(|row| row.0))
         }
 
-        fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>> {
+        fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
             self.seeks.set(self.seeks.get() + 1);
             let AccountRows { user_key, priority } = rows;
             let next = self.rows.range((user_key, priority, from, 0)..).next();
-            Ok(next.filter(|row| (row.0, row.1) == (user_key, priority)).map(|row| (row.2, row.3)))
+            Ok(next.filter(|row| (row.0, row.1) == (user_key, priority)).map(|row| row.2))
         }
 
         fn ready(
@@ -325,7 +250,7 @@ mod tests {
             limit: usize,
         ) -> Result<VecDeque<i64>> {
             let AccountRows { user_key, priority } = rows;
-            let first = (user_key, priority, destination, after + 1);
+            let first = (user_key, priority, destination, after.saturating_add(1));
             Ok(self
                 .rows
                 .range(first..=(user_key, priority, destination, i64::MAX))
@@ -344,32 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn accounts_take_turns_and_destinations_take_turns_within_an_account() {
-        let many = (1..=4).map(|key| (1, 0, 7, key)).chain((11..=12).map(|key| (1, 0, 8, key)));
-        let queue = queue(many.chain([(2, 0, 7, 21), (3, 0, 9, 31), (3, 0, 9, 32)]));
-        let taken = take(&queue, 64, &mut Rotation::default(), |_| Ok(Grant::Granted)).unwrap();
-        assert_eq!(keys(&taken), [1, 21, 31, 11, 32, 2, 12, 3, 4]);
-    }
-
-    #[test]
-    fn the_next_pass_continues_after_the_last_account_and_its_last_destination() {
-        let mut rows = queue([(1, 0, 7, 1), (1, 0, 8, 2), (2, 0, 7, 3), (2, 0, 7, 4)]);
-        let mut rotation = Rotation::default();
-        let mut order = Vec::new();
-        while let [taken] = take(&rows, 1, &mut rotation, |_| Ok(Grant::Granted)).unwrap()[..] {
-            rows.rows.retain(|row| row.3 != taken.key);
-            order.push(taken.key);
-        }
-        assert_eq!(order, [1, 3, 2, 4]);
-    }
-
-    #[test]
     fn a_lower_priority_waits_until_no_row_of_the_higher_one_may_be_sent() {
         let queue =
             queue([(1, 1, 7, 1), (1, 1, 7, 2), (1, 0, 8, 3), (1, 0, 8, 4), (1, 0, 9, 5), (2, 1, 7, 6)]);
-        let granted =
-            |row: ReadyRow| Ok(if row.destination == 9 { Grant::DestinationBusy } else { Grant::Granted });
-        let taken = take(&queue, 64, &mut Rotation::default(), granted).unwrap();
+        let granted = |_, to| Ok(if to == 9 { Grant::DestinationBusy } else { Grant::Granted });
+        let taken = take(&queue, &mut Rotation::default(), granted).unwrap();
         assert_eq!(keys(&taken), [3, 6, 4, 1, 2]);
     }
 
@@ -378,8 +282,8 @@ mod tests {
         let rows = (1..=100_000).map(|key| (1, 0, key, key)).chain([(2, 0, 1, 100_001)]);
         for refusal in [Grant::AccountBusy, Grant::DestinationBusy] {
             let queue = queue(rows.clone());
-            let grant = |row: ReadyRow| Ok(if row.user_key == 1 { refusal } else { Grant::Granted });
-            let taken = take(&queue, 64, &mut Rotation::default(), grant).unwrap();
+            let grant = |user_key, _| Ok(if user_key == 1 { refusal } else { Grant::Granted });
+            let taken = take(&queue, &mut Rotation::default(), grant).unwrap();
             assert_eq!(keys(&taken), [100_001]);
             assert!(queue.seeks.get() < 2 * MAX_TRIED, "{refusal:?}: {} seeks", queue.seeks.get());
         }
@@ -390,10 +294,8 @@ mod tests {
         let queue = queue((1..=1_000).map(|key| (1, 0, key, key)));
         let mut rotation = Rotation::default();
         let found = (0..1_000 / MAX_TRIED + 1).any(|_| {
-            let only = |row: ReadyRow| {
-                Ok(if row.destination == 900 { Grant::Granted } else { Grant::DestinationBusy })
-            };
-            !take(&queue, 1, &mut rotation, only).unwrap().is_empty()
+            let only = |_, to| Ok(if to == 900 { Grant::Granted } else { Grant::DestinationBusy });
+            !take(&queue, &mut rotation, only).unwrap().is_empty()
         });
         assert!(found);
     }

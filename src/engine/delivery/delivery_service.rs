@@ -3,9 +3,8 @@
 //! `dispatcher` holds one pass, `attempt` one attempt. This file also promotes executions whose waiting time is over
 //! and requeues those that an earlier process left in flight.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,9 +14,9 @@ use crate::app::App;
 use crate::clock::MAX_WAIT;
 use crate::cores;
 use crate::engine::delivery::attempt::{deliver, log, unread};
-use crate::engine::delivery::delivery_pool::{DeliveryPool, Destination, DestinationKey, Submission};
+use crate::engine::delivery::attempt_queue::{AttemptQueue, SMALL};
 use crate::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
-use crate::engine::delivery::memory_budget::SMALL;
+use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::Result;
 use crate::locks::Mutex;
@@ -29,15 +28,6 @@ use crate::store::executions::delivery_request::{self, LoadedDelivery};
 
 /// Time limit of a stop for running deliveries (contract §1.3).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
-
-/// The longest time that a claimed attempt waits for a thread of its destination. Such a destination has answered within a
-/// fifth of it ([`DestinationSlots`]), so it has begun to hang.
-///
-/// [`DestinationSlots`]: crate::engine::delivery::destination_slots::DestinationSlots
-const LONGEST_AHEAD: Duration = Duration::from_millis(250);
-
-/// Attempts at a destination that answers within a millisecond, for each core, that run at once.
-const CPU_BOUND_PER_CORE: usize = 4;
 
 /// The pause after a database error: long enough to keep the log readable while a disk is full.
 const AFTER_FAULT: Duration = Duration::from_secs(1);
@@ -55,7 +45,7 @@ pub struct DeliveryService {
 /// one write.
 pub struct DispatchHandle {
     dispatcher: Mutex<Dispatcher>,
-    pool: DeliveryPool<ClaimedDelivery>,
+    pool: ThreadPool<AttemptQueue, FinishedAttempt>,
     stopping: Arc<AtomicBool>,
 }
 
@@ -73,65 +63,32 @@ impl DispatchHandle {
             return app.store.write_with_priority(first).wait();
         };
         let (done, claimed) = dispatcher.write(app, true, first)?;
-        self.submit(app, &dispatcher, claimed);
-        if self.pool.oldest().is_some() {
-            // The dispatcher does not know of those that wait now.
-            app.notifiers.send.notify();
-        }
+        self.pool.submit(claimed);
         Ok(done)
     }
 
-    /// Starts claimed attempts. The caller holds the dispatcher: no later pass must change the shares before.
-    fn submit(&self, app: &App, dispatcher: &Dispatcher, claimed: Vec<ClaimedDelivery>) {
-        let submit = |claimed| Submission {
-            destination: destination(&claimed),
-            threads: dispatcher.threads_of(&claimed),
-            job: claimed,
-        };
-        self.pool.submit(claimed.into_iter().map(submit), app.clock.monotonic());
-    }
-
     /// One pass of the dispatcher, with the attempts that have ended. Returns the number of those that it has claimed.
-    fn pass(&self, app: &App, finished: Vec<FinishedAttempt>) -> Result<usize> {
-        let mut dispatcher = self.lock();
-        let (now, mut hanging) = (app.clock.monotonic(), HashSet::new());
-        hanging.extend(finished.iter().filter(|it| it.timed_out).map(|it| destination(&it.claimed)));
-        dispatcher.give_back(
-            self.pool.take_back(|it, since| hanging.contains(&it) || now >= since + LONGEST_AHEAD),
-        );
-        let claimed = dispatcher.run_once(app, finished, DispatcherMode::Running)?;
+    fn pass(&self, app: &App, mode: DispatcherMode) -> Result<usize> {
+        // Held until the attempts are queued: those that the scheduler claims next are younger.
+        let mut dispatcher = self.dispatcher.lock();
+        let claimed = dispatcher.run_once(app, self.pool.take_finished(), mode)?;
         let count = claimed.len();
-        self.submit(app, &dispatcher, claimed);
+        self.pool.submit(claimed);
         Ok(count)
-    }
-
-    /// The time until an attempt will have waited too long, if no result comes before.
-    fn left(&self, app: &App) -> Duration {
-        let oldest = self.pool.oldest();
-        oldest.map_or(MAX_WAIT, |since| (since + LONGEST_AHEAD).saturating_sub(app.clock.monotonic()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Dispatcher> {
-        // A pass that panics has changed nothing: the dispatcher takes its new state over after the commit.
-        self.dispatcher.lock()
     }
 }
 
 impl DeliveryService {
     /// Starts the threads. Call [`requeue_interrupted`] first.
-    /// Errors: the system cannot start a thread.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
-        let inbox = Arc::new(Mutex::new(Vec::new()));
         let handle = Arc::new(DispatchHandle {
             dispatcher: Mutex::new(Dispatcher::new(app.config.delivery_threads)),
-            pool: start_pool(app, webhook_client, &inbox)?,
+            pool: start_pool(app, webhook_client)?,
             stopping: Arc::new(AtomicBool::new(false)),
         });
         let thread = {
             let (app, handle) = (Arc::clone(app), Arc::clone(&handle));
-            std::thread::Builder::new()
-                .name("dispatcher".to_owned())
-                .spawn(move || run(&app, &handle, &inbox))?
+            std::thread::Builder::new().name("dispatcher".to_owned()).spawn(move || run(&app, &handle))?
         };
         Ok(Self { app: Arc::clone(app), handle, thread })
     }
@@ -156,18 +113,6 @@ impl DeliveryService {
     }
 }
 
-/// Promotes executions whose waiting time is over to ready. Returns their number.
-/// Errors: the database fails; the remaining executions are promoted by the next pass.
-pub fn promote(app: &App) -> Result<u64> {
-    let mut promoted = 0;
-    loop {
-        match promote_batch(app)? {
-            0 => return Ok(promoted),
-            batch => promoted += batch,
-        }
-    }
-}
-
 /// Promotes the executions that have waited longest, in one transaction. Returns their number; if it is not 0, call
 /// again.
 pub fn promote_batch(app: &App) -> Result<u64> {
@@ -188,33 +133,21 @@ pub fn requeue_interrupted(app: &App) -> Result<usize> {
     app.store.write_with_priority(move |tx| delivery_queue::requeue_interrupted(tx, now)).wait()
 }
 
-type Inbox = Mutex<Vec<FinishedAttempt>>;
-
 fn start_pool(
     app: &Arc<App>,
     webhook_client: Arc<dyn WebhookClient>,
-    inbox: &Arc<Inbox>,
-) -> std::io::Result<DeliveryPool<ClaimedDelivery>> {
+) -> std::io::Result<ThreadPool<AttemptQueue, FinishedAttempt>> {
     // A weak reference: a delivery that a stop cuts off must not keep the database open.
-    let (notifiers, weak_app) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
-    let (inbox, large_read) = (Arc::clone(inbox), Mutex::new(()));
-    let run = move |claimed: ClaimedDelivery| {
-        let ended = attempt(&weak_app, &*webhook_client, claimed, &large_read);
-        let state = match &ended {
-            Some(ended) if !ended.timed_out => {
-                Destination::Answers(Duration::try_from(ended.record.duration).unwrap_or(Duration::MAX))
-            }
-            _ => Destination::Hangs,
-        };
-        (ended, state)
-    };
-    let record = move |ended: Option<FinishedAttempt>| {
-        // One notification is enough: whoever pushed the first result has notified, and the dispatcher drains all.
-        if ended.is_some_and(|ended| push(&inbox, ended)) {
-            notifiers.send.notify();
-        }
-    };
-    DeliveryPool::start(app.config.delivery_threads, cores::count() * CPU_BOUND_PER_CORE, run, record)
+    let (notifiers, weak_app, timed_app) =
+        (Arc::clone(&app.notifiers), Arc::downgrade(app), Arc::downgrade(app));
+    let monotonic = move || timed_app.upgrade().map_or(Duration::ZERO, |app| app.clock.monotonic());
+    let (threads, large_read) = (app.config.delivery_threads, Mutex::new(()));
+    ThreadPool::start(
+        AttemptQueue::new(threads, cores::count(), Arc::new(monotonic)),
+        threads,
+        move |claimed| attempt(&weak_app, &*webhook_client, claimed, &large_read),
+        move || notifiers.send.notify(),
+    )
 }
 
 /// Makes a claimed attempt. Returns `None` if the program stops.
@@ -241,10 +174,6 @@ fn attempt(
     Some(ended)
 }
 
-fn destination(claimed: &ClaimedDelivery) -> DestinationKey {
-    (claimed.attempt_ref.user_key, claimed.attempt_ref.destination)
-}
-
 /// Reads the request of a claimed delivery. Large ones are read one at a time: SQLite holds a second copy meanwhile, and
 /// the scheduler must find a free connection.
 fn load(app: &App, claimed: ClaimedDelivery, large_read: &Mutex<()>) -> Result<LoadedDelivery> {
@@ -263,50 +192,31 @@ fn record_lateness(app: &App, claimed: &ClaimedDelivery, now: Timestamp) {
     }
 }
 
-fn run(app: &App, handle: &DispatchHandle, inbox: &Inbox) {
+fn run(app: &App, handle: &DispatchHandle) {
     while !handle.stopping.load(Ordering::Acquire) {
-        let seen = app.notifiers.send.generation();
-        match panics::catch("the dispatcher", || handle.pass(app, drain(inbox))) {
-            Ok(0) => app.clock.wait_at_most(&app.notifiers.send, seen, handle.left(app)),
-            Ok(_) => {}
-            Err(error) => pause_after(app, &error),
-        }
+        run_pass(app, handle, DispatcherMode::Running, MAX_WAIT);
     }
-    let mut dispatcher = handle.lock();
-    dispatcher.give_back(handle.pool.take_back(|_, _| true));
-    finish(app, &mut dispatcher, inbox);
-}
-
-fn finish(app: &App, dispatcher: &mut Dispatcher, inbox: &Inbox) {
+    // What is claimed is sent, but for what waits for a host that hangs.
     let until = app.clock.monotonic() + DRAIN;
-    while dispatcher.unfinished() > 0 && app.clock.monotonic() < until {
-        let seen = app.notifiers.send.generation();
-        let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
-        match panics::catch("the dispatcher", || {
-            dispatcher.run_once(app, drain(inbox), DispatcherMode::Draining)
-        }) {
-            Ok(_) if dispatcher.unfinished() == 0 => {}
-            Ok(_) => app.clock.wait(&app.notifiers.send, seen, app.clock.now().checked_add(left).ok()),
-            Err(error) => pause_after(app, &error),
+    let unfinished = || handle.dispatcher.lock().unfinished();
+    while unfinished() > 0 && app.clock.monotonic() < until {
+        let left = until.saturating_sub(app.clock.monotonic());
+        run_pass(app, handle, DispatcherMode::Draining, left);
+    }
+    if unfinished() > 0 {
+        tracing::warn!(count = unfinished(), "deliveries cut off; the next start repeats them");
+    }
+}
+
+/// Runs one pass, then waits unless there may be more to claim.
+fn run_pass(app: &App, handle: &DispatchHandle, mode: DispatcherMode, at_most: Duration) {
+    let seen = app.notifiers.send.generation();
+    match panics::catch("the dispatcher", || handle.pass(app, mode)) {
+        Ok(0) => app.clock.wait_at_most(&app.notifiers.send, seen, at_most),
+        Ok(_) => {}
+        Err(error) => {
+            tracing::error!(%error, "delivery paused for 1 s after an error");
+            app.clock.sleep(AFTER_FAULT);
         }
     }
-    if dispatcher.unfinished() > 0 {
-        tracing::warn!(count = dispatcher.unfinished(), "deliveries cut off; the next start repeats them");
-    }
-}
-
-/// Adds `item` to the inbox. Returns whether the inbox was empty.
-fn push<T>(inbox: &Mutex<Vec<T>>, item: T) -> bool {
-    let mut inbox = inbox.lock();
-    inbox.push(item);
-    inbox.len() == 1
-}
-
-pub(in crate::engine) fn drain<T>(inbox: &Mutex<Vec<T>>) -> Vec<T> {
-    std::mem::take(&mut inbox.lock())
-}
-
-fn pause_after(app: &App, error: &crate::error::Error) {
-    tracing::error!(%error, "delivery paused for 1 s after an error");
-    app.clock.sleep(AFTER_FAULT);
 }

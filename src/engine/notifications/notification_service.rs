@@ -5,7 +5,7 @@
 //! receiver has accepted it or it is given up. A notification that a stop or a crash cuts off is sent again after the
 //! next start.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -15,24 +15,22 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::execution::NextStep;
-use crate::engine::delivery::delivery_service::{DRAIN, drain};
+use crate::engine::delivery::delivery_service::DRAIN;
 use crate::engine::delivery::dispatcher::DispatcherMode;
-use crate::engine::delivery::fair_share::FairShare;
+use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::thread_pool::ThreadPool;
 use crate::engine::notifications::notification_sender::{
     NotificationResult, is_worth_sending, post, result_of_mail, send_mail,
 };
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
 use crate::panics;
 use crate::store::db::hold;
-use crate::store::fair_queue::{ReadyRow, Rotation};
+use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::notifications::outbox::{self, Notification};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// POSTs at a time. Notifications are rare next to deliveries. With [`FairShare`], six accounts whose hosts all hang for
-/// the first time hold half of the threads together.
+/// POSTs at a time. Notifications are rare next to deliveries.
 const THREADS: usize = 16;
 
 /// Notifications promoted in one transaction; as many as the cues that one transaction fires.
@@ -50,9 +48,11 @@ pub struct NotificationService {
     thread: JoinHandle<()>,
 }
 
+type Pool = ThreadPool<VecDeque<Notification>, NotificationResult>;
+
 struct NotificationThreads {
-    posts: ThreadPool<Notification>,
-    mails: ThreadPool<Notification>,
+    posts: Pool,
+    mails: Pool,
 }
 
 /// The state of the notifications between two passes.
@@ -70,27 +70,14 @@ pub struct NotificationDispatcher {
     deadline: Option<Timestamp>,
 }
 
-/// The notifications that a pass finds in the outbox.
-struct OutboxScan {
-    next_due: Option<Timestamp>,
-    found: Vec<Notification>,
-    /// Rows that cannot be read.
-    broken: Vec<(i64, Error)>,
-    /// The slots after each POST of `found` has taken one.
-    slots: FairShare,
-    rotation: Rotation,
-}
-
 impl NotificationService {
-    /// Errors: the system cannot start a thread.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
-        let finished = Arc::new(Mutex::new(Vec::new()));
-        let threads = NotificationThreads::start(app, webhook_client, &finished)?;
+        let threads = NotificationThreads::start(app, webhook_client)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(app), Arc::clone(&stopping));
         let thread = std::thread::Builder::new()
             .name("notifications".to_owned())
-            .spawn(move || run(&shared, &stopped, &threads, &finished))?;
+            .spawn(move || run(&shared, &stopped, &threads))?;
         Ok(Self { app: Arc::clone(app), stopping, thread })
     }
 
@@ -113,7 +100,7 @@ impl NotificationService {
 impl NotificationDispatcher {
     pub fn new(threads: usize) -> Self {
         Self {
-            slots: FairShare::new(threads),
+            slots: FairShare::new(threads, threads),
             rotation: Rotation::default(),
             in_flight: HashSet::new(),
             mails: 0,
@@ -125,7 +112,6 @@ impl NotificationDispatcher {
 
     /// One pass: records `finished` notifications and returns those to send, as many as there are free threads. Writes
     /// nothing if there is nothing to do.
-    /// Errors: the database fails. No notification is started then, and the results are kept for the next pass.
     pub fn run_once(
         &mut self,
         app: &App,
@@ -135,7 +121,10 @@ impl NotificationDispatcher {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
         for NotificationResult { key, user_key, destination, is_confirmed, next, timed_out } in finished {
             match destination {
-                Some(destination) => self.slots.release(user_key, destination, timed_out),
+                Some(destination) => {
+                    let end = if timed_out { AttemptEnd::TimedOut } else { AttemptEnd::InTime };
+                    self.slots.release(user_key, destination, end);
+                }
                 None => {
                     self.mails = self.mails.saturating_sub(1);
                     if next != NextStep::Success {
@@ -150,23 +139,23 @@ impl NotificationDispatcher {
             return Ok(Vec::new());
         }
         let now = app.clock.now();
-        let OutboxScan { next_due, found, broken, mut slots, rotation } = self.scan_due(app, now)?;
-        self.skip(app, broken);
+        self.deadline = promote_due(app, now)?;
         let (found, expired): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|notification| is_worth_sending(notification, now));
+            self.scan(app)?.into_iter().partition(|notification| is_worth_sending(notification, now));
         for notification in expired {
             if let Some(destination) = notification.destination {
-                slots.release(notification.user_key, destination, false);
+                self.slots.release(notification.user_key, destination, AttemptEnd::Unclaimed);
             }
             self.end(notification.key, NextStep::Failed);
         }
-        self.record(app)?;
         let found = self.within_mail_limit(app, found, now);
-        self.record(app)?;
-        slots.forget_idle();
-        (self.slots, self.rotation, self.deadline) = (slots, rotation, next_due);
+        self.slots.forget_idle();
         self.mails += found.iter().filter(|notification| notification.destination.is_none()).count();
         self.in_flight.extend(found.iter().map(|notification| notification.key));
+        if !self.unrecorded.is_empty() {
+            // The next pass records them before it reads the outbox.
+            app.notifiers.notifications.notify();
+        }
         Ok(found)
     }
 
@@ -223,7 +212,7 @@ impl NotificationDispatcher {
         while let Some(&(key, next)) = self.unrecorded.last() {
             match app.store.write_with_priority(move |tx| record_all(tx, &[(key, next)])).wait() {
                 Err(error @ Error::Storage(_)) => return Err(error),
-                Err(error) => self.skip(app, vec![(key, error)]),
+                Err(error) => self.skip(app, key, &error),
                 Ok(()) => app.engine_stats.notifications.with([next.status().as_str()]).add(1),
             }
             self.unrecorded.pop();
@@ -232,62 +221,65 @@ impl NotificationDispatcher {
         Ok(())
     }
 
-    fn skip(&mut self, app: &App, broken: Vec<(i64, Error)>) {
-        for (key, error) in broken {
-            tracing::error!(notification_row = key, %error, "outbox row skipped until the next start");
-            self.skipped_rows.insert(key);
-            // Rows behind it may be ready.
-            app.notifiers.notifications.notify();
-        }
+    fn skip(&mut self, app: &App, key: i64, error: &Error) {
+        tracing::error!(notification_row = key, %error, "outbox row skipped until the next start");
+        self.skipped_rows.insert(key);
+        // Rows behind it may be ready.
+        app.notifiers.notifications.notify();
     }
 
-    /// Promotes waiting notifications that are due, then reads those that are ready.
-    fn scan_due(&self, app: &App, now: Timestamp) -> Result<OutboxScan> {
-        loop {
-            let scan = self.scan(app)?;
-            if scan.next_due.is_none_or(|due| due > now) {
-                return Ok(scan);
-            }
-            app.store.write_with_priority(move |tx| outbox::promote_due(tx, now, BATCH)).wait()?;
-        }
-    }
-
-    fn scan(&self, app: &App) -> Result<OutboxScan> {
+    /// Reads the notifications that are ready, and takes the slots of their POSTs.
+    fn scan(&mut self, app: &App) -> Result<Vec<Notification>> {
         let skipped: HashSet<i64> = self.in_flight.union(&self.skipped_rows).copied().collect();
-        let (mut slots, mut rotation, most_mails) =
-            (self.slots.clone(), self.rotation.clone(), MAILS.saturating_sub(self.mails));
-        let scan = move |read: &ReadTx<'_>| {
+        let (most_mails, mut taken) = (MAILS.saturating_sub(self.mails), Vec::new());
+        let (slots, rotation) = (&mut self.slots, &mut self.rotation);
+        let found = app.store.read_blocking(|read| {
             if hold::is_held(read)? {
-                return Ok(OutboxScan {
-                    next_due: None,
-                    found: Vec::new(),
-                    broken: Vec::new(),
-                    slots,
-                    rotation,
-                });
+                return Ok(Vec::new());
             }
-            let (next_due, most) = (outbox::next_due_at(read)?, slots.free());
             let mails = outbox::ready_mails(read, &skipped, most_mails)?.into_iter().map(|key| (key, None));
-            let posts = outbox::ready_posts(read, &skipped, most, &mut rotation, |user_key, destination| {
-                slots.try_acquire(user_key, destination)
+            let posts = outbox::ready_posts(read, &skipped, rotation, |user_key, destination| {
+                let grant = slots.try_acquire(user_key, destination);
+                taken.extend((grant == Grant::Granted).then_some((user_key, destination)));
+                grant
             })?;
-            let posts = posts.into_iter().map(|post| (post.key, Some(post)));
-            let (mut found, mut broken) = (Vec::new(), Vec::new());
-            for (key, post) in mails.chain(posts) {
-                match outbox::find(read, key) {
-                    Ok(notification) => found.push(notification),
-                    Err(error @ Error::Storage(_)) => return Err(error),
-                    Err(error) => {
-                        broken.push((key, error));
-                        if let Some(ReadyRow { user_key, destination, .. }) = post {
-                            slots.release(user_key, destination, false);
-                        }
-                    }
+            let posts = posts.iter().map(|it| (it.key, Some((it.user_key, it.destination))));
+            let find = |(key, slot)| match outbox::find(read, key) {
+                Err(error @ Error::Storage(_)) => Err(error),
+                found => Ok((key, slot, found)),
+            };
+            mails.chain(posts).map(find).collect::<Result<Vec<_>>>()
+        });
+        let release = |slots: &mut FairShare, taken: &mut dyn Iterator<Item = DestinationKey>| {
+            taken.for_each(|(user_key, destination)| {
+                slots.release(user_key, destination, AttemptEnd::Unclaimed);
+            });
+        };
+        let rows = found.inspect_err(|_| release(&mut self.slots, &mut taken.into_iter()))?;
+        let mut notifications = Vec::with_capacity(rows.len());
+        for (key, slot, found) in rows {
+            match found {
+                Ok(notification) => notifications.push(notification),
+                Err(error) => {
+                    release(&mut self.slots, &mut slot.into_iter());
+                    self.skip(app, key, &error);
                 }
             }
-            Ok(OutboxScan { next_due, found, broken, slots, rotation })
-        };
-        app.store.read_blocking(scan)
+        }
+        Ok(notifications)
+    }
+}
+
+/// Makes notifications ready that are due. Returns when the next one is; none is while the database is on hold.
+fn promote_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
+    let next_due =
+        |read: &ReadTx<'_>| if hold::is_held(read)? { Ok(None) } else { outbox::next_due_at(read) };
+    loop {
+        let next = app.store.read_blocking(next_due)?;
+        if next.is_none_or(|due| due > now) {
+            return Ok(next);
+        }
+        app.store.write_with_priority(move |tx| outbox::promote_due(tx, now, BATCH)).wait()?;
     }
 }
 
@@ -301,65 +293,58 @@ fn record_all(tx: &WriteTx<'_>, ended: &[(i64, NextStep)]) -> Result<()> {
 }
 
 impl NotificationThreads {
-    fn start(
-        app: &Arc<App>,
-        webhook_client: Arc<dyn WebhookClient>,
-        finished: &Arc<Mutex<Vec<NotificationResult>>>,
-    ) -> std::io::Result<Self> {
+    fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
         let (route, base) = (app.config.mail.clone(), app.config.public_url.clone());
         let (tests, notifiers) = (Arc::clone(&app.test_alerts), Arc::clone(&app.notifiers));
-        let posts = start_pool(THREADS, app, finished, move |notification, now| {
+        let posts = start_pool(THREADS, app, move |notification, now| {
             post(&*webhook_client, notification, &tests, &notifiers, now)
         })?;
-        let mails = start_pool(MAILS, app, finished, move |notification, now| {
+        let mails = start_pool(MAILS, app, move |notification, now| {
             let sent = send_mail(&route, &base, notification);
             Some(result_of_mail(notification, &sent, now()?))
         })?;
         Ok(Self { posts, mails })
     }
 
-    fn submit(&self, notification: Notification) {
-        let pool = if notification.destination.is_some() { &self.posts } else { &self.mails };
-        pool.submit(notification);
+    fn submit(&self, notifications: Vec<Notification>) {
+        let (posts, mails): (Vec<_>, Vec<_>) =
+            notifications.into_iter().partition(|notification| notification.destination.is_some());
+        self.posts.submit(posts);
+        self.mails.submit(mails);
+    }
+
+    fn take_finished(&self) -> Vec<NotificationResult> {
+        let mut finished = self.posts.take_finished();
+        finished.append(&mut self.mails.take_finished());
+        finished
     }
 }
 
 fn start_pool(
     most: usize,
     app: &Arc<App>,
-    finished: &Arc<Mutex<Vec<NotificationResult>>>,
     send_one: impl Fn(&Notification, &dyn Fn() -> Option<Timestamp>) -> Option<NotificationResult>
     + Send
     + Sync
     + 'static,
-) -> std::io::Result<ThreadPool<Notification>> {
+) -> std::io::Result<Pool> {
     // A weak reference: a notification that a stop cuts off must not keep the database open.
-    let (notifiers, weak_app, finished) =
-        (Arc::clone(&app.notifiers), Arc::downgrade(app), Arc::clone(finished));
+    let (notifiers, weak_app) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
     let now = move || weak_app.upgrade().map(|app| app.clock.now());
-    ThreadPool::start(most, move |notification: Notification| {
-        if let Some(ended) = send_one(&notification, &now) {
-            finished.lock().push(ended);
-            notifiers.notifications.notify();
-        }
-    })
+    let run = move |notification| send_one(&notification, &now);
+    ThreadPool::start(VecDeque::new(), most, run, move || notifiers.notifications.notify())
 }
 
-fn run(
-    app: &App,
-    stopping: &AtomicBool,
-    threads: &NotificationThreads,
-    finished: &Mutex<Vec<NotificationResult>>,
-) {
+fn run(app: &App, stopping: &AtomicBool, threads: &NotificationThreads) {
     let mut dispatcher = NotificationDispatcher::new(THREADS);
     while !stopping.load(Ordering::Acquire) {
-        run_pass(app, &mut dispatcher, threads, finished, DispatcherMode::Running);
+        run_pass(app, &mut dispatcher, threads, DispatcherMode::Running);
     }
     let until = app.clock.monotonic() + DRAIN;
     while !dispatcher.is_clear() && app.clock.monotonic() < until {
         let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
         dispatcher.deadline = app.clock.now().checked_add(left).ok();
-        run_pass(app, &mut dispatcher, threads, finished, DispatcherMode::Draining);
+        run_pass(app, &mut dispatcher, threads, DispatcherMode::Draining);
     }
 }
 
@@ -368,15 +353,15 @@ fn run_pass(
     app: &App,
     dispatcher: &mut NotificationDispatcher,
     threads: &NotificationThreads,
-    finished: &Mutex<Vec<NotificationResult>>,
     mode: DispatcherMode,
 ) {
     let seen = app.notifiers.notifications.generation();
-    match panics::catch("the notification dispatcher", || dispatcher.run_once(app, drain(finished), mode)) {
+    let pass = || dispatcher.run_once(app, threads.take_finished(), mode);
+    match panics::catch("the notification dispatcher", pass) {
         Ok(notifications) if notifications.is_empty() => {
             app.clock.wait(&app.notifiers.notifications, seen, dispatcher.deadline)
         }
-        Ok(notifications) => notifications.into_iter().for_each(|notification| threads.submit(notification)),
+        Ok(notifications) => threads.submit(notifications),
         Err(error) => {
             tracing::error!(%error, "notifications paused for 1 s after an error");
             app.clock.sleep(AFTER_FAULT);

@@ -3,11 +3,8 @@
 //! One call is one attempt. The client does not retry, follow redirects or interpret the response.
 
 pub mod address_guard;
-pub mod client_options;
 pub mod delivery_error;
 pub mod tls;
-
-pub use crate::engine::webhook_client::client_options::ClientOptions;
 
 use std::io::Read;
 use std::time::Duration;
@@ -17,6 +14,7 @@ use ureq::unversioned::resolver::{DefaultResolver, Resolver};
 use ureq::{AsSendBody, Body};
 
 use crate::domain::execution::attempt::MAX_SHOWN_BODY;
+use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::response_headers::{MAX_KEPT_HEADERS, is_cookie};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
@@ -28,6 +26,33 @@ pub const MAX_KEPT_BODY: usize = MAX_SHOWN_BODY + 1;
 /// Maximum bytes of a response body that are read. A connection can be reused only if its response was read to the end;
 /// a longer response closes it.
 pub const MAX_READ_BODY: u64 = 64 * 1024;
+
+/// Maximum idle connections: two for each of the default 64 delivery threads, so that two herds to different hosts both find
+/// theirs open.
+pub const MAX_IDLE: usize = 128;
+
+/// The settings of a webhook client.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    pub policy: AddressPolicy,
+    /// Limit for a whole exchange, including DNS.
+    pub timeout: Duration,
+    /// Default of the `User-Agent` header.
+    pub user_agent: String,
+    /// Certificate authorities in PEM that are trusted in addition to the public ones.
+    pub ca_pem: Option<Vec<u8>>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            policy: AddressPolicy::default(),
+            timeout: Duration::from_secs(30),
+            user_agent: concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned(),
+            ca_pem: None,
+        }
+    }
+}
 
 /// The seam to the outside: tests replace the network by a client of their own.
 pub trait WebhookClient: Send + Sync {

@@ -1,10 +1,11 @@
-//! The HTTP agents of the webhook client: one trusts the public certificate authorities, the other those of
+//! The HTTP agents of the webhook client: some trust the public certificate authorities, the others those of
 //! `--callback-ca`.
 //!
-//! An agent of the HTTP library has one set of authorities, hence two agents. Trying the second after the first is safe,
-//! because a failed handshake has sent nothing.
+//! An agent of the HTTP library has one set of authorities, hence two kinds of agents. Trying the second after the first is
+//! safe, because a failed handshake has sent nothing.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -16,13 +17,16 @@ use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, AsSendBody, Body, Error};
 
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
-use crate::engine::webhook_client::client_options::ClientOptions;
+use crate::engine::webhook_client::{ClientOptions, MAX_IDLE};
 use crate::locks::Mutex;
 
 /// Buffers of a connection. The library's default of 128 KiB each costs 310 KiB per running delivery, these 62 KiB. The
 /// headers of a response must fit into the input buffer, or a delivered webhook would count as failed.
 const INPUT_BUFFER: usize = 16 * 1024;
 const OUTPUT_BUFFER: usize = 8 * 1024;
+/// Agents with the same authorities. For each request an agent compares the hosts of all its idle connections with each
+/// other, so its hosts should be few.
+const AGENTS: usize = 4;
 /// Maximum hosts in the set of [`PrivateCa`].
 const MAX_REMEMBERED: usize = 1024;
 
@@ -35,17 +39,32 @@ pub enum CertificateError {
     Empty,
 }
 
+/// Agents with the same authorities. Each host and port has one of them.
+struct Agents(Vec<Agent>);
+
 pub(in crate::engine) struct TlsAgents {
-    public: Agent,
+    public: Agents,
     private: Option<PrivateCa>,
 }
 
 struct PrivateCa {
-    agent: Agent,
+    agents: Agents,
     timeout: Duration,
     monotonic: Monotonic,
     /// Hosts whose certificate the private authorities issued last time: their agent goes first.
     hosts: Mutex<HashSet<String>>,
+}
+
+impl Agents {
+    fn new(options: &ClientOptions, guard: &AddressGuard, roots: &RootCerts) -> Self {
+        Self((0..AGENTS).map(|_| agent(options, guard.clone(), roots.clone())).collect())
+    }
+
+    fn of(&self, authority: &str) -> &Agent {
+        let mut hasher = DefaultHasher::new();
+        authority.hash(&mut hasher);
+        &self.0[hasher.finish() as usize % self.0.len()]
+    }
 }
 
 impl TlsAgents {
@@ -57,22 +76,22 @@ impl TlsAgents {
         let private = match &options.ca_pem {
             None => None,
             Some(pem) => Some(PrivateCa {
-                agent: agent(options, guard.clone(), RootCerts::new_with_certs(&certificates(pem)?)),
+                agents: Agents::new(options, &guard, &RootCerts::new_with_certs(&certificates(pem)?)),
                 timeout: options.timeout,
                 monotonic,
                 hosts: Mutex::default(),
             }),
         };
-        Ok(Self { public: agent(options, guard, RootCerts::WebPki), private })
+        Ok(Self { public: Agents::new(options, &guard, &RootCerts::WebPki), private })
     }
 
     /// Runs one request. If the first agent does not trust the certificate, the other one tries.
     pub fn run<B: AsSendBody + Clone>(&self, request: Request<B>) -> Result<Response<Body>, Error> {
-        let Some(private) = &self.private else { return self.public.run(request) };
         let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+        let Some(private) = &self.private else { return self.public.of(&host).run(request) };
         let is_private = private.hosts().contains(&host);
-        let (first, second) =
-            if is_private { (&private.agent, &self.public) } else { (&self.public, &private.agent) };
+        let (public, of_private) = (self.public.of(&host), private.agents.of(&host));
+        let (first, second) = if is_private { (of_private, public) } else { (public, of_private) };
         let started = (private.monotonic)();
         match first.run(request.clone()) {
             Err(error) if is_untrusted(&error) => {}
@@ -125,8 +144,8 @@ fn agent(options: &ClientOptions, guard: AddressGuard, roots: RootCerts) -> Agen
         .output_buffer_size(OUTPUT_BUFFER)
         // A full buffer without the end of the headers is then reported as too large, not as a lost connection.
         .max_response_header_size(INPUT_BUFFER - 1)
-        .max_idle_connections(options.max_idle)
-        .max_idle_connections_per_host(options.max_idle_per_host)
+        .max_idle_connections(MAX_IDLE / AGENTS)
+        .max_idle_connections_per_host(MAX_IDLE / AGENTS)
         .build();
     Agent::with_parts(config, DefaultConnector::default(), guard)
 }
@@ -165,7 +184,7 @@ mod tests {
     #[test]
     fn no_agent_goes_through_a_proxy_or_follows_redirects() {
         let agents = agents(Some(CERTIFICATE)).unwrap();
-        for agent in [&agents.public, &agents.private.as_ref().unwrap().agent] {
+        for agent in [&agents.public, &agents.private.as_ref().unwrap().agents].map(|agents| &agents.0[0]) {
             assert!(agent.config().proxy().is_none());
             assert_eq!(agent.config().max_redirects(), 0);
             assert_eq!(agent.config().timeouts().global, Some(Duration::from_secs(30)));
@@ -174,13 +193,13 @@ mod tests {
 
     #[test]
     fn a_private_authority_adds_to_the_public_ones() {
-        let roots = |agent: &Agent| agent.config().tls_config().root_certs().clone();
+        let roots = |agents: &Agents| agents.0[0].config().tls_config().root_certs().clone();
         for ca_pem in [None, Some(CERTIFICATE)] {
             let agents = agents(ca_pem).unwrap();
             assert!(matches!(roots(&agents.public), RootCerts::WebPki), "{ca_pem:?}");
         }
         let private = agents(Some(&CERTIFICATE.repeat(2))).unwrap().private.unwrap();
-        let RootCerts::Specific(given) = roots(&private.agent) else { panic!("all roots are given") };
+        let RootCerts::Specific(given) = roots(&private.agents) else { panic!("all roots are given") };
         assert_eq!(given.len(), 2);
     }
 

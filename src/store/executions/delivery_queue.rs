@@ -20,7 +20,7 @@ use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::executions::attempts;
 use crate::store::executions::unclaimed::first_look;
-use crate::store::fair_queue::{AccountRows, FairQueue, Grant, Rotation};
+use crate::store::fair_queue::{AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
 /// A claimed attempt: stored as `delivering`, not sent yet. `delivery_request` reads its request.
@@ -31,25 +31,17 @@ pub struct ClaimedDelivery {
     pub bytes: usize,
     /// True if the response is taken as the outcome of the execution.
     pub takes_outcome: bool,
-    /// True if the address of its user is unconfirmed.
-    pub is_unconfirmed: bool,
 }
 
 impl ClaimedDelivery {
+    pub fn destination_key(&self) -> (i64, i64) {
+        (self.attempt_ref.user_key, self.attempt_ref.destination)
+    }
+
     /// The most memory that it takes until its attempt has ended.
     pub fn memory(&self) -> usize {
         self.bytes.saturating_add(if self.takes_outcome { MAX_RESPONSE_OUTCOME * RESPONSE_COPIES } else { 0 })
     }
-}
-
-/// The limits on deliveries under way.
-pub trait ClaimLimits {
-    /// Returns whether the destination of the user may have one more attempt. Nothing is taken yet.
-    fn grant(&mut self, user_key: i64, destination: i64) -> Grant;
-
-    /// Takes what a delivery to a destination needs that was just granted one. Returns `false`, and takes nothing, if there
-    /// is no memory for it.
-    fn try_take(&mut self, claimed: &ClaimedDelivery) -> bool;
 }
 
 /// The record of an attempt that has ended.
@@ -81,24 +73,6 @@ const HEADER_COPIES: u32 = 3;
 /// Copies of a response that is taken as an outcome: its bytes, and the report that is read from them.
 const RESPONSE_COPIES: usize = 2;
 
-macro_rules! fail_all {
-    ($index:literal, $filter:literal) => {
-        fail_all!($index, $filter, "")
-    };
-    ($index:literal, $filter:literal, $change:literal) => {
-        concat!(
-            "UPDATE executions INDEXED BY ",
-            $index,
-            " SET status = 'failed', queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = ?2,
-                  updated_at = ?3",
-            $change,
-            "
-              WHERE user_key = ?1 AND ",
-            $filter
-        )
-    };
-}
-
 const NEXT_DUE: &str = "SELECT due_at FROM executions WHERE queue_name = 'waiting' ORDER BY due_at LIMIT 1";
 
 // Reads the destination again, because the callback of the cue may have changed since.
@@ -119,9 +93,9 @@ const NEXT_USER: &str = "SELECT user_key FROM executions
     WHERE queue_name = 'send' AND user_key >= ?1 ORDER BY user_key LIMIT 1";
 
 // Runs that fall due now come before those of an outage, whatever their destination.
-const NEXT_DESTINATION: &str = "SELECT destination_hash, key FROM executions
+const NEXT_DESTINATION: &str = "SELECT destination_hash FROM executions
     WHERE queue_name = 'send' AND user_key = ?1 AND is_catch_up = ?2 AND destination_hash >= ?3
-    ORDER BY destination_hash, key LIMIT 1";
+    ORDER BY destination_hash LIMIT 1";
 
 const READY: &str = "SELECT key FROM executions
     WHERE queue_name = 'send' AND user_key = ?1 AND is_catch_up = ?2 AND destination_hash = ?3 AND key > ?4
@@ -133,8 +107,8 @@ const READY: &str = "SELECT key FROM executions
 const FIND: &str =
     "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash, attempts,
         scheduled_for, triggered_by = 'schedule', executions.user_key, octet_length(payloads.body),
-        octet_length(callback_headers), started_at, outcome_from_response IS 1, users.confirmed_at IS NULL
-   FROM executions LEFT JOIN users ON users.key = executions.user_key LEFT JOIN cues ON cues.key = executions.cue_key
+        octet_length(callback_headers), started_at, outcome_from_response IS 1
+   FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
         LEFT JOIN payloads ON payloads.key = executions.payload_key
   WHERE executions.key = ?1";
 
@@ -150,22 +124,25 @@ const RECORD: &str = "UPDATE executions
         duration_ms = ?11, cause = ?12, response_headers = ?13
   WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
 
-// One statement for each index that holds unfinished executions of all users. The history of a single user may be far
-// longer.
-const FAIL_ALL: [(&str, Option<QueueName>); 4] = [
-    (fail_all!("executions_to_send", "queue_name = 'send'"), Some(QueueName::Send)),
-    (fail_all!("executions_waiting", "queue_name = 'waiting'"), None),
-    (fail_all!("executions_to_claim", "queue_name = 'claim'"), Some(QueueName::Claim)),
-    // The claim ends, and the row has the duration of the attempt before.
-    (
-        fail_all!(
-            "executions_leased",
-            "lease_expires_at IS NOT NULL",
-            ", duration_ms = max(?3 - last_attempt_at, 0)"
-        ),
-        None,
-    ),
+/// The indexes that hold unfinished executions of all users, with their conditions. The history of a single user may be far
+/// longer.
+const UNFINISHED: [(&str, &str, Option<QueueName>); 4] = [
+    ("to_send", "queue_name = 'send'", Some(QueueName::Send)),
+    ("waiting", "queue_name = 'waiting'", None),
+    ("to_claim", "queue_name = 'claim'", Some(QueueName::Claim)),
+    ("leased", "lease_expires_at IS NOT NULL", None),
 ];
+
+/// A claim ends, and the row has its duration.
+fn fail_all(index: &str, condition: &str) -> String {
+    format!(
+        "UPDATE executions INDEXED BY executions_{index}
+            SET status = 'failed', queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = ?2,
+                updated_at = ?3,
+                duration_ms = iif(lease_expires_at IS NULL, duration_ms, max(?3 - last_attempt_at, 0))
+          WHERE user_key = ?1 AND {condition}"
+    )
+}
 
 const RETRIES: &str = "SELECT count(*) FROM executions INDEXED BY executions_waiting
   WHERE user_key = ?1 AND queue_name = 'waiting' AND status = 'retrying'";
@@ -202,34 +179,23 @@ pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     Ok(DeliveryQueue(read).next_user(i64::MIN)?.is_some() && !hold::is_held(read)?)
 }
 
-/// Claims at most `limit` ready executions, in the order of [`fair_queue::take`]: first those that fell due now, then
-/// those of an outage. Reads no payload. Claims nothing while the database is on hold.
+/// Claims the ready executions that `try_acquire` grants by user and destination, in the order of [`fair_queue::take`]:
+/// first those that fell due now, then those of an outage. Reads no payload. Claims nothing while the database is on hold.
 pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
-    limit: usize,
     rotation: &mut Rotation,
-    limits: &mut impl ClaimLimits,
+    try_acquire: impl FnMut(i64, i64) -> Result<Grant>,
 ) -> Result<Vec<ClaimedDelivery>> {
-    if limit == 0 || hold::is_held(tx)? {
+    if hold::is_held(tx)? {
         return Ok(Vec::new());
     }
-    let mut claimed = Vec::new();
-    fair_queue::take(&DeliveryQueue(tx), limit, rotation, |row| {
-        let grant = limits.grant(row.user_key, row.destination);
-        if grant != Grant::Granted {
-            return Ok(grant);
-        }
-        let found = tx.prepare_cached(FIND)?.query_row([row.key], |row| read_claimed(row, now))?;
-        if !limits.try_take(&found) {
-            // A delivery to another destination may be small enough.
-            return Ok(Grant::DestinationBusy);
-        }
-        claimed.push(found);
-        Ok(Grant::Granted)
-    })?;
-    for ClaimedDelivery { attempt_ref, .. } in &claimed {
-        tx.prepare_cached(CLAIM)?.execute(params![attempt_ref.key, millis(now)])?;
+    let ready = fair_queue::take(&DeliveryQueue(tx), rotation, try_acquire)?;
+    let (mut find, mut claim) = (tx.prepare_cached(FIND)?, tx.prepare_cached(CLAIM)?);
+    let mut claimed = Vec::with_capacity(ready.len());
+    for ReadyRow { key, .. } in ready {
+        claimed.push(find.query_row([key], |row| read_claimed(row, now))?);
+        claim.execute(params![key, millis(now)])?;
     }
     tx.counters().add_queued(QueueName::Send, -i64::try_from(claimed.len()).unwrap_or(i64::MAX));
     Ok(claimed)
@@ -272,8 +238,12 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
 pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let retries: i64 = tx.prepare_cached(RETRIES)?.query_row([user_key], |row| row.get(0))?;
     tx.counters().add_queued(QueueName::Retry, -retries);
-    for (sql, queue_name) in FAIL_ALL {
-        let failed = tx.prepare_cached(sql)?.execute(params![user_key, reason, millis(now)])?;
+    for (index, condition, queue_name) in UNFINISHED {
+        let failed = tx.prepare_cached(&fail_all(index, condition))?.execute(params![
+            user_key,
+            reason,
+            millis(now)
+        ])?;
         let failed = i64::try_from(failed).unwrap_or(i64::MAX);
         if let Some(queue_name) = queue_name {
             tx.counters().add_queued(queue_name, -failed);
@@ -284,8 +254,8 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
 }
 
 /// Puts deliveries that were interrupted by the end of an earlier process back into the queue, and returns their
-/// number. The interrupted attempt does not count, but the list of attempts shows it. Call it at the start only, before anything is claimed: it would send
-/// a running delivery twice.
+/// number. The interrupted attempt does not count, but the list of attempts shows it. Call it at the start only, before
+/// anything is claimed: it would send a running delivery twice.
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     attempts::keep_cut(tx)?;
     let requeued = tx.prepare_cached(REQUEUE)?.execute([millis(now)])?;
@@ -304,11 +274,9 @@ impl FairQueue for DeliveryQueue<'_, '_> {
         Ok(self.0.prepare_cached(NEXT_USER)?.query_row([from], |row| row.get(0)).optional()?)
     }
 
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>> {
+    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
         let mut next = self.0.prepare_cached(NEXT_DESTINATION)?;
-        let next =
-            next.query_row(params![rows.user_key, rows.priority, from], |row| Ok((row.get(0)?, row.get(1)?)));
-        Ok(next.optional()?)
+        Ok(next.query_row(params![rows.user_key, rows.priority, from], |row| row.get(0)).optional()?)
     }
 
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
@@ -335,7 +303,7 @@ fn read_claimed(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<ClaimedDelive
     let (body, headers): (Option<u32>, Option<u32>) = (row.get(8)?, row.get(9)?);
     let bytes = body.unwrap_or(0).saturating_add(headers.unwrap_or(0).saturating_mul(HEADER_COPIES));
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    Ok(ClaimedDelivery { attempt_ref, bytes, takes_outcome: row.get(11)?, is_unconfirmed: row.get(12)? })
+    Ok(ClaimedDelivery { attempt_ref, bytes, takes_outcome: row.get(11)? })
 }
 
 #[cfg(test)]
@@ -345,16 +313,30 @@ mod tests {
 
     #[test]
     fn no_statement_scans_or_sorts_the_history() {
-        for sql in [NEXT_DUE, PROMOTE, NEXT_USER, NEXT_DESTINATION, READY, FIND, CLAIM, RECORD, REQUEUE] {
-            for step in plan(sql) {
-                // The partial index holds waiting executions only, and the query reads its first entry.
-                let first_of_queue = step == "SCAN executions USING COVERING INDEX executions_waiting";
-                // At the start, all that an earlier process left in flight.
-                let all_in_flight = step == "SCAN executions USING INDEX executions_in_flight";
-                let may_scan = first_of_queue || all_in_flight;
-                assert!(may_scan || !step.starts_with("SCAN"), "{step}\n{sql}");
-                assert!(!step.contains("TEMP B-TREE"), "{step}\n{sql}");
-            }
+        let to_send = "COVERING INDEX executions_to_send (user_key";
+        let of_account = format!("{to_send}=? AND is_catch_up=? AND destination_hash");
+        for (sql, index) in [
+            (NEXT_DUE, "executions_waiting"),
+            (PROMOTE, "executions_waiting (due_at<?)"),
+            (NEXT_USER, &format!("{to_send}>?)")),
+            (NEXT_DESTINATION, &format!("{of_account}>?)")),
+            (READY, &format!("{of_account}=? AND key>?)")),
+            (FIND, "executions USING INTEGER PRIMARY KEY"),
+            (CLAIM, "executions USING INTEGER PRIMARY KEY"),
+            (RECORD, "executions USING INTEGER PRIMARY KEY"),
+            (REQUEUE, "executions_in_flight"),
+        ] {
+            let steps = plan(sql);
+            assert!(steps.iter().any(|step| step.contains(index)), "{index}: {steps:?}");
+            // These partial indexes hold only what waits, of which the first is read, and what is in flight.
+            let may_scan = [NEXT_DUE, REQUEUE].contains(&sql);
+            let is_quick =
+                |step: &String| !step.contains("TEMP B-TREE") && (may_scan || !step.starts_with("SCAN"));
+            assert!(steps.iter().all(is_quick), "{steps:?}\n{sql}");
+        }
+        for (index, condition, _) in UNFINISHED {
+            let steps = plan(&fail_all(index, condition));
+            assert!(steps[0].contains(&format!("INDEX executions_{index}")), "{steps:?}");
         }
     }
 
@@ -364,36 +346,6 @@ mod tests {
         for name in ["body", "callback_headers"] {
             assert_eq!(FIND.matches(name).count(), 1, "only its length: {FIND}");
             assert!(!CLAIM.contains(name), "{CLAIM}");
-        }
-    }
-
-    #[test]
-    fn a_disabled_user_is_found_in_the_queues_without_reading_the_history() {
-        for ((sql, _), index) in
-            FAIL_ALL.iter().zip(["to_send (user_key=?)", "waiting", "to_claim (user_key=?)", "leased"])
-        {
-            let steps = plan(sql);
-            assert!(steps[0].contains(&format!("INDEX executions_{index}")), "{steps:?}");
-        }
-    }
-
-    #[test]
-    fn each_queue_is_found_by_its_own_index() {
-        for (sql, index) in [
-            (NEXT_DUE, "executions_waiting"),
-            (PROMOTE, "executions_waiting (due_at<?)"),
-            (NEXT_USER, "COVERING INDEX executions_to_send (user_key>?)"),
-            (
-                NEXT_DESTINATION,
-                "COVERING INDEX executions_to_send (user_key=? AND is_catch_up=? AND destination_hash>?)",
-            ),
-            (
-                READY,
-                "COVERING INDEX executions_to_send (user_key=? AND is_catch_up=? AND destination_hash=? AND key>?)",
-            ),
-            (REQUEUE, "executions_in_flight"),
-        ] {
-            assert!(plan(sql).iter().any(|step| step.contains(index)), "{index}: {:?}", plan(sql));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Changes of a queued execution by request: it is sent early, or cancelled. Both change only a row that is in a queue, so
-//! an attempt that has begun, which is in none, is never changed. A claimed one that has not begun is given back.
+//! an attempt that has begun, which is in none, is never changed.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
@@ -7,7 +7,6 @@ use rusqlite::{OptionalExtension, params};
 use crate::domain::account::figures::Figures;
 use crate::domain::account::user::ADDRESS_UNCONFIRMED;
 use crate::domain::time::saturating_add;
-use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
 use crate::store::db::columns::millis;
 use crate::store::db::counters::QueueName;
@@ -40,16 +39,6 @@ const CANCEL: &str = "UPDATE executions
     SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3
   WHERE key = ?1 AND queue_name IS NOT NULL";
 
-// As after the end of a process, but nothing was cut off. Compares the id as well, because SQLite reuses the row key of a
-// deleted execution.
-const GIVE_BACK: &str = "UPDATE executions
-    SET status = CASE WHEN attempts > 1 THEN 'retrying' ELSE 'pending' END, queue_name = 'send',
-        attempts = attempts - 1, started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?4,
-        last_attempt_at = (SELECT kept.started_at FROM attempts kept
-                            WHERE kept.execution_key = executions.key AND kept.attempt = executions.attempts - 1
-                              AND kept.is_counted = 1)
-  WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
-
 // The result of an attempt that runs is not recorded then: it records only an execution that is being delivered.
 const FAIL_DELIVERING: &str = "UPDATE executions INDEXED BY executions_in_flight
     SET status = 'failed', error_message = ?2, updated_at = ?3, duration_ms = max(?3 - last_attempt_at, 0)
@@ -65,8 +54,15 @@ const HOLD_UP: &str = "UPDATE executions
 const LET_GO: &str = "UPDATE executions SET due_at = ?2, error_message = NULL
   WHERE user_key = ?1 AND queue_name = 'waiting' AND (error_message = ?3 OR status = 'retrying')";
 
+const IS_UNCONFIRMED: &str = "SELECT 1 FROM users WHERE key = ?1 AND confirmed_at IS NULL";
+
 /// Executions held up in one write.
 const BATCH: i64 = 500;
+
+/// Returns whether the address of the user is unconfirmed.
+pub fn is_unconfirmed(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+    Ok(read.prepare_cached(IS_UNCONFIRMED)?.exists([user_key])?)
+}
 
 /// Lets the user's executions that are ready to be sent wait: the first until `free_at`, each further one `interval` longer.
 pub fn hold_up(
@@ -142,15 +138,6 @@ pub fn cancel(tx: &WriteTx<'_>, key: i64, reason: &str, now: Timestamp) -> Resul
     Ok(true)
 }
 
-/// Returns a claimed attempt that has not begun to the queue. Returns false if the execution was deleted or is no longer in
-/// this attempt.
-pub fn give_back(tx: &WriteTx<'_>, attempt_ref: &AttemptRef, now: Timestamp) -> Result<bool> {
-    let AttemptRef { key, id, attempt, .. } = *attempt_ref;
-    let given_back = tx.prepare_cached(GIVE_BACK)?.execute(params![key, id.bytes(), attempt, millis(now)])?;
-    tx.counters().add_queued(QueueName::Send, i64::from(given_back == 1));
-    Ok(given_back == 1)
-}
-
 /// Fails all executions of a user that are being delivered, also those whose attempt has not begun.
 pub fn fail_delivering(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let failed = tx.prepare_cached(FAIL_DELIVERING)?.execute(params![user_key, reason, millis(now)])?;
@@ -172,11 +159,9 @@ mod tests {
 
     #[test]
     fn an_execution_is_changed_by_its_row_key() {
-        for sql in [PLACE, RELEASE, CANCEL, GIVE_BACK] {
+        for sql in [PLACE, RELEASE, CANCEL] {
             for step in plan(sql) {
-                let by_key = step.contains("USING INTEGER PRIMARY KEY (rowid=?)")
-                    || step
-                        .contains("kept USING PRIMARY KEY (execution_key=? AND attempt=? AND is_counted=?)");
+                let by_key = step.contains("USING INTEGER PRIMARY KEY (rowid=?)");
                 assert!(by_key || step.starts_with("CORRELATED SCALAR SUBQUERY"), "{step}\n{sql}");
             }
         }

@@ -94,8 +94,8 @@ const HAS_READY: &str =
     OR EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NOT NULL)";
 const NEXT_USER: &str = "SELECT user_key FROM outbox
     WHERE due_at IS NULL AND destination_hash IS NOT NULL AND user_key >= ?1 ORDER BY user_key LIMIT 1";
-const NEXT_DESTINATION: &str = "SELECT destination_hash, key FROM outbox
-    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash, key LIMIT 1";
+const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
+    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash LIMIT 1";
 const READY_POSTS: &str = "SELECT key FROM outbox
     WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
 const READY_MAILS: &str =
@@ -172,17 +172,17 @@ pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> R
     Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
 }
 
-/// Ready POSTs that are not in `skipped`, at most `limit`, in the order of [`fair_queue::take`]. `try_acquire` gets the
-/// user and the destination.
+/// Ready POSTs that are not in `skipped`, in the order of [`fair_queue::take`]. `try_acquire` gets the user and the
+/// destination.
 pub fn ready_posts(
     read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
-    limit: usize,
     rotation: &mut Rotation,
     mut try_acquire: impl FnMut(i64, i64) -> Grant,
 ) -> Result<Vec<ReadyRow>> {
-    let try_acquire = |row: ReadyRow| Ok(try_acquire(row.user_key, row.destination));
-    fair_queue::take(&PostQueue { read, skipped }, limit, rotation, try_acquire)
+    fair_queue::take(&PostQueue { read, skipped }, rotation, |user, destination| {
+        Ok(try_acquire(user, destination))
+    })
 }
 
 /// The notification in row `key`.
@@ -239,7 +239,7 @@ impl FairQueue for PostQueue<'_, '_> {
         self.read.find(NEXT_USER, [from])
     }
 
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<(i64, i64)>> {
+    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
         self.read.find(NEXT_DESTINATION, params![rows.user_key, from])
     }
 
@@ -247,10 +247,6 @@ impl FairQueue for PostQueue<'_, '_> {
         let most = row_limit(self.skipped.len() + limit);
         let keys: Vec<i64> = self.read.all(READY_POSTS, params![rows.user_key, destination, after, most])?;
         Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
-    }
-
-    fn is_in_flight(&self, key: i64) -> bool {
-        self.skipped.contains(&key)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cued::engine::delivery::delivery_service::promote;
+use cued::engine::delivery::delivery_service::promote_batch;
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::cues::payloads::set_payload;
@@ -46,7 +46,7 @@ fn the_request_has_the_payload_and_the_attempt_number() {
     let webhook_client = RecordingClient::with([response(500)]);
     fixture.deliver(&webhook_client);
     fixture.advance(60);
-    promote(&fixture.app).unwrap();
+    promote_batch(&fixture.app).unwrap();
     fixture.deliver(&webhook_client);
     let requests = webhook_client.requests();
     assert_eq!(requests[0].url, URL);
@@ -101,9 +101,13 @@ fn failures_are_retried_after_each_backoff_until_attempts_run_out() {
         assert_eq!(fixture.state(id), ("retrying".to_owned(), attempt));
         assert_eq!(due(&fixture, id), Some(minutes * 60_000));
         fixture.advance(minutes * 60 - 1);
-        assert_eq!((promote(&fixture.app).unwrap(), fixture.deliver(&webhook_client)), (0, 0), "not early");
+        assert_eq!(
+            (promote_batch(&fixture.app).unwrap(), fixture.deliver(&webhook_client)),
+            (0, 0),
+            "not early"
+        );
         fixture.advance(1);
-        assert_eq!(promote(&fixture.app).unwrap(), 1);
+        assert_eq!(promote_batch(&fixture.app).unwrap(), 1);
         assert!(due(&fixture, id).is_some(), "shown until the claim");
     }
     fixture.deliver(&webhook_client);
@@ -112,7 +116,7 @@ fn failures_are_retried_after_each_backoff_until_attempts_run_out() {
     assert_eq!(fixture.field::<String>(id, "error_message"), "the callback returned 503");
     assert_eq!(fixture.field::<Option<i64>>(id, "delivered_at"), None);
     fixture.advance(100_000);
-    assert_eq!((promote(&fixture.app).unwrap(), fixture.deliver(&webhook_client)), (0, 0));
+    assert_eq!((promote_batch(&fixture.app).unwrap(), fixture.deliver(&webhook_client)), (0, 0));
     assert_eq!(fixture.app.engine_stats.delivered(), 4);
 }
 
@@ -127,7 +131,7 @@ fn a_success_after_failures_leaves_no_error() {
     assert_eq!(fixture.field::<Option<i64>>(id, "http_status"), None);
     let started: i64 = fixture.field(id, "started_at");
     fixture.advance(60);
-    promote(&fixture.app).unwrap();
+    promote_batch(&fixture.app).unwrap();
     fixture.deliver(&webhook_client);
     assert_eq!(fixture.state(id), ("success".to_owned(), 2));
     assert_eq!(fixture.field::<Option<String>>(id, "error_message"), None);
@@ -225,7 +229,7 @@ fn a_later_execution_uses_the_callback_at_its_send_time() {
     assert_eq!(fixture.deliver(&webhook_client), 0);
     fixture.sql("UPDATE cues SET callback_url = 'https://example.org/', destination_hash = 77");
     fixture.advance(3600);
-    assert_eq!(promote(&fixture.app).unwrap(), 1);
+    assert_eq!(promote_batch(&fixture.app).unwrap(), 1);
     assert_eq!(fixture.field::<i64>(id, "destination_hash"), 77);
     assert_eq!(fixture.deliver(&webhook_client), 1);
     assert_eq!(webhook_client.requests()[0].url, "https://example.org/");
@@ -244,7 +248,7 @@ fn a_worker_execution_becomes_claimable_and_is_never_sent() {
         [fixture.app.notifiers.claim.generation(), fixture.app.notifiers.send.generation()]
     };
     let [claim, send] = before();
-    assert_eq!(promote(&fixture.app).unwrap(), 1);
+    assert_eq!(promote_batch(&fixture.app).unwrap(), 1);
     assert_eq!(before(), [claim + 1, send]);
     assert_eq!(fixture.field::<String>(id, "queue_name"), "claim");
     assert_eq!(fixture.deliver(&RecordingClient::default()), 0);

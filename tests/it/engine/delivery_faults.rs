@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use cued::domain::account::user::ACCOUNT_DISABLED;
-use cued::engine::delivery::delivery_service::{DeliveryService, promote, requeue_interrupted};
+use cued::engine::delivery::delivery_service::{DeliveryService, promote_batch, requeue_interrupted};
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
 use cued::engine::webhook_client::WebhookClient;
 use cued::error::Error;
@@ -174,7 +174,7 @@ fn a_request_that_cannot_be_read_is_tried_again() {
 
     fixture.sql("ALTER TABLE cues RENAME COLUMN unreadable TO callback_method");
     fixture.advance(5);
-    promote(&fixture.app).unwrap();
+    promote_batch(&fixture.app).unwrap();
     state(("success", 2));
     delivery.stop();
     assert_eq!(webhook_client.header(0, "X-CueAPI-Attempt").unwrap(), "2");

@@ -3,10 +3,8 @@
 mod address_guard;
 mod catch_up;
 mod delivery;
-mod delivery_ahead;
 mod delivery_fairness;
 mod delivery_faults;
-mod delivery_shares;
 mod fire_overdue;
 mod leases;
 mod notifications;

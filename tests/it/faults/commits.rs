@@ -14,7 +14,7 @@ use cued::domain::notification::NotificationKind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
 use cued::engine::delivery::attempt::deliver;
-use cued::engine::delivery::delivery_service::promote;
+use cued::engine::delivery::delivery_service::promote_batch;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
 use cued::engine::notifications::notification_sender;
 use cued::engine::notifications::notification_service;
@@ -133,7 +133,7 @@ impl Trial {
     fn pass(&mut self, seconds: i64) {
         self.fixture.advance(seconds);
         self.insist(|trial| trial.scheduler.run_once(&trial.fixture.app));
-        self.insist(|trial| promote(&trial.fixture.app));
+        self.insist(|trial| promote_batch(&trial.fixture.app));
         self.insist(|trial| reaper::release_expired_claims(&trial.fixture.app, trial.fixture.now()));
         self.deliver();
         self.send_notifications();

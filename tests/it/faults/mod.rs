@@ -99,7 +99,7 @@
 //!   `engine::webhook_client::slowly_sent_headers_are_cut_by_the_timeout`,
 //!   `engine::webhook_client::a_slowly_sent_body_is_cut_by_the_timeout`
 //! - silence: `engine::webhook_client::a_silent_server_is_cut_by_the_timeout`,
-//!   `engine::delivery_fairness::many_hanging_receivers_leave_a_thread_for_another`
+//!   `engine::delivery_fairness::accounts_whose_hosts_hang_delay_no_other_account`
 //! - failed or slow name resolution: `engine::address_guard::an_unknown_name_is_reported_and_resolved_again`,
 //!   `engine::address_guard::the_dns_lookup_counts_toward_the_timeout`
 //!

@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use cued::domain::webhook::request::AttemptRef;
-use cued::engine::delivery::delivery_service::promote;
+use cued::engine::delivery::delivery_service::promote_batch;
 use cued::engine::delivery::dispatcher::{DispatcherMode, FinishedAttempt};
 use cued::engine::notifications::notification_sender;
 use cued::engine::scheduler::reaper;
@@ -34,16 +34,6 @@ const MAX_FAILURES: usize = 2;
 const MAX_PASSES: usize = 50;
 
 impl Model {
-    /// An attempt that has not begun does not count.
-    fn requeue_unsent(&mut self, unsent: &InFlight) {
-        let Some(run) = self.runs.get_mut(&unsent.key) else { return };
-        if run.id == unsent.id && run.status == "delivering" && run.attempts == unsent.attempt {
-            run.attempts -= 1;
-            run.status = if run.attempts > 0 { "retrying" } else { "pending" };
-            run.queue = Queue::Ready;
-        }
-    }
-
     /// Fails the runs that no worker has claimed in time (contract §7.6).
     fn fail_unclaimed(&mut self) {
         if self.now < self.looks_from {
@@ -94,7 +84,7 @@ impl Simulation {
     }
 
     pub fn promote(&mut self) -> Checked {
-        self.insist(|machine| promote(machine.app()))?;
+        self.insist(|machine| promote_batch(machine.app()))?;
         self.model.promote();
         Ok(())
     }
@@ -151,8 +141,7 @@ impl Simulation {
         for attempt in &mut self.machine.in_flight {
             attempt.age += 1;
         }
-        let mut given_back = self.give_back(mode);
-        let mut bound = self.ready_to_send().len() + given_back.len() + 3;
+        let mut bound = self.ready_to_send().len() + 3;
         let mut passes = 0;
         let mut finished = self.end_attempts(mode)?;
         loop {
@@ -162,7 +151,6 @@ impl Simulation {
                 machine.engine().dispatcher.run_once(&app, take(&mut finished), mode)
             })?;
             self.record_attempts();
-            take(&mut given_back).into_iter().for_each(|it| self.model.requeue_unsent(&it));
             let (is_empty, mut dropped) = (claimed.is_empty(), Vec::new());
             for delivery in claimed {
                 let AttemptRef { key, attempt, .. } = delivery.attempt_ref;
@@ -198,16 +186,6 @@ impl Simulation {
             ensure!(passes <= bound, "the dispatcher does not rest after {passes} passes");
         }
         self.check_victims(mode)
-    }
-
-    /// Gives attempts back that have not begun.
-    fn give_back(&mut self, mode: DispatcherMode) -> Vec<InFlight> {
-        let is_meant = |it: &InFlight| mode == DispatcherMode::Running && it.is_given_back();
-        let (given_back, left) = take(&mut self.machine.in_flight).into_iter().partition(is_meant);
-        self.machine.in_flight = left;
-        let given_back: Vec<InFlight> = given_back;
-        self.machine.engine().dispatcher.give_back(given_back.iter().map(InFlight::claimed).collect());
-        given_back
     }
 
     /// A run of an account whose receivers answer at once never waits for those that do not.

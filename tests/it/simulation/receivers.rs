@@ -9,7 +9,6 @@ use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::dispatcher::FinishedAttempt;
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
-use cued::store::executions::delivery_queue::ClaimedDelivery;
 use cued::store::executions::delivery_request::LoadedDelivery;
 use serde_json::Value;
 
@@ -123,15 +122,6 @@ impl InFlight {
             age: 0,
             loaded,
         }
-    }
-
-    pub fn claimed(&self) -> ClaimedDelivery {
-        self.loaded.claimed
-    }
-
-    /// Whether it is given back before it is sent: some of those whose receivers have not answered after a pass.
-    pub fn is_given_back(&self) -> bool {
-        self.age == 1 && !self.has_ended() && (self.scheduled_for / SECOND + self.key) % 3 == 0
     }
 
     /// Whether the receiver has answered or the time is up.

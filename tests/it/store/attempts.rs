@@ -1,6 +1,6 @@
 //! Kept attempts: their bounds, their deletion, and the check of the file.
 
-use cued::engine::delivery::delivery_service::promote;
+use cued::engine::delivery::delivery_service::promote_batch;
 use cued::engine::webhook_client::WebhookResponse;
 use cued::store::db::counters;
 use cued::store::executions::attempts;
@@ -32,7 +32,7 @@ fn an_execution_keeps_ten_bounded_attempts_which_are_deleted_with_it() {
     let webhook_client = RecordingClient::with((0..14).map(|_| Ok(large())));
     for _ in 0..14 {
         fixture.deliver(&webhook_client);
-        promote(&fixture.app).unwrap();
+        promote_batch(&fixture.app).unwrap();
     }
     assert_eq!(fixture.state(id), ("failed".to_owned(), 14));
     let (count, oldest, bytes) = rows(&fixture);

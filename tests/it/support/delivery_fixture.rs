@@ -12,9 +12,8 @@ use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
-use cued::store::executions::delivery_queue::{ClaimLimits, ClaimedDelivery};
+use cued::store::executions::delivery_queue::ClaimedDelivery;
 use cued::store::executions::delivery_request;
-use cued::store::fair_queue::Grant;
 use cued::store::{WakeSet, executions};
 use jiff::Timestamp;
 use rusqlite::types::FromSql;
@@ -152,19 +151,6 @@ impl DeliveryFixture {
             attempts += claimed.len();
             finished = claimed.iter().map(|claimed| self.attempt(webhook_client, claimed)).collect();
         }
-    }
-}
-
-/// Claims without limits but those of a function of the destination.
-pub struct GrantBy<F>(pub F);
-
-impl<F: FnMut(i64) -> Grant> ClaimLimits for GrantBy<F> {
-    fn grant(&mut self, _: i64, destination: i64) -> Grant {
-        self.0(destination)
-    }
-
-    fn try_take(&mut self, _: &ClaimedDelivery) -> bool {
-        true
     }
 }
 
