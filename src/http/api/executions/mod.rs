@@ -186,8 +186,7 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     // The response shows the new evidence and the older one.
     request.reserve_response(request.body().len() + MAX_EVIDENCE)?;
     let updated = evidence.fields().is_some();
-    let recorded =
-        service::executions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
+    let recorded = service::executions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
     Response::from_body(&EvidenceView {
         execution_id: id.to_string(),
         outcome_state: recorded.state.as_str(),
