@@ -105,7 +105,7 @@
 //!
 //! Clients
 //! - ten thousand idle connections: `faults::crowd::ten_thousand_idle_or_incomplete_connections_do_not_block_clients`,
-//!   `http::wire::timeouts::at_the_limit_a_new_connection_closes_the_least_used_one`
+//!   `http::wire::timeouts::at_the_limit_a_new_connection_closes_the_one_that_is_idle_longest`
 //! - incomplete heads and bodies, unread responses: `http::wire::timeouts::an_incomplete_head_gets_408`,
 //!   `http::wire::timeouts::an_incomplete_body_gets_408`,
 //!   `http::wire::timeouts::a_client_that_does_not_read_its_response_is_disconnected`

@@ -2,7 +2,6 @@
 import { html } from "../lit/lit-html.js";
 import { toast } from "./feedback.js";
 import { button, menu } from "./pieces.js";
-import { asCued, asCurl, asPython } from "./snippets.js";
 
 export async function copy(text, done = "Copied") {
   const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
@@ -34,20 +33,23 @@ export const copyButton = (text, label = "Copy") => button(label, () => copy(mad
 export const copyLine = (text) => html`<div class="code"><code>${text}</code>${copyButton(
     text)}</div>`;
 
-const FORMS = [["curl", asCurl], ["Python", asPython], ["cued command", asCued]];
+const FORMS = [["curl", "asCurl"], ["Python", "asPython"], ["cued command", "asCued"]];
+
+async function copyCall(call, label, form) {
+  const found = made(call);
+  if (!found) return;
+  const snippets = await import("./snippets.js");
+  await copy(snippets[form](found), `Copied as ${label}`);
+}
 
 /**
  * A menu "Copy as …" of an API call `{method, path, body}`, or of a function that returns one or
  * nothing; more entries are `[label, text]` pairs.
  */
 export const copyMenu = (call, more = []) => menu("Copy as", [
-  ...FORMS.map(([label, form]) => [label, () => {
-    const found = made(call);
-    if (found) copy(form(found), `Copied as ${label}`);
-  }]),
+  ...FORMS.map(([label, form]) => [label, () => copyCall(call, label, form)]),
   ...more.map(([label, text]) => [label, () => copy(made(text), `Copied as ${label}`)]),
 ], "copy-as");
 
 /** The shortcut that copies an API call. */
-export const copyKey = (call) =>
-  ["c", "Copy as curl", () => copy(asCurl(made(call)), "Copied as curl")];
+export const copyKey = (call) => ["c", "Copy as curl", () => copyCall(call, "curl", "asCurl")];
