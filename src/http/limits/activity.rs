@@ -170,6 +170,11 @@ impl RequestGuard {
         self.began
     }
 
+    /// Asks the connection to end, with the other requests on it.
+    pub fn close_connection(&self) {
+        self.activity.evict();
+    }
+
     /// Records that the body has arrived: from now on the connection does not give way to another.
     pub fn body_arrived(&mut self) {
         (self.has_unread_body, self.is_running) = (false, true);

@@ -87,7 +87,14 @@ pub async fn handle(
             context.must_close = true;
             (None, Err(error))
         }
-        Err(_) => return None,
+        Err(_) => {
+            // A flood of streams that are refused would hold memory too. The connection of a proxy is that of other
+            // clients.
+            if context.client_ip == peer.ip().to_canonical() {
+                guard.close_connection();
+            }
+            return None;
+        }
     };
     let response = response.unwrap_or_else(|error| context.error_response(error));
     // No await before this: a response that is rendered and does not count yet would escape the bound.
