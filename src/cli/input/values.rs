@@ -30,8 +30,7 @@ pub fn text(name: &str, value: &str) -> Result<String, CliError> {
 /// The JSON or YAML of a value.
 pub fn structured(name: &str, value: &str) -> Result<Value, CliError> {
     let text = text(name, value)?;
-    let read = yaml::read(&text).map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
-    Ok(read.get().to_value())
+    yaml::read(&text).map_err(|error| CliError::Usage(format!("{name}: {error}")))
 }
 
 /// Reads one byte more than is permitted, so that a longer text is known as such.

@@ -26,10 +26,8 @@ pub fn read_tasks(path: &Path, timeout: Duration) -> Result<Vec<Task>, CliError>
 }
 
 fn parse_tasks(text: &str, timeout: Duration) -> Result<Vec<Task>, String> {
-    yaml::read(text).map_err(|error| error.to_string())?;
-    // Numbers digit for digit: a version 1.10 is another one than 1.1. What is no YAML is JSON.
-    let json = yaml::to_json(text).unwrap_or_else(|_| text.to_owned());
-    let file: Value = serde_json::from_str(&json).map_err(|error| error.to_string())?;
+    // Numbers keep their digits: a version 1.10 is another one than 1.1.
+    let file = yaml::read(text).map_err(|error| error.to_string())?;
     let file = object(&file, "the file")?;
     known_keys(file, &["tasks"]).map_err(|fault| format!("the file {fault}"))?;
     let tasks = object(file.get("tasks").unwrap_or(&Value::Null), "`tasks`")?;

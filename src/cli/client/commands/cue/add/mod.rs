@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 use crate::cli::client::client_args::ClientArgs;
 use crate::cli::client::commands::cue::add::flags::{OnFailure, Retry, header};
 use crate::cli::client::commands::cue::caret::with_caret;
-use crate::cli::client::commands::cue::change::document::{NEW_FIELDS, document};
-use crate::cli::client::commands::cue::change::session::edit_until_accepted;
+use crate::cli::client::commands::cue::change::editor::{document, edit_until_accepted, is_empty, read};
 use crate::cli::client::commands::cue::list::schedule;
 use crate::cli::client::context::{Context, target};
 use crate::cli::error::CliError;
-use crate::cli::input::{values, yaml};
+use crate::cli::input::values;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
 use crate::cli::printable::printable;
@@ -109,15 +108,12 @@ impl Add {
         if !self.edit {
             return submit(context, &body);
         }
-        let text = document(&with_defaults(body), &NEW_FIELDS, NEW_NOTE)?;
+        let text = document(&with_defaults(body), NEW_FIELDS, NEW_NOTE);
         edit_until_accepted(&text, |edited| {
-            if edited.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+            if is_empty(edited) {
                 return Err(CliError::Usage("the text is empty; no cue was added".to_owned()));
             }
-            let mut body = yaml::read(edited)
-                .map_err(|error| CliError::Usage(format!("the text cannot be read: {error}")))?
-                .get()
-                .to_value();
+            let mut body = read(edited)?;
             complete(&mut body);
             submit(context, &body)
         })
@@ -195,6 +191,10 @@ impl Add {
         Ok(payload)
     }
 }
+
+/// The fields of a new cue, in the order of the text.
+const NEW_FIELDS: &str =
+    "name description schedule transport callback payload retry on_failure claim_within_minutes";
 
 const NEW_NOTE: &str = "\
 # A new cue. It is added when you save and leave the editor; an empty text adds nothing.
