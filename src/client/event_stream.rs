@@ -11,7 +11,6 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::client::error::ClientError;
 use crate::client::request::ApiRequest;
-use crate::client::retry::{Failure, pause_before_retry};
 
 /// The time without a byte after which a stream counts as lost: two beats of the server and a little.
 const SILENCE: Duration = Duration::from_secs(40);
@@ -80,18 +79,14 @@ impl<'a> EventStream<'a> {
     ) -> Result<Self, ClientError> {
         let mut stream = Self::closed(client, request, deadline);
         let mut attempt = 1;
-        loop {
-            let Err(error) = stream.connect() else { return Ok(stream) };
+        while let Err(error) = stream.connect() {
             // Other errors are returned at once: somebody may wait for them.
-            let is_rate_limited = matches!(&error, ClientError::Refused(refused)
-                if refused.status == 429 && refused.code != "too_many_streams");
-            let failure = Failure::of(&error).filter(|_| is_rate_limited);
-            match failure.and_then(|failure| pause_before_retry(attempt, failure)) {
-                Some(pause) => client.pause(pause),
-                None => return Err(error),
-            }
+            let is_rate_limited = error.status() == Some(429) && error.code() != "too_many_streams";
+            let pause = error.pause_before_retry(attempt).filter(|_| is_rate_limited);
+            client.pause(pause.ok_or(error)?);
             attempt += 1;
         }
+        Ok(stream)
     }
 
     fn closed(client: &'a Client, request: ApiRequest, deadline: Option<Duration>) -> Self {
@@ -158,13 +153,12 @@ impl<'a> EventStream<'a> {
             return Ok(false);
         }
         if let Err(error) = self.connect() {
-            if let ClientError::Refused(refused) = &error {
-                // The same request would be refused for ever.
-                if (400..500).contains(&refused.status) && !matches!(refused.status, 408 | 425 | 429) {
-                    return Err(error);
-                }
-                self.retry_after = refused.retry_after.map(|pause| pause.min(MAX_RETRY_AFTER));
+            let is_refused = matches!(error, ClientError::Refused(_));
+            // The same request would be refused for ever.
+            if is_refused && matches!(error.status(), Some(400..=407 | 409..=424 | 426..=428 | 430..=499)) {
+                return Err(error);
             }
+            self.retry_after = error.retry_after().map(|pause| pause.min(MAX_RETRY_AFTER));
             self.failures += 1;
         }
         Ok(self.left().is_none_or(|left| !left.is_zero()))
@@ -242,8 +236,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::client::Connection;
-    use crate::client::tls::TlsOptions;
+    use crate::client::{Connection, TlsOptions};
 
     const OPEN: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
     const HELLO: &str = "retry: 100\n\nid: a-1\nevent: hello\ndata: {\"resumed\":false}\n\n";

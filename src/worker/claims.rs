@@ -1,7 +1,10 @@
-//! The threads that claim executions while slots are free.
+//! The threads that claim executions while fewer commands run than may run at a time.
 
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use crate::worker::run::execute;
 use crate::worker::settings::Mode;
 use crate::worker::state::Shared;
 
@@ -26,7 +29,7 @@ enum Search {
 }
 
 /// Claims executions of the tasks at these places, in turns, until nothing more is claimed.
-pub fn run(worker: &Shared, places: &[usize]) {
+pub fn run(worker: &Arc<Shared>, places: &[usize]) {
     let mut has_work = vec![false; places.len()];
     let mut lost = 0;
     loop {
@@ -58,7 +61,7 @@ pub fn run(worker: &Shared, places: &[usize]) {
 }
 
 /// Polls for work, unless the task has some, and claims it.
-fn search(worker: &Shared, place: usize, has_work: bool, wait: u64, changes: u64) -> Search {
+fn search(worker: &Arc<Shared>, place: usize, has_work: bool, wait: u64, changes: u64) -> Search {
     let (task, agent) = (worker.task(place).name.as_deref(), worker.settings.agent.as_deref());
     let mut id = None;
     if !has_work || agent.is_some() {
@@ -81,7 +84,13 @@ fn search(worker: &Shared, place: usize, has_work: bool, wait: u64, changes: u64
     }
     match worker.api().claim(id.as_deref(), task) {
         Ok(Some(claim)) => {
-            worker.begin(place, claim);
+            let (run, shared) = (worker.begin(place, claim), Arc::clone(worker));
+            let (claimed, builder) = (Arc::clone(&run), thread::Builder::new().name("run".to_owned()));
+            if let Err(error) = builder.spawn(move || execute(&shared, &claimed)) {
+                tracing::error!(%error, "the machine cannot start a thread for a run");
+                worker.claim_no_more();
+                worker.end(&run, Some(format!("the run was not started: {error}")), false);
+            }
             return Search::Claimed;
         }
         Ok(None) => worker.claim_found_nothing(),

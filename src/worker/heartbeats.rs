@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::client::error::ClientError;
 use crate::worker::process::Cause;
 use crate::worker::state::{MAX_WAIT, Run, Shared};
 
@@ -36,9 +35,7 @@ fn announce(worker: &Shared) {
     worker.record_sign_of_life();
     match worker.api().beat(&worker.settings.worker_id, &tasks) {
         Ok(()) => {}
-        Err(error) if matches!(&error, ClientError::Refused(refused) if refused.status == 401) => {
-            worker.give_up(error);
-        }
+        Err(error) if error.status() == Some(401) => worker.give_up(error),
         Err(error) => tracing::warn!(%error, "heartbeat failed"),
     }
 }

@@ -13,7 +13,7 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::format::Format;
 use crate::cli::output::print::{print_bytes, print_line};
-use crate::client::request::{ApiRequest, RawAnswer};
+use crate::client::request::{Answer, ApiRequest};
 use crate::domain::text::escaped::escaped;
 
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
@@ -195,7 +195,7 @@ fn read_data(data: &str) -> Result<String, CliError> {
 }
 
 /// The status and the headers, as HTTP has them.
-fn head(answer: &RawAnswer) -> Vec<u8> {
+fn head(answer: &Answer) -> Vec<u8> {
     let headers = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
     let headers: String = headers.collect();
     format!("HTTP/1.1 {} {}\r\n{headers}\r\n", answer.status, answer.reason).into_bytes()
