@@ -79,7 +79,7 @@ fn a_secret_can_come_from_a_file_or_standard_input() {
     let error = home.fails(&["sink", "--secret", "-"], 2);
     assert!(error.contains("the secret is empty"), "{error}");
     let error = home.json_error(&["sink", "--secret", "@none"], 2);
-    assert!(error["message"].as_str().unwrap().contains("from the file none"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("cannot read none"), "{error}");
 }
 
 #[test]
