@@ -31,13 +31,13 @@ use crate::cli::client::commands::server::health::Health;
 use crate::cli::client::commands::server::info::Info;
 use crate::cli::client::commands::sign_in::login::Login;
 use crate::cli::client::commands::sign_in::logout::Logout;
+use crate::cli::client::commands::sign_in::logout::Whoami;
 use crate::cli::client::commands::sign_in::open::Open;
-use crate::cli::client::commands::sign_in::whoami::Whoami;
 use crate::cli::client::commands::sink::Sink;
 use crate::cli::client::commands::tail::Tail;
 use crate::cli::client::commands::work::Work;
 use crate::cli::client::commands::worker::WorkerAction;
-use crate::cli::database::{OnDatabase, backup, billing, check, clock, key, promote, restore, user};
+use crate::cli::database::{OnDatabase, accounts, billing, copies, holds};
 use crate::cli::error::CliError;
 use crate::cli::input::variables;
 use crate::cli::server::{bench, serve};
@@ -71,23 +71,23 @@ enum Command {
     /// Benchmark this machine using temporary files (less than a minute)
     Bench(bench::BenchCommand),
     /// Add, list, disable and enable users, and set their plans
-    User(OnDatabase<user::UserAction>),
+    User(OnDatabase<accounts::UserAction>),
     /// Add, list and revoke API keys
-    Key(OnDatabase<key::KeyAction>),
+    Key(OnDatabase<accounts::KeyAction>),
     /// List, approve and decline requests for a plan (manual billing)
     Billing(OnDatabase<billing::BillingAction>),
     /// Back up the database to a new file, also while a server runs
-    Backup(backup::BackupCommand),
+    Backup(copies::BackupCommand),
     /// Check a database or backup; exits with 1 on problems
     ///
     /// Reads the whole file and summarizes its contents.
-    Check(check::CheckCommand),
+    Check(copies::CheckCommand),
     /// Restore a backup; it fires nothing until it is promoted
-    Restore(restore::RestoreCommand),
+    Restore(copies::RestoreCommand),
     /// End the hold on a restored copy, so that it fires and delivers
-    Promote(promote::PromoteCommand),
+    Promote(holds::PromoteCommand),
     /// Continue after a clock that was ahead
-    Clock(OnDatabase<clock::ClockAction>),
+    Clock(OnDatabase<holds::ClockAction>),
     /// Sign in to a server and store a key for it
     ///
     /// The server mails a link to you, or prints it in its log if it sends no mail; confirm there that it is you. On a

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::cli::database::database_args::DatabaseArgs;
+use crate::cli::database::DatabaseArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::print::{print_line, print_paused, print_table};
 use crate::cli::plan_flags::{OnOff, plans_from};
