@@ -7,7 +7,6 @@ use serde_json::Value;
 use thiserror::Error as ThisError;
 
 use crate::client::credentials::CredentialsError;
-use crate::client::request::Answer;
 
 /// Error codes that name a limit of the account (contract §2.4).
 const LIMITS: [&str; 3] = ["cue_limit_exceeded", "execution_limit_exceeded", "storage_limit_exceeded"];
@@ -69,14 +68,13 @@ pub struct RefusedRequest {
 
 impl RefusedRequest {
     /// The error of an answer with a status other than 2xx.
-    pub fn read(answer: &Answer, url: &str) -> ClientError {
-        let status = answer.status;
-        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    pub fn read(status: u16, retry_after: Option<&str>, body: &[u8], url: &str) -> ClientError {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |name: &str| body["error"][name].as_str().map(str::to_owned);
         let (Some(code), Some(message)) = (text("code"), text("message")) else {
             return ClientError::NotCued { url: url.to_owned(), status };
         };
-        let retry_after = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
+        let retry_after = retry_after.and_then(|seconds| seconds.trim().parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
         ClientError::Refused(Box::new(Self { status, code, message, retry_after, body }))
     }
@@ -194,9 +192,7 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, body: &Value) -> ClientError {
-        let headers = vec![("retry-after".to_owned(), "7".to_owned())];
-        let answer = Answer { status, reason: "", headers, body: body.to_string().into() };
-        RefusedRequest::read(&answer, "http://x")
+        RefusedRequest::read(status, Some("7"), body.to_string().as_bytes(), "http://x")
     }
 
     #[test]

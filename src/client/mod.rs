@@ -71,7 +71,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Errors: if the certificates of the connection cannot be read.
     pub fn new(connection: Connection) -> Result<Self, ClientError> {
         Ok(Self {
             agent: agent(&connection)?,
@@ -128,7 +127,12 @@ impl Client {
 
     /// The error that an answer stands for; `None` for a success (2xx).
     pub fn refusal(&self, answer: &Answer) -> Option<ClientError> {
-        (!(200..300).contains(&answer.status)).then(|| RefusedRequest::read(answer, &self.connection.url))
+        (!(200..300).contains(&answer.status)).then(|| self.error_of(answer))
+    }
+
+    fn error_of(&self, answer: &Answer) -> ClientError {
+        let retry_after = answer.header("retry-after");
+        RefusedRequest::read(answer.status, retry_after, &answer.body, &self.connection.url)
     }
 
     fn success(&self, answer: Answer) -> Result<Answer, ClientError> {
@@ -154,8 +158,7 @@ impl Client {
         if response.status() == 200 {
             return Ok(response);
         }
-        let answer = self.read(&mut response)?;
-        Err(RefusedRequest::read(&answer, &self.connection.url))
+        Err(self.error_of(&self.read(&mut response)?))
     }
 
     fn call_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {

@@ -207,7 +207,6 @@ impl Answer {
         Ok(Value::Object(object))
     }
 
-    /// Errors: if the body is no JSON of this shape.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body).map_err(ClientError::UnexpectedAnswer)
     }
