@@ -8,7 +8,7 @@ use crate::worker::state::{MAX_WAIT, Run, Shared};
 /// Sends heartbeats for ever; the end of the process ends the thread. A sign of life precedes each request, because each may
 /// take its whole time-out.
 pub fn run(worker: &Shared) {
-    let mut beat_at = Duration::ZERO;
+    let (mut beat_at, mut extend_at) = (Duration::ZERO, Duration::MAX);
     loop {
         let now = worker.clock().monotonic();
         if now >= beat_at {
@@ -16,17 +16,16 @@ pub fn run(worker: &Shared) {
             announce(worker);
         }
         let (runs, changes) = worker.runs();
-        let mut next = beat_at.min(now + MAX_WAIT);
-        for run in runs {
-            // Its command may have ended during the requests for the runs before it.
-            if run.extend_at().is_some_and(|at| at <= now) {
-                worker.record_sign_of_life();
-                extend_lease(worker, &run);
-            }
-            next = next.min(run.extend_at().unwrap_or(next));
+        let intervals = runs.iter().map(|run| worker.settings.lease_interval(run.claim.lease_seconds));
+        let interval = intervals.min().unwrap_or(Duration::MAX);
+        extend_at = extend_at.min(now.saturating_add(interval));
+        if now >= extend_at {
+            // The command of a run may have ended during the requests for the runs before it.
+            let failed = runs.iter().filter(|run| run.needs_lease() && !extend_lease(worker, run)).count();
+            extend_at = now.saturating_add(if failed > 0 { interval.min(MAX_WAIT) } else { interval });
         }
         worker.record_sign_of_life();
-        worker.wait_for_change(changes, next);
+        worker.wait_for_change(changes, beat_at.min(extend_at).min(now + MAX_WAIT));
     }
 }
 
@@ -40,21 +39,21 @@ fn announce(worker: &Shared) {
     }
 }
 
-fn extend_lease(worker: &Shared, run: &Run) {
+/// Extends the lease of a run, or ends its command if the lease is lost. Returns `false` if the request failed.
+fn extend_lease(worker: &Shared, run: &Run) -> bool {
     let id = run.claim.execution_id.as_str();
-    let interval = worker.settings.lease_interval(run.claim.lease_seconds);
-    let pause = match worker.api().extend_lease(id) {
-        Ok(true) => interval,
-        // Its outcome has been reported since.
-        Ok(false) if run.extend_at().is_none() => return,
-        Ok(false) => {
+    worker.record_sign_of_life();
+    match worker.api().extend_lease(id) {
+        // Its outcome may have been reported since.
+        Ok(is_extended) if is_extended || !run.needs_lease() => {}
+        Ok(_) => {
             tracing::warn!(execution_id = id, "the execution is no longer this worker's; ending the command");
-            return run.end(Cause::Lost, false);
+            run.end(Cause::Lost, false);
         }
         Err(error) => {
             tracing::warn!(execution_id = id, %error, "the lease was not extended; trying again");
-            interval.min(MAX_WAIT)
+            return false;
         }
-    };
-    run.extend_next(worker.clock().monotonic() + pause);
+    }
+    true
 }

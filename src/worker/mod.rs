@@ -54,7 +54,6 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that calls `on_recorded` with the answer to each report.
-    /// Errors: if the temporary folder cannot be used, or the system refuses the handlers of signals.
     pub fn new(
         client: Arc<Client>,
         settings: Settings,
@@ -120,7 +119,6 @@ fn watch_signals(mut signals: EndSignals, worker: &Shared, on_stop: impl Fn()) {
 }
 
 /// Raises the soft limit of open files as far as `jobs` need. Commands inherit it: one that suffices stays as it is.
-/// Errors: if the system does not permit as many.
 fn raise_file_limit(jobs: usize) -> io::Result<()> {
     let needed = OTHER_FILES + FILES_PER_JOB * jobs as u64;
     let limit = getrlimit(Resource::Nofile);

@@ -41,8 +41,8 @@ pub struct Run {
 #[derive(Debug, Default)]
 struct RunState {
     end: EndRequest,
-    /// The next extension of the lease; `None` once the command has ended: the report needs no lease.
-    extend_at: Option<Duration>,
+    /// The lease is over, or the command has ended: the report needs no lease.
+    needs_no_lease: bool,
 }
 
 impl Run {
@@ -55,24 +55,15 @@ impl Run {
         let mut state = self.state.lock();
         state.end.cause.get_or_insert(cause);
         state.end.is_urgent |= is_urgent;
-        if cause == Cause::Lost {
-            state.extend_at = None;
-        }
+        state.needs_no_lease |= cause == Cause::Lost;
     }
 
-    pub fn extend_at(&self) -> Option<Duration> {
-        self.state.lock().extend_at
-    }
-
-    /// The lease is extended at `at`, unless the command has ended by now.
-    pub fn extend_next(&self, at: Duration) {
-        if let Some(extend_at) = &mut self.state.lock().extend_at {
-            *extend_at = at;
-        }
+    pub fn needs_lease(&self) -> bool {
+        !self.state.lock().needs_no_lease
     }
 
     pub fn end_lease(&self) {
-        self.state.lock().extend_at = None;
+        self.state.lock().needs_no_lease = true;
     }
 }
 
@@ -201,9 +192,7 @@ impl Shared {
 
     /// A claim succeeded: the run begins.
     pub fn begin(&self, place: usize, claim: Claim) -> Arc<Run> {
-        let extend_at = Some(self.now() + self.settings.lease_interval(claim.lease_seconds));
-        let run = Mutex::new(RunState { extend_at, ..RunState::default() });
-        let run = Arc::new(Run { claim, place, state: run });
+        let run = Arc::new(Run { claim, place, state: Mutex::default() });
         self.change(|state| {
             state.failures = 0;
             state.claiming -= 1;
