@@ -115,7 +115,7 @@ enum Command {
     Preview(Box<SingleCommand<Preview>>),
     /// Show what happens in the account, line by line, until Ctrl-C
     ///
-    /// A line of a run ends with the id of the run. Times are those of the server. The command goes on after a lost
+    /// A line of a run has the id of the run. Times are those of the server. The command goes on after a lost
     /// connection without a gap. Events that the server no longer has, such as those before its restart, are missing: a line
     /// `gap: …` says so. Without --types it shows the results of attempts, missed runs, alerts, quotas, and the
     /// state of the server.

@@ -12,7 +12,7 @@ use crate::cli::server::flag_values::web_address;
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
-use crate::domain::account::user::User;
+use crate::domain::account::user::{ApiKeyInfo, User};
 use crate::service::accounts as actions;
 use crate::service::accounts::sessions;
 use crate::service::fire::CueFirer;
@@ -164,11 +164,8 @@ impl KeyAction {
             Self::List { email } => {
                 let (store, user) = open_for(database, &email)?;
                 let listed = store.read(move |read| api_keys::list(read, user.key)).wait()?;
-                let mut rows = vec![["ID", "NAME", "PREFIX", "CREATED"].map(str::to_owned)];
-                rows.extend(
-                    listed.into_iter().map(|key| [key.id, key.name, key.prefix, key.created_at.to_string()]),
-                );
-                print_table(&rows)
+                let row = |key: ApiKeyInfo| [key.id, key.name, key.prefix, key.created_at.to_string()];
+                print_table(["ID", "NAME", "PREFIX", "CREATED"], listed.into_iter().map(row))
             }
             Self::Revoke { key_id } => {
                 let store = database.open()?;
@@ -188,23 +185,17 @@ impl KeyAction {
 
 fn list_users(database: &DatabaseArgs) -> Result<(), CliError> {
     let users = database.open()?.read(users::list).wait()?;
-    let mut rows = vec![["EMAIL", "PLAN", "ACTIVE CUES", "STATUS", "CREATED", "ID"].map(str::to_owned)];
-    rows.extend(users.into_iter().map(|user| {
+    let row = |user: User| {
         let status = match (user.disabled_at, user.confirmed_at) {
             (Some(_), _) => "disabled",
             (None, None) => "unconfirmed",
             (None, Some(_)) => "active",
         };
-        [
-            user.email,
-            user.plan,
-            user.active_cues.to_string(),
-            status.to_owned(),
-            user.created_at.to_string(),
-            user.id,
-        ]
-    }));
-    print_table(&rows)
+        let (cues, created) = (user.active_cues.to_string(), user.created_at.to_string());
+        [user.email, user.plan, cues, status.to_owned(), created, user.id]
+    };
+    let titles = ["EMAIL", "PLAN", "ACTIVE CUES", "STATUS", "CREATED", "ID"];
+    print_table(titles, users.into_iter().map(row))
 }
 
 fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -> Result<(), CliError> {

@@ -56,9 +56,7 @@ impl BillingAction {
 
 fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
     let requests = database.open()?.read(move |read| requests::list(read, all)).wait()?;
-    let mut rows =
-        vec![["ID", "EMAIL", "CURRENT PLAN", "REQUESTED", "INTERVAL", "STATUS", "SINCE"].map(str::to_owned)];
-    rows.extend(requests.into_iter().map(|request| {
+    let row = |request: BillingRequest| {
         let since = request.decided_at.or(request.requested_at);
         [
             request.id,
@@ -69,8 +67,9 @@ fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
             request.status.as_str().to_owned(),
             since.map(|since| since.to_string()).unwrap_or_default(),
         ]
-    }));
-    print_table(&rows)
+    };
+    let titles = ["ID", "EMAIL", "CURRENT PLAN", "REQUESTED", "INTERVAL", "STATUS", "SINCE"];
+    print_table(titles, requests.into_iter().map(row))
 }
 
 fn approve(database: &DatabaseArgs, plans: Plans, id: String) -> Result<(), CliError> {

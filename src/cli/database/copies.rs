@@ -95,7 +95,6 @@ pub struct CheckCommand {
 
 impl CheckCommand {
     /// Prints the contents of the file and its problems.
-    /// Errors: if the file has problems or cannot be read.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let report = inspect(&self.file, now)?;
@@ -108,7 +107,6 @@ impl CheckCommand {
 }
 
 /// Checks a file and prints its problems to standard error.
-/// Errors: if the file has problems or cannot be read.
 pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
     let report = inspect(file, now)?;
     for problem in listed(&report.problems) {

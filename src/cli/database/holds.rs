@@ -19,7 +19,6 @@ pub struct PromoteCommand {
 
 impl PromoteCommand {
     /// Ends the hold and prints what is overdue.
-    /// Errors: if the file is not a cued database or cannot be written.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let write = self.database.open()?.write(move |tx| Ok((hold::promote(tx)?, hold::overdue(tx, now)?)));

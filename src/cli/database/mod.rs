@@ -34,7 +34,6 @@ pub struct DatabaseArgs {
 
 impl DatabaseArgs {
     /// Opens an existing database, also while a server runs on it.
-    /// Errors: if the file does not exist, is empty or is not a cued database.
     pub fn open(&self) -> Result<Store, CliError> {
         let path = self.existing()?;
         if path.metadata().is_ok_and(|file| file.len() == 0) {
@@ -44,7 +43,6 @@ impl DatabaseArgs {
     }
 
     /// Returns the path, which must exist.
-    /// Errors: if it does not exist.
     pub fn existing(&self) -> Result<&Path, CliError> {
         if self.db.exists() {
             return Ok(&self.db);
@@ -58,7 +56,6 @@ impl DatabaseArgs {
     }
 
     /// Opens the database and creates it if necessary.
-    /// Errors: if the file is not a cued database or cannot be used.
     pub fn open_or_create(&self) -> Result<Store, CliError> {
         Store::open_shared(&self.db).map_err(|error| CliError::Failed(error.to_string()))
     }

@@ -12,7 +12,6 @@ use crate::cli::input::yaml;
 const MAX_INPUT: u64 = 16 << 20;
 
 /// The text of a value, from its file or standard input if the value names one. `name` is that of the argument.
-/// Errors: if the file cannot be read, is too large or is no text.
 pub fn text(name: &str, value: &str) -> Result<String, CliError> {
     let bytes = match value.strip_prefix('@') {
         _ if value == "-" => limited(&mut io::stdin().lock()),

@@ -2,8 +2,29 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
+use clap::ValueEnum;
+
 use crate::domain::webhook::address_policy::Cidr;
 use crate::domain::webhook::callback_url::CallbackTarget;
+use crate::logging::LogFormat;
+
+/// The values of `--log-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormatArg {
+    /// Human-readable lines
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+impl From<LogFormatArg> for LogFormat {
+    fn from(format: LogFormatArg) -> Self {
+        match format {
+            LogFormatArg::Text => Self::Text,
+            LogFormatArg::Json => Self::Json,
+        }
+    }
+}
 
 /// Parses `--trust-proxy`.
 pub fn network(text: &str) -> Result<Cidr, String> {

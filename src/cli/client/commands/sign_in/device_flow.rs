@@ -61,7 +61,6 @@ struct PendingLogin<'a> {
 }
 
 /// Signs in by email. `email` is asked for if it is absent and there is somebody to ask.
-/// Errors: if the login expires, or the server refuses it or cannot be reached.
 pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<NewKey, CliError> {
     let server = info(context)?;
     let email = match email {

@@ -1,6 +1,6 @@
 //! `cued login`: gets a key, verifies it and stores it in the credentials file.
 
-use std::io::{self, Read as _};
+use std::io;
 
 use clap::Args;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -11,6 +11,7 @@ use crate::cli::client::commands::sign_in::{NewKey, ask, can_ask, device_flow, o
 use crate::cli::client::context::{Context, credentials_path};
 use crate::cli::client::environment::environment;
 use crate::cli::error::CliError;
+use crate::cli::input::values;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::print::print_line;
 use crate::cli::printable::printable;
@@ -140,9 +141,6 @@ fn store(context: &Context, name: String, profile: Profile) -> Result<(), CliErr
     context.output.note(&format!("The earlier key of profile {name} is replaced, and still valid{advice}"))
 }
 
-/// More than a key has.
-const MAX_INPUT: u64 = 4096;
-
 /// Refuses a key that was given as an argument, and does not repeat it.
 fn check_argument(argument: &str) -> Result<(), CliError> {
     if argument == "-" {
@@ -159,7 +157,7 @@ fn check_argument(argument: &str) -> Result<(), CliError> {
 
 /// Reads a key; at a terminal it is asked for and not shown.
 fn read_key() -> Result<String, CliError> {
-    let text = if can_ask() { ask_hidden("API key: ")? } else { read_all()? };
+    let text = if can_ask() { ask_hidden("API key: ")? } else { values::text("--key", "-")? };
     let key = text.trim();
     if key.is_empty() {
         return Err(CliError::Usage("--key -: standard input has no key".to_owned()));
@@ -170,13 +168,6 @@ fn read_key() -> Result<String, CliError> {
         ));
     }
     Ok(key.to_owned())
-}
-
-fn read_all() -> Result<String, CliError> {
-    let mut text = String::new();
-    let read = io::stdin().take(MAX_INPUT).read_to_string(&mut text);
-    read.map_err(|error| CliError::Failed(format!("cannot read the key from standard input: {error}")))?;
-    Ok(text)
 }
 
 /// Asks for a text that does not appear on the screen.

@@ -337,11 +337,4 @@ mod tests {
             assert_eq!(lines(None, &[TailEvent::listed(event, data)])[0][17..].trim(), expected);
         }
     }
-
-    #[test]
-    fn a_body_is_shown_without_control_characters_and_not_at_any_length() {
-        assert_eq!(body_lines("a\tb\u{1b}[2J\r\n\nc\n"), ["a    b\u{fffd}[2J", "", "c"]);
-        let long = body_lines(&"x\n".repeat(12));
-        assert_eq!((long.len(), long[10].as_str()), (11, "(2 more; --json shows all)"));
-    }
 }
