@@ -8,7 +8,6 @@ mod help;
 pub mod input;
 mod manual;
 pub mod output;
-mod plan_flags;
 pub mod printable;
 mod progress;
 pub mod server;
@@ -166,7 +165,7 @@ enum Command {
     /// Receive deliveries for trying things, and print them
     ///
     /// Prints each delivery, verifies its signatures with the secret of your account (or CUED_WEBHOOK_SECRET), and answers
-    /// by a script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is told to wait for
+    /// by a script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is asked to wait for
     /// five seconds, and all others succeed:
     ///
     /// cued sink --script 500,timeout,429:5,200
@@ -220,7 +219,7 @@ fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
         CliError::Usage(format!("{text}{}", source.unwrap_or_default().trim_end())).into_json().print();
         std::process::exit(USAGE);
     }
-    // Without the standard streams there is nobody to tell; the exit code remains.
+    // Without the standard streams the message is lost; the exit code remains.
     drop(error.print().and_then(|()| io::stderr().write_all(source.unwrap_or_default().as_bytes())));
     std::process::exit(error.exit_code())
 }

@@ -16,7 +16,7 @@ use crate::client::server_url::{UrlError, normal_url, server_url};
 /// The server of a command that names none: `cued serve` with its default address.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8000";
 
-/// The profile that `cued login` writes unless told otherwise.
+/// The profile that `cued login` writes if none is named.
 pub const DEFAULT_PROFILE: &str = "default";
 
 /// Variables of the environment that may have the key; the first one counts.

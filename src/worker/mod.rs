@@ -6,7 +6,6 @@
 
 pub mod api;
 pub mod claims;
-pub mod heartbeats;
 pub mod outcome;
 pub mod process;
 pub mod run;
@@ -45,6 +44,9 @@ const FILES_PER_JOB: u64 = 16;
 
 /// Those of the rest of the worker: standard streams, connections of claimers and heartbeats, signals.
 const OTHER_FILES: u64 = 64;
+
+/// What a thread of a worker does.
+type ThreadBody = Box<dyn FnOnce(&Arc<Shared>) + Send>;
 
 /// A worker that has not begun yet.
 pub struct Worker {
@@ -86,12 +88,12 @@ impl Worker {
         let Self { shared, signals } = self;
         let (jobs, tasks) = (shared.settings.jobs, shared.settings.tasks.len());
         raise_file_limit(jobs)?;
-        let start = |name: &str, body: Box<dyn FnOnce(&Arc<Shared>) + Send>| {
+        let start = |name: &str, body: ThreadBody| {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared)).map(drop)
         };
         start("signals", Box::new(move |shared| watch_signals(signals, shared, on_stop)))?;
-        start("heartbeats", Box::new(|shared| heartbeats::run(shared)))?;
+        start("heartbeats", Box::new(|shared| claims::beat(shared)))?;
         let claimers = tasks.min(MAX_CLAIMERS);
         (0..claimers).try_for_each(|first| {
             let places: Vec<usize> = (first..tasks).step_by(claimers).collect();

@@ -110,13 +110,13 @@ impl CheckCommand {
 pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
     let report = inspect(file, now)?;
     for problem in listed(&report.problems) {
-        // Without standard error there is nobody to tell; the exit code remains.
+        // Without standard error the message is lost; the exit code remains.
         drop(print_error(&format!("{problem}\n")));
     }
     require_no_problems(file, &report)
 }
 
-/// Reads the whole file; a terminal shows meanwhile that something is done.
+/// Reads the whole file; a terminal shows that it is read.
 fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport, CliError> {
     let mut bar = Bar::new("check");
     if let Ok(metadata) = file.metadata() {

@@ -10,8 +10,9 @@ use tempfile::TempDir;
 use tracing::Level;
 
 use crate::cli::error::CliError;
-use crate::cli::plan_flags::{OnOff, plans_from, read};
-use crate::cli::server::flag_values::{LogFormatArg, host_name, network, socket_address, web_address};
+use crate::cli::server::flag_values::{
+    LogFormatArg, OnOff, host_name, network, plans_from, read, socket_address, web_address,
+};
 use crate::cli::server::stripe::StripeFlags;
 use crate::clock::Clock;
 use crate::config::{Config, HttpLimits};

@@ -148,7 +148,7 @@ fn step(word: &str) -> Option<Step> {
     Some(Step::Answer { status, retry_after: seconds.map(str::parse).transpose().ok()? })
 }
 
-/// The secrets by which a sink verifies: one that was given, or those of the account that is signed in.
+/// The secrets of a sink: one that was given, or those of the account that is signed in.
 pub struct Secrets {
     known: Vec<String>,
     /// The flag or the variable that gave the secret; `None` of those of the account.
