@@ -76,7 +76,6 @@ impl Drop for ServerProcess {
 pub struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// Errors: the connection is refused.
     pub fn connect(to: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;

@@ -68,7 +68,7 @@ impl CliError {
             Self::Json(error) => error.to_json().to_string(),
             _ => format!("cued: {self}"),
         };
-        // Without standard error there is nobody to tell; the exit code remains.
+        // Without standard error the message is lost; the exit code remains.
         drop(print_error(&format!("{text}\n")));
     }
 

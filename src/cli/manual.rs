@@ -30,7 +30,6 @@ pub struct ManualPage {
 
 impl Completions {
     /// Prints the script.
-    /// Errors: if standard output cannot be written.
     pub fn run(self, mut program: Command) -> Result<(), CliError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "cued", &mut script);
@@ -40,7 +39,6 @@ impl Completions {
 
 impl ManualPage {
     /// Prints a page, or writes all of them.
-    /// Errors: if there is no such command, or the output cannot be written.
     pub fn run(self, mut program: Command) -> Result<(), CliError> {
         let failed = |error: io::Error| CliError::Failed(format!("cannot write the manual pages: {error}"));
         if let Some(dir) = self.dir {

@@ -8,7 +8,6 @@ mod help;
 pub mod input;
 mod manual;
 pub mod output;
-mod plan_flags;
 pub mod printable;
 mod progress;
 pub mod server;
@@ -32,12 +31,12 @@ use crate::cli::client::commands::run::RunAction;
 use crate::cli::client::commands::schedule::Preview;
 use crate::cli::client::commands::sign_in::login::Login;
 use crate::cli::client::commands::sign_in::logout::Logout;
+use crate::cli::client::commands::sign_in::logout::Whoami;
 use crate::cli::client::commands::sign_in::open::Open;
-use crate::cli::client::commands::sign_in::whoami::Whoami;
 use crate::cli::client::commands::sink::Sink;
 use crate::cli::client::commands::tail::Tail;
 use crate::cli::client::commands::work::Work;
-use crate::cli::database::{OnDatabase, backup, billing, check, clock, key, promote, restore, user};
+use crate::cli::database::{OnDatabase, accounts, billing, copies, holds};
 use crate::cli::error::CliError;
 use crate::cli::input::variables;
 use crate::cli::server::{bench, serve};
@@ -71,23 +70,23 @@ enum Command {
     /// Benchmark this machine using temporary files (less than a minute)
     Bench(bench::BenchCommand),
     /// Add, list, disable and enable users, and set their plans
-    User(OnDatabase<user::UserAction>),
+    User(OnDatabase<accounts::UserAction>),
     /// Add, list and revoke API keys
-    Key(OnDatabase<key::KeyAction>),
+    Key(OnDatabase<accounts::KeyAction>),
     /// List, approve and decline requests for a plan (manual billing)
     Billing(OnDatabase<billing::BillingAction>),
     /// Back up the database to a new file, also while a server runs
-    Backup(backup::BackupCommand),
+    Backup(copies::BackupCommand),
     /// Check a database or backup; exits with 1 on problems
     ///
     /// Reads the whole file and summarizes its contents.
-    Check(check::CheckCommand),
+    Check(copies::CheckCommand),
     /// Restore a backup; it fires nothing until it is promoted
-    Restore(restore::RestoreCommand),
+    Restore(copies::RestoreCommand),
     /// End the hold on a restored copy, so that it fires and delivers
-    Promote(promote::PromoteCommand),
+    Promote(holds::PromoteCommand),
     /// Continue after a clock that was ahead
-    Clock(OnDatabase<clock::ClockAction>),
+    Clock(OnDatabase<holds::ClockAction>),
     /// Sign in to a server and store a key for it
     ///
     /// The server mails a link to you, or prints it in its log if it sends no mail; confirm there that it is you. On a
@@ -115,7 +114,7 @@ enum Command {
     Preview(Box<SingleCommand<Preview>>),
     /// Show what happens in the account, line by line, until Ctrl-C
     ///
-    /// A line of a run ends with the id of the run. Times are those of the server. The command goes on after a lost
+    /// A line of a run has the id of the run. Times are those of the server. The command goes on after a lost
     /// connection without a gap. Events that the server no longer has, such as those before its restart, are missing: a line
     /// `gap: …` says so. Without --types it shows the results of attempts, missed runs, alerts, quotas, and the
     /// state of the server.
@@ -166,7 +165,7 @@ enum Command {
     /// Receive deliveries for trying things, and print them
     ///
     /// Prints each delivery, verifies its signatures with the secret of your account (or CUED_WEBHOOK_SECRET), and answers
-    /// by a script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is told to wait for
+    /// by a script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is asked to wait for
     /// five seconds, and all others succeed:
     ///
     /// cued sink --script 500,timeout,429:5,200
@@ -220,7 +219,7 @@ fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
         CliError::Usage(format!("{text}{}", source.unwrap_or_default().trim_end())).into_json().print();
         std::process::exit(USAGE);
     }
-    // Without the standard streams there is nobody to tell; the exit code remains.
+    // Without the standard streams the message is lost; the exit code remains.
     drop(error.print().and_then(|()| io::stderr().write_all(source.unwrap_or_default().as_bytes())));
     std::process::exit(error.exit_code())
 }

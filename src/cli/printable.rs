@@ -5,7 +5,6 @@ use std::io::{self, Write as _};
 use crate::domain::text::escaped::{escaped, is_order_mark};
 
 /// Writes a text to standard error.
-/// Errors: if that fails. Most callers have nobody left to tell.
 pub fn print_error(text: &str) -> io::Result<()> {
     io::stderr().write_all(escaped(text, &[]).as_bytes())
 }

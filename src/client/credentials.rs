@@ -16,7 +16,7 @@ use crate::client::server_url::{UrlError, normal_url, server_url};
 /// The server of a command that names none: `cued serve` with its default address.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8000";
 
-/// The profile that `cued login` writes unless told otherwise.
+/// The profile that `cued login` writes if none is named.
 pub const DEFAULT_PROFILE: &str = "default";
 
 /// Variables of the environment that may have the key; the first one counts.
@@ -91,7 +91,6 @@ pub struct Target {
 
 impl Credentials {
     /// The place of the file, by the environment.
-    /// Errors: if the environment names no home.
     pub fn path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, CredentialsError> {
         if let Some(path) = env("CUED_CONFIG") {
             return Ok(path.into());
@@ -102,7 +101,6 @@ impl Credentials {
     }
 
     /// Reads the file; empty if there is none.
-    /// Errors: if it cannot be read, is no JSON of this form, or can be read by others.
     pub fn read(path: &Path) -> Result<Self, CredentialsError> {
         let failed = |source| CredentialsError::Read { path: path.to_owned(), source };
         let text = match std::fs::read(path) {
@@ -130,7 +128,6 @@ impl Credentials {
     }
 
     /// Proves that the file can be written, before what must be stored exists.
-    /// Errors: if it cannot.
     pub fn check_writable(path: &Path) -> Result<(), CredentialsError> {
         let file = folder_of(path).and_then(tempfile::NamedTempFile::new_in);
         file.map(drop).map_err(|source| CredentialsError::Write { path: path.to_owned(), source })
@@ -173,7 +170,6 @@ fn folder_of(path: &Path) -> io::Result<&Path> {
 impl Target {
     /// The target of a command: flags before the environment, before the profile, before the default. The key of a
     /// profile goes to the server of that profile and to no other.
-    /// Errors: if a profile is named that does not exist, or the address of the server is none.
     pub fn resolve(
         chosen: &Chosen,
         env: &dyn Fn(&str) -> Option<String>,
@@ -216,81 +212,47 @@ impl Target {
 mod tests {
     use super::*;
 
-    fn profile(url: &str, key: &str) -> Profile {
-        Profile {
-            url: url.to_owned(),
-            api_key: key.to_owned(),
-            email: "me@example.com".to_owned(),
-            key_id: None,
-        }
-    }
-
-    fn resolve(chosen: &Chosen, env: &[(&str, &str)]) -> Result<Target, CredentialsError> {
-        let credentials = Credentials {
-            current: Some("home".to_owned()),
-            profiles: [
-                ("home".to_owned(), profile("http://pi:8000/", "k-home")),
-                ("work".to_owned(), profile("https://cue.example.com", "k-work")),
-            ]
-            .into(),
+    fn resolve(chosen: [Option<&str>; 2], env: &[(&str, &str)]) -> Result<Target, CredentialsError> {
+        let [url, profile] = chosen.map(|text| text.map(str::to_owned));
+        let stored = |(name, url, key): (&str, &str, &str)| {
+            let (url, api_key, email) = (url.to_owned(), key.to_owned(), String::new());
+            (name.to_owned(), Profile { url, api_key, email, key_id: None })
         };
+        let profiles = [("home", "http://pi:8000/", "k-home"), ("work", "https://cue.example.com", "k-work")]
+            .map(stored);
+        let credentials = Credentials { current: Some("home".to_owned()), profiles: profiles.into() };
         let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        Target::resolve(chosen, &env, &credentials, Path::new("f"))
-    }
-
-    fn target(url: &str, key: Option<&str>, profile: Option<&str>) -> Target {
-        Target {
-            url: url.to_owned(),
-            key: key.map(str::to_owned),
-            profile: profile.map(str::to_owned),
-            key_variable: None,
-        }
+        Target::resolve(&Chosen { url, profile }, &env, &credentials, Path::new("f"))
     }
 
     #[test]
-    fn flags_count_before_the_environment_before_the_profile() {
-        let chosen = |url: Option<&str>, profile: Option<&str>| Chosen {
-            url: url.map(str::to_owned),
-            profile: profile.map(str::to_owned),
-        };
-        let none = chosen(None, None);
-        let home = target("http://pi:8000", Some("k-home"), Some("home"));
-        let work = target("https://cue.example.com", Some("k-work"), Some("work"));
-        assert_eq!(resolve(&none, &[]).unwrap(), home);
-        assert_eq!(resolve(&none, &[("CUED_PROFILE", "work")]).unwrap(), work);
-        assert_eq!(resolve(&chosen(None, Some("work")), &[("CUED_API_KEY", "k-env")]).unwrap(), work);
-        assert_eq!(resolve(&chosen(Some("https://cue.example.com/"), None), &[]).unwrap(), work);
-        let of_environment =
-            resolve(&none, &[("CUED_API_KEY", "k-env"), ("CUED_URL", "http://x/v1")]).unwrap();
-        let from = |key_variable| Target { key_variable, ..target("http://x", Some("k-env"), None) };
-        assert_eq!(of_environment, from(Some("CUED_API_KEY")));
-        let of_others = [("CUEAPI_API_KEY", "k-env"), ("CUEAPI_API_BASE", "http://x/v1/")];
-        assert_eq!(resolve(&none, &of_others).unwrap(), from(Some("CUEAPI_API_KEY")));
-        let missing = resolve(&chosen(None, Some("nowhere")), &[]).unwrap_err();
+    fn flags_count_before_the_environment_before_the_profile_whose_key_goes_to_no_other_server() {
+        let home = ("http://pi:8000", Some("k-home"), Some("home"), None);
+        let work = ("https://cue.example.com", Some("k-work"), Some("work"), None);
+        let elsewhere = ("http://elsewhere", None, None, None);
+        for (chosen, env, expected) in [
+            ([None, None], &[][..], home),
+            ([None, None], &[("CUED_PROFILE", "work")], work),
+            ([None, Some("work")], &[("CUED_API_KEY", "k-env")], work),
+            ([Some("https://cue.example.com/"), None], &[], work),
+            ([Some("http://elsewhere"), None], &[], elsewhere),
+            ([Some("http://elsewhere"), Some("home")], &[], elsewhere),
+            (
+                [None, None],
+                &[("CUED_API_KEY", "k-env"), ("CUED_URL", "http://x/v1")],
+                ("http://x", Some("k-env"), None, Some("CUED_API_KEY")),
+            ),
+            (
+                [None, None],
+                &[("CUEAPI_API_KEY", "k-env"), ("CUEAPI_API_BASE", "http://x/v1/")],
+                ("http://x", Some("k-env"), None, Some("CUEAPI_API_KEY")),
+            ),
+        ] {
+            let Target { url, key, profile, key_variable } = resolve(chosen, env).unwrap();
+            let resolved = (url.as_str(), key.as_deref(), profile.as_deref(), key_variable);
+            assert_eq!(resolved, expected, "{chosen:?} {env:?}");
+        }
+        let missing = resolve([None, Some("nowhere")], &[]).unwrap_err();
         assert!(missing.to_string().contains("no profile \"nowhere\""), "{missing}");
-    }
-
-    #[test]
-    fn the_key_of_a_profile_goes_to_no_other_server() {
-        for profile in [None, Some("home".to_owned())] {
-            let elsewhere = Chosen { url: Some("http://elsewhere".to_owned()), profile };
-            assert_eq!(resolve(&elsewhere, &[]).unwrap(), target("http://elsewhere", None, None));
-        }
-    }
-
-    #[test]
-    fn a_file_that_others_can_read_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b/credentials.json");
-        assert_eq!(Credentials::read(&path).unwrap(), Credentials::default());
-        let credentials = Credentials {
-            current: Some("home".to_owned()),
-            profiles: [("home".to_owned(), profile("http://x", "k"))].into(),
-        };
-        credentials.write(&path).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(Credentials::read(&path).unwrap(), credentials);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Credentials::read(&path), Err(CredentialsError::OpenToOthers(_))));
     }
 }

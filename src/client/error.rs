@@ -1,15 +1,24 @@
-//! Failures of a request to the API, and the exit code of each.
+//! Failures of a request to the API, the exit code of each, and which of them are retried.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 use thiserror::Error as ThisError;
 
 use crate::client::credentials::CredentialsError;
-use crate::client::tls::CertificateError;
 
 /// Error codes that name a limit of the account (contract §2.4).
 const LIMITS: [&str; 3] = ["cue_limit_exceeded", "execution_limit_exceeded", "storage_limit_exceeded"];
+
+/// Attempts of a request, the first one included.
+const MAX_ATTEMPTS: u32 = 4;
+
+/// Before the second attempt; each further one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// A server that asks for a longer pause is not asked again: a command should not seem to hang.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, ThisError)]
 pub enum ClientError {
@@ -33,6 +42,17 @@ pub enum ClientError {
     Certificate(#[from] CertificateError),
 }
 
+/// The file of `--ca` is not usable.
+#[derive(Debug, ThisError)]
+pub enum CertificateError {
+    #[error("cannot read {path}: {source}")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{path} is no certificate authority in PEM: {source}")]
+    Pem { path: PathBuf, source: ureq::Error },
+    #[error("{0} is no certificate authority in PEM: it has no `BEGIN CERTIFICATE` block")]
+    Empty(PathBuf),
+}
+
 /// An answer of the server that is an error.
 #[derive(Debug, Clone, PartialEq, ThisError)]
 #[error("{message}{}", self.details())]
@@ -47,16 +67,16 @@ pub struct RefusedRequest {
 }
 
 impl RefusedRequest {
-    /// Reads an answer with a status other than 2xx.
-    /// Errors: if it is not an error of the API.
-    pub fn read(status: u16, retry_after: Option<&str>, body: &[u8], url: &str) -> Result<Self, ClientError> {
-        let not_cued = || ClientError::NotCued { url: url.to_owned(), status };
-        let body: Value = serde_json::from_slice(body).map_err(|_| not_cued())?;
+    /// The error of an answer with a status other than 2xx.
+    pub fn read(status: u16, retry_after: Option<&str>, body: &[u8], url: &str) -> ClientError {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |name: &str| body["error"][name].as_str().map(str::to_owned);
-        let (Some(code), Some(message)) = (text("code"), text("message")) else { return Err(not_cued()) };
-        let retry_after =
-            retry_after.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
-        Ok(Self { status, code, message, retry_after, body })
+        let (Some(code), Some(message)) = (text("code"), text("message")) else {
+            return ClientError::NotCued { url: url.to_owned(), status };
+        };
+        let retry_after = retry_after.and_then(|seconds| seconds.trim().parse().ok());
+        let retry_after = retry_after.map(Duration::from_secs);
+        ClientError::Refused(Box::new(Self { status, code, message, retry_after, body }))
     }
 
     /// The fields that the server refuses, each on a line.
@@ -85,6 +105,42 @@ impl RefusedRequest {
 }
 
 impl ClientError {
+    /// The status of the answer, if there was one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused(refused) => Some(refused.status),
+            Self::NotCued { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// The server's wish before the next request.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if let Self::Refused(refused) = self { refused.retry_after } else { None }
+    }
+
+    /// A repetition may succeed soon. An untrusted certificate stays untrusted, and a server that is slow to answer would be
+    /// as slow again.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { source: ureq::Error::Io(error), .. } => {
+                error.kind() != std::io::ErrorKind::InvalidData
+            }
+            Self::Unreachable { source, .. } => {
+                matches!(source, ureq::Error::ConnectionFailed | ureq::Error::Timeout(_))
+            }
+            Self::Refused(refused) => matches!(refused.status, 429 | 502..=504),
+            Self::NotCued { status, .. } => (502..=504).contains(status),
+            _ => false,
+        }
+    }
+
+    /// The pause before the attempt after `attempt`; `None` if there is none.
+    pub fn pause_before_retry(&self, attempt: u32) -> Option<Duration> {
+        let pause = self.retry_after().unwrap_or(FIRST_PAUSE * 2_u32.pow(attempt.min(MAX_ATTEMPTS) - 1));
+        (self.is_transient() && attempt < MAX_ATTEMPTS && pause <= MAX_PAUSE).then_some(pause)
+    }
+
     /// 1: the server cannot be reached or has failed. 3: not found. 4: not signed in. 5: refused. 6: a limit.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -115,7 +171,8 @@ impl ClientError {
         }
     }
 
-    fn code(&self) -> &'static str {
+    /// The code of the server, or one of the client.
+    pub fn code(&self) -> &str {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::NoAnswer { .. } => "no_answer",
@@ -123,7 +180,7 @@ impl ClientError {
             Self::NotSignedIn => "not_signed_in",
             Self::Credentials(_) => "credentials",
             Self::Certificate(_) => "certificate",
-            Self::Refused(_) => "refused",
+            Self::Refused(refused) => &refused.code,
         }
     }
 }
@@ -135,8 +192,7 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, body: &Value) -> ClientError {
-        let read = RefusedRequest::read(status, Some("7"), body.to_string().as_bytes(), "http://x");
-        read.map_or_else(|error| error, |refused| ClientError::Refused(Box::new(refused)))
+        RefusedRequest::read(status, Some("7"), body.to_string().as_bytes(), "http://x")
     }
 
     #[test]
@@ -164,5 +220,26 @@ mod tests {
             "The request is invalid\n  body.name: too long\n  body.tags.1: no"
         );
         assert_eq!(refused(422, &body).to_json(), body);
+    }
+
+    #[test]
+    fn what_may_succeed_soon_is_tried_three_times_again() {
+        let pauses = |error: &ClientError| {
+            [1, 2, 3, 4].map(|attempt| error.pause_before_retry(attempt).map(|pause| pause.as_millis()))
+        };
+        let unreachable = |source| ClientError::Unreachable { url: "http://x".to_owned(), source };
+        let refused_connection = || unreachable(ureq::Error::ConnectionFailed);
+        assert_eq!(pauses(&refused_connection()), [Some(250), Some(500), Some(1_000), None]);
+        assert_eq!(pauses(&unreachable(ureq::Error::Timeout(ureq::Timeout::Connect)))[0], Some(250));
+        let (url, source) = ("http://x".to_owned(), ureq::Error::Timeout(ureq::Timeout::Global));
+        assert_eq!(pauses(&ClientError::NoAnswer { url, source })[0], None);
+        let error = |status| refused(status, &json!({"error": {"code": "c", "message": "m"}}));
+        assert_eq!(pauses(&error(503)), [Some(7_000), Some(7_000), Some(7_000), None]);
+        assert_eq!(pauses(&error(500))[0], None);
+        let mut busy = error(429);
+        if let ClientError::Refused(refused) = &mut busy {
+            refused.retry_after = Some(MAX_PAUSE + FIRST_PAUSE);
+        }
+        assert_eq!(pauses(&busy)[0], None);
     }
 }

@@ -11,7 +11,6 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::client::error::ClientError;
 use crate::client::request::ApiRequest;
-use crate::client::retry::{Failure, pause_before_retry};
 
 /// The time without a byte after which a stream counts as lost: two beats of the server and a little.
 const SILENCE: Duration = Duration::from_secs(40);
@@ -72,7 +71,6 @@ pub fn request(types: Option<&str>, cue_id: Option<&str>) -> ApiRequest {
 impl<'a> EventStream<'a> {
     /// Opens the stream of `request`. From here on no event is lost: those that come before the first call of
     /// [`EventStream::next_item`] wait. After `deadline`, on the clock of the client, there are no more items.
-    /// Errors: if the server refuses the stream, or cannot be reached.
     pub fn open(
         client: &'a Client,
         request: ApiRequest,
@@ -80,18 +78,14 @@ impl<'a> EventStream<'a> {
     ) -> Result<Self, ClientError> {
         let mut stream = Self::closed(client, request, deadline);
         let mut attempt = 1;
-        loop {
-            let Err(error) = stream.connect() else { return Ok(stream) };
+        while let Err(error) = stream.connect() {
             // Other errors are returned at once: somebody may wait for them.
-            let is_rate_limited = matches!(&error, ClientError::Refused(refused)
-                if refused.status == 429 && refused.code != "too_many_streams");
-            let failure = Failure::of(&error).filter(|_| is_rate_limited);
-            match failure.and_then(|failure| pause_before_retry(attempt, failure)) {
-                Some(pause) => client.pause(pause),
-                None => return Err(error),
-            }
+            let is_rate_limited = error.status() == Some(429) && error.code() != "too_many_streams";
+            let pause = error.pause_before_retry(attempt).filter(|_| is_rate_limited);
+            client.pause(pause.ok_or(error)?);
             attempt += 1;
         }
+        Ok(stream)
     }
 
     fn closed(client: &'a Client, request: ApiRequest, deadline: Option<Duration>) -> Self {
@@ -158,13 +152,12 @@ impl<'a> EventStream<'a> {
             return Ok(false);
         }
         if let Err(error) = self.connect() {
-            if let ClientError::Refused(refused) = &error {
-                // The same request would be refused for ever.
-                if (400..500).contains(&refused.status) && !matches!(refused.status, 408 | 425 | 429) {
-                    return Err(error);
-                }
-                self.retry_after = refused.retry_after.map(|pause| pause.min(MAX_RETRY_AFTER));
+            let is_refused = matches!(error, ClientError::Refused(_));
+            // The same request would be refused for ever.
+            if is_refused && matches!(error.status(), Some(400..=407 | 409..=424 | 426..=428 | 430..=499)) {
+                return Err(error);
             }
+            self.retry_after = error.retry_after().map(|pause| pause.min(MAX_RETRY_AFTER));
             self.failures += 1;
         }
         Ok(self.left().is_none_or(|left| !left.is_zero()))
@@ -237,68 +230,41 @@ fn pause(retry: Duration, failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpListener;
     use std::sync::mpsc::{Receiver, channel};
     use std::thread;
 
     use super::*;
-    use crate::client::Connection;
-    use crate::client::tls::TlsOptions;
+    use crate::client::{Connection, TlsOptions};
 
-    const OPEN: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
-    const HELLO: &str = "retry: 100\n\nid: a-1\nevent: hello\ndata: {\"resumed\":false}\n\n";
+    const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n\
+                         retry: 100\n\nid: a-1\nevent: hello\ndata: {\"resumed\":false}\n\n";
 
-    type Script = Box<dyn Fn(&mut TcpStream) + Send>;
-
-    /// A server that answers each connection by its script and closes it. Returns its client, and the `Last-Event-ID` of
-    /// each request.
-    fn server(scripts: Vec<Script>) -> (Client, Receiver<Option<String>>) {
+    /// A server that answers each connection by its text, and closes it or falls silent. Returns its client, and the
+    /// `Last-Event-ID` of each request.
+    fn server(texts: Vec<(String, bool)>) -> (Client, Receiver<Option<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (sender, requests) = channel();
+        let (sender, positions) = channel();
         thread::spawn(move || {
-            for script in scripts {
-                let (mut stream, _) = listener.accept().unwrap();
-                let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            for (text, is_silent) in texts {
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                let lines = stream.by_ref().lines().map_while(Result::ok);
                 let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
                 let position = head.iter().find_map(|line| line.strip_prefix("last-event-id: "));
                 drop(sender.send(position.map(str::to_owned)));
-                script(&mut stream);
+                drop(stream.get_mut().write_all(text.as_bytes()));
+                if is_silent {
+                    drop(stream.read_line(&mut String::new()));
+                }
             }
         });
         let connection = Connection { url, key: None, tls: TlsOptions::default() };
-        (Client::new(connection).unwrap(), requests)
-    }
-
-    fn says(text: &str) -> Script {
-        let text = text.to_owned();
-        Box::new(move |stream| drop(stream.write_all(text.as_bytes())))
-    }
-
-    fn refuses(status: u16, code: &str, more: &str) -> Script {
-        let body = format!(r#"{{"error":{{"code":"{code}","message":"m","status":{status}}}}}"#);
-        says(&format!("HTTP/1.1 {status} X\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len()))
-    }
-
-    /// Says this, and nothing more until the client has left.
-    fn falls_silent(text: String) -> Script {
-        Box::new(move |stream| {
-            stream.write_all(text.as_bytes()).unwrap();
-            drop(BufReader::new(stream).read_line(&mut String::new()));
-        })
-    }
-
-    fn open(client: &Client) -> EventStream<'_> {
-        EventStream::open(client, request(None, None), None).unwrap()
+        (Client::new(connection).unwrap(), positions)
     }
 
     fn next(stream: &mut EventStream<'_>) -> StreamItem {
         stream.next_item().unwrap().unwrap()
-    }
-
-    fn event(id: &str, event: &str, data: &str) -> StreamItem {
-        let [id, event, data] = [id, event, data].map(str::to_owned);
-        StreamItem::Event(StreamEvent { id, event, data })
     }
 
     fn is_hello(item: &StreamItem, after_loss: bool) -> bool {
@@ -307,63 +273,44 @@ mod tests {
 
     #[test]
     fn a_lost_stream_goes_on_after_the_last_position() {
-        let first = format!(
-            "{OPEN}{HELLO}id: a-5\r\nevent:e\r\ndata: \"é\"\r\nunknown: x\r\n\r\n: beat\nid: a-9\n\nid: a-10\nevent: cut"
-        );
-        let second = format!("{OPEN}{HELLO}id: b-1\nevent: reset\ndata: {{\"reason\":\"restart\"}}\n\n");
-        let (client, requests) = server(vec![
-            says(&first),
-            refuses(503, "unavailable", ""),
-            says(""),
-            refuses(429, "too_many_streams", "Retry-After: 0\r\n"),
-            says("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"),
-            says(&second),
+        let body = r#"{"error":{"code":"unavailable","message":"m"}}"#;
+        let (client, positions) = server(vec![
+            (
+                format!(
+                    "{HELLO}id: a-5\r\nevent:e\r\ndata: \"é\"\r\nunknown: x\r\n\r\n: beat\nid: a-9\n\nid: a-10\nevent: cut"
+                ),
+                false,
+            ),
+            (format!("HTTP/1.1 503 X\r\nContent-Length: {}\r\n\r\n{body}", body.len()), false),
+            (String::new(), false),
+            ("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n".to_owned(), false),
+            (HELLO.to_owned(), true),
         ]);
-        let mut stream = open(&client);
+        let mut stream = EventStream::open(&client, request(None, None), None).unwrap();
         assert!(is_hello(&next(&mut stream), false));
-        assert_eq!(next(&mut stream), event("a-5", "e", "\"é\""));
+        let [id, event, data] = ["a-5", "e", "\"é\""].map(str::to_owned);
+        assert_eq!(next(&mut stream), StreamItem::Event(StreamEvent { id, event, data }));
         assert!(matches!(next(&mut stream), StreamItem::Lost(_)));
         assert!(is_hello(&next(&mut stream), true));
-        assert_eq!(next(&mut stream), event("b-1", "reset", "{\"reason\":\"restart\"}"));
-        let positions: Vec<Option<String>> = requests.iter().collect();
+        let positions: Vec<Option<String>> = positions.try_iter().collect();
         assert_eq!(positions[0], None);
         assert!(positions[1..].iter().all(|position| position.as_deref() == Some("a-9")), "{positions:?}");
     }
 
     #[test]
     fn a_silent_server_or_an_event_without_an_end_loses_the_stream() {
-        let endless = format!("{OPEN}{HELLO}data: {}", "x".repeat(MAX_EVENT + 1));
-        let hello = || format!("{OPEN}{HELLO}");
-        // One that does not answer in time is tried again.
-        let (client, _requests) =
-            server(vec![falls_silent(hello()), falls_silent(String::new()), says(&endless), says(&hello())]);
+        let endless = format!("{HELLO}data: {}", "x".repeat(MAX_EVENT + 1));
+        let texts = [(HELLO, true), ("", true), (&endless, false), (HELLO, false)];
+        let (client, _) = server(texts.map(|(text, is_silent)| (text.to_owned(), is_silent)).to_vec());
         let mut stream = EventStream {
             silence: Duration::from_millis(300),
             ..EventStream::closed(&client, request(None, None), None)
         };
-        assert!(is_hello(&next(&mut stream), false));
-        let StreamItem::Lost(reason) = next(&mut stream) else { panic!("silence") };
-        assert!(reason.contains("per read"), "{reason}");
+        for reason in ["per read", "1 MiB"] {
+            assert!(matches!(next(&mut stream), StreamItem::Hello { .. }));
+            assert!(matches!(next(&mut stream), StreamItem::Lost(text) if text.contains(reason)), "{reason}");
+        }
         assert!(is_hello(&next(&mut stream), true));
-        let StreamItem::Lost(reason) = next(&mut stream) else { panic!("an endless event") };
-        assert!(reason.contains("1 MiB"), "{reason}");
-        assert!(is_hello(&next(&mut stream), true));
-    }
-
-    #[test]
-    fn a_refusal_ends_a_stream_that_was_lost_and_a_failure_the_first_connection() {
-        let revoked = refuses(401, "invalid_api_key", "");
-        let (client, _requests) = server(vec![says(&format!("{OPEN}{HELLO}")), revoked]);
-        let mut stream = open(&client);
-        assert!(is_hello(&next(&mut stream), false));
-        assert!(matches!(next(&mut stream), StreamItem::Lost(_)));
-        assert_eq!(stream.next_item().unwrap_err().exit_code(), 4);
-        let (client, requests) = server(vec![refuses(503, "unavailable", "")]);
-        assert!(EventStream::open(&client, request(None, None), None).is_err());
-        assert_eq!(requests.iter().count(), 1);
-        let (other, _) = server(vec![says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]);
-        let error = EventStream::open(&other, request(None, None), None).map(|_| ()).unwrap_err();
-        assert!(matches!(error, ClientError::NotCued { status: 200, .. }), "{error}");
     }
 
     #[test]
@@ -372,8 +319,8 @@ mod tests {
             let pause = pause(Duration::from_secs(2), failures).as_secs_f64();
             assert!(pause >= seconds / 2.0 && pause <= seconds, "{pause}");
         }
-        for script in [falls_silent(format!("{OPEN}{HELLO}")), says(&format!("{OPEN}{HELLO}"))] {
-            let (client, _requests) = server(vec![script]);
+        for is_silent in [true, false] {
+            let (client, _positions) = server(vec![(HELLO.to_owned(), is_silent)]);
             let deadline = client.clock().monotonic() + Duration::from_millis(300);
             let mut stream = EventStream::open(&client, request(None, None), Some(deadline)).unwrap();
             assert!(is_hello(&next(&mut stream), false));

@@ -3,23 +3,22 @@
 //! Nothing here prints; `cli` does.
 
 pub mod credentials;
-pub mod curl;
 pub mod error;
 pub mod event_stream;
 pub mod request;
-pub mod retry;
 pub mod server_url;
-pub mod tls;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ureq::config::AutoHeaderValue;
 use ureq::http::{HeaderName, HeaderValue, Response};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
 
-use crate::client::error::{ClientError, RefusedRequest};
-use crate::client::request::{Answer, ApiRequest, RawAnswer};
-use crate::client::retry::{Failure, pause_before_retry};
-use crate::client::tls::TlsOptions;
+use crate::client::error::{CertificateError, ClientError, RefusedRequest};
+use crate::client::request::{Answer, ApiRequest};
+use crate::client::server_url::is_loopback;
 use crate::clock::Clock;
 
 /// More than any answer of the API has.
@@ -29,6 +28,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of a whole request. The server ends its own after 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Connections that are kept for the next request. A worker makes a request per run at a time; beyond this number it opens
+/// new connections, which costs time and no correctness.
+const KEPT_CONNECTIONS: usize = 32;
+
 /// The address of the server, and the key.
 #[derive(Clone)]
 pub struct Connection {
@@ -36,6 +39,15 @@ pub struct Connection {
     pub url: String,
     pub key: Option<String>,
     pub tls: TlsOptions,
+}
+
+/// The certificates that are trusted; the public authorities by default.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// Only the authorities of this file, in PEM.
+    pub ca: Option<PathBuf>,
+    /// Any certificate.
+    pub is_insecure: bool,
 }
 
 /// A finished exchange, for `--verbose`.
@@ -59,12 +71,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Errors: if the certificates of the connection cannot be read.
     pub fn new(connection: Connection) -> Result<Self, ClientError> {
-        let agent = tls::agent(&connection.url, &connection.tls, CONNECT_TIMEOUT)?;
         Ok(Self {
+            agent: agent(&connection)?,
             connection,
-            agent,
             clock: Clock::system(),
             on_exchange: Box::new(|_| ()),
             on_pause: Box::new(|_| ()),
@@ -90,76 +100,50 @@ impl Client {
     }
 
     /// Sends a request, again if that is safe, and returns the answer of success (2xx).
-    /// Errors: if the server refuses the request or cannot be reached.
     pub fn send(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
         self.success(self.call(request)?)
     }
 
     /// Sends a request, again if that is safe, and returns the answer whatever its status.
-    /// Errors: if the server cannot be reached.
-    pub fn call(&self, request: &ApiRequest) -> Result<RawAnswer, ClientError> {
+    pub fn call(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
         let mut attempt = 1;
         loop {
             let result = self.call_once(request);
-            let failure = match &result {
-                Ok(answer) => self.refusal(answer).as_ref().and_then(Failure::of),
-                Err(error) => Failure::of(error),
+            let pause = match &result {
+                Ok(answer) => self.refusal(answer).and_then(|error| error.pause_before_retry(attempt)),
+                Err(error) => error.pause_before_retry(attempt),
             };
-            match failure.filter(|_| request.is_repeatable()).and_then(|it| pause_before_retry(attempt, it)) {
-                Some(pause) => {
-                    (self.on_pause)(pause);
-                    // The clock's pauses are short; the rest of a long one follows.
-                    self.pause(pause);
-                }
-                None => return result,
-            }
+            let Some(pause) = pause.filter(|_| request.is_repeatable()) else { return result };
+            (self.on_pause)(pause);
+            self.pause(pause);
             attempt += 1;
         }
     }
 
-    /// The error that an answer stands for; `None` for a success (2xx).
-    pub fn refusal(&self, answer: &RawAnswer) -> Option<ClientError> {
-        if answer.is_success() {
-            return None;
-        }
-        let url = &self.connection.url;
-        let refused = RefusedRequest::read(answer.status, answer.header("retry-after"), &answer.body, url);
-        Some(refused.map_or_else(|error| error, |refused| ClientError::Refused(Box::new(refused))))
-    }
-
-    /// Blocks for the whole of `pause`.
-    pub fn pause(&self, pause: Duration) {
-        let end = self.clock.monotonic() + pause;
-        while let Some(left) = end.checked_sub(self.clock.monotonic()).filter(|left| !left.is_zero()) {
-            self.clock.sleep(left);
-        }
-    }
-
-    /// Sends a request once.
+    /// Sends a request once, and returns the answer of success.
     pub fn send_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
         self.success(self.call_once(request)?)
     }
 
-    fn call_once(&self, request: &ApiRequest) -> Result<RawAnswer, ClientError> {
-        let mut response = self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)), None)?;
-        let header = |(name, value): (&HeaderName, &HeaderValue)| {
-            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let headers = response.headers().iter().map(header).collect();
-        let status = response.status();
-        let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        let body = body.map_err(|source| self.unreachable(source))?;
-        let reason = status.canonical_reason().unwrap_or_default();
-        Ok(RawAnswer { status: status.as_u16(), reason, headers, body })
+    /// The error that an answer stands for; `None` for a success (2xx).
+    pub fn refusal(&self, answer: &Answer) -> Option<ClientError> {
+        (!(200..300).contains(&answer.status)).then(|| self.error_of(answer))
     }
 
-    fn success(&self, answer: RawAnswer) -> Result<Answer, ClientError> {
-        match self.refusal(&answer) {
-            Some(error) => Err(error),
-            None => {
-                let content_type = answer.header("content-type").map(str::to_owned);
-                Ok(Answer { status: answer.status, content_type, body: answer.body })
-            }
+    fn error_of(&self, answer: &Answer) -> ClientError {
+        let retry_after = answer.header("retry-after");
+        RefusedRequest::read(answer.status, retry_after, &answer.body, &self.connection.url)
+    }
+
+    fn success(&self, answer: Answer) -> Result<Answer, ClientError> {
+        self.refusal(&answer).map_or(Ok(answer), Err)
+    }
+
+    /// Blocks for the whole of `pause`. The clock's own pauses are short.
+    pub fn pause(&self, pause: Duration) {
+        let end = self.clock.monotonic() + pause;
+        while let Some(left) = end.checked_sub(self.clock.monotonic()).filter(|left| !left.is_zero()) {
+            self.clock.sleep(left);
         }
     }
 
@@ -171,16 +155,26 @@ impl Client {
         silence: Duration,
     ) -> Result<Response<Body>, ClientError> {
         let mut response = self.exchange(request, request.timeout, Some(silence))?;
-        let status = response.status().as_u16();
-        if status == 200 {
+        if response.status() == 200 {
             return Ok(response);
         }
-        let retry_after =
-            response.headers().get("retry-after").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        Err(self.error_of(&self.read(&mut response)?))
+    }
+
+    fn call_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+        self.read(&mut self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)), None)?)
+    }
+
+    fn read(&self, response: &mut Response<Body>) -> Result<Answer, ClientError> {
+        let header = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let headers = response.headers().iter().map(header).collect();
+        let status = response.status();
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let body = body.map_err(|source| self.unreachable(source))?;
-        let refused = RefusedRequest::read(status, retry_after.as_deref(), &body, &self.connection.url)?;
-        Err(ClientError::Refused(Box::new(refused)))
+        let reason = status.canonical_reason().unwrap_or_default();
+        Ok(Answer { status: status.as_u16(), reason, headers, body })
     }
 
     /// `timeout` of the whole exchange, `silence` before each of its bytes.
@@ -229,4 +223,38 @@ impl Client {
             source => ClientError::Unreachable { url, source },
         }
     }
+}
+
+/// The agent for a server. A proxy of the environment (`HTTP_PROXY` and others) cannot reach a server on a loopback address
+/// of this machine, and is not asked for it.
+fn agent(Connection { url, tls, .. }: &Connection) -> Result<Agent, CertificateError> {
+    let roots = match &tls.ca {
+        None => RootCerts::WebPki,
+        Some(path) => RootCerts::new_with_certs(&certificates(path)?),
+    };
+    let tls = TlsConfig::builder().root_certs(roots).disable_verification(tls.is_insecure).build();
+    let config = Agent::config_builder()
+        // A redirect would send the key to another place.
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .tls_config(tls)
+        .max_idle_connections_per_host(KEPT_CONNECTIONS)
+        .user_agent(concat!("cued/", env!("CARGO_PKG_VERSION")))
+        .accept(AutoHeaderValue::None)
+        .accept_encoding(AutoHeaderValue::None);
+    let config = if is_loopback(url) { config.proxy(None) } else { config };
+    Ok(config.build().new_agent())
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CertificateError> {
+    let at = || path.to_owned();
+    let pem = std::fs::read(path).map_err(|source| CertificateError::File { path: at(), source })?;
+    let items: Result<Vec<PemItem<'_>>, _> = parse_pem(&pem).collect();
+    let items = items.map_err(|source| CertificateError::Pem { path: at(), source })?;
+    let certificates: Vec<_> = items
+        .into_iter()
+        .filter_map(|item| if let PemItem::Certificate(it) = item { Some(it) } else { None })
+        .collect();
+    if certificates.is_empty() { Err(CertificateError::Empty(at())) } else { Ok(certificates) }
 }

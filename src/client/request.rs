@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::form_urlencoded::byte_serialize;
 
+use crate::client::Connection;
 use crate::client::error::ClientError;
 
 /// One request. `path` is from the root of the server, with its ids encoded by [`segment`].
@@ -124,6 +125,41 @@ impl ApiRequest {
         }
         target
     }
+
+    /// The command of curl that makes the same request. It expects the key in `CUED_API_KEY`.
+    pub fn curl(&self, connection: &Connection) -> String {
+        let mut parts = vec!["curl".to_owned()];
+        if let Some(ca) = &connection.tls.ca {
+            parts.push(format!("--cacert {}", shell_word(&ca.display().to_string())));
+        }
+        if connection.tls.is_insecure {
+            parts.push("--insecure".to_owned());
+        }
+        if self.headers.iter().any(|(name, value)| *name == "accept" && value == "text/event-stream") {
+            parts.push("--no-buffer".to_owned());
+        }
+        match self.method {
+            "GET" => {}
+            // With `-X HEAD` curl would wait for a body.
+            "HEAD" => parts.push("--head".to_owned()),
+            method => parts.push(format!("-X {method}")),
+        }
+        parts.push(shell_word(&format!("{}{}", connection.url, self.target())));
+        if !self.is_anonymous {
+            // In double quotes, so that the shell puts in the key.
+            parts.push("-H \"Authorization: Bearer $CUED_API_KEY\"".to_owned());
+        }
+        for (name, value) in &self.headers {
+            parts.push(format!("-H {}", shell_word(&format!("{name}: {value}"))));
+        }
+        if let Some(body) = &self.body {
+            if !self.has_header("content-type") {
+                parts.push("-H 'Content-Type: application/json'".to_owned());
+            }
+            parts.push(format!("--data-raw {}", shell_word(body)));
+        }
+        parts.join(" ")
+    }
 }
 
 /// The characters that a segment of a path escapes: not the marks of ids. A dot is escaped, because `..` leads out of a path.
@@ -134,9 +170,18 @@ pub fn segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }
 
-/// An answer as it came, whatever its status.
+/// A text as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RawAnswer {
+pub struct Answer {
     pub status: u16,
     /// The usual words for the status; empty for an unknown one.
     pub reason: &'static str,
@@ -145,26 +190,12 @@ pub struct RawAnswer {
     pub body: Vec<u8>,
 }
 
-impl RawAnswer {
-    pub fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
-    }
-
+impl Answer {
     /// A header's value, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
     }
-}
 
-/// An answer of success.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    pub status: u16,
-    pub content_type: Option<String>,
-    pub body: Vec<u8>,
-}
-
-impl Answer {
     /// The body as text: the JSON of the server unchanged.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
@@ -176,7 +207,6 @@ impl Answer {
         Ok(Value::Object(object))
     }
 
-    /// Errors: if the body is no JSON of this shape.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body).map_err(ClientError::UnexpectedAnswer)
     }
@@ -185,6 +215,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::TlsOptions;
 
     #[test]
     fn the_target_has_the_path_and_the_encoded_query() {
@@ -201,5 +232,22 @@ mod tests {
         assert!(is_repeatable(ApiRequest::get("/")) && is_repeatable(ApiRequest::delete("/")));
         assert!(!is_repeatable(ApiRequest::post("/")) && !is_repeatable(ApiRequest::patch("/")));
         assert!(is_repeatable(ApiRequest::post("/").idempotent()));
+    }
+
+    #[test]
+    fn a_command_of_curl_names_the_key_and_does_not_show_it() {
+        let key = Some("cue_sk_secret".to_owned());
+        let connection = Connection { url: "http://pi:8000".to_owned(), key, tls: TlsOptions::default() };
+        assert_eq!(
+            ApiRequest::get("/v1/cues").query("limit", "2").curl(&connection),
+            "curl 'http://pi:8000/v1/cues?limit=2' -H \"Authorization: Bearer $CUED_API_KEY\""
+        );
+        let body = r#"'{"name":"it'\''s"}'"#;
+        assert_eq!(
+            ApiRequest::post("/v1/cues").json(r#"{"name":"it's"}"#).anonymous().curl(&connection),
+            format!(
+                "curl -X POST http://pi:8000/v1/cues -H 'Content-Type: application/json' --data-raw {body}"
+            )
+        );
     }
 }

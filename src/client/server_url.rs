@@ -27,7 +27,6 @@ pub enum UrlError {
 }
 
 /// The base URL for requests. Without a scheme it is `http` for a local name or address, else `https`.
-/// Errors: if the text is no such address.
 pub fn server_url(text: &str) -> Result<String, UrlError> {
     let text = text.trim();
     if may_contain_secret(text) {

@@ -54,7 +54,7 @@ impl Api<'_> {
         match self.client.send_once(&ApiRequest::post(path).json(body).timeout(TIMEOUT)) {
             Ok(answer) => answer.read().map(Some),
             // Usual among several workers. An execution that is gone was cancelled or deleted.
-            Err(ClientError::Refused(refused)) if matches!(refused.status, 404 | 409) => Ok(None),
+            Err(error) if matches!(error.status(), Some(404 | 409)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -100,9 +100,9 @@ impl Api<'_> {
             .timeout(HEARTBEAT_TIMEOUT);
         match self.client.send_once(&request) {
             Ok(_) => Ok(true),
-            Err(ClientError::Refused(refused))
-                if refused.status == 409
-                    || matches!(refused.code.as_str(), "not_execution_owner" | "execution_not_found") =>
+            Err(error)
+                if error.status() == Some(409)
+                    || matches!(error.code(), "not_execution_owner" | "execution_not_found") =>
             {
                 Ok(false)
             }
@@ -117,28 +117,15 @@ impl Api<'_> {
     }
 }
 
-/// Whether the same request may succeed later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    /// The server is away, busy or on hold.
-    Passing { retry_after: Option<Duration> },
-    /// The key is not valid, or the request can never succeed.
-    Lasting,
-}
-
-impl Failure {
-    pub fn from_error(error: &ClientError) -> Self {
-        match error {
-            ClientError::Refused(refused) => match refused.status {
-                408 | 409 | 429 | 500.. => Self::Passing { retry_after: refused.retry_after },
-                _ => Self::Lasting,
-            },
-            ClientError::Unreachable { .. }
-            | ClientError::NoAnswer { .. }
-            | ClientError::NotCued { .. }
-            | ClientError::UnexpectedAnswer(_) => Self::Passing { retry_after: None },
-            _ => Self::Lasting,
-        }
+/// The same request may succeed later: the server is away, busy or on hold.
+pub fn may_pass(error: &ClientError) -> bool {
+    match error {
+        ClientError::Refused(refused) => matches!(refused.status, 408 | 409 | 429 | 500..),
+        ClientError::Unreachable { .. }
+        | ClientError::NoAnswer { .. }
+        | ClientError::NotCued { .. }
+        | ClientError::UnexpectedAnswer(_) => true,
+        _ => false,
     }
 }
 
@@ -159,12 +146,5 @@ mod tests {
         assert_eq!([1, 2, 3, 6, 7, u32::MAX].map(seconds), [1, 2, 4, 32, 60, 60]);
         let asked = |seconds| pause_after(1, Some(Duration::from_secs(seconds))).as_secs();
         assert_eq!([0, 7, 86_400].map(asked), [1, 7, 60]);
-    }
-
-    #[test]
-    fn a_server_that_does_not_answer_in_time_may_answer_later() {
-        let (url, source) = ("http://x".to_owned(), ureq::Error::Timeout(ureq::Timeout::Global));
-        let failure = Failure::from_error(&ClientError::NoAnswer { url, source });
-        assert_eq!(failure, Failure::Passing { retry_after: None });
     }
 }

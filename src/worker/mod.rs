@@ -1,16 +1,15 @@
 //! `cued work`: claims executions of tasks, runs a command for each, and reports its outcome.
 //!
-//! A few threads poll and claim while slots are free; one thread per slot runs and reports, so that as many commands run as
-//! there are slots; one sends heartbeats. An execution is claimed in the name of this process, and its lease is extended for as
+//! A few threads poll and claim while fewer commands run than may run at a time; each run has a thread; one thread sends
+//! heartbeats. An execution is claimed in the name of this process, and its lease is extended for as
 //! long as its command runs: if the process is killed, the lease ends and another worker runs the execution.
 
 pub mod api;
 pub mod claims;
-pub mod heartbeats;
 pub mod outcome;
 pub mod process;
+pub mod run;
 pub mod settings;
-pub mod slot;
 pub mod state;
 
 use std::io;
@@ -46,6 +45,9 @@ const FILES_PER_JOB: u64 = 16;
 /// Those of the rest of the worker: standard streams, connections of claimers and heartbeats, signals.
 const OTHER_FILES: u64 = 64;
 
+/// What a thread of a worker does.
+type ThreadBody = Box<dyn FnOnce(&Arc<Shared>) + Send>;
+
 /// A worker that has not begun yet.
 pub struct Worker {
     shared: Arc<Shared>,
@@ -54,13 +56,12 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that calls `on_recorded` with the answer to each report.
-    /// Errors: if the temporary folder cannot be used, or the system refuses the handlers of signals.
     pub fn new(
         client: Arc<Client>,
         settings: Settings,
         on_recorded: impl Fn(&Answer) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        slot::outcome_file().map_err(|error| {
+        run::outcome_file().map_err(|error| {
             let text = format!("cannot use the temporary folder: {error}; TMPDIR can name another");
             io::Error::new(error.kind(), text)
         })?;
@@ -82,20 +83,17 @@ impl Worker {
 
     /// Works until the work ends or the worker is stopped. Its threads are left behind: they hold nothing, and end with the
     /// process.
-    /// Errors: if the system cannot start a thread.
+    /// Errors: if the system cannot start a thread, or does not permit enough open files.
     pub fn run(self, on_stop: impl Fn() + Send + 'static) -> io::Result<Ending> {
         let Self { shared, signals } = self;
         let (jobs, tasks) = (shared.settings.jobs, shared.settings.tasks.len());
-        if let Err(error) = raise_file_limit(jobs) {
-            tracing::warn!(%error, jobs, "the limit of open files is low; commands may have to wait for others");
-        }
-        let start = |name: &str, body: Box<dyn FnOnce(&Shared) + Send>| {
+        raise_file_limit(jobs)?;
+        let start = |name: &str, body: ThreadBody| {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared)).map(drop)
         };
         start("signals", Box::new(move |shared| watch_signals(signals, shared, on_stop)))?;
-        start("heartbeats", Box::new(heartbeats::run))?;
-        (0..jobs).try_for_each(|_| start("slot", Box::new(slot::run)))?;
+        start("heartbeats", Box::new(|shared| claims::beat(shared)))?;
         let claimers = tasks.min(MAX_CLAIMERS);
         (0..claimers).try_for_each(|first| {
             let places: Vec<usize> = (first..tasks).step_by(claimers).collect();
@@ -123,7 +121,6 @@ fn watch_signals(mut signals: EndSignals, worker: &Shared, on_stop: impl Fn()) {
 }
 
 /// Raises the soft limit of open files as far as `jobs` need. Commands inherit it: one that suffices stays as it is.
-/// Errors: if the system does not permit as many: the error says how many it permits.
 fn raise_file_limit(jobs: usize) -> io::Result<()> {
     let needed = OTHER_FILES + FILES_PER_JOB * jobs as u64;
     let limit = getrlimit(Resource::Nofile);
@@ -133,7 +130,9 @@ fn raise_file_limit(jobs: usize) -> io::Result<()> {
     let permitted = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
     setrlimit(Resource::Nofile, Rlimit { current: Some(permitted), ..limit })?;
     if permitted < needed {
-        return Err(io::Error::other(format!("{needed} are needed, and {permitted} are permitted")));
+        let text =
+            format!("{jobs} jobs need {needed} open files, and {permitted} are permitted; lower --jobs");
+        return Err(io::Error::other(text));
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! The state that the threads of a worker share: its runs, the stop, the pauses.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use crate::client::error::ClientError;
 use crate::client::request::Answer;
 use crate::clock::Clock;
 use crate::locks::{Condvar, Mutex};
-use crate::worker::api::{Api, Claim, Failure, pause_after};
+use crate::worker::api::{Api, Claim, may_pass, pause_after};
 use crate::worker::process::{Cause, EndRequest};
 use crate::worker::settings::{Mode, Settings, Task};
 
@@ -42,10 +41,8 @@ pub struct Run {
 #[derive(Debug, Default)]
 struct RunState {
     end: EndRequest,
-    /// The next extension of the lease; `None` once the command has ended: the report needs no lease.
-    extend_at: Option<Duration>,
-    /// The machine has no file descriptor, process, memory or disk space for the command.
-    lacks_resources: bool,
+    /// The lease is over, or the command has ended: the report needs no lease.
+    needs_no_lease: bool,
 }
 
 impl Run {
@@ -58,24 +55,15 @@ impl Run {
         let mut state = self.state.lock();
         state.end.cause.get_or_insert(cause);
         state.end.is_urgent |= is_urgent;
-        if cause == Cause::Lost {
-            state.extend_at = None;
-        }
+        state.needs_no_lease |= cause == Cause::Lost;
     }
 
-    pub fn extend_at(&self) -> Option<Duration> {
-        self.state.lock().extend_at
-    }
-
-    /// The lease is extended at `at`, unless the command has ended by now.
-    pub fn extend_next(&self, at: Duration) {
-        if let Some(extend_at) = &mut self.state.lock().extend_at {
-            *extend_at = at;
-        }
+    pub fn needs_lease(&self) -> bool {
+        !self.state.lock().needs_no_lease
     }
 
     pub fn end_lease(&self) {
-        self.state.lock().extend_at = None;
+        self.state.lock().needs_no_lease = true;
     }
 }
 
@@ -96,9 +84,7 @@ pub struct Ending {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Runs that have begun, those included that wait for the thread of a slot.
     runs: Vec<Arc<Run>>,
-    claimed: VecDeque<Arc<Run>>,
     claiming: usize,
     /// Begins and ends of runs so far.
     changes: u64,
@@ -185,9 +171,7 @@ impl Shared {
         let mut state = self.state.lock();
         while !self.claims_no_more(&state) {
             let pause = state.resume_at.saturating_sub(self.now());
-            let is_free = state.claiming + state.runs.len() < self.settings.jobs
-                // A shortage is no fault of a command, and not the time to claim more.
-                && state.runs.iter().all(|run| !run.state.lock().lacks_resources);
+            let is_free = state.claiming + state.runs.len() < self.settings.jobs;
             if pause.is_zero() && is_free {
                 state.claiming += usize::from(takes);
                 return Some(state.changes);
@@ -207,18 +191,16 @@ impl Shared {
     }
 
     /// A claim succeeded: the run begins.
-    pub fn begin(&self, place: usize, claim: Claim) {
-        let extend_at = Some(self.now() + self.settings.lease_interval(claim.lease_seconds));
-        let run = Mutex::new(RunState { extend_at, ..RunState::default() });
-        let run = Arc::new(Run { claim, place, state: run });
+    pub fn begin(&self, place: usize, claim: Claim) -> Arc<Run> {
+        let run = Arc::new(Run { claim, place, state: Mutex::default() });
         self.change(|state| {
             state.failures = 0;
             state.claiming -= 1;
             state.changes += 1;
             state.ending.runs += 1;
             state.runs.push(Arc::clone(&run));
-            state.claimed.push_back(run);
         });
+        run
     }
 
     pub fn claim_found_nothing(&self) {
@@ -233,55 +215,45 @@ impl Shared {
         let (text, now) = (error.to_string(), self.now());
         let pause = self.change(|state| {
             state.claiming -= usize::from(is_claim);
-            match Failure::from_error(&error) {
-                // A worker that ends soon waits for a server that says when it will answer, and for no other.
-                Failure::Passing { retry_after }
-                    if self.settings.mode != Mode::Drain || retry_after.is_some() =>
-                {
-                    if now < state.resume_at {
-                        // One fault that several requests met.
-                        return None;
-                    }
-                    state.failures += 1;
-                    let pause = pause_after(state.failures, retry_after);
-                    state.resume_at = now + pause;
-                    Some(pause)
-                }
-                _ => {
-                    self.fail(state, error);
-                    None
-                }
+            let retry_after = error.retry_after();
+            // A worker that ends soon waits for a server that says when it will answer, and for no other.
+            if !may_pass(&error) || (self.settings.mode == Mode::Drain && retry_after.is_none()) {
+                state.ending.error.get_or_insert(error);
+                state.stop.get_or_insert((StopLevel::Graceful, now));
+                return None;
             }
+            // Several requests may meet the same fault.
+            (now >= state.resume_at).then(|| {
+                state.failures += 1;
+                let pause = pause_after(state.failures, retry_after);
+                state.resume_at = now + pause;
+                pause
+            })
         });
         if let Some(pause) = pause {
             tracing::warn!(error = text, seconds = pause.as_secs(), "cannot claim executions; trying again");
         }
     }
 
-    fn fail(&self, state: &mut State, error: ClientError) {
-        state.ending.error.get_or_insert(error);
-        state.stop.get_or_insert((StopLevel::Graceful, self.now()));
-    }
-
     /// A failure after which the worker cannot go on.
     pub fn give_up(&self, error: ClientError) {
-        self.change(|state| self.fail(state, error));
+        self.change(|state| {
+            state.ending.error.get_or_insert(error);
+        });
+        self.claim_no_more();
+    }
+
+    /// Stops the worker as the first signal does.
+    pub fn claim_no_more(&self) {
+        let now = self.now();
+        self.change(|state| {
+            state.stop.get_or_insert((StopLevel::Graceful, now));
+        });
     }
 
     /// Waits until `until`, or until a run begins or ends after so many changes.
     pub fn wait_for_change(&self, changes: u64, until: Duration) {
         self.wait(until, |state| state.changes != changes);
-    }
-
-    /// Waits for a run that was claimed.
-    pub fn next_run(&self) -> Arc<Run> {
-        let mut state = self.state.lock();
-        loop {
-            match state.claimed.pop_front() {
-                Some(run) => return run,
-                None => state = self.changed.wait_timeout(state, MAX_WAIT).0,
-            }
-        }
     }
 
     /// Waits for the end of an earlier run of the same execution. Its lease has ended: it cannot have been extended while
@@ -292,15 +264,6 @@ impl Shared {
             let same = earlier.find(|other| other.claim.execution_id == run.claim.execution_id);
             same.inspect(|earlier| earlier.end(Cause::Lost, false)).is_none()
         });
-    }
-
-    /// Waits before the command of a run is started again, because the machine had no resources for it. Returns `false` if
-    /// the run ends before.
-    pub fn wait_for_resources(&self, run: &Run, pause: Duration) -> bool {
-        self.change(|_| run.state.lock().lacks_resources = true);
-        let is_over = self.wait(self.now() + pause, |_| run.end_request().cause.is_some());
-        self.change(|_| run.state.lock().lacks_resources = false);
-        !is_over
     }
 
     /// Waits before a report is sent again. Returns `false` if it is given up.

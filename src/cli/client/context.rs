@@ -15,12 +15,10 @@ use crate::cli::output::print::print_line;
 use crate::cli::output::times::Times;
 use crate::cli::printable::print_error;
 use crate::client::credentials::{Chosen, Credentials, Target};
-use crate::client::curl;
 use crate::client::error::ClientError;
 use crate::client::event_stream::EventStream;
-use crate::client::request::{Answer, ApiRequest, RawAnswer};
-use crate::client::tls::TlsOptions;
-use crate::client::{Client, Connection, Exchange};
+use crate::client::request::{Answer, ApiRequest};
+use crate::client::{Client, Connection, Exchange, TlsOptions};
 
 /// The flags of all commands that are clients of a server.
 #[derive(Debug, Clone, Args)]
@@ -130,7 +128,7 @@ impl Context {
 
     /// As [`Context::send`], but every answer is a result, whatever its status. Without a key the request has none.
     /// Errors: if the server cannot be reached; [`CliError::OnlyShown`] if the request was shown.
-    pub fn call(&self, request: &ApiRequest) -> Result<RawAnswer, CliError> {
+    pub fn call(&self, request: &ApiRequest) -> Result<Answer, CliError> {
         self.show(request)?;
         Ok(self.client.call(request)?)
     }
@@ -140,7 +138,7 @@ impl Context {
         if !self.args.curl {
             return Ok(());
         }
-        print_line(&curl::command(self.client.connection(), request))?;
+        print_line(&request.curl(self.client.connection()))?;
         Err(CliError::OnlyShown)
     }
 

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::cli::database::database_args::DatabaseArgs;
+use crate::cli::database::DatabaseArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::print::{print_line, print_paused, print_table};
-use crate::cli::plan_flags::{OnOff, plans_from};
+use crate::cli::server::flag_values::{OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;
 use crate::service::billing as actions;
@@ -56,9 +56,7 @@ impl BillingAction {
 
 fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
     let requests = database.open()?.read(move |read| requests::list(read, all)).wait()?;
-    let mut rows =
-        vec![["ID", "EMAIL", "CURRENT PLAN", "REQUESTED", "INTERVAL", "STATUS", "SINCE"].map(str::to_owned)];
-    rows.extend(requests.into_iter().map(|request| {
+    let row = |request: BillingRequest| {
         let since = request.decided_at.or(request.requested_at);
         [
             request.id,
@@ -69,8 +67,9 @@ fn list(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
             request.status.as_str().to_owned(),
             since.map(|since| since.to_string()).unwrap_or_default(),
         ]
-    }));
-    print_table(&rows)
+    };
+    let titles = ["ID", "EMAIL", "CURRENT PLAN", "REQUESTED", "INTERVAL", "STATUS", "SINCE"];
+    print_table(titles, requests.into_iter().map(row))
 }
 
 fn approve(database: &DatabaseArgs, plans: Plans, id: String) -> Result<(), CliError> {

@@ -1,7 +1,5 @@
-//! The input of commands besides their flags: values of arguments, variables of the environment, files, standard input,
-//! texts in an editor.
+//! The input of commands besides their flags: values of arguments, variables of the environment, files, standard input.
 
-pub mod editor;
 pub mod values;
 pub mod variables;
 pub mod yaml;

@@ -12,7 +12,6 @@ use crate::cli::input::yaml;
 const MAX_INPUT: u64 = 16 << 20;
 
 /// The text of a value, from its file or standard input if the value names one. `name` is that of the argument.
-/// Errors: if the file cannot be read, is too large or is no text.
 pub fn text(name: &str, value: &str) -> Result<String, CliError> {
     let bytes = match value.strip_prefix('@') {
         _ if value == "-" => limited(&mut io::stdin().lock()),
@@ -30,8 +29,7 @@ pub fn text(name: &str, value: &str) -> Result<String, CliError> {
 /// The JSON or YAML of a value.
 pub fn structured(name: &str, value: &str) -> Result<Value, CliError> {
     let text = text(name, value)?;
-    let read = yaml::read(&text).map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
-    Ok(read.get().to_value())
+    yaml::read(&text).map_err(|error| CliError::Usage(format!("{name}: {error}")))
 }
 
 /// Reads one byte more than is permitted, so that a longer text is known as such.

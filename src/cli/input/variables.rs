@@ -97,23 +97,9 @@ fn is_unknown(name: &str, known: &BTreeSet<String>) -> bool {
 }
 
 fn nearest<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a str> {
-    let by_distance = known.iter().map(|candidate| (differences(name, candidate), candidate));
+    let by_distance = known.iter().map(|candidate| (strsim::levenshtein(name, candidate), candidate));
     let (distance, nearest) = by_distance.min()?;
     (distance <= MAX_DIFFERENCES).then_some(nearest)
-}
-
-/// The number of characters to insert, remove or replace until one text is the other.
-fn differences(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, left) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, right) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(left != right);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -147,14 +133,5 @@ mod tests {
         for name in names.into_iter().chain(others) {
             assert!(!is_unknown(name, &known), "{name}");
         }
-    }
-
-    #[test]
-    fn differences_are_counted() {
-        assert_eq!(differences("abc", "abc"), 0);
-        assert_eq!(differences("abc", "ac"), 1);
-        assert_eq!(differences("ac", "abc"), 1);
-        assert_eq!(differences("abc", "xbcd"), 2);
-        assert_eq!(differences("", "ab"), 2);
     }
 }

@@ -27,7 +27,6 @@ impl List {
     }
 
     /// The list of one answer that has no pages.
-    /// Errors: if the answer is no such list.
     pub fn of(answer: &Answer, key: &'static str) -> Result<Self, CliError> {
         let mut list = Self::empty(key);
         list.append(answer)?;
@@ -35,7 +34,6 @@ impl List {
     }
 
     /// Adds the items of a page, and returns the cursor of the next one, if the list has cursors.
-    /// Errors: if the answer is no such list.
     pub fn append(&mut self, answer: &Answer) -> Result<Option<String>, CliError> {
         let mut page: serde_json::Map<String, Value> = answer.read()?;
         let fields: std::collections::BTreeMap<String, &RawValue> =
@@ -53,7 +51,6 @@ impl List {
     }
 
     /// The items as values.
-    /// Errors: if one is no JSON.
     pub fn values(&self) -> Result<Vec<Value>, CliError> {
         let value = |item: &RawValue| serde_json::from_str(item.get());
         Ok(self

@@ -47,7 +47,6 @@ impl Output {
     }
 
     /// Prints an object. `details` has its lines as a table, of a name and a value each.
-    /// Errors: if the answer is no JSON, or standard output cannot be written.
     pub fn object<F>(&self, answer: &Answer, id: &str, lines: F) -> Result<(), CliError>
     where
         F: FnOnce(&Value) -> Vec<(&'static str, Cell)>,
@@ -110,7 +109,6 @@ impl Output {
     }
 
     /// Prints what is not the result to standard error.
-    /// Errors: if standard error cannot be written.
     pub fn note(&self, text: &str) -> Result<(), CliError> {
         print_error(&format!("{text}\n"))
             .map_err(|error| CliError::Failed(format!("cannot write to standard error: {error}")))

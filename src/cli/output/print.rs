@@ -3,6 +3,8 @@
 use std::io::{self, Write as _};
 
 use crate::cli::error::CliError;
+use crate::cli::output::style::Styles;
+use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::printable::printable;
 use crate::domain::text::escaped::{STYLES, escaped};
 
@@ -20,19 +22,14 @@ pub fn print_paused(paused: usize) -> Result<(), CliError> {
     }
 }
 
-/// Prints rows with aligned columns.
-pub fn print_table<const N: usize>(rows: &[[String; N]]) -> Result<(), CliError> {
-    let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| printable(cell))).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    print(&text)
+/// Prints rows under their titles.
+pub fn print_table<const N: usize>(
+    titles: [&'static str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> Result<(), CliError> {
+    let columns = titles.map(Column::new).to_vec();
+    let rows = rows.into_iter().map(|row| row.map(Cell::from).to_vec()).collect();
+    print(&Table { columns, rows }.render(true, &Styles { has_colour: false, width: None }))
 }
 
 /// Prints lines of a name and a value, one of them a new API key.
@@ -61,7 +58,6 @@ pub fn print(text: &str) -> Result<(), CliError> {
 }
 
 /// Prints bytes as they are, which must not go to a terminal: the answer to a request of the user's own.
-/// Errors: if standard output cannot be written.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
     is_read(write(bytes), "").map(drop)
 }

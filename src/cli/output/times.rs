@@ -12,7 +12,6 @@ pub struct Times {
 }
 
 impl Times {
-    /// Errors: if the zone is unknown.
     pub fn new(is_utc: bool, zone: Option<&str>) -> Result<Self, CliError> {
         let zone = match zone {
             _ if is_utc => TimeZone::UTC,
@@ -66,7 +65,6 @@ pub fn duration(millis: i64) -> String {
 }
 
 /// Parses a duration such as `90s`, `10m`, `2h`, `1d` or `1h30m`.
-/// Errors: if the text is no positive duration.
 pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let expected = || format!("{text:?} is no duration; examples are 90s, 10m, 2h and 1d");
     let (mut all, mut digits) = (SignedDuration::ZERO, String::new());

@@ -1,95 +1,75 @@
-//! JSON as YAML, in the order of the text. Strings are quoted as in JSON where YAML would read something else.
+//! JSON as YAML. Strings are quoted as in JSON where YAML would read something else.
+
+use serde_json::Value;
 
 use crate::cli::error::CliError;
-use crate::domain::json::{self, JsonObject, JsonStr};
+use crate::domain::json;
 use crate::domain::text::escaped::is_order_mark;
 
+/// Words that readers of YAML take for something other than text.
+const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
+
 /// The document of a JSON text.
-/// Errors: if the text is no JSON.
 pub fn document(text: &str) -> Result<String, CliError> {
     let json = json::read(text.as_bytes())
         .map_err(|error| CliError::Failed(format!("the answer of the server is no JSON: {error}")))?;
+    Ok(document_of(&json.get().to_value()))
+}
+
+pub fn document_of(value: &Value) -> String {
     let mut yaml = String::new();
-    append(&mut yaml, json.get(), 0, false);
-    Ok(yaml)
+    append(&mut yaml, value, 0, false);
+    // Each part of a value begins with the character that separates it from what is before it.
+    yaml.remove(0);
+    yaml.push('\n');
+    yaml
 }
 
-/// Appends a value. `in_line` means that the line has begun with a key or a dash.
-fn append(yaml: &mut String, value: JsonStr<'_>, depth: usize, in_line: bool) {
-    if let Some(object) = JsonObject::of(value).filter(|object| !object.is_empty()) {
-        append_object(yaml, &object, depth, in_line);
-    } else if let Some(items) = value.items().filter(|_| value.as_str() != "[]") {
-        if in_line {
-            yaml.push('\n');
-        }
-        for item in items {
-            yaml.push_str(&"  ".repeat(depth));
-            yaml.push('-');
-            // The first key of an object stands beside the dash.
-            let is_object = JsonObject::of(item).is_some_and(|object| !object.is_empty());
-            if is_object {
-                yaml.push(' ');
+fn append(yaml: &mut String, value: &Value, depth: usize, is_item: bool) {
+    let line = |yaml: &mut String| *yaml += &format!("\n{}", "  ".repeat(depth));
+    match value {
+        Value::Object(entries) if !entries.is_empty() => {
+            for (index, (name, value)) in entries.iter().enumerate() {
+                // The first key of an object stands beside the dash.
+                if index == 0 && is_item {
+                    yaml.push(' ')
+                } else {
+                    line(yaml)
+                }
+                *yaml += &format!("{}:", plain_or_quoted(name));
+                append(yaml, value, depth + 1, false);
             }
-            append(yaml, item, depth + 1, !is_object);
         }
-    } else {
-        if in_line {
-            yaml.push(' ');
+        Value::Array(items) if !items.is_empty() => {
+            for item in items {
+                line(yaml);
+                yaml.push('-');
+                append(yaml, item, depth + 1, true);
+            }
         }
-        yaml.push_str(&scalar(value));
-        yaml.push('\n');
+        Value::String(text) => *yaml += &format!(" {}", plain_or_quoted(text)),
+        other => *yaml += &format!(" {other}"),
     }
 }
 
-fn append_object(yaml: &mut String, object: &JsonObject<'_>, depth: usize, in_line: bool) {
-    let beside_dash = !in_line && yaml.ends_with("- ");
-    if in_line {
-        yaml.push('\n');
-    }
-    for (index, (name, value)) in object.text().entries().into_iter().flatten().enumerate() {
-        if index > 0 || !beside_dash {
-            yaml.push_str(&"  ".repeat(depth));
-        }
-        yaml.push_str(&plain_or_quoted(&json::unescaped(name)));
-        yaml.push(':');
-        append(yaml, value, depth + 1, true);
-    }
-}
-
-fn scalar(value: JsonStr<'_>) -> String {
-    match value.as_text() {
-        Some(text) => plain_or_quoted(&text),
-        None => value.as_str().to_owned(),
-    }
-}
-
-/// A word that every reader of YAML takes as text stays as it is.
+/// A word that every reader of YAML takes as text stays as it is. Another text is in double quotes, and escapes more than
+/// JSON does: what YAML does not permit, and what a terminal would execute or use to change the order of the text.
 fn plain_or_quoted(text: &str) -> String {
-    const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
     let is_plain = text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
         && !WORDS.contains(&text.to_ascii_lowercase().as_str());
-    if is_plain { text.to_owned() } else { quoted(text) }
-}
-
-/// A string in double quotes. It escapes more than JSON does: what YAML does not permit as it is, and what a terminal
-/// would execute or use to change the order of the text.
-fn quoted(text: &str) -> String {
-    let json = serde_json::Value::from(text).to_string();
-    let mut yaml = String::with_capacity(json.len());
-    for char in json.chars() {
+    if is_plain {
+        return text.to_owned();
+    }
+    let mut yaml = String::new();
+    for char in Value::from(text).to_string().chars() {
         match char {
             '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
-                yaml.push_str(&escaped(char));
+                yaml += &format!("\\u{:04x}", u32::from(char));
             }
-            _ if is_order_mark(char) => yaml.push_str(&escaped(char)),
+            _ if is_order_mark(char) => yaml += &format!("\\u{:04x}", u32::from(char)),
             _ => yaml.push(char),
         }
     }
     yaml
-}
-
-/// An escape of four digits; the characters that need one have no more.
-fn escaped(char: char) -> String {
-    format!("\\u{:04x}", u32::from(char))
 }

@@ -32,7 +32,6 @@ pub struct BenchCommand {
 
 impl BenchCommand {
     /// Runs the benchmark and prints its figures.
-    /// Errors: a measurement fails, or standard output cannot be written.
     pub fn run(self) -> Result<(), CliError> {
         let herd = usize::try_from(self.herd).unwrap_or(usize::MAX);
         let options = BenchOptions { folder: self.dir, duration: self.seconds, herd };

@@ -1,9 +1,51 @@
-//! Parsers of the values of flags.
+//! The values of flags.
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
 
+use clap::ValueEnum;
+
+use crate::cli::error::CliError;
+use crate::domain::account::plan::Plans;
 use crate::domain::webhook::address_policy::Cidr;
 use crate::domain::webhook::callback_url::CallbackTarget;
+use crate::logging::LogFormat;
+
+/// The values of `--limits` and `--page`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    On,
+    Off,
+}
+
+/// Reads the plans from a file; without one, returns the built-in plans.
+pub fn plans_from(path: Option<&Path>) -> Result<Plans, CliError> {
+    let Some(path) = path else { return Ok(Plans::default()) };
+    Plans::from_json(&String::from_utf8_lossy(&read(path)?))
+        .map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
+}
+
+pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    std::fs::read(path).map_err(|error| CliError::Failed(format!("cannot read {}: {error}", path.display())))
+}
+
+/// The values of `--log-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormatArg {
+    /// Human-readable lines
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+impl From<LogFormatArg> for LogFormat {
+    fn from(format: LogFormatArg) -> Self {
+        match format {
+            LogFormatArg::Text => Self::Text,
+            LogFormatArg::Json => Self::Json,
+        }
+    }
+}
 
 /// Parses `--trust-proxy`.
 pub fn network(text: &str) -> Result<Cidr, String> {

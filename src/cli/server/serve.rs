@@ -10,8 +10,9 @@ use tempfile::TempDir;
 use tracing::Level;
 
 use crate::cli::error::CliError;
-use crate::cli::plan_flags::{OnOff, plans_from, read};
-use crate::cli::server::flag_values::{host_name, network, socket_address, web_address};
+use crate::cli::server::flag_values::{
+    LogFormatArg, OnOff, host_name, network, plans_from, read, socket_address, web_address,
+};
 use crate::cli::server::stripe::StripeFlags;
 use crate::clock::Clock;
 use crate::config::{Config, HttpLimits};
@@ -182,14 +183,6 @@ enum RegistrationArg {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogFormatArg {
-    /// Human-readable lines
-    Text,
-    /// One JSON object per line
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogLevelArg {
     /// Errors only
     Error,
@@ -205,7 +198,6 @@ enum LogLevelArg {
 
 impl Serve {
     /// Runs the server until SIGTERM or SIGINT.
-    /// Errors: if flags contradict each other, or the server cannot start or fails.
     pub fn run(self) -> Result<(), CliError> {
         let dev = self.dev || self.ephemeral;
         let listen = self.listen_address();
@@ -257,10 +249,6 @@ impl Serve {
 
     /// Level and format of the log.
     pub fn log_options(&self) -> (Level, LogFormat) {
-        let format = match self.log_format {
-            LogFormatArg::Text => LogFormat::Text,
-            LogFormatArg::Json => LogFormat::Json,
-        };
         let level = match self.log_level {
             LogLevelArg::Error => Level::ERROR,
             LogLevelArg::Warn => Level::WARN,
@@ -268,7 +256,7 @@ impl Serve {
             LogLevelArg::Debug => Level::DEBUG,
             LogLevelArg::Trace => Level::TRACE,
         };
-        (level, format)
+        (level, self.log_format.into())
     }
 
     fn listen_address(&self) -> SocketAddr {

@@ -1,6 +1,6 @@
 //! `cued api`: a request of one's own to the API.
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::io::{self, IsTerminal as _};
 
 use clap::Args;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -11,9 +11,10 @@ use url::form_urlencoded;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::input::values;
 use crate::cli::output::format::Format;
 use crate::cli::output::print::{print_bytes, print_line};
-use crate::client::request::{ApiRequest, RawAnswer};
+use crate::client::request::{Answer, ApiRequest};
 use crate::domain::text::escaped::escaped;
 
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
@@ -46,9 +47,6 @@ const NOT_IN_TARGETS: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-
-/// Largest body that is read; the server takes 2 MiB.
-const MAX_BODY: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub struct Api {
@@ -120,7 +118,7 @@ impl Api {
             (Some(_), true) => {
                 Err(CliError::Usage(format!("{} has no body: use -f for fields of the query", self.method)))
             }
-            (Some(data), false) => Ok(request.json(read_data(data)?)),
+            (Some(data), false) => Ok(request.json(values::text("--data", data)?)),
             (None, false) if !self.field.is_empty() => Ok(request.json(object(&self.field))),
             _ => Ok(request),
         }
@@ -178,24 +176,8 @@ fn object(fields: &[(String, String)]) -> Value {
     Value::Object(fields.iter().map(|(name, text)| (name.clone(), value(text))).collect::<Map<_, _>>())
 }
 
-fn read_data(data: &str) -> Result<String, CliError> {
-    let failed = |what: &str, error: io::Error| CliError::Usage(format!("cannot read {what}: {error}"));
-    let mut text = String::new();
-    match (data, data.strip_prefix('@')) {
-        ("-", _) => io::stdin()
-            .take(MAX_BODY)
-            .read_to_string(&mut text)
-            .map_err(|error| failed("standard input", error))?,
-        (_, Some(path)) => std::fs::File::open(path)
-            .and_then(|file| file.take(MAX_BODY).read_to_string(&mut text))
-            .map_err(|error| failed(path, error))?,
-        _ => return Ok(data.to_owned()),
-    };
-    Ok(text)
-}
-
 /// The status and the headers, as HTTP has them.
-fn head(answer: &RawAnswer) -> Vec<u8> {
+fn head(answer: &Answer) -> Vec<u8> {
     let headers = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
     let headers: String = headers.collect();
     format!("HTTP/1.1 {} {}\r\n{headers}\r\n", answer.status, answer.reason).into_bytes()

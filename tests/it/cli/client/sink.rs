@@ -39,6 +39,10 @@ fn a_delivery_is_a_line_and_its_body() {
     let (_, line) = line.split_once("  ").unwrap();
     assert_eq!(line, format!("POST /hook  {ID}  attempt 2  {} B  verified  → 200", body.len()));
     assert_eq!([sink.line(), sink.line()], ["  {\"a\":", "   \"\u{fffd}[2J\u{fffd}\"}"]);
+    sink.post(&[], &"é".repeat(5_000));
+    assert!(sink.line().contains("  10000 B  "));
+    assert_eq!([sink.line().chars().count(), 2 + 2_048], [2_050; 2]);
+    assert_eq!(sink.line(), "  … 5904 bytes more");
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn a_secret_can_come_from_a_file_or_standard_input() {
     let error = home.fails(&["sink", "--secret", "-"], 2);
     assert!(error.contains("the secret is empty"), "{error}");
     let error = home.json_error(&["sink", "--secret", "@none"], 2);
-    assert!(error["message"].as_str().unwrap().contains("from the file none"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("cannot read none"), "{error}");
 }
 
 #[test]

@@ -5,15 +5,13 @@ use std::str::FromStr as _;
 use clap::{Arg, ArgAction};
 use serde_json::{Number, Value, json};
 
-use crate::api::cue::FIELDS;
 use crate::cli::client::command::{Call, Part, flag, switch, words};
 use crate::cli::client::commands::cue;
-use crate::cli::client::commands::cue::change::document::document;
-use crate::cli::client::commands::cue::change::session::edit_until_accepted;
+use crate::cli::client::commands::cue::change::editor::{document, edit_until_accepted, is_empty, read};
 use crate::cli::client::commands::schedule::with_caret;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::input::{values, yaml};
+use crate::cli::input::values;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::format::Format;
 use crate::cli::output::times::parse_duration;
@@ -66,14 +64,12 @@ pub fn add(call: &Call<'_>) -> Result<(), CliError> {
     if !call.is_set("edit") {
         return submit(call.context, &body);
     }
-    let text = document(&with_defaults(body), &FIELDS, NEW_NOTE)?;
+    let text = document(&with_defaults(body), NEW_NOTE);
     edit_until_accepted(&text, |edited| {
-        if edited.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        if is_empty(edited) {
             return Err(CliError::Usage("the text is empty; no cue was added".to_owned()));
         }
-        let read = yaml::read(edited)
-            .map_err(|error| CliError::Usage(format!("the text cannot be read: {error}")))?;
-        let mut body = read.get().to_value();
+        let mut body = read(edited)?;
         complete(&mut body);
         submit(call.context, &body)
     })

@@ -14,7 +14,6 @@ use crate::cli::output::cells::text_of;
 use crate::client::error::ClientError;
 use crate::client::event_stream::{EventStream, StreamItem, request};
 use crate::client::request::{Answer, ApiRequest, segment};
-use crate::client::retry::Failure;
 
 /// The events after which a run may have ended, or be gone.
 const TYPES: &str = "execution.succeeded,execution.failed,execution.cancelled,cue.deleted";
@@ -99,7 +98,7 @@ impl<'a> RunWatch<'a> {
                     Ok(answer) if has_ended(&answer.value()?) => return Ok(answer),
                     Ok(_) => must_read = false,
                     // The server may come back: the stream reports it.
-                    Err(CliError::Client(error)) if Failure::of(&error).is_some() => {}
+                    Err(CliError::Client(error)) if error.is_transient() => {}
                     Err(error) => return Err(error),
                 }
             }

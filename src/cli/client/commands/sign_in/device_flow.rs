@@ -3,20 +3,20 @@
 //! The server mails a link, or writes it to its log. The person confirms on the page behind it, and the next poll has the
 //! key. A server without mail that admits new users hands out the key of a new account at once (contract §3.2).
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
+use url::Url;
 
-use crate::cli::client::commands::sign_in::link::LoginLink;
-use crate::cli::client::commands::sign_in::new_key::NewKey;
-use crate::cli::client::commands::sign_in::{browser, terminal};
+use crate::cli::client::commands::sign_in::{NewKey, ask, can_ask, open, prompt};
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::printable::{print_error, printable};
-use crate::client::error::ClientError;
-use crate::client::request::{Answer, ApiRequest};
+use crate::cli::printable::printable;
+use crate::client::request::ApiRequest;
 
 /// Seconds between two polls, whatever the server recommends.
 const INTERVALS: std::ops::RangeInclusive<u64> = 1..=60;
@@ -43,7 +43,7 @@ struct StartedLogin {
 }
 
 #[derive(Deserialize)]
-struct PollAnswer {
+struct PollResponse {
     status: String,
     api_key: Option<String>,
     email: Option<String>,
@@ -61,12 +61,11 @@ struct PendingLogin<'a> {
 }
 
 /// Signs in by email. `email` is asked for if it is absent and there is somebody to ask.
-/// Errors: if the login expires, or the server refuses it or cannot be reached.
 pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<NewKey, CliError> {
     let server = info(context)?;
     let email = match email {
         Some(email) => Some(email.to_owned()),
-        None if server.mail == "log" && terminal::can_ask() => Some(terminal::ask("Email address: ")?),
+        None if server.mail == "log" && can_ask() => Some(ask("Email address: ")?),
         None => None,
     };
     let admits = server.mail == "log" && server.registration != "closed";
@@ -81,7 +80,7 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
     let mut pending = PendingLogin { context, server: &server, login, is_mailed: false, is_lost: false };
     match &email {
         Some(email) => pending.submit(email)?,
-        None => pending.show_page(may_open && terminal::can_ask())?,
+        None => pending.show_page(may_open && can_ask())?,
     }
     pending.wait()
 }
@@ -89,10 +88,7 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
 /// Servers of the published API have no such path, and send mails.
 fn info(context: &Context) -> Result<ServerInfo, CliError> {
     match context.look_up(&ApiRequest::get("/v1/info").anonymous()) {
-        Err(CliError::Client(ClientError::NotCued { status: 404, .. })) => Ok(ServerInfo::default()),
-        Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 404 => {
-            Ok(ServerInfo::default())
-        }
+        Err(CliError::Client(error)) if error.status() == Some(404) => Ok(ServerInfo::default()),
         answer => Ok(answer?.read()?),
     }
 }
@@ -101,8 +97,8 @@ fn info(context: &Context) -> Result<ServerInfo, CliError> {
 fn register(context: &Context, email: &str) -> Result<Option<NewKey>, CliError> {
     let request = ApiRequest::post("/v1/auth/register").json(json!({ "email": email })).anonymous();
     match context.send(&request) {
-        Err(CliError::Client(ClientError::Refused(refused)))
-            if ["duplicate_email", "registration_disabled"].contains(&refused.code.as_str()) =>
+        Err(CliError::Client(error))
+            if ["duplicate_email", "registration_disabled"].contains(&error.code()) =>
         {
             Ok(None)
         }
@@ -120,15 +116,15 @@ impl PendingLogin<'_> {
         self.context.output.note(text)
     }
 
-    /// Tells where to enter the address.
+    /// Shows where to enter the address.
     fn show_page(&self, may_open: bool) -> Result<(), CliError> {
         let page = &self.login.verification_url;
-        let is_open = may_open && browser::open(page);
+        let is_open = may_open && open::open(page);
         let what = if is_open { "The browser opens this page" } else { "Open this page in a browser" };
         self.note(&format!("{what} and enter your email address:\n\n  {}\n", printable(page)))?;
         self.note(&format!("It shows the code {}.", printable(&self.login.user_code)))?;
-        if terminal::can_ask() {
-            self.prompt("Or enter the address here: ")?;
+        if can_ask() {
+            prompt("Or enter the address here: ")?;
         }
         Ok(())
     }
@@ -139,10 +135,10 @@ impl PendingLogin<'_> {
         let request = ApiRequest::post("/v1/auth/device-code/submit-email").json(body).anonymous();
         self.context.look_up(&request)?;
         self.is_mailed = true;
-        self.tell_of_mail(&format!("to {}", printable(email)))
+        self.announce_mail(&format!("to {}", printable(email)))
     }
 
-    fn tell_of_mail(&self, recipient: &str) -> Result<(), CliError> {
+    fn announce_mail(&self, recipient: &str) -> Result<(), CliError> {
         let code = printable(&self.login.user_code);
         if self.server.mail == "log" {
             self.note(&format!(
@@ -157,24 +153,19 @@ impl PendingLogin<'_> {
                 "An address without an account gets none, unless it is the server's first: ask the operator.",
             )?;
         }
-        if terminal::can_ask() {
-            self.prompt("Or paste the link here: ")?;
+        if can_ask() {
+            prompt("Or paste the link here: ")?;
         }
         Ok(())
     }
 
-    fn prompt(&self, text: &str) -> Result<(), CliError> {
-        print_error(text).map_err(|error| CliError::Failed(format!("cannot ask: {error}")))
-    }
-
-    /// Polls until the login is approved or has expired, and meanwhile takes what the person enters.
+    /// Polls until the login is approved or has expired, and takes what the person enters.
     fn wait(mut self) -> Result<NewKey, CliError> {
         let clock = self.context.client.clock();
-        let seconds = |seconds: u64| Duration::from_secs(seconds);
-        let interval = seconds(self.login.interval.clamp(*INTERVALS.start(), *INTERVALS.end()));
-        let end = clock.monotonic() + seconds(self.login.expires_in);
+        let interval = Duration::from_secs(self.login.interval.clamp(*INTERVALS.start(), *INTERVALS.end()));
+        let end = clock.monotonic() + Duration::from_secs(self.login.expires_in);
         let mut next = clock.monotonic() + interval;
-        let mut lines = terminal::can_ask().then(terminal::lines);
+        let mut lines = can_ask().then(lines);
         while clock.monotonic() < end {
             let left = next.saturating_sub(clock.monotonic());
             if !left.is_zero() {
@@ -186,8 +177,8 @@ impl PendingLogin<'_> {
             let pause = match self.poll() {
                 Ok(Some(key)) => return Ok(key),
                 Ok(None) => interval,
-                Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 429 => {
-                    refused.retry_after.unwrap_or(interval + SLOWER)
+                Err(CliError::Client(error)) if error.status() == Some(429) => {
+                    error.retry_after().unwrap_or(interval + SLOWER)
                 }
                 // A server that restarts knows the login afterwards.
                 Err(CliError::Client(error)) if error.exit_code() == 1 => {
@@ -207,8 +198,7 @@ impl PendingLogin<'_> {
     fn poll(&mut self) -> Result<Option<NewKey>, CliError> {
         let body = json!({"device_code": self.login.device_code});
         let request = ApiRequest::post("/v1/auth/device-code/poll").json(body).anonymous();
-        let answer: Answer = self.context.client.send_once(&request)?;
-        let answer: PollAnswer = answer.read()?;
+        let answer: PollResponse = self.context.client.send_once(&request)?.read()?;
         self.is_lost = false;
         match (answer.status.as_str(), answer.api_key) {
             (_, Some(api_key)) => Ok(Some(NewKey { api_key, email: answer.email })),
@@ -219,7 +209,7 @@ impl PendingLogin<'_> {
             ("expired", None) => Err(expired()),
             ("email_sent", None) if !self.is_mailed => {
                 self.is_mailed = true;
-                self.tell_of_mail("to that address").map(|()| None)
+                self.announce_mail("to that address").map(|()| None)
             }
             _ => Ok(None),
         }
@@ -246,12 +236,19 @@ impl PendingLogin<'_> {
         let request = ApiRequest::post("/v1/auth/verify").form(&fields).anonymous();
         match self.context.look_up(&request) {
             // A page for people.
-            Err(CliError::Client(ClientError::NotCued { status: 400..500, .. })) => {
+            Err(CliError::Client(error)) if matches!(error.status(), Some(400..500)) => {
                 self.note("This link is not valid, or not any more; a newer mail replaces it.")
             }
             result => result.map(drop),
         }
     }
+}
+
+/// The lines that the person enters from now on, while the command does something else.
+fn lines() -> Receiver<String> {
+    let (sender, receiver) = sync_channel(1);
+    thread::spawn(move || io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    receiver
 }
 
 /// Waits for a line, at most for a time.
@@ -268,4 +265,40 @@ fn next_line(context: &Context, lines: &mut Option<Receiver<String>>, time: Dura
 
 fn expired() -> CliError {
     CliError::Failed("the login expired without a confirmation: run `cued login` again".to_owned())
+}
+
+/// The values of a link that approves a login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LoginLink {
+    token: String,
+    user_code: String,
+}
+
+impl LoginLink {
+    /// Finds the link in a line of text, such as a line of the server's log.
+    fn find(line: &str) -> Option<Self> {
+        let start = line.find("http://").or_else(|| line.find("https://"))?;
+        let link = line[start..].split(|char: char| char.is_whitespace() || char == '"').next()?;
+        let url = Url::parse(link).ok()?;
+        let value =
+            |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+        Some(Self { token: value("token")?, user_code: value("user_code")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_is_found_in_a_line_of_the_log() {
+        let link = Some(LoginLink { token: "t1".to_owned(), user_code: "AB-CD".to_owned() });
+        let text = "http://127.0.0.1:8000/v1/auth/verify?token=t1&user_code=AB-CD";
+        assert_eq!(LoginLink::find(text), link);
+        assert_eq!(LoginLink::find(&format!("mail to me@example.com: {text} ")), link);
+        assert_eq!(LoginLink::find(&format!("summary=\"{text}\" x")), link);
+        for other in ["me@example.com", "http://x/auth/device?code=AB-CD", "http://", ""] {
+            assert_eq!(LoginLink::find(other), None, "{other}");
+        }
+    }
 }

@@ -1,14 +1,15 @@
 //! `cued login`: gets a key, verifies it and stores it in the credentials file.
 
+use std::io;
+
 use clap::Args;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::cli::client::command::ClientAction;
-use crate::cli::client::commands::sign_in::new_key::NewKey;
-use crate::cli::client::commands::sign_in::{device_flow, key_input, own_key};
-use crate::cli::client::context::ClientArgs;
-use crate::cli::client::context::environment;
-use crate::cli::client::context::{Context, credentials_path};
+use crate::cli::client::commands::sign_in::{NewKey, ask, can_ask, device_flow, own_key_id, prompt};
+use crate::cli::client::context::{ClientArgs, Context, credentials_path, environment};
 use crate::cli::error::CliError;
+use crate::cli::input::values;
 use crate::cli::output::cells::text_of;
 use crate::cli::output::print::print_line;
 use crate::cli::printable::printable;
@@ -16,6 +17,7 @@ use crate::client::credentials::{Chosen, Credentials, DEFAULT_PROFILE, KEY_VARIA
 use crate::client::error::ClientError;
 use crate::client::request::ApiRequest;
 use crate::client::server_url::{host_of, normal_url};
+use crate::domain::account::credentials::may_contain_secret;
 
 #[derive(Debug, Args)]
 pub struct Login {
@@ -44,7 +46,7 @@ impl ClientAction for Login {
     /// The profile may be a new one. The key of the environment plays no part.
     fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
         if let Some(argument) = &self.key {
-            key_input::check_argument(argument)?;
+            check_argument(argument)?;
         }
         let path = credentials_path()?;
         let credentials = Credentials::read(&path).map_err(ClientError::from)?;
@@ -66,7 +68,7 @@ impl ClientAction for Login {
         // A key that could not be stored would be lost.
         Credentials::check_writable(&credentials_path()?).map_err(ClientError::from)?;
         let new = if self.key.is_some() {
-            NewKey { api_key: key_input::read()?, email: None }
+            NewKey { api_key: read_key()?, email: None }
         } else {
             device_flow::sign_in(context, self.email.as_deref(), !self.no_browser)?
         };
@@ -97,12 +99,14 @@ fn finish(context: &Context, new: NewKey) -> Result<(), CliError> {
         (None, email) => email.unwrap_or_default(),
     };
     // Without it, `cued logout` looks it up.
-    let key_id = me.as_ref().and_then(|_| own_key::find_id(&signed_in).unwrap_or_default());
+    let key_id = me.as_ref().and_then(|_| own_key_id(&signed_in).unwrap_or_default());
     let name = context.target.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.to_owned());
     let profile = Profile { url: context.target.url.clone(), api_key: new.api_key, email, key_id };
     let sentence = format!("Signed in to {} as {} (profile {name}).", profile.url, printable(&profile.email));
     store(context, name, profile)?;
-    note_environment(context)?;
+    if let Some(name) = KEY_VARIABLES.into_iter().find(|name| environment(name).is_some()) {
+        context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
+    }
     match me {
         Some(me) => context.output.done(&me, "id", |_| sentence),
         None if context.output.format.is_json() => Ok(()),
@@ -135,10 +139,45 @@ fn store(context: &Context, name: String, profile: Profile) -> Result<(), CliErr
     context.output.note(&format!("The earlier key of profile {name} is replaced, and still valid{advice}"))
 }
 
-/// Tells what of the environment counts before the new profile.
-fn note_environment(context: &Context) -> Result<(), CliError> {
-    if let Some(name) = KEY_VARIABLES.into_iter().find(|name| environment(name).is_some()) {
-        context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
+/// Refuses a key that was given as an argument, and does not repeat it.
+fn check_argument(argument: &str) -> Result<(), CliError> {
+    if argument == "-" {
+        return Ok(());
     }
-    Ok(())
+    let mut text = "--key takes `-` only, and reads the key from standard input: `cued login --key - < FILE`. \
+                    An argument can be read by every user of this machine (ps) and stays in the shell's history"
+        .to_owned();
+    if may_contain_secret(argument) {
+        text.push_str(". Revoke this key and make a new one");
+    }
+    Err(CliError::Usage(text))
+}
+
+/// Reads a key; at a terminal it is asked for and not shown.
+fn read_key() -> Result<String, CliError> {
+    let text = if can_ask() { ask_hidden("API key: ")? } else { values::text("--key", "-")? };
+    let key = text.trim();
+    if key.is_empty() {
+        return Err(CliError::Usage("--key -: standard input has no key".to_owned()));
+    }
+    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(CliError::Usage(
+            "--key -: this is no key: a key is one word of letters and digits, such as cue_sk_…".to_owned(),
+        ));
+    }
+    Ok(key.to_owned())
+}
+
+/// Asks for a text that does not appear on the screen.
+fn ask_hidden(question: &str) -> Result<String, CliError> {
+    let failed = |error| CliError::Failed(format!("cannot hide the input: {error}"));
+    let shown = tcgetattr(io::stdin()).map_err(failed)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(io::stdin(), OptionalActions::Flush, &hidden).map_err(failed)?;
+    let answer = ask(question);
+    tcsetattr(io::stdin(), OptionalActions::Now, &shown).map_err(failed)?;
+    // The end of the line was not shown either.
+    prompt("\n")?;
+    answer
 }

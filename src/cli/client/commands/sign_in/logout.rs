@@ -1,11 +1,14 @@
-//! `cued logout`: revokes the key of a profile at its server, and removes the profile.
+//! `cued logout`: revokes the key of a profile at its server, and removes the profile. `cued whoami`: the account of the key,
+//! and where both come from.
 
 use clap::Args;
+use serde_json::Value;
 
 use crate::cli::client::command::ClientAction;
-use crate::cli::client::commands::sign_in::own_key;
+use crate::cli::client::commands::sign_in::own_key_id;
 use crate::cli::client::context::{Context, credentials_path};
 use crate::cli::error::CliError;
+use crate::cli::output::cells::{quota, text_of};
 use crate::cli::output::print::print_line;
 use crate::client::credentials::{Credentials, Profile, Target};
 use crate::client::error::ClientError;
@@ -33,7 +36,12 @@ impl ClientAction for Logout {
             context.target.profile.clone().into_iter().collect()
         };
         if names.is_empty() {
-            return Err(nothing_to_leave(context));
+            return Err(match context.target.key_variable {
+                Some(name) => {
+                    CliError::Usage(format!("the key comes from {name}, not from `cued login`: unset it"))
+                }
+                None => ClientError::NotSignedIn.into(),
+            });
         }
         let mut failed = None;
         for name in names {
@@ -46,13 +54,6 @@ impl ClientAction for Logout {
             }
         }
         failed.map_or(Ok(()), Err)
-    }
-}
-
-fn nothing_to_leave(context: &Context) -> CliError {
-    match context.target.key_variable {
-        Some(name) => CliError::Usage(format!("the key comes from {name}, not from `cued login`: unset it")),
-        None => ClientError::NotSignedIn.into(),
     }
 }
 
@@ -81,16 +82,13 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
     });
     let keep = format!("`cued logout --profile {name} --keep-key` removes only the profile");
     match revoked {
-        Err(CliError::Client(ClientError::Refused(refused))) => match refused.status {
-            // The key is revoked already.
-            401 | 404 => context.output.note("The key was not valid any more."),
-            409 => Err(CliError::Refused(format!(
-                "{refused}. Nothing was changed, the key is still valid; {keep}"
-            ))),
-            _ => Err(ClientError::Refused(refused).into()),
-        },
-        Err(CliError::Client(error)) => {
-            Err(CliError::Failed(format!("{error}. Nothing was changed, the key is still valid; {keep}")))
+        // The key is revoked already.
+        Err(CliError::Client(error)) if matches!(error.status(), Some(401 | 404)) => {
+            context.output.note("The key was not valid any more.")
+        }
+        Err(CliError::Client(error)) if error.status() == Some(409) || error.exit_code() == 1 => {
+            let text = format!("{error}. Nothing was changed, the key is still valid; {keep}");
+            Err(if error.status() == Some(409) { CliError::Refused(text) } else { CliError::Failed(text) })
         }
         result => result,
     }
@@ -100,7 +98,7 @@ fn key_id(of_profile: &Context, profile: &Profile) -> Result<String, CliError> {
     if let Some(id) = &profile.key_id {
         return Ok(id.clone());
     }
-    let id = own_key::find_id(of_profile)?;
+    let id = own_key_id(of_profile)?;
     id.ok_or_else(|| {
         CliError::Failed("the server does not tell the id of this key; use --keep-key".to_owned())
     })
@@ -124,4 +122,50 @@ fn remove(context: &Context, name: &str) -> Result<(), CliError> {
         true => Ok(()),
         false => context.output.note(&format!("No profile is current now; name one by --profile: {others}")),
     }
+}
+
+#[derive(Debug, Args)]
+pub struct Whoami {}
+
+impl ClientAction for Whoami {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let answer = context.send(&ApiRequest::get("/v1/auth/me"))?;
+        let others = other_profiles(context)?;
+        context.output.object(&answer, "id", |user| {
+            vec![
+                ("email", text_of(user, "email").into()),
+                ("plan", text_of(user, "plan").into()),
+                ("cues", quota(user, "active_cues", "active_cue_limit", " active")),
+                (
+                    "executions",
+                    quota(user, "executions_this_month", "monthly_execution_limit", " this month"),
+                ),
+                ("server", context.target.url.as_str().into()),
+                ("key", key(context, user).into()),
+                ("profiles", others.into()),
+            ]
+        })
+    }
+}
+
+/// The beginning of the key, and where it comes from.
+fn key(context: &Context, user: &Value) -> String {
+    let source = match (context.target.key_variable, &context.target.profile) {
+        (Some(name), _) => format!("from {name}"),
+        (None, Some(profile)) => format!("of profile {profile}"),
+        (None, None) => String::new(),
+    };
+    format!("{}… {source}", text_of(user, "api_key_prefix"))
+}
+
+/// The profiles of the credentials file, if there are several.
+fn other_profiles(context: &Context) -> Result<String, CliError> {
+    // A machine without a home has no file.
+    let Ok(path) = credentials_path() else { return Ok(String::new()) };
+    if context.output.format.is_json() {
+        return Ok(String::new());
+    }
+    let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+    let names: Vec<&str> = credentials.profiles.keys().map(String::as_str).collect();
+    Ok(if names.len() > 1 { names.join(", ") } else { String::new() })
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +18,18 @@ use hyper_util::server::graceful::GracefulShutdown;
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::cli::client::commands::sink::Step;
 use crate::cli::client::commands::sink::receiver::{Delivery, End, Receiver};
-use crate::cli::client::commands::sink::script::Step;
 use crate::cli::error::CliError;
 
 /// A payload has at most 1 MiB of compact UTF-8. Sending non-ASCII as \uXXXX makes it up to three times larger.
 const MAX_BODY: usize = 8 << 20;
 /// A delivery has up to 32 headers of the user with 4 KiB each.
 const MAX_HEAD: usize = 192 << 10;
-/// More than one server has deliveries in progress.
-const MAX_CONNECTIONS: usize = 128;
 /// Time for the head of a request, and between two of them.
 const HEAD_TIME: Duration = Duration::from_secs(60);
 /// Before the next try if the system has no file descriptor for a connection.
@@ -47,14 +46,13 @@ type SinkResponse = Response<Full<Bytes>>;
 
 /// Listens on an address.
 pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
-    let bound = match TcpListener::bind(address).await {
-        Ok(listener) => listener.local_addr().map(|address| (listener, address)),
-        Err(error) => Err(error),
-    };
-    bound.map_err(|error| {
+    let failed = |error: io::Error| {
         let way = "give another --listen, such as 127.0.0.1:0 for a free port";
         CliError::Failed(format!("cannot listen on {address}: {error}; {way}"))
-    })
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
 /// Receives until a signal, or until the receiver ends it.
@@ -62,20 +60,14 @@ pub async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mps
     let handle =
         |kind| signal(kind).map_err(|error| CliError::Failed(format!("cannot listen for signals: {error}")));
     let (mut interrupt, mut terminate) = (handle(SignalKind::interrupt())?, handle(SignalKind::terminate())?);
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let end = loop {
-        let accepted = async {
-            // Never closed, so there is always a permit in the end.
-            let permit = Arc::clone(&connections).acquire_owned().await;
-            (listener.accept().await, permit)
-        };
-        let (accepted, permit) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             end = ends.recv() => break end.unwrap_or(Ok(())),
             _ = interrupt.recv() => break Ok(()),
             _ = terminate.recv() => break Ok(()),
-            accepted = accepted => accepted,
+            accepted = listener.accept() => accepted,
         };
         let Ok((stream, _)) = accepted else {
             drop(timeout(ACCEPT_PAUSE, pending::<Infallible>()).await);
@@ -86,11 +78,8 @@ pub async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mps
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MAX_HEAD);
         let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), service));
-        tokio::spawn(async move {
-            // However the connection ends, that is the sender's choice.
-            drop(connection.await);
-            drop(permit);
-        });
+        // However the connection ends, that is the sender's choice.
+        tokio::spawn(async move { drop(connection.await) });
     };
     drop(listener);
     // A connection that takes longer is cut off.

@@ -1,12 +1,14 @@
 //! Verifies, counts and prints deliveries, and decides their answers.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
 use hyper::body::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::Sender;
 
-use crate::cli::client::commands::sink::script::{Script, Step};
-use crate::cli::client::commands::sink::secrets::Secrets;
+use crate::cli::client::commands::sink::{Script, Secrets, Step};
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::Output;
@@ -56,40 +58,31 @@ pub struct Receiver {
     pub reply: Option<String>,
     pub exit_after: Option<u64>,
     pub has_body: bool,
-    /// Locked while a line is printed, which takes as long as its reader wants.
-    pub printing: Mutex<()>,
-    /// Locked for moments only: the thread that answers needs it.
-    pub counts: Mutex<Counts>,
+    pub received: AtomicU64,
+    pub verified: AtomicU64,
+    /// Deliveries with an answer, or whose sender has given up.
+    pub finished: AtomicU64,
     /// Ends the sink.
     pub end: Sender<End>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
-    received: u64,
-    verified: u64,
-    /// Deliveries with an answer, or whose sender has given up.
-    finished: u64,
 }
 
 impl Receiver {
     /// Takes a delivery; `None` if the sink is at its end.
     pub fn receive(&self, delivery: &Delivery) -> Option<Step> {
-        let verification = self.secrets.lock().verify(&self.context, |secrets| {
+        // Locked until the line is printed: the lines are in the order of the script.
+        let mut secrets = self.secrets.lock();
+        let verification = secrets.verify(&self.context, |secrets| {
             verify(secrets, &|name: &str| delivery.header(name), &delivery.body, delivery.received_at)
         });
-        // The lines are in the order of the script.
-        let _printing = self.printing.lock();
-        let index = self.counts.lock().received;
+        let index = self.received.load(Relaxed);
         if self.exit_after.is_some_and(|limit| index >= limit) {
             return None;
         }
         let step = self.script.step(index);
         let end = match print_part(&text(delivery, verification, step, self.has_body, &self.context.output)) {
             Ok(true) => {
-                let mut counts = self.counts.lock();
-                counts.received += 1;
-                counts.verified += u64::from(verification.is_verified());
+                self.received.fetch_add(1, Relaxed);
+                self.verified.fetch_add(u64::from(verification.is_verified()), Relaxed);
                 return Some(step);
             }
             // The reader has closed the pipe.
@@ -103,16 +96,15 @@ impl Receiver {
 
     /// Counts a delivery as finished.
     pub fn finish(&self) {
-        let mut counts = self.counts.lock();
-        counts.finished += 1;
-        if self.exit_after == Some(counts.finished) {
+        let finished = self.finished.fetch_add(1, Relaxed) + 1;
+        if self.exit_after == Some(finished) {
             drop(self.end.try_send(Ok(())));
         }
     }
 
     /// The deliveries so far, as a sentence.
     pub fn summary(&self) -> String {
-        let Counts { received, verified, .. } = *self.counts.lock();
+        let (received, verified) = (self.received.load(Relaxed), self.verified.load(Relaxed));
         let noun = if received == 1 { "delivery" } else { "deliveries" };
         format!("{received} {noun}, {verified} verified")
     }
@@ -126,10 +118,11 @@ fn text(
     has_body: bool,
     output: &Output,
 ) -> String {
+    let json = || json(delivery, verification, step, has_body);
     match output.format {
-        Format::Json | Format::Jsonl => format!("{}\n", json(delivery, verification, step, has_body)),
+        Format::Json | Format::Jsonl => format!("{}\n", json()),
         // JSON is YAML.
-        Format::Yaml => format!("---\n{}\n", json(delivery, verification, step, has_body)),
+        Format::Yaml => format!("---\n{}\n", json()),
         Format::Id => delivery.header("x-cueapi-execution-id").map(|id| line(id) + "\n").unwrap_or_default(),
         Format::Table | Format::Wide => lines(delivery, verification, step, has_body, output),
     }
@@ -217,49 +210,4 @@ fn json(delivery: &Delivery, verification: Verification, step: Step, has_body: b
 /// A text from outside as a part of a line.
 fn line(text: &str) -> String {
     printable(&one_line(text, MAX_LINE))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::output::format::ColorWhen;
-    use crate::cli::output::times::Times;
-
-    #[test]
-    fn a_delivery_is_a_line_and_the_beginning_of_its_body_or_an_object() {
-        let shown = |format, body: &str, has_body| {
-            let output = Output::new(format, ColorWhen::Never, Times::new(true, None).unwrap());
-            let headers =
-                [("x-cueapi-execution-id", "0190a5c0"), ("x-cueapi-attempt", "2"), ("a", "1"), ("a", "2")];
-            let delivery = Delivery {
-                received_at: "2030-01-01T12:00:00.003Z".parse().unwrap(),
-                method: "POST".to_owned(),
-                target: "/a\u{1b}[2J?b=\u{202e}c".to_owned(),
-                headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-                body: body.to_owned().into(),
-            };
-            let step = Step::Answer { status: 429, retry_after: Some(5) };
-            text(&delivery, Verification::Verified, step, has_body, &output)
-        };
-        let line = "12:00:00.003  POST /a [2J?b=\u{fffd}c  0190a5c0  attempt 2  8 B  verified  \
-                    → 429, Retry-After 5 s\n";
-        let body = "{\"a\":\u{7}\n}";
-        assert_eq!(shown(Format::Table, body, true), format!("{line}  {{\"a\":\u{fffd}\n  }}\n"));
-        assert_eq!(shown(Format::Table, body, false), line);
-        assert!(shown(Format::Wide, body, false).contains("\n  x-cueapi-attempt: 2\n  a: 1\n"));
-        assert_eq!(shown(Format::Id, body, true), "0190a5c0\n");
-        let long = shown(Format::Table, &"é".repeat(5_000), true);
-        assert!(long.len() < 4_300 && long.ends_with("\n  … 5904 bytes more\n"), "{long}");
-        let object = |body: &str, has_body| -> Value {
-            let text = shown(Format::Json, body, has_body);
-            assert_eq!(text.matches('\n').count(), 1, "{text}");
-            serde_json::from_str(&text).unwrap()
-        };
-        let whole = object("{\"n\":\n 12345678901234567890123}", true);
-        assert_eq!(whole["body"].to_string(), "{\"n\":12345678901234567890123}");
-        assert_eq!((&whole["verified"], &whole["reason"]), (&json!(true), &Value::Null));
-        assert_eq!(whole["headers"]["a"], json!("1, 2"));
-        assert_eq!(object("no JSON", true)["body"], json!("no JSON"));
-        assert!(object("{}", false).get("body").is_none());
-    }
 }

@@ -31,6 +31,27 @@ impl TailEvent {
         Self { id: None, event: event.to_owned(), text: data.to_string(), data, body: None }
     }
 
+    /// The last event of a run, by its list row; `None` of one that has not been attempted.
+    pub fn of_run(run: &Value) -> Option<Self> {
+        let event = match run["status"].as_str()? {
+            "success" => "execution.succeeded",
+            "failed" if run["error_message"] == "cancelled" => "execution.cancelled",
+            "failed" => "execution.failed",
+            "retrying" => "execution.retrying",
+            _ => return None,
+        };
+        let mut data = run.clone();
+        for (name, of_row) in [
+            ("execution_id", "id"),
+            ("attempt", "attempts"),
+            ("at", "updated_at"),
+            ("worker_id", "claimed_by_worker"),
+        ] {
+            data[name] = run[of_row].clone();
+        }
+        Some(Self::listed(event, data))
+    }
+
     /// An event of a stream; `None` if its data is no JSON.
     pub fn streamed(event: StreamEvent) -> Option<Self> {
         let data = serde_json::from_str(&event.data).ok()?;
@@ -76,7 +97,7 @@ impl TailEvent {
 #[derive(Debug, Clone)]
 pub struct Selection {
     /// Types of events, or their first words.
-    words: Vec<String>,
+    pub words: Vec<String>,
     is_default: bool,
     only_failures: bool,
 }
@@ -85,16 +106,13 @@ impl Selection {
     /// The events of `types`, if any are named.
     pub fn new(types: &[String], only_failures: bool) -> Self {
         let default = if only_failures { FAILURES } else { DEFAULT };
-        let named = types.iter().map(|word| word.trim().to_owned());
         let is_default = types.is_empty();
-        let words =
-            if is_default { default.split(',').map(str::to_owned).collect() } else { named.collect() };
+        let words = if is_default {
+            default.split(',').map(str::to_owned).collect()
+        } else {
+            types.iter().map(|word| word.trim().to_owned()).collect()
+        };
         Self { words, is_default, only_failures }
-    }
-
-    /// The types for the server.
-    pub fn wire(&self) -> String {
-        self.words.join(",")
     }
 
     pub fn has_runs(&self) -> bool {

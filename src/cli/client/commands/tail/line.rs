@@ -18,13 +18,12 @@ use crate::cli::output::times::{Times, duration};
 use crate::cli::output::yaml;
 use crate::cli::printable::printable;
 
-/// Columns of the name of a cue. Longer text moves the rest of its line.
+/// Columns of the name of a cue, of which a terminal shows as many. Longer text in a file moves the rest of its line.
 const NAME: usize = 16;
-const MAX_NAME: usize = 24;
 const NARROW_NAME: usize = 8;
 
-/// On a terminal of fewer columns the id comes before the details, and is its beginning.
-const NARROW: usize = 132;
+/// On a terminal of fewer columns the id is its beginning.
+const NARROW: usize = 120;
 
 /// The beginning of an id has the time of the run and some random digits. `cued run show` takes it.
 const SHORT_ID: usize = 18;
@@ -34,7 +33,7 @@ const MAX_BODY_LINES: usize = 10;
 
 pub struct Printer<'a> {
     context: &'a Context,
-    layout: Layout,
+    layout: Layout<'a>,
     /// The date of the last line, which has the time only.
     date: Option<Date>,
 }
@@ -44,8 +43,7 @@ impl<'a> Printer<'a> {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(environment);
         let locale = locale.unwrap_or_default().to_ascii_lowercase();
         let is_ascii = !locale.contains("utf-8") && !locale.contains("utf8");
-        let output = &context.output;
-        let layout = Layout { is_ascii, styles: output.styles, times: output.times.clone(), name: NAME };
+        let layout = Layout { is_ascii, styles: &context.output.styles, times: &context.output.times };
         Self { context, layout, date: None }
     }
 
@@ -59,7 +57,7 @@ impl<'a> Printer<'a> {
                 match fields.into_iter().find(|id| !id.is_empty()) {
                     Some(id) => format!("{}\n", printable(&id)),
                     None if event.event == "reset" => {
-                        self.context.output.note(&sentence(event, &self.layout.times))?;
+                        self.context.output.note(&sentence(event, self.layout.times))?;
                         return Ok(true);
                     }
                     None => return Ok(true),
@@ -99,65 +97,51 @@ fn body_lines(body: &str) -> Vec<String> {
 }
 
 /// The layout of lines.
-struct Layout {
+struct Layout<'a> {
     /// The locale has no other signs.
     is_ascii: bool,
-    styles: Styles,
-    times: Times,
-    /// Columns of the longest name so far.
-    name: usize,
+    styles: &'a Styles,
+    times: &'a Times,
 }
 
-impl Layout {
-    /// The line of an event. `now` stands for an instant that it lacks.
-    fn line(&mut self, event: &TailEvent, now: Timestamp) -> String {
+impl Layout<'_> {
+    /// The line of an event: texts, each with its columns. `now` stands for an instant that it lacks.
+    fn line(&self, event: &TailEvent, now: Timestamp) -> String {
         let is_narrow = self.styles.width.is_some_and(|width| width < NARROW);
+        let name_width = if is_narrow { NARROW_NAME } else { NAME };
         let (glyph, ascii, style) = glyph(event);
         let name = ["cue_name", "worker_id"].map(|field| printable(&event.field(field)));
         let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-        self.name = if is_narrow { NARROW_NAME } else { self.name.max(name.width().min(MAX_NAME)) };
-        let name = if self.styles.width.is_some() { cut(&name, self.name) } else { name };
-        let time = self.times.time_of_day(event.at().unwrap_or(now));
-        let mut parts = vec![
-            (time, 0, Style::Faint),
-            ((if self.is_ascii { ascii } else { glyph }).to_owned(), 1, style),
-            (name, self.name, Style::Plain),
-        ];
+        let name = if self.styles.width.is_some() { cut(&name, name_width) } else { name };
         let id = event.field("execution_id");
         let id = if is_narrow { id.get(..SHORT_ID).unwrap_or(&id).to_owned() } else { id };
+        let mut parts = vec![
+            (self.times.time_of_day(event.at().unwrap_or(now)), 0, Style::Faint),
+            ((if self.is_ascii { ascii } else { glyph }).to_owned(), 1, style),
+            (name, name_width, Style::Plain),
+        ];
         if event.event.starts_with("execution.") {
             let (result, status, took) = result(event);
+            parts.extend([(result, 11, style), (status, 10, Style::Plain)]);
             // Numbers are aligned at their right.
-            let took = format!("{took:>8}");
-            parts.extend([(result, 11, style), (status, 10, Style::Plain), (took, 8, Style::Plain)]);
-            let (detail, message) = (detail(event), message(event));
-            if is_narrow {
-                let gap = if detail.is_empty() || message.is_empty() { "" } else { "  " };
-                let rest = format!("{detail}{gap}{message}");
-                parts.extend([(id, SHORT_ID, Style::Faint), (rest, 0, Style::Plain)]);
-            } else {
-                let (detail, message) = ((detail, 14, Style::Plain), (message, 0, Style::Plain));
-                parts.extend([detail, (id, 0, Style::Faint), message]);
-            }
+            parts.extend([(format!("{took:>8}"), 8, Style::Plain), (id, 0, Style::Faint)]);
+            parts.extend([detail(event), message(event)].map(|text| (text, 0, Style::Plain)));
+            parts.retain(|(text, width, _)| !text.is_empty() || *width > 0);
         } else {
-            let sentence = printable(&sentence(event, &self.times));
+            let sentence = printable(&sentence(event, self.times));
             parts.extend([(sentence, 0, Style::Plain), (id, 0, Style::Faint)]);
         }
-        self.assemble(parts)
-    }
-
-    /// Joins texts, each with its columns. The last one is cut to the width of the terminal.
-    fn assemble(&self, parts: Vec<(String, usize, Style)>) -> String {
         let (mut line, mut used, last) = (String::new(), 0, parts.len() - 1);
         for (index, (mut text, width, style)) in parts.into_iter().enumerate() {
             if index > 0 {
                 line.push_str("  ");
                 used += 2;
             }
-            if let Some(columns) = self.styles.width.filter(|columns| index == last || used >= *columns) {
+            // Only the end of a line is cut: the columns before it fit.
+            if let Some(columns) = self.styles.width.filter(|columns| used + text.width() > *columns) {
                 text = if used < columns { cut(&text, columns - used) } else { String::new() };
             }
-            let missing = width.saturating_sub(text.width());
+            let missing = if index == last { 0 } else { width.saturating_sub(text.width()) };
             used += text.width() + missing;
             line.push_str(&self.styles.paint(&text, style));
             line.push_str(&" ".repeat(missing));
@@ -273,9 +257,8 @@ mod tests {
     const ID: &str = "018cc251-f400-7abc-8000-000000000000";
 
     fn lines(width: Option<usize>, events: &[TailEvent]) -> Vec<String> {
-        let styles = Styles { has_colour: false, width };
-        let mut layout =
-            Layout { is_ascii: false, styles, times: Times::new(true, None).unwrap(), name: NAME };
+        let (styles, times) = (Styles { has_colour: false, width }, Times::new(true, None).unwrap());
+        let layout = Layout { is_ascii: false, styles: &styles, times: &times };
         events.iter().map(|event| layout.line(event, Timestamp::UNIX_EPOCH)).collect()
     }
 
@@ -308,9 +291,9 @@ mod tests {
         assert_eq!(
             lines(None, &some_of_each()),
             [
-                "12:00:30.001  ●  日本              success      200           132 ms  +2 ms           018cc251-f400-7abc-8000-000000000000",
-                "12:00:30.001  ↻  sync-inventory    attempt 1/4  503            87 ms  next in 60.0 s  018cc251-f400-7abc-8000-000000000000  \"upstream\u{fffd}[2J error\"",
-                "12:00:30.001  ✕  sync-inventory    failed 4/4   timeout       30.0 s                  018cc251-f400-7abc-8000-000000000000",
+                "12:00:30.001  ●  日本              success      200           132 ms  018cc251-f400-7abc-8000-000000000000  +2 ms",
+                "12:00:30.001  ↻  sync-inventory    attempt 1/4  503            87 ms  018cc251-f400-7abc-8000-000000000000  next in 60.0 s  \"upstream\u{fffd}[2J error\"",
+                "12:00:30.001  ✕  sync-inventory    failed 4/4   timeout       30.0 s  018cc251-f400-7abc-8000-000000000000",
                 "12:00:31.200  !                    alert consecutive_failures: sync has failed  018cc251-f400-7abc-8000-000000000000",
             ]
         );
@@ -353,12 +336,5 @@ mod tests {
         ] {
             assert_eq!(lines(None, &[TailEvent::listed(event, data)])[0][17..].trim(), expected);
         }
-    }
-
-    #[test]
-    fn a_body_is_shown_without_control_characters_and_not_at_any_length() {
-        assert_eq!(body_lines("a\tb\u{1b}[2J\r\n\nc\n"), ["a    b\u{fffd}[2J", "", "c"]);
-        let long = body_lines(&"x\n".repeat(12));
-        assert_eq!((long.len(), long[10].as_str()), (11, "(2 more; --json shows all)"));
     }
 }

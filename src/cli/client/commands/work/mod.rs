@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::work::task_file::read_tasks;
@@ -16,6 +16,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::Output;
 use crate::cli::output::format::Format;
 use crate::cli::output::times::parse_duration;
+use crate::cli::server::flag_values::LogFormatArg;
 use crate::client::error::ClientError;
 use crate::client::request::Answer;
 use crate::logging::LogFormat;
@@ -91,18 +92,9 @@ pub struct Work {
     command: Vec<OsString>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormatArg {
-    Text,
-    Json,
-}
-
 impl Work {
     pub fn log_format(&self) -> LogFormat {
-        match self.log_format {
-            LogFormatArg::Text => LogFormat::Text,
-            LogFormatArg::Json => LogFormat::Json,
-        }
+        self.log_format.into()
     }
 
     fn tasks(&self) -> Result<Vec<Task>, CliError> {

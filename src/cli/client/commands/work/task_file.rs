@@ -1,95 +1,89 @@
 //! The file of `cued work --file`: several tasks and their commands.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::cli::client::commands::work::{duration, filter};
 use crate::cli::error::CliError;
-use crate::cli::input::{values, yaml};
+use crate::cli::input::values;
 use crate::worker::settings::Task;
 
 /// Names in a heartbeat (contract §7.4).
 const MAX_TASKS: usize = 100;
 
-/// The keys of a task.
-const KEYS: [&str; 4] = ["cwd", "env", "run", "timeout"];
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskFile {
+    tasks: BTreeMap<String, Value>,
+}
 
-const EXPECTED_RUN: &str =
-    "should be a list of the program and its arguments, such as [\"./report.sh\", \"weekly\"]";
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    run: Vec<Value>,
+    timeout: Option<Value>,
+    cwd: Option<PathBuf>,
+    #[serde(default)]
+    env: BTreeMap<String, Value>,
+}
 
 /// Reads the tasks of a file. `timeout` is that of tasks that have none.
 pub fn read_tasks(path: &Path, timeout: Duration) -> Result<Vec<Task>, CliError> {
-    let text = values::text("--file", &format!("@{}", path.display()))?;
-    parse_tasks(&text, timeout).map_err(|fault| CliError::Usage(format!("{}: {fault}", path.display())))
+    let path = path.display().to_string();
+    let file = values::structured(&path, &format!("@{path}"))?;
+    parse_tasks(file, timeout).map_err(|fault| CliError::Usage(format!("{path}: {fault}")))
 }
 
-fn parse_tasks(text: &str, timeout: Duration) -> Result<Vec<Task>, String> {
-    yaml::read(text).map_err(|error| error.to_string())?;
-    // Numbers digit for digit: a version 1.10 is another one than 1.1. What is no YAML is JSON.
-    let json = yaml::to_json(text).unwrap_or_else(|_| text.to_owned());
-    let file: Value = serde_json::from_str(&json).map_err(|error| error.to_string())?;
-    let file = object(&file, "the file")?;
-    known_keys(file, &["tasks"]).map_err(|fault| format!("the file {fault}"))?;
-    let tasks = object(file.get("tasks").unwrap_or(&Value::Null), "`tasks`")?;
+fn parse_tasks(file: Value, timeout: Duration) -> Result<Vec<Task>, String> {
+    let TaskFile { tasks } = serde_json::from_value(file).map_err(|error| error.to_string())?;
     if tasks.is_empty() || tasks.len() > MAX_TASKS {
         return Err(format!("`tasks` should have 1 to {MAX_TASKS} tasks; it has {}", tasks.len()));
     }
-    tasks.iter().map(|(name, entry)| parse_task(name, entry, timeout)).collect()
+    let task = |(name, entry): (String, Value)| {
+        parse_task(&name, entry, timeout).map_err(|fault| format!("tasks.{name}{fault}"))
+    };
+    tasks.into_iter().map(task).collect()
 }
 
-fn parse_task(name: &str, entry: &Value, timeout: Duration) -> Result<Task, String> {
-    let place = format!("tasks.{name}");
-    filter(name).map_err(|fault| format!("{place}: {fault}"))?;
-    let entry = object(entry, &place)?;
-    known_keys(entry, &KEYS).map_err(|fault| format!("{place} {fault}"))?;
-    let value = |key: &str| entry.get(key).filter(|value| !value.is_null());
-    let expected = |key: &str, expected: &str| format!("{place}.{key} {expected}");
-    let words = value("run").and_then(Value::as_array).map(|words| words.iter().map(text_of).collect());
-    let command: Vec<String> = words.flatten().ok_or_else(|| expected("run", EXPECTED_RUN))?;
-    if command.first().is_none_or(String::is_empty) {
-        return Err(expected("run", EXPECTED_RUN));
+fn parse_task(name: &str, entry: Value, timeout: Duration) -> Result<Task, String> {
+    let place = |fault| format!(": {fault}");
+    filter(name).map_err(place)?;
+    let entry: Entry = serde_json::from_value(entry).map_err(|error| place(error.to_string()))?;
+    let command: Option<Vec<String>> = entry.run.iter().map(text_of).collect();
+    let command = command.filter(|command| command.first().is_some_and(|program| !program.is_empty()));
+    let command = command.ok_or_else(|| {
+        ".run should be a list of the program and its arguments, such as [\"./report.sh\", \"weekly\"]"
+            .to_owned()
+    })?;
+    if entry.cwd.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
+        return Err(".cwd should be the path of a folder".to_owned());
     }
-    let own = match value("timeout") {
-        None => None,
-        Some(text) => {
-            let text =
-                text_of(text).ok_or_else(|| expected("timeout", "should be a duration such as 10m"))?;
-            Some(duration(&text).map_err(|fault| format!("{place}.timeout: {fault}"))?)
+    let own = entry.timeout.map(|text| {
+        let text = text_of(&text).unwrap_or_default();
+        duration(&text).map_err(|fault| format!(".timeout: {fault}"))
+    });
+    let variable = |(name, value): (String, Value)| {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(format!(".env: {name:?} should be the name of a variable, without `=` and NUL"));
         }
-    };
-    let folder = match value("cwd") {
-        None => None,
-        Some(folder) => {
-            let folder = folder.as_str().filter(|folder| !folder.is_empty() && !folder.contains('\0'));
-            Some(PathBuf::from(folder.ok_or_else(|| expected("cwd", "should be the path of a folder"))?))
-        }
+        let fault = format!(".env.{name} should be a text without NUL, a number, true or false");
+        Ok((name, text_of(&value).ok_or(fault)?))
     };
     Ok(Task {
         name: Some(name.to_owned()),
         command: command.into_iter().map(Into::into).collect(),
-        timeout: own.unwrap_or(timeout),
-        folder,
-        environment: value("env").map_or(Ok(Vec::new()), |env| environment(env, &format!("{place}.env")))?,
+        timeout: own.transpose()?.unwrap_or(timeout),
+        folder: entry.cwd,
+        environment: entry.env.into_iter().map(variable).collect::<Result<_, _>>()?,
     })
 }
 
-fn environment(env: &Value, place: &str) -> Result<Vec<(String, String)>, String> {
-    let variable = |(name, value): (&String, &Value)| {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(format!("{place}: {name:?} should be the name of a variable, without `=` and NUL"));
-        }
-        match text_of(value) {
-            Some(value) => Ok((name.clone(), value)),
-            None => Err(format!("{place}.{name} should be a text without NUL, a number, true or false")),
-        }
-    };
-    object(env, place)?.iter().map(variable).collect()
-}
-
-/// A text, or a number or boolean as it is written. `None` for another value, and for a text with a NUL, which neither an
-/// argument nor a variable can have.
+/// A text, or a number or boolean as it is written: a version 1.10 is another one than 1.1. `None` for another value, and for
+/// a text with a NUL, which neither an argument nor a variable can have.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()).filter(|text| !text.contains('\0')),
@@ -99,29 +93,20 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-fn object<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| format!("{place} should be an object (`key: value`)"))
-}
-
-fn known_keys(object: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
-    match object.keys().find(|key| !known.contains(&key.as_str())) {
-        None => Ok(()),
-        Some(key) => Err(format!("has the unknown key `{key}`; known are {}", known.join(", "))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::input::yaml;
 
     fn parse(text: &str) -> Result<Vec<Task>, String> {
-        parse_tasks(text, Duration::from_secs(600))
+        parse_tasks(yaml::read(text).unwrap(), Duration::from_secs(600))
     }
 
     #[test]
     fn a_file_names_tasks_with_their_commands() {
         let tasks = parse(
-            "tasks:\n  report:\n    run: [./report.sh, a b]\n    timeout: 2m\n    cwd: /srv\n    env: {A: b}\n  clean: {run: [\"true\"]}\n",
+            "tasks:\n  report:\n    run: [./report.sh, a b, 0.50]\n    timeout: 2m\n    cwd: /srv\n\
+             \x20   env: {A: b, COUNT: 7, RATE: 1.50, DEBUG: true, EMPTY: \"\"}\n  clean: {run: [\"true\"]}\n",
         );
         let clean = Task {
             name: Some("clean".to_owned()),
@@ -130,58 +115,36 @@ mod tests {
             folder: None,
             environment: Vec::new(),
         };
+        let environment = [("A", "b"), ("COUNT", "7"), ("DEBUG", "true"), ("EMPTY", ""), ("RATE", "1.50")];
         let report = Task {
             name: Some("report".to_owned()),
-            command: vec!["./report.sh".into(), "a b".into()],
+            command: vec!["./report.sh".into(), "a b".into(), "0.50".into()],
             timeout: Duration::from_secs(120),
             folder: Some("/srv".into()),
-            environment: vec![("A".to_owned(), "b".to_owned())],
+            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         };
         assert_eq!(tasks.unwrap(), [clean, report]);
     }
 
     #[test]
-    fn numbers_and_booleans_are_texts_as_they_are_written() {
-        let text = "tasks: {a: {run: [sleep, 0.50], env: {COUNT: 7, RATE: 1.50, DEBUG: true, EMPTY: \"\"}}}";
-        let [task] = &parse(text).unwrap()[..] else { panic!() };
-        assert_eq!(task.command, ["sleep", "0.50"]);
-        let expected = [("COUNT", "7"), ("DEBUG", "true"), ("EMPTY", ""), ("RATE", "1.50")];
-        assert_eq!(task.environment, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    }
-
-    #[test]
     fn a_fault_names_its_place_and_what_is_expected() {
         for (text, part) in [
-            (r#"{"tasks": {}}"#, "1 to 100 tasks"),
-            (
-                r#"{"tasks": {"a": {"run": []}}}"#,
-                "tasks.a.run should be a list of the program and its arguments",
-            ),
-            (r#"{"tasks": {"a": {"run": "x"}}}"#, "tasks.a.run should be a list"),
-            (r#"{"tasks": {"a": {"run": ["x", [1]]}}}"#, "tasks.a.run should be a list"),
-            (r#"{"tasks": {"a": {"timeout": "1m"}}}"#, "tasks.a.run should be a list"),
-            (r#"{"tasks": {"a": 1}}"#, "tasks.a should be an object"),
-            ("tasks: [a]", "`tasks` should be an object"),
-            ("tasks:\n  a: &x 1", "2:6: anchors"),
-            ("tsks: {}", "the file has the unknown key `tsks`; known are tasks"),
-            (r#"{"tasks": {"a": {"run": ["x"], "timeout": "2"}}}"#, "tasks.a.timeout: \"2\" is no duration"),
-            (r#"{"tasks": {"a": {"run": ["x"], "timeout": 2}}}"#, "tasks.a.timeout: \"2\" is no duration"),
-            (r#"{"tasks": {"a": {"run": ["x"], "cwd": 2}}}"#, "tasks.a.cwd should be the path of a folder"),
-            (
-                r#"{"tasks": {"a": {"run": ["x"], "comand": 1}}}"#,
-                "tasks.a has the unknown key `comand`; known are cwd",
-            ),
-            (
-                r#"{"tasks": {"a": {"run": ["x"], "env": {"A=B": "c"}}}}"#,
-                "tasks.a.env: \"A=B\" should be the name",
-            ),
-            (r#"{"tasks": {"b": {"run": ["x"], "env": {"X": [1]}}}}"#, "tasks.b.env.X should be a text"),
-            (
-                r#"{"tasks": {"b": {"run": ["x"], "env": {"X": "a\u0000"}}}}"#,
-                "tasks.b.env.X should be a text",
-            ),
-            (r#"{"tasks": {"b": {"run": ["x"], "env": {"X": null}}}}"#, "tasks.b.env.X should be a text"),
-            (r#"{"tasks": {"": {"run": ["x"]}}}"#, "expected 1 to 255 bytes"),
+            ("tasks: {}", "1 to 100 tasks"),
+            ("tasks: {a: {run: []}}", "tasks.a.run should be a list of the program and its arguments"),
+            ("tasks: {a: {run: [x, [1]]}}", "tasks.a.run should be a list"),
+            ("tasks: {a: {run: x}}", "tasks.a: invalid type: string \"x\""),
+            ("tasks: {a: {timeout: 1m}}", "tasks.a: missing field `run`"),
+            ("tasks: {a: 1}", "tasks.a: invalid type"),
+            ("tasks: [a]", "invalid type: sequence"),
+            ("tsks: {}", "unknown field `tsks`, expected `tasks`"),
+            ("tasks: {a: {run: [x], timeout: 2}}", "tasks.a.timeout: \"2\" is no duration"),
+            ("tasks: {a: {run: [x], cwd: \"\"}}", "tasks.a.cwd should be the path of a folder"),
+            ("tasks: {a: {run: [x], comand: 1}}", "tasks.a: unknown field `comand`, expected one of"),
+            ("tasks: {a: {run: [x], env: {A=B: c}}}", "tasks.a.env: \"A=B\" should be the name"),
+            ("tasks: {b: {run: [x], env: {X: [1]}}}", "tasks.b.env.X should be a text"),
+            ("tasks: {b: {run: [x], env: {X: \"a\\0\"}}}", "tasks.b.env.X should be a text"),
+            ("tasks: {b: {run: [x], env: {X: null}}}", "tasks.b.env.X should be a text"),
+            ("tasks: {\"\": {run: [x]}}", "expected 1 to 255 bytes"),
         ] {
             let fault = parse(text).unwrap_err();
             assert!(fault.contains(part), "{text}: {fault}");

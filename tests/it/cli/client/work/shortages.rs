@@ -1,6 +1,6 @@
-//! A machine without open files, processes or disk space: executions wait, and do not fail.
+//! The limit of open files.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::process::Stdio;
 
 use serde_json::json;
@@ -39,20 +39,11 @@ fn the_soft_limit_of_open_files_is_raised_as_far_as_the_jobs_need() {
 }
 
 #[test]
-fn a_worker_without_open_files_for_all_its_jobs_runs_them_later() {
+fn a_limit_of_open_files_that_is_too_low_for_the_jobs_is_refused_at_the_start() {
     let shop = Workshop::new();
-    let cue = shop.cue("t", &json!({}));
-    let executions: Vec<String> = (0..24).map(|_| shop.fire(&cue)).collect();
-    let go = shop.path("go");
-    let command = format!("--jobs 24 -- sh -c 'until [ -e {} ]; do sleep 0.05; done'", go.display());
-    let mut worker = limited(&shop, "ulimit -n 60", &command);
-    worker.says("the limit of open files is low");
-    worker.says("cannot start a command; trying again");
-    worker.says("Too many open files");
-    fs::write(&go, "").unwrap();
-    for execution in &executions {
-        let seen = shop.reported(execution);
-        assert_eq!((&seen["status"], &seen["attempts"]), (&json!("success"), &json!(1)));
-    }
-    assert_eq!(worker.stop(), 0);
+    let execution = shop.execution("t");
+    let mut worker = limited(&shop, "ulimit -n 60", "--jobs 24 -- true");
+    assert_eq!(worker.ended(), 1);
+    assert!(worker.log().contains("24 jobs need 448 open files, and 60 are permitted"), "{}", worker.log());
+    assert_eq!(shop.look(&execution)["status"], "pending");
 }

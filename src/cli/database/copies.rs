@@ -1,21 +1,90 @@
-//! `cued check`: verifies a database and summarizes its contents, whether or not a server is running on it. Read-only.
+//! `cued backup`, `cued restore` and `cued check`: copies of the whole database, whether or not a server is running on it. A
+//! restored copy is on hold until `cued promote`.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::Timestamp;
 
+use crate::cli::database::DatabaseArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::print::{count, print_line};
 use crate::cli::printable::print_error;
-use crate::cli::progress::{Bar, size};
+use crate::cli::progress::{self, Bar, size};
 use crate::clock::Clock;
 use crate::store::db::open::SCHEMA_VERSION;
-use crate::store::maintenance::check;
+use crate::store::maintenance::backup::CopyError;
 use crate::store::maintenance::check::{CheckReport, DatabaseSummary};
+use crate::store::maintenance::{backup, check};
 
 /// One damaged page can cause thousands of problems; the first ones are enough to decide on a restore.
 const MAX_LISTED_PROBLEMS: usize = 20;
+
+#[derive(Debug, Args)]
+pub struct BackupCommand {
+    /// File to create; it must not exist
+    #[arg(value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+impl BackupCommand {
+    /// Writes the copy and prints its size.
+    /// Errors: if the copy cannot be written; no part of it is left behind.
+    pub fn run(self) -> Result<(), CliError> {
+        let (db, out) = (self.database.existing()?, self.out);
+        let copied = backup::copy(db, &out, Clock::system().now(), progress::of_copy("backup"));
+        let bytes = copied.map_err(|error| match error {
+            CopyError::Exists(_) => CliError::Failed(format!("{error}: give the backup another name")),
+            CopyError::LeftoverFiles(_) => {
+                CliError::Failed(format!("{error}, or give the backup another name"))
+            }
+            other => CliError::Failed(other.to_string()),
+        })?;
+        print_line(&format!("backed up {} to {} ({})", db.display(), out.display(), size(bytes)))
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct RestoreCommand {
+    /// Backup to restore; it is not modified
+    #[arg(value_name = "FILE")]
+    backup: PathBuf,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// Replace an existing database; the old one is kept next to it under a name ending in .replaced
+    #[arg(long)]
+    replace: bool,
+}
+
+impl RestoreCommand {
+    /// Checks the backup, puts a copy of it in place and prints the next step.
+    /// Errors: if the backup fails the check or cannot be copied; an existing database is then unchanged.
+    pub fn run(self) -> Result<(), CliError> {
+        let (backup, db) = (self.backup, self.database.path());
+        let now = Clock::system().now();
+        verify(&backup, now)?;
+        let restored = backup::restore(&backup, db, now, self.replace, progress::of_copy("restore"));
+        let kept = restored.map_err(|error| match error {
+            CopyError::Exists(_) => {
+                CliError::Failed(format!("{error}: choose another --db, or add --replace to move it aside"))
+            }
+            other => CliError::Failed(other.to_string()),
+        })?;
+        let has_file = kept.iter().any(|(was, _)| was == db);
+        for (was, is) in kept {
+            let note = if has_file { "" } else { ": it belongs to a database that no longer exists" };
+            print_line(&format!("kept {} as {}{note}", was.display(), is.display()))?;
+        }
+        print_line(&format!(
+            "restored {db} from {backup}, on hold: `cued serve --db {db}` shows its contents but fires and delivers \
+             nothing until `cued promote --db {db}`",
+            db = db.display(),
+            backup = backup.display()
+        ))
+    }
+}
 
 #[derive(Debug, Args)]
 pub struct CheckCommand {
@@ -26,7 +95,6 @@ pub struct CheckCommand {
 
 impl CheckCommand {
     /// Prints the contents of the file and its problems.
-    /// Errors: if the file has problems or cannot be read.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let report = inspect(&self.file, now)?;
@@ -39,17 +107,16 @@ impl CheckCommand {
 }
 
 /// Checks a file and prints its problems to standard error.
-/// Errors: if the file has problems or cannot be read.
 pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
     let report = inspect(file, now)?;
     for problem in listed(&report.problems) {
-        // Without standard error there is nobody to tell; the exit code remains.
+        // Without standard error the message is lost; the exit code remains.
         drop(print_error(&format!("{problem}\n")));
     }
     require_no_problems(file, &report)
 }
 
-/// Reads the whole file; a terminal shows meanwhile that something is done.
+/// Reads the whole file; a terminal shows that it is read.
 fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport, CliError> {
     let mut bar = Bar::new("check");
     if let Ok(metadata) = file.metadata() {

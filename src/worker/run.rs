@@ -1,4 +1,4 @@
-//! Runs the commands of claimed executions, one at a time, and reports their outcomes.
+//! Runs the command of a claimed execution, and reports its outcome.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,11 +13,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempPath;
 
-use crate::client::error::ClientError;
-use crate::worker::api::{Failure, pause_after};
+use crate::worker::api::{may_pass, pause_after};
 use crate::worker::outcome::{OutcomeFile, Report};
-use crate::worker::process::{Cause, Process, ProcessExit, TerminationPolicy, start};
-use crate::worker::state::{MAX_WAIT, Run, Shared};
+use crate::worker::process::{Cause, ProcessExit, TerminationPolicy, start};
+use crate::worker::state::{Run, Shared};
 
 /// Between SIGTERM and SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(10);
@@ -27,6 +26,10 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// Larger payloads are on standard input only: systems limit the size of the environment.
 const MAX_PAYLOAD: usize = 32 * 1024;
+
+/// Errors of the machine, which are no fault of the command.
+const SHORTAGES: [Errno; 6] =
+    [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
 
 /// Variables of the worker that a command does not get: its key, the file and the profile in which the key is stored, and
 /// its connection to the service manager, to which a command could report in its name.
@@ -40,25 +43,9 @@ const REMOVED: [&str; 7] = [
     "WATCHDOG_PID",
 ];
 
-/// The reason why a run has no report.
-enum AbandonReason {
-    /// The execution is no longer this worker's.
-    Lost,
-    /// The worker stops, and the machine had no resources for the command: another worker can run it.
-    NotStarted(io::Error),
-}
-
-/// Runs what is claimed, for ever; the end of the process ends the thread.
-pub fn run(worker: &Shared) {
-    loop {
-        let run = worker.next_run();
-        worker.wait_for_earlier(&run);
-        execute(worker, &run);
-    }
-}
-
 /// Runs an execution and reports its outcome.
-fn execute(worker: &Shared, run: &Arc<Run>) {
+pub fn execute(worker: &Shared, run: &Arc<Run>) {
+    worker.wait_for_earlier(run);
     let (claim, id) = (&run.claim, run.claim.execution_id.as_str());
     let name = worker.task(run.place).name.clone().unwrap_or_else(|| task_of(claim.payload.get()));
     let (cue, attempt_number) = (claim.cue_name.as_str(), claim.attempt);
@@ -69,17 +56,17 @@ fn execute(worker: &Shared, run: &Arc<Run>) {
     let end = worker.clock().monotonic();
     let duration_ms = u64::try_from((end - begin).as_millis()).unwrap_or(u64::MAX);
     let report = match result {
-        Ok(report) => report,
-        Err(AbandonReason::Lost) => {
+        Ok(Some(report)) => report,
+        Ok(None) => {
             let message = "run ended: the execution is no longer this worker's";
             tracing::warn!(execution_id = id, task = name, duration_ms, message);
             return worker.end(run, Some("the claim was lost".to_owned()), true);
         }
-        Err(AbandonReason::NotStarted(error)) => {
-            let message =
-                "run ended before its command was started; another worker can run it after the lease";
-            tracing::warn!(execution_id = id, task = name, duration_ms, %error, message);
-            return worker.end(run, Some(format!("the command was not started: {error}")), true);
+        Err(error) => {
+            let message = "the machine cannot start a command: another worker can run it after the lease";
+            tracing::error!(execution_id = id, task = name, %error, message);
+            worker.claim_no_more();
+            return worker.end(run, Some(format!("the command was not started: {error}")), false);
         }
     };
     match &report.failure {
@@ -90,59 +77,34 @@ fn execute(worker: &Shared, run: &Arc<Run>) {
     worker.end(run, report.failure, is_reported);
 }
 
-/// Runs the command.
-fn attempt(worker: &Shared, run: &Run, name: &str) -> Result<Report, AbandonReason> {
+/// Runs the command; `None` if the execution is no longer this worker's.
+/// Errors: if the machine has no file, process, memory or disk space for the command.
+fn attempt(worker: &Shared, run: &Run, name: &str) -> io::Result<Option<Report>> {
     let task = worker.task(run.place);
-    let failed = |reason: String| Report::new(Some(reason), "", "", &OutcomeFile::default());
-    let mut failures = 0;
-    let (process, file) = loop {
-        match prepare(worker, run, name) {
-            Ok(started) => break started,
-            Err((error, true)) => {
-                failures += 1;
-                let pause = pause_after(failures, None).min(MAX_WAIT);
-                let (execution_id, seconds) = (run.claim.execution_id.as_str(), pause.as_secs());
-                tracing::warn!(execution_id, %error, seconds, "cannot start a command; trying again");
-                if !worker.wait_for_resources(run, pause) {
-                    return Err(match run.end_request().cause {
-                        Some(Cause::Lost) => AbandonReason::Lost,
-                        _ => AbandonReason::NotStarted(error),
-                    });
-                }
-            }
-            Err((error, false)) => {
-                // The system has the same error for a missing folder as for a missing program.
-                let program = task.command.first().map(|program| program.to_string_lossy());
-                let fault = format!("cannot run {}: {error}", program.unwrap_or_default());
-                return Ok(failed(task.folder_fault().unwrap_or(fault)));
-            }
+    let failed = |reason: String| Ok(Some(Report::new(Some(reason), "", "", &OutcomeFile::default())));
+    let file = outcome_file()?;
+    let payload = run.claim.payload.get().as_bytes();
+    let process = match start(&mut command(worker, run, name, &file), payload) {
+        Ok(process) => process,
+        Err(error) if Errno::from_io_error(&error).is_some_and(|errno| SHORTAGES.contains(&errno)) => {
+            return Err(error);
+        }
+        Err(error) => {
+            // The system has the same error for a missing folder as for a missing program.
+            let program = task.command.first().map(|program| program.to_string_lossy());
+            let fault = format!("cannot run {}: {error}", program.unwrap_or_default());
+            return failed(task.folder_fault().unwrap_or(fault));
         }
     };
     let policy = TerminationPolicy { timeout: task.timeout, kill_after: KILL_AFTER, drain: DRAIN };
     match process.finish(policy, worker.clock(), || run.end_request()) {
-        Err(error) => Ok(failed(format!("the worker cannot supervise the command: {error}"))),
-        Ok(ProcessExit { cause: Some(Cause::Lost), .. }) => Err(AbandonReason::Lost),
+        Err(error) => failed(format!("the worker cannot supervise the command: {error}")),
+        Ok(ProcessExit { cause: Some(Cause::Lost), .. }) => Ok(None),
         Ok(exit) => {
             let file = OutcomeFile::read(&file);
-            Ok(Report::new(failure(&exit, task.timeout), &exit.stdout, &exit.stderr, &file))
+            Ok(Some(Report::new(failure(&exit, task.timeout), &exit.stdout, &exit.stderr, &file)))
         }
     }
-}
-
-/// Starts the command, with an outcome file. An error comes with whether it is a shortage of the machine.
-fn prepare<'a>(
-    worker: &Shared,
-    run: &'a Run,
-    name: &str,
-) -> Result<(Process<'a>, TempPath), (io::Error, bool)> {
-    let file = outcome_file().map_err(|error| (error, true))?;
-    let mut command = command(worker, run, name, &file);
-    let process = start(&mut command, run.claim.payload.get().as_bytes()).map_err(|error| {
-        let shortages = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
-        let is_shortage = Errno::from_io_error(&error).is_some_and(|errno| shortages.contains(&errno));
-        (error, is_shortage)
-    })?;
-    Ok((process, file))
 }
 
 /// Creates an empty outcome file that only this user can read. It is removed on drop.
@@ -224,18 +186,15 @@ fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -> bo
             }
             Err(error) => error,
         };
-        let (status, code) = match &error {
-            ClientError::Refused(refused) => (refused.status, refused.code.as_str()),
-            _ => (0, ""),
-        };
-        match (status, code, Failure::from_error(&error)) {
+        let is_refused = matches!(error.status(), Some(400 | 403 | 413 | 422));
+        match error.code() {
             // By this worker, if the answer was lost, or by another one.
-            (_, "outcome_already_reported", _) => return true,
-            (_, "execution_not_found", _) => {
+            "outcome_already_reported" => return true,
+            "execution_not_found" => {
                 tracing::warn!(execution_id = id, %error, "the execution is gone, and its outcome with it");
                 return true;
             }
-            (400 | 403 | 413 | 422, ..) if refusals < 2 => {
+            _ if is_refused && refusals < 2 => {
                 tracing::warn!(execution_id = id, %error, "the report was refused; sending less of it");
                 refusals += 1;
                 body = match refusals {
@@ -244,16 +203,17 @@ fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -> bo
                     _ => (&json!({"success": report.failure.is_none()})).into(),
                 };
             }
-            (_, _, Failure::Passing { retry_after }) => {
+            _ if may_pass(&error) => {
                 tracing::warn!(execution_id = id, %error, "the report was not accepted; trying again");
                 failures += 1;
-                if !worker.wait_to_report(pause_after(failures, retry_after), ended_at) {
+                if !worker.wait_to_report(pause_after(failures, error.retry_after()), ended_at) {
                     break;
                 }
             }
-            (400 | 403 | 413 | 422, ..) => break,
-            (_, _, Failure::Lasting) => {
-                worker.give_up(error);
+            _ => {
+                if !is_refused {
+                    worker.give_up(error);
+                }
                 break;
             }
         }

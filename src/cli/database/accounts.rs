@@ -1,0 +1,234 @@
+//! `cued user` and `cued key`: manage users and their API keys, whether or not a server is running.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use crate::cli::database::DatabaseArgs;
+use crate::cli::error::CliError;
+use crate::cli::output::print::{print_fields, print_line, print_paused, print_table};
+use crate::cli::server::flag_values::{OnOff, plans_from, web_address};
+use crate::clock::Clock;
+use crate::domain::account::credentials::Email;
+use crate::domain::account::plan::Plans;
+use crate::domain::account::user::{ApiKeyInfo, User};
+use crate::service::accounts as actions;
+use crate::service::accounts::sessions;
+use crate::service::fire::CueFirer;
+use crate::store::accounts::{api_keys, users};
+use crate::store::{ReadTx, Store, WriteTx};
+
+#[derive(Debug, Subcommand)]
+pub enum UserAction {
+    /// Add a user and print the first API key, which is shown only once
+    Add {
+        /// Email address of the user
+        email: String,
+        /// Plan of the user
+        #[arg(long, env = "CUED_DEFAULT_PLAN", value_name = "PLAN", default_value = "free")]
+        default_plan: String,
+        /// JSON file with the plans, the same as for `cued serve`
+        #[arg(long, env = "CUED_PLANS", value_name = "FILE")]
+        plans: Option<PathBuf>,
+    },
+    /// List all users
+    List,
+    /// Change the plan of a user; its limits apply from the user's next request on
+    SetPlan {
+        /// Email address of the user
+        email: String,
+        /// Name of the plan, such as free, pro or scale
+        plan: String,
+        /// JSON file with the plans, the same as for `cued serve`
+        #[arg(long, env = "CUED_PLANS", value_name = "FILE")]
+        plans: Option<PathBuf>,
+        /// Enforce the limits of the plans, the same as for `cued serve`; with off no cue is paused
+        #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
+        limits: OnOff,
+    },
+    /// Print an address that signs a user in to the page, once, within five minutes
+    Link {
+        /// Email address of the user
+        email: String,
+        /// Base URL of the server, the same as for `cued serve`
+        #[arg(long, env = "CUED_PUBLIC_URL", value_name = "URL", value_parser = web_address, default_value = "http://127.0.0.1:8000")]
+        public_url: String,
+    },
+    /// Disable a user: requests get 401 at once, cues are paused, pending executions fail
+    Disable {
+        /// Email address of the user
+        email: String,
+    },
+    /// Enable a disabled user: its API keys work again, its cues stay paused
+    Enable {
+        /// Email address of the user
+        email: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeyAction {
+    /// Create another API key for a user and print it; it is shown only once
+    Add {
+        /// Email address of the user
+        email: String,
+        /// Name of the key, 1 to 255 characters
+        #[arg(long, value_name = "NAME", default_value = "cli")]
+        name: String,
+    },
+    /// List the API keys of a user
+    List {
+        /// Email address of the user
+        email: String,
+    },
+    /// Revoke an API key; requests with it get 401 at once
+    Revoke {
+        /// Key id, from `cued key list`
+        key_id: String,
+    },
+}
+
+impl UserAction {
+    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+        let now = Clock::system().now();
+        match self {
+            Self::Add { email, default_plan, plans } => {
+                require_plan(&plans_from(plans.as_deref())?, &default_plan)?;
+                let email = parse_email(&email)?;
+                // The only command that creates the database: the first user may be added before the first start.
+                let store = database.open_or_create()?;
+                let new = actions::add_user(&store, email, &default_plan, now)?.wait()?;
+                print_fields(&[("user", &new.id), ("email", &new.email), ("api key", new.api_key.reveal())])?;
+                eprintln!("Save the key now: it is not shown again.");
+                Ok(())
+            }
+            Self::List => list_users(database),
+            Self::SetPlan { email, plan, plans, limits } => {
+                let plans = plans_from(plans.as_deref())?.limited(limits == OnOff::On);
+                set_plan(database, &email, plan, &plans)
+            }
+            Self::Link { email, public_url } => {
+                let (store, user) = open_for(database, &email)?;
+                if user.disabled_at.is_some() {
+                    let way = "`cued user enable` comes first";
+                    return Err(CliError::Failed(format!("{} is disabled: {way}", user.email)));
+                }
+                let link = sessions::create_link(&store, user.key, None, now)?.wait()?;
+                print_line(&sessions::link_url(public_url.trim_end_matches('/'), &link))?;
+                eprintln!("The address works once, for five minutes.");
+                Ok(())
+            }
+            Self::Disable { email } => {
+                let (store, user) = open_for(database, &email)?;
+                store.write(move |tx| actions::disable(tx, user.key, now)).wait()?;
+                print_line(&format!(
+                    "disabled {}: its cues are paused and its pending executions have failed",
+                    user.email
+                ))
+            }
+            Self::Enable { email } => {
+                let (store, user) = open_for(database, &email)?;
+                if !store.write(move |tx| users::enable(tx, user.key)).wait()? {
+                    let message = format!("{} is not disabled: nothing was changed", user.email);
+                    return Err(CliError::Failed(message));
+                }
+                print_line(&format!(
+                    "enabled {}: its API keys work again; its cues stay paused, and failed executions stay failed; \
+                     the user resumes a cue with PATCH /v1/cues/ID {{\"status\": \"active\"}}",
+                    user.email
+                ))
+            }
+        }
+    }
+}
+
+impl KeyAction {
+    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+        match self {
+            Self::Add { email, name } => {
+                if !(1..=255).contains(&name.chars().count()) {
+                    return Err(CliError::Usage("--name must have 1 to 255 characters".to_owned()));
+                }
+                let (store, user) = open_for(database, &email)?;
+                if user.disabled_at.is_some() {
+                    let message = format!("{} is disabled: its API keys are refused", user.email);
+                    return Err(CliError::Failed(message));
+                }
+                // The limit is for callers of the API, not for the operator.
+                let new = actions::create_key(&store, user.key, name, None, Clock::system().now())?.wait()?;
+                print_fields(&[("id", &new.id), ("name", &new.name), ("api key", new.api_key.reveal())])?;
+                eprintln!("Save the key now: it is not shown again.");
+                Ok(())
+            }
+            Self::List { email } => {
+                let (store, user) = open_for(database, &email)?;
+                let listed = store.read(move |read| api_keys::list(read, user.key)).wait()?;
+                let row = |key: ApiKeyInfo| [key.id, key.name, key.prefix, key.created_at.to_string()];
+                print_table(["ID", "NAME", "PREFIX", "CREATED"], listed.into_iter().map(row))
+            }
+            Self::Revoke { key_id } => {
+                let store = database.open()?;
+                let id = key_id.clone();
+                let Some(user_key) = store.read(move |read| api_keys::find_user_key(read, &id)).wait()?
+                else {
+                    return Err(CliError::Failed(format!(
+                        "there is no key {key_id}: list the keys of a user with `cued key list EMAIL`"
+                    )));
+                };
+                actions::revoke_key(&store, user_key, key_id.clone()).wait()?;
+                print_line(&format!("revoked key {key_id}"))
+            }
+        }
+    }
+}
+
+fn list_users(database: &DatabaseArgs) -> Result<(), CliError> {
+    let users = database.open()?.read(users::list).wait()?;
+    let row = |user: User| {
+        let status = match (user.disabled_at, user.confirmed_at) {
+            (Some(_), _) => "disabled",
+            (None, None) => "unconfirmed",
+            (None, Some(_)) => "active",
+        };
+        let (cues, created) = (user.active_cues.to_string(), user.created_at.to_string());
+        [user.email, user.plan, cues, status.to_owned(), created, user.id]
+    };
+    let titles = ["EMAIL", "PLAN", "ACTIVE CUES", "STATUS", "CREATED", "ID"];
+    print_table(titles, users.into_iter().map(row))
+}
+
+fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -> Result<(), CliError> {
+    require_plan(plans, &plan)?;
+    let (email, limits, now) = (parse_email(email)?, plans.limits(&plan), Clock::system().now());
+    let message = format!("{email} is now on plan {plan}");
+    let plans = plans.clone();
+    let change = move |tx: &WriteTx<'_>| {
+        let firer = CueFirer::of_command(tx, &plans, now)?;
+        actions::change_plan(tx, find_user(tx, &email)?.key, &plan, limits, &firer)
+    };
+    let paused = database.open()?.write(change).wait()?;
+    print_line(&message)?;
+    print_paused(paused)
+}
+
+fn require_plan(plans: &Plans, plan: &str) -> Result<(), CliError> {
+    plans.ensure_exists(plan).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+/// Opens the database and finds the user with this email address.
+fn open_for(database: &DatabaseArgs, email: &str) -> Result<(Store, User), CliError> {
+    let email = parse_email(email)?;
+    let store = database.open()?;
+    let user = store.read(move |read| find_user(read, &email)).wait()?;
+    Ok((store, user))
+}
+
+fn parse_email(email: &str) -> Result<Email, CliError> {
+    Email::parse(email).map_err(|error| CliError::Usage(format!("{email:?}: {error}")))
+}
+
+fn find_user(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {
+    users::find_by_email(read, email.as_str())?.ok_or_else(|| {
+        crate::error::Error::fault(format!("there is no user {email}: list the users with `cued user list`"))
+    })
+}
