@@ -18,9 +18,6 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 /// Maximum nesting of arrays and objects (contract §2).
 pub const MAX_DEPTH: usize = 64;
 
-/// The problem of a number such as `1e400`.
-pub const NUMBER_TOO_LARGE: &str = "a number is too large for a double";
-
 /// The key of the only entry of the object as which serde_json passes a number, as text.
 const NUMBER_KEY: &str = "\"$serde_json::private::Number\"";
 
@@ -94,7 +91,7 @@ impl CompactWriter {
             return Ok(self.write(if digits == "-0" { "0" } else { digits }));
         }
         let double = digits.parse().ok().and_then(Number::from_f64);
-        Ok(self.write(double.ok_or_else(|| E::custom(NUMBER_TOO_LARGE))?))
+        Ok(self.write(double.ok_or_else(|| E::custom("a number is too large for a double"))?))
     }
 
     /// Sorts the entries of the innermost object by key, from number `first` on, and drops all but the last of each
