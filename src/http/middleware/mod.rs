@@ -48,7 +48,7 @@ const INLINE_JSON: usize = 64 << 10;
 
 /// The bytes that a concurrent request of HTTP/2 takes: the state of its stream, its task, the frames of a small response. One of
 /// HTTP/1.1 has no more than its connection, and the number of connections is bounded.
-const STREAM_COST: usize = 8 << 10;
+const STREAM_COST: usize = 12 << 10;
 /// Bytes of parsed headers that do not count. Usual requests have less.
 const FREE_HEAD: usize = 4 << 10;
 /// A place for a header in a `HeaderMap`: name, value, hash, index and links.

@@ -24,8 +24,8 @@ use crate::http::middleware::state::ServerState;
 use crate::http::router::Route;
 use crate::http::timeout::within;
 
-/// A client has at most a sixteenth of the connections, but always a few.
-const CLIENT_FRACTION: usize = 16;
+/// A client has at most 1/32 of the connections, but always a few.
+const CLIENT_FRACTION: usize = 32;
 const MIN_OF_CLIENT: usize = 16;
 
 /// Time to wait before the next connection is accepted after a failure. The usual failure is a lack of file
