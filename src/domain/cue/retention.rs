@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::domain::time::EARLIEST_CLOCK;
 
 /// Running time after a start or a jump before history is deleted by age: a wrong date is noticed in that time.
-pub const SETTLING_TIME: Duration = Duration::from_hours(24);
+pub const SETTLING_TIME: Duration = Duration::from_secs(24 * 3_600);
 
 /// A jump of up to this much is sleep or a small correction.
-const MAX_JUMP: SignedDuration = SignedDuration::from_hours(24);
+const MAX_JUMP: SignedDuration = SignedDuration::from_secs(24 * 3_600);
 
 /// The longest age, in days: a century.
 const MAX_DAYS: i64 = 36_525;

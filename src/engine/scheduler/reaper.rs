@@ -31,7 +31,7 @@ const BATCH: usize = 200;
 
 /// Running time of the clock before stored responses and device logins are deleted. They are many, and a server that is
 /// restarted every day must delete them as well.
-const ROW_SETTLING_TIME: Duration = Duration::from_hours(1);
+const ROW_SETTLING_TIME: Duration = Duration::from_secs(3_600);
 
 /// Rows deleted in one transaction. A row costs less than a claim, so the batch is larger.
 const FORGET_BATCH: u32 = 500;

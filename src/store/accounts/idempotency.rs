@@ -54,10 +54,10 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 
 /// Deletes responses from `until` or earlier, at most `limit`. Returns their number.
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
-    Ok(tx.run(
+    tx.run(
         "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (
                  SELECT user_key, idempotency_key FROM idempotency_keys WHERE created_at <= ?1
                   ORDER BY created_at LIMIT ?2 + 0)",
         params![millis(until), limit],
-    )?)
+    )
 }

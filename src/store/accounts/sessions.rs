@@ -109,7 +109,7 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
 
 /// Deletes the user's sessions but that with the id `kept`, and returns their number.
 pub fn delete_others(tx: &WriteTx<'_>, user_key: i64, kept: Option<&str>) -> Result<usize> {
-    Ok(tx.run(DELETE_OTHERS, params![user_key, kept])?)
+    tx.run(DELETE_OTHERS, params![user_key, kept])
 }
 
 /// Deletes the sessions that the API key with this hash began. A deleted key needs no call: its sessions go with it.

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::cli::backups::{insert_history, rows};
 use crate::support::fixture::Fixture;
 
-const DAY: Duration = Duration::from_hours(24);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// A file of which a process with a manual clock begins.
 struct Process {
