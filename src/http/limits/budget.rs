@@ -86,6 +86,19 @@ impl Budget {
         self.check(&self.held.lock(), self.small_share(), owner)
     }
 
+    /// Whether the caller holds so much that it has no room for an ordinary request, however little the others hold.
+    pub fn is_used_up_by(&self, owner: Owner) -> bool {
+        let held = self.held.lock();
+        let own = held.by_owner.get(&owner).copied().unwrap_or(0);
+        own > 0 && !self.has_share(&held, own, own + self.small_share())
+    }
+
+    /// Whether a caller that holds `own` bytes may hold `wanted`.
+    fn has_share(&self, held: &Held, own: usize, wanted: usize) -> bool {
+        let left_by_others = (self.limit - self.limit / RESERVE_FRACTION).saturating_sub(held.total - own);
+        wanted <= self.limit / CALLER_FRACTION && wanted <= (left_by_others / 2).max(self.small_share())
+    }
+
     fn small_share(&self) -> usize {
         SMALL_SHARE.min(self.limit / RESERVE_FRACTION / SMALL_SHARES)
     }
@@ -97,9 +110,11 @@ impl Budget {
         if wanted > self.limit / CALLER_FRACTION {
             return Err(caller_busy());
         }
-        let left_by_others = (self.limit - self.limit / RESERVE_FRACTION).saturating_sub(held.total - own);
-        let has_share = wanted <= (left_by_others / 2).max(self.small_share());
-        if has_share && held.total.saturating_add(bytes) <= self.limit { Ok(()) } else { Err(full()) }
+        if self.has_share(held, own, wanted) && held.total.saturating_add(bytes) <= self.limit {
+            Ok(())
+        } else {
+            Err(full())
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::http::limits::activity::Activity;
+use crate::http::limits::budget::Owner;
 use crate::http::limits::places::{Place, Places};
 use crate::http::middleware::state::ServerState;
 use crate::http::router::Route;
@@ -103,6 +104,10 @@ impl Connections {
         }
         let mut place = None;
         if let Some(client) = client_of(server, peer) {
+            if server.shares.budget.is_used_up_by(Owner::from_client(client)) {
+                tracing::debug!(client_ip = %peer.ip(), "connection refused: the client leaves too many responses unread");
+                return;
+            }
             place = self.clients.take(client, self.of_client);
             if place.is_none()
                 && let Some((_, id)) =

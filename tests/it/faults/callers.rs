@@ -300,8 +300,8 @@ fn memory_goes_back_to_the_system_after_a_crowd_of_connections() {
     let user = server.user();
     let before = resident_mb(server.pid());
     let head = [b"GET /status HTTP/1.1\r\nHost: localhost\r\nX-A: ", &[b'a'; 15_500][..]].concat();
-    let crowd: Vec<_> = (1..=4)
-        .flat_map(|number| open_from(&format!("127.0.1.{number}"), server.addr(), 500, &head))
+    let crowd: Vec<_> = (1..=16)
+        .flat_map(|number| open_from(&format!("127.0.1.{number}"), server.addr(), 128, &head))
         .collect();
     assert_served(&user);
     let during = resident_mb(server.pid());

@@ -113,7 +113,7 @@
 //!   `faults::callers::bodies_that_never_come_on_free_routes_hold_no_connection`,
 //!   `faults::callers::unfinished_large_bodies_of_one_account_leave_room_for_others`,
 //!   `faults::callers::unread_responses_of_one_account_hold_only_its_share`,
-//!   `http::wire::shares::a_client_holds_a_quarter_of_the_connections_once_half_are_open`
+//!   `http::wire::shares::a_client_holds_a_part_of_the_connections`
 //! - malformed frames: `faults::callers::malformed_http2_frames_do_not_flood_the_log`
 //!
 //! Other services

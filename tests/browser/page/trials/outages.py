@@ -63,7 +63,8 @@ def a_revoked_key_leads_to_the_sign_in_and_back_to_the_same_place(world):
     first = next(key for key in server.get("/v1/auth/keys")["keys"] if old.startswith(key["prefix"]))
     server.key = new["api_key"]
     server.call("DELETE", f"/v1/auth/keys/{first['id']}", key=server.key)
-    page.click("#pause")
+    # Without a wait: the page may have noticed it by itself.
+    page.run("document.querySelector('#pause')?.click()")
     page.loaded("sign_in")
     check(page.hash() == f"#/cues/{cue['id']}", "the address is kept")
     page.fill("#key-api_key", server.key)
