@@ -86,11 +86,10 @@ impl Budget {
         self.check(&self.held.lock(), self.small_share(), owner)
     }
 
-    /// Whether the caller holds so much that it has no room for an ordinary request, however little the others hold.
+    /// Whether the caller holds its part of the budget, without room for an ordinary request.
     pub fn is_used_up_by(&self, owner: Owner) -> bool {
-        let held = self.held.lock();
-        let own = held.by_owner.get(&owner).copied().unwrap_or(0);
-        own > 0 && !self.has_share(&held, own, own + self.small_share())
+        let own = self.held.lock().by_owner.get(&owner).copied().unwrap_or(0);
+        own + self.small_share() > self.limit / CALLER_FRACTION
     }
 
     /// Whether a caller that holds `own` bytes may hold `wanted`.

@@ -105,7 +105,7 @@ impl Connections {
         let mut place = None;
         if let Some(client) = client_of(server, peer) {
             if server.shares.budget.is_used_up_by(Owner::from_client(client)) {
-                tracing::debug!(client_ip = %peer.ip(), "connection refused: the client leaves too many responses unread");
+                tracing::debug!(client_ip = %peer.ip(), "connection refused: the client holds its share of memory");
                 return;
             }
             place = self.clients.take(client, self.of_client);

@@ -285,7 +285,7 @@ fn http2_requests_whose_responses_are_not_read_hold_only_the_share_of_one_addres
     let server = Server::start(DEV_UNLIMITED);
     let user = server.user();
     let before = resident_mb(server.pid());
-    let crowd = open_from("127.0.0.9", server.addr(), 400, &http2_requests());
+    let crowd = open_from("127.0.0.9", server.addr(), 200, &http2_requests());
     assert_served(&user);
     // Without a bound: 300 MB, and they stayed after the end of the connections.
     let peak = peak_mb(server.pid());

@@ -18,7 +18,6 @@ const MAX_BUFFERED: usize = 1 << 20;
 
 const SETTINGS: u8 = 4;
 const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
 
 fn server(limits: HttpLimits) -> TestServer {
     TestServer::with(HttpLimits { max_buffered: MAX_BUFFERED, drain_time: Duration::ZERO, ..limits })
@@ -80,9 +79,8 @@ fn frames_of(connection: &mut Connection, kinds: &[u8], count: usize) -> Vec<(u8
 fn responses_that_an_http2_client_does_not_take_hold_its_memory() {
     let server = server(patient());
     let mut connection = server.connect();
-    let requests = |from, until| -> Vec<_> {
-        (from..until).map(|number| get_frame(number, "/items/a", &[])).collect()
-    };
+    let requests =
+        |from, until| -> Vec<_> { (from..until).map(|number| get_frame(number, "/items/a", &[])).collect() };
     send(&mut connection, &[vec![preface()], requests(0, 15)].concat());
     assert_eq!(frames_of(&mut connection, &[HEADERS], 15).len(), 15);
     assert_eq!(server.request(&post("/echo", &"x".repeat(200_000))).status, 503);

@@ -114,9 +114,9 @@ fn unfinished_bodies_of_many_clients_leave_room_for_a_newcomer() {
     let server =
         TestServer::with(HttpLimits { max_buffered: 1 << 20, request_time: LONG, ..HttpLimits::default() });
     let mut open = Vec::new();
-    // Four times as many as hold a quarter each. They get less and less, and the last ones an error.
+    // Four times as many as hold almost a quarter each. They get less and less, and the last ones an error.
     for client in 2..18 {
-        for _ in 0..16 {
+        for _ in 0..15 {
             let mut connection = server.connect_from(&format!("127.0.0.{client}"));
             begin_body(&mut connection, 16 << 10);
             open.push(connection);
