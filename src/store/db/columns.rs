@@ -1,7 +1,7 @@
 //! Rows: how columns become values and structs, always by position. A reader returns an error if a column holds a value
 //! that this program never writes.
 //!
-//! [`row!`](crate::store::db::columns::row) states the columns of a struct once; `ReadTx::find`, `one` and `all` read what
+//! `row!` states the columns of a struct once; `ReadTx::find`, `one` and `all` read what
 //! implements [`FromRow`].
 
 use jiff::{SignedDuration, Timestamp};
