@@ -66,7 +66,7 @@ async function receive(request, secret) {
   }
   await handlePayload(executionId, JSON.parse(body));
   // After the work: if the work throws, the response is 500 and the next attempt repeats it.
-  // Attempts of one execution never overlap, so no second request does the same work meanwhile.
+  // Attempts of one execution never overlap, so no second request does the same work at the same time.
   seen.add(executionId);
   if (seen.size > REMEMBERED) seen.delete(seen.values().next().value);
   return 200;

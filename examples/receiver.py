@@ -84,7 +84,7 @@ class Receiver(BaseHTTPRequestHandler):
         else:
             self.handle_payload(execution_id, json.loads(body))
             # After the work: if the work raises, no response is sent and the next attempt repeats it.
-            # Attempts of one execution never overlap, so no second request does the same work meanwhile.
+            # Attempts of one execution never overlap, so no second request does the same work at the same time.
             self.seen.add(execution_id)
         self.respond(200)
 

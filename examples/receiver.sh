@@ -94,7 +94,7 @@ receive() {
   else
     handle_payload || respond '500 Internal Server Error'
     # After the work: if the work fails, the next attempt repeats it. Attempts of one execution never overlap, so no
-    # second request does the same work meanwhile.
+    # second request does the same work at the same time.
     : >"$folder/$execution_id"
   fi
   respond '200 OK'

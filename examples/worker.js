@@ -19,7 +19,7 @@ const MAX_RESPONSE = 8 * 1024 * 1024;
 const HANDLERS = {
   'count-words': (payload) => `${payload.text.split(/\s+/).filter(Boolean).length} words`,
   echo: (payload) => JSON.stringify(payload.text),
-  // Takes any time: the claim is extended meanwhile.
+  // Takes any time: the claim is extended while it runs.
   wait: async (payload) => {
     await sleep(payload.seconds * 1000);
     return `waited ${payload.seconds} s`;

@@ -35,7 +35,7 @@ def echo(payload):
 
 
 def wait(payload):
-    """Takes any time: the claim is extended meanwhile."""
+    """Takes any time: the claim is extended while it runs."""
     time.sleep(payload["seconds"])
     return f"waited {payload['seconds']} s"
 

@@ -3,10 +3,9 @@
 //! `index.html` has three placeholders: `{{build}}`, the build, `{{preload}}`, a link for each module that every screen
 //! needs, and `{{screens}}`, the modules that each screen needs beyond them: `theme.js` preloads those of the address. So a
 //! browser asks for all modules at once, and not for one after the import of another. An import is a path in double quotes
-//! that begins with `./` or `../`, right after `from`, `import` or `import(`; the last one is followed later, by the page.
+//! that begins with `./` or `../`, right after `from`, `import` or `import(`. The last form is not preloaded.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
@@ -44,14 +43,13 @@ pub fn embed() -> io::Result<()> {
     write("page-index.gz", &gzip(index.replace("{{build}}", &build).as_bytes()))?;
     let included = |name: &str| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))");
     let mut table = format!("pub const BUILD: &str = \"{build}\";\n");
-    let _ = writeln!(table, "pub static INDEX: &[u8] = {};", included("page-index.gz"));
+    table += &format!("pub static INDEX: &[u8] = {};\n", included("page-index.gz"));
     table.push_str("pub static FILES: &[PageFile] = &[\n");
     for (number, (path, content)) in files.iter().enumerate() {
         let (name, content_type) = (format!("page-{number}.gz"), content_type(path)?);
         write(&name, &gzip(content.as_bytes()))?;
         let gzip = included(&name);
-        let _ =
-            writeln!(table, "PageFile {{ path: {path:?}, content_type: {content_type:?}, gzip: {gzip} }},");
+        table += &format!("PageFile {{ path: {path:?}, content_type: {content_type:?}, gzip: {gzip} }},\n");
     }
     table.push_str("];\n");
     write("page_files.rs", table.as_bytes())
@@ -105,7 +103,7 @@ fn with_preloads(index: &str, files: &Files) -> io::Result<String> {
             let mut needed = BTreeSet::new();
             need(files, path, &mut needed)?;
             let more: Vec<&str> = needed.difference(&first).map(String::as_str).collect();
-            let _ = write!(screens, "{name}:{};", more.join(" "));
+            screens += &format!("{name}:{};", more.join(" "));
         }
     }
     Ok(index
@@ -113,7 +111,7 @@ fn with_preloads(index: &str, files: &Files) -> io::Result<String> {
         .replace("{{screens}}", &screens))
 }
 
-/// Adds a module and all that it imports, but what the page imports later.
+/// Adds a module and all its static imports.
 fn need(files: &Files, path: &str, needed: &mut BTreeSet<String>) -> io::Result<()> {
     let Some(text) = files.get(path) else { return Err(problem(format!("{FOLDER}/{path} is missing"))) };
     if !needed.insert(path.to_owned()) {
@@ -147,7 +145,7 @@ fn resolve(importer: &str, reference: &str) -> String {
     parts.join("/")
 }
 
-/// What stands between each `start` and the end of its attribute.
+/// The text between each `start` and the end of its attribute.
 fn quoted_after<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(start).skip(1).filter_map(|rest| rest.split(['"', '\'', ' ', '>']).next())
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The device login and the page in a real browser, against the built program:
 # tests/browser/run.sh [PATH-TO-CUED [WORD…]] runs the tests of the page whose names have one of the words, by default all,
-# and then the login. PICTURES=1 makes the pictures of the README anew.
+# and then the login. PICTURES=1 rebuilds the pictures of the README.
 # Needs chromium and chromedriver (Debian: chromium chromium-driver); the rest comes from the package index.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

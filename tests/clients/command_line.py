@@ -30,7 +30,7 @@ class World:
         self._browser.write_text(f'#!/bin/sh\necho "$1" >>{folder}/opened\n')
         self._browser.chmod(0o700)
         self.user = self.person()
-        # It waits for its own cue for 15 seconds: meanwhile the others are tried.
+        # It waits for its own cue for 15 seconds; the others run in that time.
         self.quickstart = self.person(plain).begin("quickstart")
 
     def person(self, server=None, **environment):
@@ -49,7 +49,7 @@ class World:
         return {**kept, "HOME": home, "BROWSER": f"{self._browser} %s", "CUEAPI_API_BASE": f"{server.url}/v1"}
 
     def opened(self):
-        """All addresses that the browser was told to open."""
+        """All addresses that the browser was asked to open."""
         opened = self.folder / "opened"
         return opened.read_text().split() if opened.exists() else []
 

@@ -53,7 +53,7 @@ class Checks:
 
 
 def same(left, right):
-    """Equality that tells 1 from 1.0 from True and 0.0 from -0.0."""
+    """Equality that distinguishes 1 from 1.0 from True and 0.0 from -0.0."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

@@ -346,7 +346,7 @@ def verified_by_evidence(world):
         same((mode, states), (mode, ["verified_success", "verification_failed"]))
 
 
-@rows.shows("on_failure: the webhook is told of the last failure and the cue is paused")
+@rows.shows("on_failure: the webhook receives the last failure and the cue is paused")
 def on_failure(world):
     alerts, broken = Recorder(), Recorder()
     broken.status = 500
@@ -357,9 +357,9 @@ def on_failure(world):
     execution = world.server.fire(world.key, cue.id)
     world.server.settle()
     same(world.executions.get(execution)["status"], "failed")
-    told = json.loads(alerts.next(patience=10).body)
-    same((told["event"], told["cue_id"], told["execution_id"]), ("cue.failed", cue.id, execution))
-    same((told["attempts"], told["last_http_status"]), (1, 500))
+    sent = json.loads(alerts.next(patience=10).body)
+    same((sent["event"], sent["cue_id"], sent["execution_id"]), ("cue.failed", cue.id, execution))
+    same((sent["attempts"], sent["last_http_status"]), (1, 500))
     same(world.cues.get(cue.id).status, "paused")
 
 

@@ -260,18 +260,18 @@ def code_says_failure(_, execution):
     same(execution["evidence"], {"external_id": "x"})
 
 
-@handled("an outcome file that is no JSON is told in the metadata", writing('{"success": fal'))
+@handled("an outcome file that is no JSON is reported in the metadata", writing('{"success": fal'))
 def malformed_file(_, execution):
     succeeded(execution, "output\n")
-    told = execution["outcome"]["metadata"]["_cueapi_worker"]["outcome_file_parse_error"]
-    contains(told, "outcome_file_malformed_json")
+    recorded = execution["outcome"]["metadata"]["_cueapi_worker"]["outcome_file_parse_error"]
+    contains(recorded, "outcome_file_malformed_json")
 
 
-@handled("an outcome file that is too large is told in the metadata", 'head -c 11000 /dev/zero >"$CUEAPI_OUTCOME_FILE"')
+@handled("an outcome file that is too large is reported in the metadata", 'head -c 11000 /dev/zero >"$CUEAPI_OUTCOME_FILE"')
 def large_file(_, execution):
     succeeded(execution, "completed")
-    told = execution["outcome"]["metadata"]["_cueapi_worker"]["outcome_file_parse_error"]
-    contains(told, "outcome_file_too_large")
+    recorded = execution["outcome"]["metadata"]["_cueapi_worker"]["outcome_file_parse_error"]
+    contains(recorded, "outcome_file_too_large")
 
 
 @handled(
@@ -305,7 +305,7 @@ def chain(_, execution):
     succeeded(execution, "201\n")
 
 
-@rows.shows("start: work for which there is no handler is left to others")
+@rows.shows("start: work without a handler is left to others")
 def not_mine(world):
     execution = world.work(world.key, "not-mine")
     world.daemon.says(f"No handler for task=not-mine, skipping execution={execution}")
@@ -385,7 +385,7 @@ def recovers(world):
         assert new not in (key, own), "a key of its own"
 
 
-@rows.shows("start: a daemon that is told to wait (429) waits as long as it is told and goes on")
+@rows.shows("start: a daemon that gets a 429 waits as long as it asks and goes on")
 def told_to_wait(world):
     plans = world.folder / "plans.json"
     free = {"cues": 10, "executions": 300, "requests_per_minute": 20}
@@ -550,10 +550,10 @@ def login(world):
 
 @rows.covers("install-service", "uninstall-service")
 def service(world):
-    """They write and remove a unit of systemd; the systemctl here only notes what it is told."""
-    told, tools = world.folder / "systemctl", world.folder / "bin"
+    """They write and remove a unit of systemd; the systemctl here only records its arguments."""
+    recorded, tools = world.folder / "systemctl", world.folder / "bin"
     tools.mkdir()
-    (tools / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{told}\n')
+    (tools / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{recorded}\n')
     (tools / "systemctl").chmod(0o700)
     file = world.config("service", world.accounts_key(), {"a": "true"})
     unit = world.folder / ".config/systemd/user/cueapi-worker.service"
@@ -561,7 +561,7 @@ def service(world):
         contains(world.run("install-service", option, str(file)), "Installed systemd service")
         command = re.search(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)[1]
         same(command, f"{WORKER} start --config {file}")
-        contains(told.read_text(), "--user start cueapi-worker")
+        contains(recorded.read_text(), "--user start cueapi-worker")
         contains(world.run("uninstall-service"), "Service uninstalled")
         assert not unit.exists()
     contains(world.run("uninstall-service"), "Nothing to uninstall")

@@ -55,7 +55,7 @@ class Page(Chromium):
         return self
 
     def show(self, hash="#/", screen=None):
-        """Opens the page anew at a screen."""
+        """Reloads the page at a screen."""
         self.open("about:blank")
         self.open(self.url + hash)
         self.loaded(screen)
@@ -160,7 +160,7 @@ class Page(Chromium):
             field = {ELEMENT: self.find(css)}
             self.run("arguments[0].focus(); arguments[0].select?.()", field)
             self._ask("POST", f"/element/{field[ELEMENT]}/value", {"text": text or KEYS["Backspace"]})
-            # A screen that is drawn meanwhile moves the focus to its heading.
+            # A screen that is drawn at the same time moves the focus to its heading.
             return self.run("return arguments[0].value", field) == text
 
         self.wait(f"{text!r} in {css}", attempt)
@@ -187,7 +187,7 @@ class Page(Chromium):
         self.press(*text)
 
     def focused(self):
-        """The name by which a reader announces the focus."""
+        """The name that a screen reader announces for the focus."""
         return self.run(
             "const one = document.activeElement; if (!one || one === document.body) return '';"
             "const label = one.labels?.[0]?.innerText;"

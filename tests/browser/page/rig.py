@@ -96,7 +96,7 @@ class Server(Cued):
 
 
 class Receiver:
-    """Answers each path as it is told, (status, text), and keeps what it received."""
+    """Answers each path with its configured (status, text), and keeps what it received."""
 
     def __init__(self):
         self.answers = {}

@@ -89,4 +89,4 @@ def for_readme(page, made, kept):
         os.makedirs(README, exist_ok=True)
         with_few_colours(page, made, kept)
     check(os.path.getsize(kept) <= MOST_BYTES, f"{kept}: {os.path.getsize(kept)} bytes")
-    check(size_of(kept) == size_of(made), f"{kept} has another size: make it anew with PICTURES=1")
+    check(size_of(kept) == size_of(made), f"{kept} has another size: rebuild it with PICTURES=1")
