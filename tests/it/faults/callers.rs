@@ -3,7 +3,6 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -220,18 +219,19 @@ fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
     let body = format!("{{{keys}\"name\":\"n\",\"transport\":\"worker\",\"schedule\":{schedule}}}");
     assert!((1_500_000..2_097_152).contains(&body.len()), "{}", body.len());
     let accounts = [server.user(), server.user()];
-    let ended = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for number in 0..10 {
-            let (greedy, body, ended) = (accounts[number % 2].clone(), &body, &ended);
-            scope.spawn(move || {
-                let created = greedy.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap();
-                assert!([201, 503].contains(&created.status), "{}", created.text());
-                ended.fetch_add(1, Ordering::SeqCst);
-            });
-        }
+        let greedy: Vec<_> = (0..10)
+            .map(|number| {
+                let (greedy, body) = (accounts[number % 2].clone(), &body);
+                scope.spawn(move || {
+                    let created = greedy.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap();
+                    assert!([201, 503].contains(&created.status), "{}", created.text());
+                })
+            })
+            .collect();
         let (mut slowest, status) = (Duration::ZERO, user.with_key("none"));
-        while ended.load(Ordering::SeqCst) < 10 {
+        // A thread that panics is finished too: the scope then fails the test.
+        while greedy.iter().any(|thread| !thread.is_finished()) {
             let begun = Instant::now();
             status.clone().get("/status").expect(200);
             slowest = slowest.max(begun.elapsed());
