@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byteLength, checkJson, compactJson, jsonParts, placeOf, prettyJson, readableJson, surveyJson, withMember } from "../../src/http/page/parts/json_text.js";
+import { byteLength, checkJson, compactJson, jsonParts, prettyJson, readableJson, surveyJson, withMember } from "../../src/http/page/parts/json_text.js";
 
 const GOOD = ["0", "-0", "-1.5e+10", '""', '"\\u00e9 \\" \\\\ \\n"', "true", "null", "[]", "{}", " { } ", "[1, 2]", '{"a": {"b": [{}, [], ""]}}', '"größe 😀"', "12345678901234567890", "1E400", '{"a":1,"a":2}'];
 const BAD = ["", " ", "{", "[", "]", "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', "{a:1}", "{'a':1}", "01", "1.", ".5", "+1", "--1", "1e", "tru", "True", "nullx", '"a', '"a\nb"', '"\\x"', '"\\u12"', "[1 2]", '{"a" 1}', "1 2", "NaN", "[1}", '{"a":1]', "\u00a01", "//x"];
@@ -73,7 +73,7 @@ test("faults name the whole word", () => {
 });
 
 test("a member's value is found where it counts", () => {
-  const at = (text, name = "task") => placeOf(text, name) && text.slice(...placeOf(text, name));
+  const at = (text, name = "task") => surveyJson(text, name).value;
   assert.equal(at('{"x": {"task": 1}, "task": "a"}'), '"a"');
   assert.equal(at('{"task": 1, "task": [2, {"task": 3}]}'), '[2, {"task": 3}]');
   assert.equal(at('{"t\\u0061sk": 12345678901234567890}'), "12345678901234567890");

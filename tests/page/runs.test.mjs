@@ -8,7 +8,7 @@ const { attemptStory, endOf, headline, rawField, waitAfter } = await import(page
 const { createdMs } = await import(page + "../app/time.js");
 const { isCancelled, stateOfRun } = await import(page + "../app/words.js");
 const { jsonLines, replayFilter } = await import(page + "runs/bulk.js");
-const { requestAsCurl } = await import(page + "runs/actions.js");
+const { requestAsCurl } = await import(page + "run.js");
 const { activeFilters, apiQuery, event, fromLocal, keepRows, toLocal } = await import(page + "runs.js");
 
 const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx", http_status: 503, error_message: null, duration_ms: 87, late_ms: 2, claimed_by_worker: null, outcome_state: null, ...more });

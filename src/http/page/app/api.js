@@ -2,7 +2,7 @@
 import { sawServerTime } from "./time.js";
 import { state, stored, update } from "./state.js";
 
-const LONGEST_WAIT_MS = 30_000; // of a call; the server's own limit is 30 s
+const TIMEOUT_MS = 30_000; // the server's own limit
 
 const accountKey = () => "cued account " + new URL(".", location.href).pathname;
 
@@ -14,10 +14,11 @@ export const account = () => stored((storage) => storage.getItem(accountKey())) 
 export const setAccount = (id) => stored((storage) => storage.setItem(accountKey(), id));
 
 export class ApiError extends Error {
-  constructor(status, code, message, more = {}) {
+  problems = [];
+
+  constructor(status, code, message, more) {
     super(message);
-    const none = { problems: [], requestId: null, retryAfter: null, field: null, span: null };
-    Object.assign(this, { status, code }, none, more);
+    Object.assign(this, { status, code, ...more });
   }
 }
 
@@ -26,9 +27,8 @@ export const fieldError = (name, msg) =>
   new ApiError(422, "invalid_field", msg, { problems: [{ loc: ["body", name], msg }] });
 
 /**
- * Calls the API; returns the JSON of the response, or `null` of a 204. Options: `query` (object),
- * `body` (object), `raw` (fields of the body whose value is JSON text, see `bodyWith`), `key`
- * (Idempotency-Key), `text` (return the text as it is), `quiet` (a 401 does not open the sign-in).
+ * The JSON of a response, `null` of a 204. `raw`: see `bodyWith`; `key`: Idempotency-Key; `text`:
+ * the response as it is; `quiet`: a 401 does not open the sign-in.
  */
 export async function call(method, path, { query, body, raw, key, text, quiet } = {}) {
   // Another tab may have signed in as another account: nothing of this one is done there.
@@ -37,16 +37,13 @@ export async function call(method, path, { query, body, raw, key, text, quiet } 
   if (body || raw) headers["Content-Type"] = "application/json";
   if (key) headers["Idempotency-Key"] = key;
   const sent = Date.now();
-  let response;
-  try {
-    response = await fetch(address(path, query), {
-      method, headers, body: body || raw ? bodyWith(body || {}, raw) : undefined,
-      credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(LONGEST_WAIT_MS),
-    });
-  } catch {
+  const response = await fetch(address(path, query), {
+    method, headers, body: body || raw ? bodyWith(body || {}, raw) : undefined,
+    credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS),
+  }).catch(() => {
     const message = "The server does not answer. It may be stopped, or the network is down.";
     throw new ApiError(0, "offline", message);
-  }
+  });
   const date = response.headers.get("Date");
   // `Date` has whole seconds: on average half a second has passed since.
   if (date) sawServerTime(Date.parse(date) + 500, (sent + Date.now()) / 2);
@@ -81,11 +78,9 @@ export function address(path, query = {}) {
  * beyond 2^53 must never pass through JSON.parse. A raw field that is empty text is left out.
  */
 export function bodyWith(body, raw = {}) {
-  const texts = Object.entries(raw).map(([name, value]) => [name, value?.trim()]);
-  const added = texts.filter(([, text]) => text).map(([name, text]) =>
-    `${JSON.stringify(name)}:${text}`);
-  const inner = JSON.stringify(body).slice(1, -1);
-  return `{${[...(inner ? [inner] : []), ...added].join(",")}}`;
+  const added = Object.entries(raw).map(([name, value]) =>
+    value?.trim() && `${JSON.stringify(name)}:${value.trim()}`);
+  return `{${[JSON.stringify(body).slice(1, -1), ...added].filter(Boolean).join(",")}}`;
 }
 
 /** A random text for `Idempotency-Key`; `crypto.randomUUID` does not exist over plain HTTP. */
@@ -94,24 +89,19 @@ export function randomKey() {
   return bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function failure(response, content, quiet) {
+function failure({ status, headers }, content, quiet) {
   let parsed = {};
   try {
     parsed = JSON.parse(content);
   } catch {
     // A proxy in between answers with a page of its own.
   }
-  const { status, headers } = response;
-  const { code, message, field = null, span = null } = parsed.error || {};
-  const error = new ApiError(
-    status,
-    code || "http_" + status,
-    message || `The server returned ${status}.`,
-    {
-      problems: parsed.detail || [], requestId: headers.get("x-request-id"),
-      retryAfter: Number(headers.get("Retry-After")) || null, field, span,
-    },
-  );
+  const { code, message, field, span } = parsed.error || {};
+  const text = message || `The server returned ${status}.`;
+  const error = new ApiError(status, code || "http_" + status, text, {
+    problems: parsed.detail || [], requestId: headers.get("x-request-id"),
+    retryAfter: Number(headers.get("Retry-After")), field, span,
+  });
   if (status === 401 && !quiet) {
     update((s) => (s.signedOut = true));
     // Shows what the browser is signed in as now.

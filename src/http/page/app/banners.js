@@ -27,15 +27,15 @@ export function bannerList(state, { now = Date.now(), skew = 0, frozen = false }
     ? " Scheduled runs fail until the month ends."
     : " Runs above go on for 24 hours, up to twice the number, then they fail.";
   const list = [
-    isDamaged &&
-      ["damaged", "bad", "The database file is damaged.", "Stop cued, then run `cued check`."],
+    isDamaged
+      && ["damaged", "bad", "The database file is damaged.", "Stop cued, then run `cued check`."],
     !isDamaged && readOnly && ["disk", "bad",
       "The database cannot be written: the disk may be full.",
       "Nothing can be changed and nothing new fires. It goes on by itself once there is space."],
     isHeld && ["held", "warn", "This is a restored copy on hold: nothing fires.",
       "Run `cued promote` to let it go on."],
-    hasWrongClock &&
-      ["wrong-clock", "bad", "The clock of the server looks wrong.", capital(reason) + "."],
+    hasWrongClock
+      && ["wrong-clock", "bad", "The clock of the server looks wrong.", capital(reason) + "."],
     frozen && ["clock", "idle", "Test clock"],
     stands && !isDamaged && !hasWrongClock && !readOnly && !isHeld && ["scheduler", "bad",
       "The scheduler stands still: nothing fires.", "Look at the server's log, then restart it."],
@@ -49,8 +49,8 @@ export function bannerList(state, { now = Date.now(), skew = 0, frozen = false }
     isLimited(cues?.limit) && cues.active >= cues.limit && ["cues", "warn",
       "The limit of active cues is reached.", `${number(cues.active)} of ${
         number(cues.limit)}: pause or delete one before you add another.`],
-    live === "polling" &&
-      ["live", "warn", "Not live.", "The page is fetched again every 10 seconds."],
+    live === "polling"
+      && ["live", "warn", "Not live.", "The page is fetched again every 10 seconds."],
     newBuild && ["build", "", "A new version of this page is there."],
   ];
   return list.filter(Boolean).map(([id, kind, text, more = ""]) => ({ id, kind, text, more }));
@@ -59,42 +59,37 @@ export function bannerList(state, { now = Date.now(), skew = 0, frozen = false }
 function apart(skew) {
   const minutes = Math.round(Math.abs(skew) / 60_000);
   const hours = Math.round(minutes / 60);
-  const text = minutes < 120 ? `${minutes} min` : hours < 48
-    ? `${hours} h` : `${Math.round(hours / 24)} days`;
+  const text = minutes < 120 ? `${minutes} min` : hours < 48 ? `${hours} h`
+    : `${Math.round(hours / 24)} days`;
   return `${text} ${skew < 0 ? "behind" : "ahead of"}`;
 }
 
 const move = async (body) => freeze(instant((await post("v1/test/clock", body)).now));
 
-async function askTo() {
-  const value = new Date(serverNow()).toISOString().slice(0, 16);
-  await prompt({
-    title: "Move the test clock", text: "All that is due until then fires, in order.",
-    fields: [{ name: "to", label: "To (UTC)", value, type: "datetime-local", required: true }],
-    action: "Move",
-    send: ({ to }) => move({ to: to + (to.length < 17 ? ":00Z" : "Z") }),
-  });
-}
+const askTo = () => prompt({
+  title: "Move the test clock", text: "All that is due until then fires, in order.",
+  fields: [{
+    name: "to", label: "To (UTC)", value: new Date(serverNow()).toISOString().slice(0, 16),
+    type: "datetime-local", required: true,
+  }],
+  action: "Move", send: ({ to }) => move({ to: to + (to.length < 17 ? ":00Z" : "Z") }),
+});
 
 const STEPS = [["+1 min", "PT1M"], ["+1 h", "PT1H"], ["+1 day", "P1D"]];
+const plan = () => anchor("#/account/plan", "Plan");
 const ACTIONS = {
   clock: () => html`<span class="row">${STEPS.map(([text, advance]) =>
     button(text, () => act(() => move({ advance }))))}${button("To…", askTo)}</span>`,
   build: () => button("Reload", () => location.reload(), "primary"),
-  quota: () => anchor("#/account/plan", "Plan"),
-  cues: () => anchor("#/account/plan", "Plan"),
+  quota: plan, cues: plan,
 };
 
-// `code` in a text of a banner
-const code = (part, i) => (i % 2 ? html`<code>${part}</code>` : part);
-const marked = (text) => text.split("`").map(code);
-
+// A text with `code` in it
+const marked = (text) =>
+  text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 const clock = () =>
   when(new Date(serverNow()).toISOString(), { only: "absolute", seconds: true, full: true });
 
-const banner = ({ id, kind, text, more }) => html`<div class="banner ${kind && "is-" + kind}"
-  data-banner=${id}><div><b>${text}</b> ${id === "clock" ? clock() : marked(more)}</div>${
-  ACTIONS[id]?.()}</div>`;
-
-export const banners = () =>
-  bannerList(state, { skew: skewMs(), frozen: isFrozen() }).map(banner);
+export const banners = () => bannerList(state, { skew: skewMs(), frozen: isFrozen() }).map(
+  ({ id, kind, text, more }) => html`<div class="banner ${kind && "is-" + kind}" data-banner=${id}>
+    <div><b>${text}</b> ${id === "clock" ? clock() : marked(more)}</div>${ACTIONS[id]?.()}</div>`);

@@ -1,5 +1,4 @@
-// The only EventSource: one stream for the page. Without one, the screen is fetched again each 10
-// s.
+// The only EventSource: one stream for the page. Without it, the screen is fetched every 10 s.
 import { state, update } from "./state.js";
 import { freeze, instant, sawServerTime } from "./time.js";
 
@@ -8,18 +7,15 @@ const POLL_MS = 10_000;
 const RETRY_MS = 10_000; // after the server refused a stream, as it asks for if there are too many
 const PATIENCE_MS = 4_000; // a reconnect that takes longer is shown
 
-const TYPES = Object.entries({
-  execution:
-    "created started retrying succeeded failed claimed claim_lost outcome verified cancelled",
-  cue: "created updated paused resumed completed failed deleted",
-  missed: "recorded",
-  alert: "created",
-  worker: "seen",
-  quota: "near exceeded",
-  server: "state",
-}).flatMap(([first, words]) => words.split(" ").map((word) => `${first}.${word}`));
+const typesOf = (first, words) => words.split(" ").map((word) => `${first}.${word}`);
+const TYPES = [
+  ...typesOf("execution", "created started retrying succeeded failed cancelled"),
+  ...typesOf("execution", "claimed claim_lost outcome verified"),
+  ...typesOf("cue", "created updated paused resumed completed failed deleted"),
+  "missed.recorded", "alert.created", "worker.seen", "quota.near", "quota.exceeded", "server.state",
+];
 
-let listener = null; // `{types, fn}`
+let listener = () => {};
 let source = null;
 let last = "";
 let hiddenTimer = 0;
@@ -27,38 +23,37 @@ let retryTimer = 0;
 let patienceTimer = 0;
 let build = "";
 
-/** Calls `fn(type, data)` for events of these types or first words, and for `refetch`. */
-export const subscribe = (types, fn) => (listener = { types, fn });
-
+/** Whether a type is one of these types or first words. */
 export const matches = (types, type) =>
   types.some((wanted) => type === wanted || type.startsWith(wanted + "."));
 
-function emit(type, data = {}) {
-  if (type === "refetch" || matches(listener.types, type)) listener.fn(type, data);
+function endPatience() {
+  clearTimeout(patienceTimer);
+  patienceTimer = 0;
 }
 
 function setLive(word) {
-  clearTimeout(patienceTimer);
-  patienceTimer = 0;
+  endPatience();
   if (state.live !== word) update((s) => (s.live = word));
 }
 
-export function start(ownBuild) {
+/** Calls `onEvent(type, data)` for each event, and with "refetch" where some may be missing. */
+export function start(ownBuild, onEvent) {
   build = ownBuild;
+  listener = onEvent;
   document.addEventListener("visibilitychange", onVisibility);
   // A page that the browser keeps for "Back" must not keep its stream: a user has five.
   addEventListener("pagehide", stop);
   // By then the browser may be signed in as another account.
   addEventListener("pageshow", (event) => event.persisted && location.reload());
   setInterval(() => {
-    if (state.live === "polling" && !document.hidden && !state.signedOut) emit("refetch");
+    if (state.live === "polling" && !document.hidden && !state.signedOut) listener("refetch", {});
   }, POLL_MS);
   open();
 }
 
 export function stop() {
-  clearTimeout(patienceTimer);
-  patienceTimer = 0;
+  endPatience();
   clearTimeout(retryTimer);
   source?.close();
   source = null;
@@ -75,7 +70,7 @@ export function open() {
     run(event);
   });
   on("hello", (event) => onHello(JSON.parse(event.data)));
-  for (const type of ["reset", "burst"]) on(type, () => emit("refetch"));
+  for (const type of ["reset", "burst"]) on(type, () => listener("refetch", {}));
   for (const type of TYPES) on(type, onEvent);
   // No response at all, as where other tabs use all connections to the server, is no stream either.
   patienceTimer = setTimeout(() => setLive("polling"), PATIENCE_MS);
@@ -84,7 +79,7 @@ export function open() {
 function onEvent(event) {
   const data = JSON.parse(event.data);
   if (event.type === "server.state" && data.state === "clock_moved") freeze(instant(data.at));
-  emit(event.type, data);
+  listener(event.type, data);
 }
 
 function onHello(hello) {
@@ -98,7 +93,7 @@ function onError() {
   if (source.readyState === EventSource.CLOSED) {
     // The server answered, but with no stream: too many of them, signed out, or switched off.
     setLive("polling");
-    emit("refetch");
+    listener("refetch", {});
     retryTimer = setTimeout(open, RETRY_MS);
     return;
   }

@@ -7,16 +7,16 @@ import { settings } from "./state.js";
 
 const SEQUENCE_MS = 1_200; // between `g` and the letter that follows
 
-const PLACES = {
-  o: ["Overview", "#/"],
-  c: ["Cues", "#/cues"],
-  r: ["Runs", "#/runs"],
-  w: ["Workers", "#/workers"],
-  a: ["Alerts", "#/alerts"],
-  u: ["Plan and usage", "#/account/plan"],
-  k: ["Keys and secrets", "#/account/keys"],
-  s: ["Settings", "#/settings"],
-};
+const PLACES = [
+  ["g o", "Overview", "#/"],
+  ["g c", "Cues", "#/cues"],
+  ["g r", "Runs", "#/runs"],
+  ["g w", "Workers", "#/workers"],
+  ["g a", "Alerts", "#/alerts"],
+  ["g u", "Plan and usage", "#/account/plan"],
+  ["g k", "Keys and secrets", "#/account/keys"],
+  ["g s", "Settings", "#/settings"],
+];
 
 const lists = new Map(); // group -> shortcuts
 let first = "";
@@ -25,7 +25,7 @@ let firstAt = 0;
 /** Sets the shortcuts of a group ("On this screen", "Everywhere"). */
 export const register = (group, list) => lists.set(group, list || []);
 
-/** The shortcut of a list that was pressed, `"part"` where the keys begin one, or `null`. Pure. */
+/** The shortcut of a list that was pressed, "part" where the keys begin one, or null. Pure. */
 export function find(list, before, key) {
   const pressed = before ? `${before} ${key}` : key;
   const begins = () => list.some(([keys]) => keys.startsWith(pressed + " "));
@@ -33,8 +33,7 @@ export function find(list, before, key) {
 }
 
 export function start() {
-  const places = Object.entries(PLACES);
-  register("Go to", places.map(([key, [label, hash]]) => ["g " + key, label, () => go(hash)]));
+  register("Go to", PLACES.map(([keys, label, hash]) => [keys, label, () => go(hash)]));
   register("In lists", [
     ["j", "Next row", () => move(1)],
     ["k", "Previous row", () => move(-1)],
@@ -44,10 +43,10 @@ export function start() {
 }
 
 function onKey(event) {
-  const { ctrlKey, metaKey, altKey, isComposing, defaultPrevented, target, key } = event;
-  if (!settings.shortcuts || defaultPrevented || ctrlKey || metaKey || altKey
-    || isComposing) return;
-  if (isTyping(target) || document.querySelector("dialog[open]")) return;
+  const { defaultPrevented, ctrlKey, metaKey, altKey, isComposing, target, key } = event;
+  const isForOthers = defaultPrevented || ctrlKey || metaKey || altKey || isComposing;
+  if (!settings.shortcuts || isForOthers || isTyping(target)) return;
+  if (document.querySelector("dialog[open]")) return;
   const before = Date.now() - firstAt < SEQUENCE_MS ? first : "";
   // The newest group first: a screen's own keys win over those of every list.
   const all = [...lists.values()].reverse().flat();
@@ -60,9 +59,8 @@ function onKey(event) {
 }
 
 function isTyping(target) {
-  if (!(target instanceof Element)) return false;
-  if (target.matches("input")) return !/^(checkbox|radio|button|submit)$/.test(target.type);
-  return target.matches("textarea, select") || target.isContentEditable;
+  const pressed = ":is([type=checkbox], [type=radio], [type=button], [type=submit])";
+  return target.isContentEditable || target.matches?.(`textarea, select, input:not(${pressed})`);
 }
 
 /** The row that has the focus. */
@@ -70,19 +68,15 @@ export const currentRow = () => document.activeElement?.closest("[data-row]");
 
 function move(step) {
   const all = [...document.querySelectorAll("[data-row]")];
-  if (!all.length) return;
   const at = all.indexOf(currentRow());
-  const to = at < 0 ? (step > 0 ? 0 : all.length - 1) : at + step;
-  const next = all[Math.min(all.length - 1, Math.max(0, to))];
-  (next.querySelector("a, button") || next).focus();
+  const next = at < 0 ? all.at(step > 0 ? 0 : -1) : all[at + step];
+  next?.querySelector("a, button")?.focus();
 }
 
 /** All shortcuts by group, as a template. */
-export const list = () => [...lists].filter(([, entries]) => entries.length).map(group);
-
-const group = ([title, entries]) => html`<div><h3>${title}</h3><dl class="keys">${entries.map(
-  ([keys, label]) => html`<dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt>
-    <dd>${label}</dd>`)}</dl></div>`;
+export const list = () => [...lists].map(([title, entries]) => !entries.length ? ""
+  : html`<div><h3>${title}</h3><dl class="keys">${entries.map(([keys, label]) => html`<dt>${
+    keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${label}</dd>`)}</dl></div>`);
 
 export function help() {
   return openDialog((close) => html`<div class="body"><h2>Keyboard shortcuts</h2>${list()}

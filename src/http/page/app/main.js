@@ -3,8 +3,7 @@ import { html, render } from "../lit/lit-html.js";
 import { confirm } from "../parts/ask.js";
 import { act, announce, toasts } from "../parts/feedback.js";
 import { select } from "../parts/form.js";
-import { anchor, bones, empty, errorBox, menu, note as notice,
-  takeNextTick } from "../parts/pieces.js";
+import { anchor, bones, empty, errorBox, menu, note, takeNextTick } from "../parts/pieces.js";
 import { banners } from "./banners.js";
 import * as events from "./events.js";
 import * as keyboard from "./keyboard.js";
@@ -15,9 +14,8 @@ import { isFrozen } from "./time.js";
 import { capital, isLimited } from "./words.js";
 
 const MAX_SCROLLS = 100; // entries of the history whose place is kept
-const REFETCH_MS = 1_000; // a screen is fetched again at most this often
-// Events that may change a banner.
-const OVERVIEW_EVENTS = ["server", "quota", "cue.created", "cue.deleted", "cue.resumed"];
+const REFETCH_MS = 1_000; // between two fetches of a screen, at least
+const BANNER_EVENTS = ["server", "quota", "cue.created", "cue.deleted", "cue.resumed"];
 
 // The module of a screen, its title, and the entry of the navigation it belongs to.
 const SCREENS = {
@@ -42,12 +40,9 @@ const slot = (name, key, route) =>
   ({ name, key, route, module: null, data: {}, ready: false, error: null, turn: 0, scroll: null });
 
 let shown = slot("missing", null, null);
-// The sign-in, which covers the screen while the server knows no user: what was shown comes back as
-// it was.
-let gate = null;
+let gate = null; // the sign-in, which covers the screen while the server knows no user
 let focusHeading = false;
-// The scroll position of each entry of the history: Back returns to the row that was left.
-const scrolls = new Map();
+const scrolls = new Map(); // of each entry of the history: Back returns to the row that was left
 let entry = 0;
 let entries = 0;
 let refetchTimer = 0;
@@ -55,7 +50,8 @@ let overviewTimer = 0;
 let loadedAt = 0;
 let missedRefetch = false;
 let tickTimer = 0;
-let held = null; // what had the focus last
+let focused = null; // what had the focus last
+let newestToast = null;
 
 const front = () => gate ?? shown;
 const isCurrent = (own) => own === shown || own === gate;
@@ -66,10 +62,8 @@ function open(route) {
   if (key === shown.key) {
     // Back and Forward return to the place that was left; another page of a list begins at its top.
     const isSamePage = route.query.page === shown.route.query.page;
-    shown.scroll = scrolls.get(entry) ?? (isSamePage ? null : 0);
-    shown.route = route;
-    load(shown);
-    return;
+    Object.assign(shown, { route, scroll: scrolls.get(entry) ?? (isSamePage ? null : 0) });
+    return void load(shown);
   }
   focusHeading = shown.key !== null;
   shown.module?.leave?.(shown.data);
@@ -99,8 +93,8 @@ async function load(own) {
     const patch = await own.module?.load?.(own.data, own.route);
     if (isOld() || !own.module) return;
     const { scroll } = own;
-    if (scroll !== null) requestAnimationFrame(() => requestAnimationFrame(() =>
-      scrollTo(0, scroll)));
+    const goBack = () => scrollTo(0, scroll);
+    if (scroll !== null) requestAnimationFrame(() => requestAnimationFrame(goBack));
     Object.assign(own.data, patch);
     Object.assign(own, { error: null, ready: true, scroll: null });
   } catch (error) {
@@ -114,7 +108,7 @@ async function load(own) {
 
 /** Fetches the screen again, soon: many events in a row cause one fetch. */
 function refetch() {
-  if (document.hidden) missedRefetch = true;
+  missedRefetch = document.hidden;
   if (refetchTimer || document.hidden || !shown.module || state.signedOut) return;
   refetchTimer = setTimeout(() => {
     refetchTimer = 0;
@@ -123,7 +117,7 @@ function refetch() {
 }
 
 /** Fetches what the banners need, soon. */
-function refetchOverview() {
+function refetchBanners() {
   if (shown.name === "overview") return;
   overviewTimer ||= setTimeout(() => {
     overviewTimer = 0;
@@ -132,13 +126,12 @@ function refetchOverview() {
 }
 
 function onEvent(type, data) {
-  const { module } = shown;
-  server.outdate();
+  const { module, route } = shown;
   const isAll = type === "refetch";
-  if (isAll || events.matches(OVERVIEW_EVENTS, type)) refetchOverview();
-  if (isAll) return refetch();
-  if (!module?.live || !events.matches(module.live, type)) return;
-  if (module.event?.(shown.data, type, data, shown.route) ?? true) refetch();
+  server.outdate();
+  if (isAll || events.matches(BANNER_EVENTS, type)) refetchBanners();
+  if (!isAll && !events.matches(module?.live ?? [], type)) return;
+  if (isAll || (module.event?.(shown.data, type, data, route) ?? true)) refetch();
   else update();
 }
 
@@ -152,7 +145,7 @@ async function onHash() {
     shown.module = null;
     return go(route.hash);
   }
-  closeDialogs(":not([closedby])");
+  closeDialogs(":not([closedby])"); // one that must be answered stays
   scrolls.set(entry, scrollY);
   scrolls.delete(entry - MAX_SCROLLS);
   entry = history.state?.entry ?? ++entries;
@@ -176,11 +169,11 @@ function body() {
   const retry = error?.reload ? () => location.reload() : () => load(own);
   const nav = navOf(name);
   if (error?.status === 404 && nav) {
-    return notice(error.message + ".", "warn", anchor("#/" + nav, `All ${nav}`, "button"));
+    return note(error.message + ".", "warn", anchor("#/" + nav, `All ${nav}`, "button"));
   }
   const [path, filters] = location.hash.split("?");
   const box = !error ? "" : error.status === 422 && filters !== undefined
-    ? notice(error.message, "bad", anchor(path, "Clear the filters", "button"))
+    ? note(error.message, "bad", anchor(path, "Clear the filters", "button"))
     : errorBox(error, retry);
   if (!ready || !module) return error ? box : bones();
   try {
@@ -191,14 +184,11 @@ function body() {
   }
 }
 
-function screen() {
-  const { title, titleMore, note, actions } = head();
-  return html`<div class="stack" data-screen=${front().name}>
-    <header class="head"><div><div class="title"><h1 tabindex="-1">${title}</h1>${titleMore}</div>${
-      note ? html`<p class="muted">${note}</p>` : ""}</div><div
-        class="actions">${actions}</div></header>
-    ${body()}</div>`;
-}
+const screen = ({ title, titleMore, note, actions }) => html`<div class="stack"
+  data-screen=${front().name}><header class="head"><div>
+    <div class="title"><h1 tabindex="-1">${title}</h1>${titleMore}</div>${
+      note ? html`<p class="muted">${note}</p>` : ""}</div>
+    <div class="actions">${actions}</div></header>${body()}</div>`;
 
 const ZONES = [["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]];
 
@@ -207,8 +197,7 @@ function tools() {
   const word = { live: "Live", connecting: "Connecting", polling: "Not live" }[state.live];
   const entries = [
     [`Theme: ${settings.theme || "auto"}`, nextTheme], ["Keyboard shortcuts", keyboard.help],
-    ["Settings", () => go("#/settings")],
-    ["Sign out", () => act(server.signOut)],
+    ["Settings", () => go("#/settings")], ["Sign out", () => act(server.signOut)],
   ];
   const email = state.user?.email || "";
   const face = html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span
@@ -219,9 +208,6 @@ function tools() {
     ${menu(face, entries, "account-menu")}`;
 }
 
-/**
- * Closes dialogs of another screen. One that must be answered stays, unless the sign-in covers all.
- */
 const closeDialogs = (which) =>
   document.querySelectorAll("dialog[open]" + which).forEach((dialog) => dialog.close());
 
@@ -237,13 +223,11 @@ function coverOrUncover() {
   }
 }
 
-let raised = null;
-
 /** Toasts lie in the top layer, above an open dialog; a new one comes on top again. */
 function raiseToasts() {
   const newest = state.toasts.at(-1) ?? null;
-  if (newest === raised) return;
-  raised = newest;
+  if (newest === newestToast) return;
+  newestToast = newest;
   element("toasts").hidePopover?.();
   if (newest) element("toasts").showPopover?.();
 }
@@ -264,26 +248,27 @@ const focusTitle = () => document.querySelector("h1")?.focus({ preventScroll: tr
 function draw() {
   coverOrUncover();
   document.body.classList.toggle("signed-out", front().name === "sign_in");
-  const banner = state.signedOut ? "" : banners();
-  const parts = { tools: tools(), banners: banner, screen: screen(), toasts: toasts() };
-  for (const [id, part] of Object.entries(parts)) render(part, element(id));
+  const shownHead = head();
+  render(tools(), element("tools"));
+  render(state.signedOut ? "" : banners(), element("banners"));
+  render(screen(shownHead), element("screen"));
+  render(toasts(), element("toasts"));
   raiseToasts();
   const { module, data, route, ready } = shown;
   const hasKeys = ready && !state.signedOut;
   keyboard.register("On this screen", hasKeys ? module?.shortcuts?.(data, route) : []);
   drawNavigation();
-  const { title, tab } = head();
+  const { title, tab } = shownHead;
   document.title = `${tab || title} · cued`;
   if (focusHeading) {
     focusHeading = false;
-    held = null;
+    focused = null;
     scrollTo(0, 0);
     focusTitle();
     announce(title);
   }
-  // What had the focus is gone, such as a row that was deleted: the next Tab must not begin at the
-  // top of the page.
-  if (held && !held.isConnected && document.activeElement === document.body) focusTitle();
+  // Where what had the focus is gone, as a deleted row, the next Tab must not begin at the top.
+  if (focused?.isConnected === false && document.activeElement === document.body) focusTitle();
   clearTimeout(tickTimer);
   const next = takeNextTick();
   if (document.hidden) return;
@@ -305,7 +290,7 @@ function start() {
   });
   history.scrollRestoration = "manual";
   onRender(draw);
-  addEventListener("focusin", (event) => (held = event.target));
+  addEventListener("focusin", (event) => (focused = event.target));
   const zones = ZONES.map(([zone]) => zone);
   keyboard.register("Everywhere", [
     ["/", "Search", search],
@@ -317,7 +302,7 @@ function start() {
   addEventListener("hashchange", onHash);
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) return;
-    if (missedRefetch) ((missedRefetch = false), refetch());
+    if (missedRefetch) refetch();
     update();
   });
   const mayLeave = () => shown.module?.mayLeave?.(shown.data);
@@ -326,10 +311,9 @@ function start() {
   // The address behind `#/enter/TOKEN` is where the sign-in leads.
   const target = () => "#/" + shown.route.hash.split("/").slice(3).join("/");
   server.onSignedIn(() => shown.name === "sign_in" && go(target(), { replace: true }));
-  events.subscribe(["execution", "cue", "missed", "alert", "worker", "quota", "server"], onEvent);
   onHash();
   if (shown.name !== "sign_in") server.begin();
-  events.start(server.BUILD);
+  events.start(server.BUILD, onEvent);
 }
 
 start();

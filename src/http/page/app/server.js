@@ -1,12 +1,10 @@
 // The state of the server and its user, shared by all screens.
-import { get, del, setAccount } from "./api.js";
+import { del, get, orNull, setAccount } from "./api.js";
 import * as events from "./events.js";
 import { freeze, instant } from "./time.js";
 import { state, update } from "./state.js";
 
-// Parts of the page that ask within this time share a response; less than the second between two
-// fetches of a screen.
-const FRESH_MS = 900;
+const FRESH_MS = 900; // callers within this time share a response; below REFETCH_MS of main.js
 
 /** Build of this page: a part of its own address, `…/ui/BUILD/app/server.js`. */
 export const BUILD = import.meta.url.split("/").at(-3);
@@ -16,7 +14,7 @@ let askedAt = 0;
 let signedInHook = () => {};
 let tabs = null;
 
-/** Exchanges with other tabs of this server who is signed in: the id of an account, or null. */
+/** Tabs of this server tell each other who is signed in: the id of an account, or null. */
 export function joinTabs() {
   tabs = new BroadcastChannel("cued " + new URL(".", location.href).pathname);
   tabs.onmessage = ({ data: id }) => {
@@ -26,7 +24,7 @@ export function joinTabs() {
   };
 }
 
-/** Notes that something happened since the overview was asked for: its next reader asks again. */
+/** Something happened: the next reader of the overview asks again. */
 export const outdate = () => (asked = null);
 
 /** Fetches `/v1/overview` into `state.overview`; calls within a second share one request. */
@@ -55,7 +53,7 @@ export const loadUser = () => loadInto("user", "v1/auth/me");
 /** Needs no sign-in. */
 export const loadInfo = () => loadInto("info", "v1/info");
 
-/** Loads what every screen needs; errors are those of the screen's own calls, which it shows. */
+/** Loads what every screen needs; a screen shows the errors of its own calls. */
 export function begin(isFromTab = false) {
   const announced = loadUser().then(({ id }) => isFromTab || tabs.postMessage(id));
   for (const loading of [announced, loadInfo(), loadOverview()]) loading.catch(() => {});
@@ -63,7 +61,7 @@ export function begin(isFromTab = false) {
 
 export const onSignedIn = (fn) => (signedInHook = fn);
 
-/** To be called after a sign-in: goes on where the address points. */
+/** After a sign-in: goes on where the address points. */
 export function signedIn(isFromTab = false) {
   outdate();
   update((s) => (s.signedOut = false));
@@ -74,14 +72,11 @@ export function signedIn(isFromTab = false) {
 
 /** Leaves nothing of this account in the tab: the next person may be another one. */
 export async function signOut() {
-  // A 401 says that the session has ended already.
-  const refused = (error) => error.status === 401 || Promise.reject(error);
-  await del("v1/auth/session", { quiet: true }).catch(refused);
+  await orNull(del("v1/auth/session", { quiet: true }), 401); // 401: it has ended already
   setAccount("");
   tabs.postMessage(null);
   events.stop();
-  const none = { signedOut: true, user: null, overview: null, toasts: [] };
-  update((s) => Object.assign(s, none));
+  update((s) => Object.assign(s, { signedOut: true, user: null, overview: null, toasts: [] }));
   history.replaceState(null, "", "#/");
   location.reload();
 }

@@ -1,5 +1,4 @@
-// The state of the page and the settings of this browser. `update` changes the state and asks for
-// one render per animation frame.
+// The state of the page and the settings of this browser.
 export const state = {
   route: null,
   user: null, // GET /v1/auth/me
@@ -18,6 +17,7 @@ let isAsked = false;
 
 export const onRender = (fn) => (draw = fn);
 
+/** Changes the state, and draws in the next animation frame. */
 export function update(change) {
   change?.(state);
   if (isAsked) return;
@@ -28,7 +28,7 @@ export function update(change) {
   });
 }
 
-/** Marks the data of a screen as busy while `run` is under way; does nothing if it already is. */
+/** Marks the data of a screen as busy during `run`; does nothing if it already is. */
 export async function busily(data, run) {
   if (data.busy) return undefined;
   update(() => (data.busy = true));

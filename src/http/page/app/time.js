@@ -13,35 +13,25 @@ export function sawServerTime(ms, here = Date.now()) {
   clock.known = true;
 }
 
-/**
- * Under a test clock the time stands still at `ms` until the server sends another. `null`: it runs.
- */
-export function freeze(ms) {
-  clock.frozen = ms;
-}
+/** Under a test clock the time stands still at `ms` until the server sends another. */
+export const freeze = (ms) => void (clock.frozen = ms);
 
 export const isFrozen = () => clock.frozen !== null;
 export const skewMs = () => (isFrozen() ? 0 : clock.skew);
 export const serverNow = () => clock.frozen ?? Date.now() + clock.skew;
 
 /** Milliseconds of an instant of the API; one without a zone is UTC. */
-export function instant(text) {
-  return Date.parse(/(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : text + "Z");
-}
+export const instant = (text) =>
+  Date.parse(/(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : text + "Z");
 
 export const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 export const yourZone = () => settings.zone || browserZone();
 
-/**
- * Zone in which a time is shown, by the switch of the header; `cueZone` is that of the cue it
- * belongs to, if any.
- */
-export function shownZone(cueZone) {
-  if (settings.zone_view === "utc") return "UTC";
-  return (settings.zone_view === "cue" && cueZone) || yourZone();
-}
+/** Zone of the header's switch for a time, which may belong to a cue in `cueZone`. */
+export const shownZone = (cueZone) => settings.zone_view === "utc" ? "UTC"
+  : (settings.zone_view === "cue" && cueZone) || yourZone();
 
-const formats = new Map();
+const formats = new Map(); // by zone, hours and fields
 
 /** A format of Intl, made once; `null` if the browser does not know the zone. */
 function format(zone, fields) {
@@ -67,10 +57,7 @@ const NEAR_DAY = { weekday: "short", day: "numeric", month: "short" };
 const FAR_DAY = { day: "numeric", month: "short", year: "numeric" };
 const day = (ms, zone) => format(zone, DAY)?.format(ms);
 
-/**
- * "14:05" today, "Tue 24 Nov, 14:05", "24 Nov 2025, 14:05"; in UTC with its name if the zone is not
- * known.
- */
+/** "14:05" today, "Tue 24 Nov, 14:05", "24 Nov 2025, 14:05"; "… UTC" if the zone is not known. */
 export function absolute(ms, zone, { seconds = false, now = serverNow(), full = false } = {}) {
   if (!knowsZone(zone)) return absolute(ms, "UTC", { seconds, now, full }) + " UTC";
   const time = format(zone, seconds ? { ...CLOCK, second: "2-digit" } : CLOCK).format(ms);
@@ -92,20 +79,14 @@ export function offsetMinutes(ms, zone) {
   return found?.[1] ? (found[1] === "-" ? -1 : 1) * (60 * found[2] + +found[3]) : 0;
 }
 
-/**
- * Milliseconds of a local time such as "2026-03-29T02:30" in a zone; UTC where the browser does not
- * know the zone.
- */
+/** Milliseconds of a local time "2026-03-29T02:30" in a zone; in UTC if the zone is not known. */
 export function localInstant(text, zone) {
   const wall = instant(text);
   const shift = (ms) => (offsetMinutes(ms, zone) ?? 0) * 60_000;
   return wall - shift(wall - shift(wall));
 }
 
-/**
- * "2026-11-22T14:05" of an instant in a zone, as fields of forms have it; seconds where it has
- * some.
- */
+/** "2026-11-22T14:05" of an instant in a zone, for a field of a form; with seconds if not :00. */
 export function localText(ms, zone) {
   const wall = new Date(ms + (offsetMinutes(ms, zone) ?? 0) * 60_000);
   return wall.toISOString().slice(0, 19).replace(/:00$/, "");
@@ -135,13 +116,13 @@ export function duration(ms) {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 9_950) return `${(ms / 1_000).toFixed(1)} s`;
   if (ms < 59_500) return `${Math.round(ms / 1_000)} s`;
+  const two = (count, size, big, small) =>
+    `${Math.floor(count / size)} ${big}` + (count % size ? ` ${count % size} ${small}` : "");
   const seconds = Math.round(ms / 1_000);
-  const two = (big, small, a, b) => (small ? `${big} ${a} ${small} ${b}` : `${big} ${a}`);
-  if (seconds < 3_600) return two(Math.floor(seconds / 60), seconds % 60, "min", "s");
+  if (seconds < 3_600) return two(seconds, 60, "min", "s");
   const minutes = Math.round(seconds / 60);
-  if (minutes < 48 * 60) return two(Math.floor(minutes / 60), minutes % 60, "h", "min");
-  const hours = Math.round(minutes / 60);
-  return two(Math.floor(hours / 24), hours % 24, "days", "h");
+  return minutes < 48 * 60 ? two(minutes, 60, "h", "min")
+    : two(Math.round(minutes / 60), 24, "days", "h");
 }
 
 /** Creation of a run in ms: the first 48 bits of its id, a UUID of version 7. */

@@ -1,5 +1,4 @@
-// Words and signs of states, causes and events. Pure; the one place where the API's words become
-// texts.
+// Words and signs of states, causes and events: here the API's words become texts. Pure.
 import { duration } from "./time.js";
 
 // State -> [sign, word, colour class, letter of the history]
@@ -24,8 +23,6 @@ const STATES = {
   verification_failed: ["✕", "Rejected", "bad"],
   running: ["◐", "Running", "act"],
 };
-const LETTERS = Object.fromEntries(Object.entries(STATES).map(([word, [, , , letter]]) =>
-    [letter, word]));
 
 /** `{sign, word, color}` of a state of a run, cue, worker, attempt or outcome. */
 export function stateOf(name) {
@@ -34,41 +31,30 @@ export function stateOf(name) {
   return { sign, word, color };
 }
 
-/** State of a letter of `recent.statuses`. */
-export const stateOfLetter = (letter) => LETTERS[letter] || "pending";
+/** State of a letter of `recent.statuses`, and the other way. */
+export const stateOfLetter = (letter) =>
+  Object.keys(STATES).find((name) => STATES[name][3] === letter) ?? "pending";
+export const letterOf = (name) => STATES[name]?.[3] ?? "p";
 
+// Cause -> [as a sentence, as a word in a row]
 const CAUSES = {
-  timeout: "the callback did not answer in time",
-  blocked_address: "the callback's address is not allowed",
-  unknown_name: "the callback's host name was not found",
-  connection: "the connection to the callback failed",
-  tls: "the TLS connection to the callback failed",
-  unsendable: "the request could not be sent",
-  status_3xx: "the callback redirected",
-  status_4xx: "the callback refused the request",
-  status_5xx: "the callback failed",
-  status_other: "the callback's answer was not understood",
-  fault: "an internal error",
+  timeout: ["the callback did not answer in time", "timeout"],
+  blocked_address: ["the callback's address is not allowed", "address not allowed"],
+  unknown_name: ["the callback's host name was not found", "host not found"],
+  connection: ["the connection to the callback failed", "no connection"],
+  tls: ["the TLS connection to the callback failed", "TLS"],
+  unsendable: ["the request could not be sent", "unsendable"],
+  status_3xx: ["the callback redirected", "redirect"],
+  status_4xx: ["the callback refused the request", "answered 4xx"],
+  status_5xx: ["the callback failed", "answered 5xx"],
+  status_other: ["the callback's answer was not understood", "odd answer"],
+  fault: ["an internal error", "internal error"],
 };
 export const CAUSE_NAMES = Object.keys(CAUSES);
 
-const SHORT_CAUSES = {
-  unknown_name: "host not found",
-  blocked_address: "address not allowed",
-  connection: "no connection",
-  tls: "TLS",
-  fault: "internal error",
-  status_3xx: "redirect",
-  status_4xx: "answered 4xx",
-  status_5xx: "answered 5xx",
-  status_other: "odd answer",
-};
-
 /** Short cause for a row: "503", "timeout", "host not found". */
-export function causeShort({ cause, http_status: status }) {
-  if (status) return String(status);
-  return SHORT_CAUSES[cause] || (cause || "").replaceAll("_", " ");
-}
+export const causeShort = ({ cause, http_status: status }) =>
+  status ? String(status) : CAUSES[cause]?.[1] ?? (cause || "").replaceAll("_", " ");
 
 const MESSAGES = {
   execution_limit_exceeded: "the quota of the month was used up, so it was not sent",
@@ -77,35 +63,30 @@ const MESSAGES = {
   "not claimed in time": "no worker took it in time",
 };
 
-/**
- * The reason of a failed run or attempt: the message of the server, a code as a sentence, else the
- * cause in words.
- */
+/** The reason of a failed run or attempt: the server's message, else the status or the cause. */
 export function why({ cause, http_status: status, error_message: message }) {
   if (message) return MESSAGES[message] || message;
   if (status && cause?.startsWith("status_")) return `the callback returned ${status}`;
-  return CAUSES[cause] || (status ? `the callback returned ${status}` : "no reason is known");
+  return CAUSES[cause]?.[0] || (status ? `the callback returned ${status}` : "no reason is known");
 }
 
 /** "failed 3 times in a row" */
 export const streakText = (count) => (count > 1 ? `failed ${count} times in a row` : "failed");
 
-const TRIGGERS = { schedule: "schedule", manual_fire: "fired by hand", replay: "replay" };
-export const triggerText = (word) => TRIGGERS[word] || String(word).replaceAll("_", " ");
-
-const CATCH_UP = {
+/** Words of the API as texts; a new word as it is. */
+const textsOf = (texts) => (word) => texts[word] ?? String(word).replaceAll("_", " ");
+export const triggerText = textsOf({ manual_fire: "fired by hand" });
+export const catchUpText = textsOf({
   latest: "after an outage, runs the latest missed time",
   all: "after an outage, runs every missed time",
   none: "skips times that were missed",
-};
-export const catchUpText = (word) => CATCH_UP[word] || word;
-
-const REASONS = { downtime: "the server was not running", clock: "the clock was set forward" };
-export const missReason = (word) => REASONS[word] || word;
-
-const VIA = { key: "API key", mail: "link by mail", link: "one-time link",
-  dev: "development sign-in" };
-export const viaText = (word) => VIA[word] || word;
+});
+export const missReason = textsOf({
+  downtime: "the server was not running", clock: "the clock was set forward",
+});
+export const viaText = textsOf({
+  key: "API key", mail: "link by mail", link: "one-time link", dev: "development sign-in",
+});
 
 /** "late 2 ms", or "" where nothing was measured. */
 export const lateText = (ms) => (ms === null || ms === undefined ? "" : `late ${duration(ms)}`);

@@ -1,7 +1,13 @@
-// Copying: the clipboard, or a hidden text area: over plain HTTP there is no clipboard.
+// Texts to copy: by the clipboard, or over plain HTTP, which has none, by a hidden text area.
 import { html } from "../lit/lit-html.js";
+import { bytes, number } from "../app/words.js";
 import { toast } from "./feedback.js";
+import { byteLength, jsonParts, prettyJson, readableJson } from "./json_text.js";
 import { button, menu } from "./pieces.js";
+
+const COLOURED = 50_000; // characters; above, a text is plain: a span for each token would be slow
+const SHOWN = 20_000; // characters of a text that are laid out
+const COLOURS = { key: "act", text: "good", number: "warn", word: "idle" };
 
 export async function copy(text, done = "Copied") {
   const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
@@ -26,12 +32,30 @@ function writeByHand(text) {
 const made = (value) => (typeof value === "function" ? value() : value);
 
 /** A button that copies a text, or what a function returns. */
-export const copyButton = (text, label = "Copy") => button(label, () => copy(made(text)),
-  "plain small");
+export const copyButton = (text, label = "Copy") =>
+  button(label, () => copy(made(text)), "plain small");
 
 /** A line of code with a button that copies it. */
-export const copyLine = (text) => html`<div class="code"><code>${text}</code>${copyButton(
-    text)}</div>`;
+export const copyLine = (text) =>
+  html`<div class="code"><code>${text}</code>${copyButton(text)}</div>`;
+
+/** A JSON text laid out and in colours, any other as it is. */
+export function coloured(text) {
+  if (text.length > COLOURED) return prettyJson(text);
+  const paint = ([kind, token]) =>
+    COLOURS[kind] ? html`<span class=${COLOURS[kind]}>${token}</span>` : token;
+  return jsonParts(readableJson(text))?.map(paint) ?? text;
+}
+
+/** A text of a stranger, with a button that copies it unchanged. */
+export function textBlock(text) {
+  const isAll = text.length <= SHOWN;
+  const cut = html`<p class="small muted">The first ${number(SHOWN)} characters of
+    ${bytes(byteLength(text))}. The button copies all.</p>`;
+  return html`${isAll ? "" : cut}<div class="code block"><pre tabindex="0" dir="ltr"
+    aria-label="Text">${isAll ? coloured(text) : text.slice(0, SHOWN)}</pre>${
+    copyButton(text)}</div>`;
+}
 
 const FORMS = [["curl", "asCurl"], ["Python", "asPython"], ["cued command", "asCued"]];
 
@@ -42,10 +66,7 @@ async function copyCall(call, label, form) {
   await copy(snippets[form](found), `Copied as ${label}`);
 }
 
-/**
- * A menu "Copy as …" of an API call `{method, path, body}`, or of a function that returns one or
- * nothing; more entries are `[label, text]` pairs.
- */
+/** A menu for an API call, or a function that may return one; `more` has `[label, text]` pairs. */
 export const copyMenu = (call, more = []) => menu("Copy as", [
   ...FORMS.map(([label, form]) => [label, () => copyCall(call, label, form)]),
   ...more.map(([label, text]) => [label, () => copy(made(text), `Copied as ${label}`)]),

@@ -5,18 +5,15 @@ import { field, focusProblem } from "./form.js";
 import { button } from "./pieces.js";
 
 /**
- * Opens a dialog; `view(close, refresh)` returns its content, `close(value)` ends it. Resolves to
- * the value, `undefined` after Esc. The first heading names the dialog.
+ * Opens a dialog with the content of `view(close, refresh)`, named by its heading. Resolves to the
+ * value given to `close`, to nothing after Esc.
  */
 export function openDialog(view, { broad = false, required = false } = {}) {
   return new Promise((resolve) => {
     const element = document.createElement("dialog");
     if (broad) element.className = "broad";
     let value;
-    const close = (answer) => {
-      value = answer;
-      element.close();
-    };
+    const close = (answer) => ((value = answer), element.close());
     const refresh = () => {
       render(view(close, refresh), element);
       const heading = element.querySelector("h2");
@@ -29,10 +26,7 @@ export function openDialog(view, { broad = false, required = false } = {}) {
     } else {
       element.addEventListener("click", (event) => isOutside(event, element) && close());
     }
-    element.addEventListener("close", () => {
-      element.remove();
-      resolve(value);
-    });
+    element.addEventListener("close", () => (element.remove(), resolve(value)));
     document.body.append(element);
     refresh();
     element.showModal();
@@ -45,36 +39,36 @@ function isOutside({ target, clientX: x, clientY: y }, element) {
   return target === element && (x < left || x > right || y < top || y > bottom);
 }
 
-const form = (send, title, text, content, close, { action, danger, off }) => html`<form
-    @submit=${(event) => (event.preventDefault(),
-      send(Object.fromEntries(new FormData(event.target))))}>
-  <h2>${title}</h2>${text ? html`<p>${text}</p>` : ""}${content}
-  <div class="actions">${button("Cancel", () => close())}
-    <button class=${danger ? "primary danger" : "primary"}
-      ?disabled=${off}>${action}</button></div></form>`;
+/** A form with its buttons; `send(values)` is called when it is submitted. */
+function form({ title, text, action, danger }, content, close, send, off) {
+  const submit = (event) => {
+    event.preventDefault();
+    send(Object.fromEntries(new FormData(event.target)));
+  };
+  return html`<form @submit=${submit}><h2>${title}</h2>${text ? html`<p>${text}</p>` : ""}${content}
+    <div class="actions">${button("Cancel", () => close())}
+      <button class=${danger ? "primary danger" : "primary"}
+        ?disabled=${off}>${action}</button></div></form>`;
+}
 
-/**
- * Asks before an action; resolves to true or undefined. With `type` (a number) the person types it
- * first: for actions on more than 20 things, which cannot be undone.
- */
-export function confirm({ title, text, action, danger = false, type = null }) {
+/** Asks before an action; resolves to true or nothing. The person types the number `type` first. */
+export function confirm({ type = null, ...question }) {
   let typed = "";
-  const input = (refresh) => html`<input id="d-typed" name="typed" autocomplete="off"
-      inputmode="numeric"
-    @input=${(event) => ((typed = event.target.value.trim()), refresh())}>`;
-  const asked = (refresh) => (type === null ? "" : field({
-    name: "typed", prefix: "d-", label: `Type ${type} to go on`, input: input(refresh),
-  }));
-  return openDialog((close, refresh) => form(() => close(true), title, text, asked(refresh), close,
-    { action, danger, off: type !== null && typed !== String(type) }));
+  return openDialog((close, refresh) => {
+    const input = html`<input id="d-typed" name="typed" autocomplete="off" inputmode="numeric"
+      @input=${(event) => ((typed = event.target.value.trim()), refresh())}>`;
+    const content = type === null ? ""
+      : field({ name: "typed", prefix: "d-", label: `Type ${type} to go on`, input });
+    const off = type !== null && typed !== String(type);
+    return form(question, content, close, () => close(true), off);
+  });
 }
 
 /**
- * Asks for values; resolves to the answer or undefined. `fields`: as `field` of form.js takes them.
- * `send(values)` is awaited before the dialog closes; its ApiError is shown under the fields, and
- * its result is the answer.
+ * Asks for the values of `fields`, as form.js has them; resolves to what `send(values)` resolves
+ * to, or nothing. An error of it is shown, and the dialog stays.
  */
-export function prompt({ title, text, fields, action = "Save", danger = false, send }) {
+export function prompt({ fields, send, ...question }) {
   let error = null;
   let off = false;
   let values = Object.fromEntries(fields.map(({ name, value = "" }) => [name, value]));
@@ -92,11 +86,11 @@ export function prompt({ title, text, fields, action = "Save", danger = false, s
         focusProblem();
       }
     };
-    const told = error && !error.problems?.length;
-    return form(submit, title, text, html`
-      ${told ? html`<p class="bad" role="alert">${error.message}</p>` : nothing}
-      ${fields.map((one) => field({ prefix: "d-", ...one, value: values[one.name], error }))}`,
-      close, { action, danger, off });
+    const message = error && !error.problems?.length
+      ? html`<p class="bad" role="alert">${error.message}</p>` : nothing;
+    const content = html`${message}${fields.map((one) =>
+      field({ prefix: "d-", ...one, value: values[one.name], error }))}`;
+    return form({ action: "Save", ...question }, content, close, submit, off);
   });
 }
 

@@ -5,12 +5,12 @@ import { anchor, button, sentence } from "./pieces.js";
 
 const SHOWN_MS = 6_000;
 const MAX_TOASTS = 3;
-const QUIET_MS = 5_000; // readers hear at most one sentence in this time
+const QUIET_MS = 5_000; // between two sentences for readers
 
 let spokenAt = 0;
 let waiting = 0;
 
-/** Shows a sentence for some seconds; `action`: `{label, href}` or `{label, run}`. */
+/** Shows a sentence for some seconds; `action` is `{label, href}` or `{label, run}`. */
 export function toast(text, action = {}) {
   const entry = { text, action };
   update((s) => (s.toasts = [...s.toasts.slice(1 - MAX_TOASTS), entry]));
@@ -27,7 +27,7 @@ export const toasts = () => state.toasts.map((entry) => {
     href ? anchor(href, label) : run ? button(label, press) : ""}</div>`;
 });
 
-/** Gives readers a sentence through the one status region, at most one in 5 s: the newest. */
+/** Gives readers the newest sentence, at most one in QUIET_MS. */
 export function announce(text) {
   clearTimeout(waiting);
   const left = spokenAt + QUIET_MS - Date.now();
@@ -36,7 +36,7 @@ export function announce(text) {
   document.getElementById("status").textContent = text;
 }
 
-/** Shows an error as a toast, with the id of the request. The sign-in covers a 401. */
+/** Shows an error; the sign-in covers a 401. */
 export function toastError(error) {
   if (error.status === 401) return;
   toast(sentence(error) + (error.requestId ? ` (request ${error.requestId.slice(0, 8)})` : ""));

@@ -4,7 +4,7 @@ import { live } from "../lit/directives/live.js";
 
 const placeOf = ({ loc }) => loc?.slice(1).join(".");
 
-/** The problem that an ApiError has at a place such as "callback.url" or "name"; "" where none. */
+/** The problem of an ApiError at a place such as "callback.url", or "". */
 export function problemAt(error, path) {
   const found = error?.problems?.find((problem) => placeOf(problem) === path);
   return found ? found.msg.replace(/^Value error, /, "") : "";
@@ -19,10 +19,8 @@ export const select = (id, label, value, list, choose) => html`<select class="sm
     value)}</select>`;
 
 /**
- * A field. `name` also names the place of its problems in `error`; `input` is a template in place
- * of the usual input and then needs the id PREFIX + NAME (`prefix` is "f-" unless given). Others:
- * `label`, `value`, `help`, `type`, `required`, `list` (id of a datalist), `autocomplete`,
- * `placeholder`, `choices` (a select), `lines` (a text area), `oninput(value)`, `problem`.
+ * A field. `name` is also the place of its problems in `error`; `input` is a template in place of
+ * the usual input, with the id PREFIX + NAME; `choices` make a select, `lines` a text area.
  */
 export function field({
   name, label, value = "", help, type = "text", required = false, choices, lines, list,
@@ -30,8 +28,8 @@ export function field({
 }) {
   const text = problem || problemAt(error, name);
   const id = prefix + name;
-  const notes = [text && id + "-problem", help && id + "-help"].filter(Boolean).join(" ")
-    || nothing;
+  const notes =
+    [text && id + "-problem", help && id + "-help"].filter(Boolean).join(" ") || nothing;
   const heard = (event) => oninput?.(event.target.value);
   const bad = text ? "true" : nothing;
   const shown = oninput ? live(value) : value;
@@ -59,10 +57,8 @@ export const check = ({ name, label, checked, onchange, help }) => html`<div cla
     @change=${(event) => onchange(event.target.checked)}>${label}</label>${
   help ? html`<p class="help">${help}</p>` : ""}</div>`;
 
-const segment = (isPressed, text, press) => html`<button type="button"
-  aria-pressed=${isPressed ? "true" : "false"} @click=${press}>${text}</button>`;
-
 /** A few choices side by side, one of them pressed. */
 export const segments = (label, value, list, choose) => html`<div class="segments" role="group"
-  aria-label=${label}>${list.map(([key, text]) => segment(key === value, text, () =>
-      choose(key)))}</div>`;
+  aria-label=${label}>${list.map(([key, text]) => html`<button type="button"
+    aria-pressed=${key === value ? "true" : "false"}
+    @click=${() => choose(key)}>${text}</button>`)}</div>`;

@@ -1,19 +1,17 @@
 // Pieces of every screen as templates: buttons, links, cards, notices, menus, times and states.
 import { html, nothing } from "../lit/lit-html.js";
 import { settings } from "../app/state.js";
-import {
-  absolute, exact, instant, offsetMinutes, relative, serverNow, shownZone, yourZone,
-} from "../app/time.js";
+import { absolute, exact, instant, offsetMinutes, relative, serverNow, shownZone,
+  yourZone } from "../app/time.js";
 import { number, stateOf, stateOfRun } from "../app/words.js";
 
 /** A button; `off` disables it, `label` is its name where the text is none. */
-export const button = (text, run, kind, { id, off = false, label } = {}) =>
-  html`<button type="button"
-  class=${kind || nothing} id=${id || nothing} aria-label=${label || nothing} ?disabled=${off}
-  @click=${run}>${text}</button>`;
+export const button = (text, run, kind, { id, off = false, label } = {}) => html`<button
+  type="button" class=${kind || nothing} id=${id || nothing} aria-label=${label || nothing}
+  ?disabled=${off} @click=${run}>${text}</button>`;
 
-export const anchor = (href, text, kind) => html`<a class=${kind || nothing}
-    href=${href}>${text}</a>`;
+export const anchor = (href, text, kind) =>
+  html`<a class=${kind || nothing} href=${href}>${text}</a>`;
 
 export const muted = (text) => html`<span class="muted">${text}</span>`;
 
@@ -32,10 +30,7 @@ export const tabs = (label, list) => html`<nav class="tabs" aria-label=${label}>
     aria-current=${isCurrent ? "page" : nothing}>${text}${count === undefined ? ""
       : html` <small class="num">${number(count)}</small>`}</a>`)}</nav>`;
 
-/**
- * A notice inside of a screen; `kind`: "bad", "warn", "good", "idle" or "". One with an id is an
- * alert.
- */
+/** A notice; `kind` is "bad", "warn", "good", "idle" or "". One with an id is an alert. */
 export const note = (text, kind = "", action = "", id = "") => html`<div
   class="note ${kind && "is-" + kind}" id=${id || nothing}
   role=${id ? "alert" : nothing}><div>${text}</div>${action}</div>`;
@@ -59,10 +54,7 @@ export const bones = () => html`<div class="card bones" aria-hidden="true">${
 export const empty = (title, text, ...more) => html`<div class="card empty"><h2>${title}</h2>${
   text ? html`<p>${text}</p>` : ""}${more}</div>`;
 
-/**
- * A button with a native popover of `[text, run, class]` entries below it. `id` must be unique in
- * the screen; `name` is for a `face` that is only a sign ("⋯").
- */
+/** A button with a popover of `[text, run, class]` entries; `name` is for a face like "⋯". */
 export function menu(face, entries, id, name) {
   const place = ({ newState, target: popover }) => {
     if (newState !== "open") return;
@@ -74,17 +66,14 @@ export function menu(face, entries, id, name) {
     event.target.closest("[popover]").hidePopover();
     run();
   };
-  return html`<button type="button" popovertarget=${id} aria-label=${name
-    || nothing}>${face}</button
-    ><div class="menu" id=${id} popover @beforetoggle=${place}>${entries.map(([text, run, kind]) =>
-      button(text, choose(run), kind))}</div>`;
+  return html`<button type="button" popovertarget=${id} aria-label=${name || nothing}>${
+    face}</button><div class="menu" id=${id} popover @beforetoggle=${place}>${
+    entries.map(([text, run, kind]) => button(text, choose(run), kind))}</div>`;
 }
 
-// Smallest distance from now of a relative time in the last render: it decides when the next one is
-// due.
-let nearest = Infinity;
+let nearest = Infinity; // from now to a relative time of the last render
 
-/** Milliseconds until the relative times on the screen change; asked after each render. */
+/** Milliseconds until the relative times on the screen change. */
 export function takeNextTick() {
   const next = nearest < 60_000 ? 1_000 : nearest < 3_600_000 ? 15_000 : 60_000;
   nearest = Infinity;
@@ -92,10 +81,9 @@ export function takeNextTick() {
 }
 
 /**
- * A time: relative text and the absolute one. `zone` is that of the cue it belongs to: then the
- * cue's local time comes first and yours second, where they differ. Options: `seconds`, `only`
- * ("relative" or "absolute"), `local` (the server's text for a zone that the browser does not
- * know).
+ * A time: the relative text and the absolute one, or `only` one of them. In the `zone` of a cue its
+ * local time comes first and yours second, where they differ; `local` is the server's text for a
+ * zone that the browser does not know.
  */
 export function when(text, { zone = null, only = "", local, seconds = false, full = false } = {}) {
   if (!text) return muted("–");
@@ -141,8 +129,7 @@ export function meter(value, most, label) {
   const share = Math.min(100, most > 0 ? (100 * value) / most : 0);
   const kind = share >= 100 ? "s-f" : share >= 80 ? "s-r" : "s-d";
   return html`<svg class="meter" viewBox="0 0 100 6" width="100%" preserveAspectRatio="none"
-    role="img"
-    aria-label=${label}><rect class=${kind} width=${share} height="6"></rect></svg>`;
+    role="img" aria-label=${label}><rect class=${kind} width=${share} height="6"></rect></svg>`;
 }
 
 /** A state with its sign and word; `more` follows the word ("2/4", a cause). */
@@ -155,18 +142,13 @@ export function badge(name, more = "") {
 /** Badges of a run: a success may have been reported as a failure, or not be accepted. */
 export function badges(run) {
   const { outcome_state: state } = run;
-  const more = state && state !== "reported_success" ? html` ${badge(state)}` : "";
-  return html`${badge(stateOfRun(run))}${more}`;
+  const isPlain = !state || state === "reported_success";
+  return html`${badge(stateOfRun(run))}${isPlain ? "" : html` ${badge(state)}`}`;
 }
 
 /** Only a sign, with its word for readers. */
-export const signOf = (mark, word, color) => html`<span class=${color} title=${word}><span
-    class="sign"
-  aria-hidden="true">${mark}</span><span class="sr">${word}</span></span>`;
-export function sign(name) {
-  const { sign: mark, word, color } = stateOf(name);
-  return signOf(mark, word, color);
-}
+export const signOf = ({ sign, word, color }) => html`<span class=${color} title=${word}><span
+  class="sign" aria-hidden="true">${sign}</span><span class="sr">${word}</span></span>`;
 
 /** The end of an id, all of it in the title. */
 export const shortId = (id) =>

@@ -8,12 +8,15 @@ import { number, plural } from "../app/words.js";
 import { anchor, button } from "./pieces.js";
 
 const SHORT = /\bshort\b/;
+const MANY = 20; // things; for an action on more, their number is typed
+
+/** The number to type before an action on `count` things, or null. */
+export const numberToType = (count) => (count > MANY ? count : null);
 
 /**
- * A table. `columns`: `[label, cell(row), kind, sort]`; `kind` are classes of a cell ("wide": a
- * line of its own on a phone; "right", "tight", "num"; "short" shows the label before the value on
- * a phone), `sort` is the word of the query that sorts by it. `key(row)` identifies rows.
- * `selection` (see below) adds boxes; `name(row)` names them.
+ * A table of columns `[label, cell(row), classes, sort]`: on a phone "wide" is a line of its own,
+ * and "short" has its label before the value; `sort` is the word of the query that sorts by it.
+ * `key(row)` identifies a row; `selection` adds boxes, which `name(row)` names.
  */
 export function table(label, columns, rows, { key = ({ id }) => id, selection, name, route } = {}) {
   const ids = rows.map(key);
@@ -54,14 +57,12 @@ export const newSelection = () => ({ ids: new Set(), all: false, last: null });
 
 const has = (selection, id) => selection.all || selection.ids.has(id);
 
-/** Number of things selected; `total` is that of all that match. */
+/** Number of things selected, where `total` match. */
 export const countSelected = (selection, total) => (selection.all ? total : selection.ids.size);
 
 const put = ({ ids }, id, on) => (on ? ids.add(id) : ids.delete(id));
 
-/**
- * Selects or releases a row; with `range` all rows from the last one clicked as this one becomes.
- */
+/** Selects or releases a row; with `range` also all rows from the last one clicked. */
 export function toggle(selection, id, ids, range = false) {
   if (selection.all) Object.assign(selection, { all: false, ids: new Set(ids) });
   const on = !selection.ids.has(id);
@@ -79,10 +80,7 @@ export function selectAll(selection, ids, on) {
 
 export const clearSelection = (selection) => Object.assign(selection, newSelection());
 
-/**
- * The bar of a selection: how many, "all N that match", and the actions; nothing if none is
- * selected.
- */
+/** The bar of a selection: how many, "all N that match", and the actions. */
 export function selectionBar({ selection, total, onPage, noun, actions }) {
   const count = countSelected(selection, total);
   if (!count) return "";
@@ -96,11 +94,14 @@ export function selectionBar({ selection, total, onPage, noun, actions }) {
 }
 
 /** The page of a query, from 1, and its first row, from 0. */
-export const pageOf = ({ page }) => Math.max(1, Number(page) || 1);
+const pageOf = ({ page }) => Math.max(1, Number(page) || 1);
 export const offsetOf = (query, perPage) => (pageOf(query) - 1) * perPage;
 
-/** Pages by `page` of the address. */
-export function pager(route, { total, perPage, noun }) {
+/** A table with links to its pages. */
+export const pagedTable = (route, label, columns, rows, { total, perPage, noun, ...more }) =>
+  [table(label, columns, rows, { route, ...more }), pager(route, { total, perPage, noun })];
+
+function pager(route, { total, perPage, noun }) {
   const page = pageOf(route.query);
   const last = Math.max(1, Math.ceil(total / perPage));
   const step = (to, text) => to < 1 || to > last

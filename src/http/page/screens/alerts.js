@@ -11,7 +11,7 @@ import { confirmed, prompt } from "../parts/ask.js";
 import { act, announce, toast } from "../parts/feedback.js";
 import { select } from "../parts/form.js";
 import { ago, anchor, button, card, facts, signOf, tabs } from "../parts/pieces.js";
-import { offsetOf, pager, table } from "../parts/table.js";
+import { offsetOf, pagedTable } from "../parts/table.js";
 
 const PER_PAGE = 50;
 const DAY_MS = 86_400_000;
@@ -67,7 +67,7 @@ export function view(data, route) {
   return html`<section class="card">${tabs("Type", types)}
     <header>${select("raised", "Raised", days, SPANS, setDays)}
       ${cue ? anchor(withQuery(route, { cue: null }), "All cues", "button") : ""}</header>
-    ${data.alerts.length ? list(data, route) : none(type || cue || days || page, route)}</section>
+    ${data.alerts.length ? list(data, route) : none(type || cue || days || page)}</section>
     ${destinations(data)}`;
 }
 
@@ -80,28 +80,27 @@ function list({ alerts, total }, route) {
     ["Raised", (alert) => ago(alert.created_at)],
     ["", links, "tight right"],
   ];
-  return html`${table("Alerts", columns, alerts)}${
-    pager(route, { total, perPage: PER_PAGE, noun: "alerts" })}`;
+  return pagedTable(route, "Alerts", columns, alerts, { total, perPage: PER_PAGE, noun: "alerts" });
 }
 
 function sentence({ severity, message, execution_id: run }) {
-  const [mark, color] = severity === "critical" ? ["✕", "bad"] : ["!", "warn"];
+  const [sign, color] = severity === "critical" ? ["✕", "bad"] : ["!", "warn"];
   const text = run ? anchor(link("runs", run), message, "name")
     : html`<span class="name">${message}</span>`;
-  return html`${signOf(mark, severity + ": ", color)} ${text}`;
+  return html`${signOf({ sign, word: severity + ": ", color })} ${text}`;
 }
 
-const none = (filtered, route) => html`<div class="empty">
-  <h2>${filtered ? "No alert matches" : "No alert"}</h2><p>${filtered
-  ? anchor(withQuery(route, { type: null, cue: null, days: null }), "Show all alerts", "button")
+const none = (isFiltered) => html`<div class="empty">
+  <h2>${isFiltered ? "No alert matches" : "No alert"}</h2><p>${isFiltered
+  ? anchor(link("alerts"), "Show all alerts", "button")
   : `An alert is raised when a cue fails 3 times in a row, a result is rejected, a worker is lost,
     no worker takes a run, or runs are caught up after an outage.`}</p></div>`;
 
 function destinations(data) {
   const { test } = data;
   const url = state.user?.alert_webhook_url;
-  const mailed = state.info?.mail === "smtp"
-    ? "." : "; this server sends no mail, it writes it to its log.";
+  const mailed = state.info?.mail === "smtp" ? "."
+    : "; this server sends no mail, it writes it to its log.";
   const actions = [
     button(url ? "Change" : "Set a webhook", () => setWebhook(url), "", { id: "set-webhook" }),
     ...(url ? [
@@ -112,19 +111,16 @@ function destinations(data) {
   ];
   const unset = "Not set. An address of yours can get each alert as a signed POST.";
   const webhook = html`<div class="stack"><p>${url ? html`<code>${url}</code>` : unset}</p>
-    <div class="row">${actions}</div>
-    ${test?.url === url && test ? html`<p id="test-result" class=${test.color}>${test.text}</p>`
-      : ""}</div>`;
+    <div class="row">${actions}</div>${test && test.url === url
+      ? html`<p id="test-result" class=${test.color}>${test.text}</p>` : ""}</div>`;
   return card("destinations", "Where alerts go", "", facts([
     ["This list", "Always. The newest 1,000 are kept."], ["Webhook", webhook],
     ["Mail", `Alerts are not mailed. Runs that fail are, if their cue says so${mailed}`],
   ], "long pad"));
 }
 
-async function change(url) {
-  await patch("v1/auth/me", { alert_webhook_url: url });
-  return loadUser();
-}
+const change = (alert_webhook_url) =>
+  patch("v1/auth/me", { alert_webhook_url }).then(loadUser);
 
 async function setWebhook(url) {
   const name = "alert_webhook_url";
@@ -154,14 +150,13 @@ const sendTest = (data, url) => busily(data, async () => {
 });
 
 /** Colour and words of the answer to a test. Pure. */
-export function outcome(answer) {
-  const { status, http_status: code, error_message: error, next_retry: next } = answer;
+export function outcome({ status, http_status: code, error_message: error, ...answer }) {
   const took = duration(answer.duration_ms);
+  const again = answer.next_retry ? "" : "not ";
   if (status === "delivered") {
     return ["good", `The test arrived: the webhook answered ${code} in ${took}.`];
   }
-  if (status === "waiting") {
-    return ["warn", "The test is on its way: the webhook has not answered yet."];
-  }
-  return ["bad", `The test failed after ${took}: ${error}. It is ${next ? "" : "not "}sent again.`];
+  return status === "waiting"
+    ? ["warn", "The test is on its way: the webhook has not answered yet."]
+    : ["bad", `The test failed after ${took}: ${error}. It is ${again}sent again.`];
 }

@@ -4,25 +4,21 @@ import { cuePath, get, getCue } from "../app/api.js";
 import { go, link, reload } from "../app/router.js";
 import { update } from "../app/state.js";
 import { duration } from "../app/time.js";
-import {
-  attemptsOf, bytes, capital, catchUpText, isCancelled, missReason, number, plural, stateOfRun,
-  triggerText, why,
-} from "../app/words.js";
-import { attemptLine } from "../parts/attempts.js";
-import { runHistory, sparkline } from "../parts/charts.js";
-import { copyButton, copyKey, copyMenu } from "../parts/copy.js";
+import { attemptsOf, bytes, capital, catchUpText, missReason, number, plural,
+  stateOfRun, triggerText, why } from "../app/words.js";
+import { attemptLine, runHistory, sparkline } from "../parts/charts.js";
+import { coloured, copyButton, copyKey, copyMenu } from "../parts/copy.js";
 import { toast } from "../parts/feedback.js";
 import { byteLength } from "../parts/json_text.js";
 import { anchor, badge, button, card, facts, menu, muted, note, when } from "../parts/pieces.js";
 import { table } from "../parts/table.js";
-import { fire, remove, replayFailed, setPaused } from "./cue/actions.js";
-import { coloured, fireWith } from "./cue/payload.js";
+import { fire, fireWith, remove, replayFailed, setPaused } from "./cue/actions.js";
 import { creation, creationCall, lettersOf, streakOf } from "./cue/words.js";
 
 const RUNS = 60; // of the history and the lines
 const ROWS = 15; // of the table
 const NEXT = 10;
-const GAPS = 5; // newest of the missed ledger
+const GAPS = 5; // newest missed ones
 const LONG = 3_000; // characters of a payload that is folded
 
 export const live = ["execution", "cue", "missed"];
@@ -59,15 +55,15 @@ export function head(data, route, isReady) {
   const { cue, runs, next: { upcoming: [at], occurrences } } = data;
   const shown = streakOf(runs);
   const streak = shown < RUNS ? shown : cue.failing;
-  const isPaused = cue.status === "paused";
   const times = streak > 1 ? `${streak} times in a row` : "last time";
   const local = occurrences[0]?.local;
   return {
     title: cue.name, tab: (streak ? "Failing: " : "") + cue.name,
     titleMore: html`${badge(cue.status)}${streak ? badge("failed", times) : ""}`,
     note: at ? html`Next run ${when(at, { zone: cue.schedule.timezone, local })}`
-      : isPaused ? "Paused: it does not run until it is resumed." : "No further run.",
-    actions: actions(data, cue, isPaused),
+      : cue.status === "paused" ? "Paused: it does not run until it is resumed."
+      : "No further run.",
+    actions: actions(data),
   };
 }
 
@@ -84,33 +80,34 @@ async function pause(data) {
   reload();
 }
 
-const pauses = ({ status }) => status === "active" || status === "paused";
-const callOf = (cue) => () => creationCall(cue);
+// The verb of a cue that can be paused or resumed
+const PAUSE = { active: "Pause", paused: "Resume" };
 
-const actions = (data, cue, isPaused) => [
-  button("Fire now", () => fire(cue), "primary", { id: "fire" }),
-  pauses(cue) ? button(isPaused ? "Resume" : "Pause", () => pause(data), "", { id: "pause" }) : "",
-  anchor(link("cues", cue.id, "edit"), "Edit", "button"),
-  copyMenu(callOf(cue), [["JSON", () => creation(cue)], ["id", cue.id]]),
-  menu("More", [
-    ["Fire with payload or time…", () => fireWith(cue)],
-    ["Replay failed runs…", () => replayFailed(cue)],
-    ["Duplicate", () => go(link("cues", "new", { from: cue.id }))],
-    ["Delete…", () => removeIt(data), "danger"],
-  ], "more-actions"),
-];
-
-export function shortcuts(data) {
+function actions(data) {
   const { cue } = data;
+  const verb = PAUSE[cue.status];
   return [
-    ["f", "Fire now", () => fire(cue)],
-    ["p", "Pause or resume", () => pauses(cue) && pause(data)],
-    ["e", "Edit", () => go(link("cues", cue.id, "edit"))],
-    ["r", "Replay failed runs", () => replayFailed(cue)],
-    copyKey(callOf(cue)),
-    ["n", "New cue", () => go("#/cues/new")],
+    button("Fire now", () => fire(cue), "primary", { id: "fire" }),
+    verb ? button(verb, () => pause(data), "", { id: "pause" }) : "",
+    anchor(link("cues", cue.id, "edit"), "Edit", "button"),
+    copyMenu(() => creationCall(cue), [["JSON", () => creation(cue)], ["id", cue.id]]),
+    menu("More", [
+      ["Fire with payload or time…", () => fireWith(cue)],
+      ["Replay failed runs…", () => replayFailed(cue)],
+      ["Duplicate", () => go(link("cues", "new", { from: cue.id }))],
+      ["Delete…", () => removeIt(data), "danger"],
+    ], "more-actions"),
   ];
 }
+
+export const shortcuts = (data) => [
+  ["f", "Fire now", () => fire(data.cue)],
+  ["p", "Pause or resume", () => PAUSE[data.cue.status] && pause(data)],
+  ["e", "Edit", () => go(link("cues", data.cue.id, "edit"))],
+  ["r", "Replay failed runs", () => replayFailed(data.cue)],
+  copyKey(() => creationCall(data.cue)),
+  ["n", "New cue", () => go("#/cues/new")],
+];
 
 export function view(data) {
   const { cue } = data;
@@ -130,8 +127,7 @@ function line(name, values) {
 function runsCard({ cue, runs, total, missed }) {
   const zone = cue.schedule.timezone;
   const past = [...runs].reverse();
-  const isBad = (run) => (run.status === "failed" && !isCancelled(run))
-    || run.status === "retrying";
+  const isBad = (run) => ["failed", "retrying"].includes(stateOfRun(run));
   const result = (run) => html`${
     badge(stateOfRun(run), run.attempts > 1 ? `${run.attempts}/${run.max_attempts}` : "")}${
     isBad(run) ? html`<div class="small bad wrap">${capital(why(run))}</div>` : ""}`;
@@ -189,8 +185,8 @@ function headers(data) {
     const turn = () => update(() => (isOpen ? shown.delete(name) : shown.add(name)));
     return html`<div class="row spread"><span class="wrap"><code>${name}</code>: ${
       isOpen ? html`<code>${value}</code>` : hidden}</span><button class="link small"
-        data-header=${name}
-      aria-label=${`${verb} the value of ${name}`} @click=${turn}>${verb}</button></div>`;
+      data-header=${name} aria-label=${`${verb} the value of ${name}`}
+      @click=${turn}>${verb}</button></div>`;
   });
 }
 
@@ -206,8 +202,7 @@ function about(data) {
   const { callback, on_failure: failure, verification, retry, claim_within_minutes: claim } = cue;
   const isWorker = cue.transport === "worker";
   const after = [
-    failure.email && "sends a mail",
-    failure.webhook && html`calls <code>${failure.webhook}</code>`,
+    failure.email && "sends a mail", failure.webhook && html`calls <code>${failure.webhook}</code>`,
     failure.pause && "pauses the cue",
   ].filter(Boolean).map((text, i) => html`${i ? ", " : ""}${text}`);
   const attempts = retry.max_attempts > 1 ? attemptLine(attemptsOf(retry)) : "";
@@ -233,7 +228,7 @@ function payload(data) {
     data.painted = html`<pre class="pad" dir="ltr" id="payload">${coloured(text)}</pre>`;
   }
   const size = bytes(byteLength(text));
-  return card("", "Payload", html`<small>${size}</small>${copyButton(text)}`, text.length <= LONG
-    ? data.painted
-    : html`<details><summary class="pad">Show ${size}</summary>${data.painted}</details>`);
+  const content = text.length <= LONG ? data.painted
+    : html`<details><summary class="pad">Show ${size}</summary>${data.painted}</details>`;
+  return card("", "Payload", html`<small>${size}</small>${copyButton(text)}`, content);
 }

@@ -6,18 +6,17 @@ import { currentRow } from "../app/keyboard.js";
 import { go, link, reload, withQuery } from "../app/router.js";
 import { countOf, loadOverview } from "../app/server.js";
 import { busily, state, update } from "../app/state.js";
-import { causeShort, number, plural } from "../app/words.js";
+import { capital, causeShort, number, plural, stateOf } from "../app/words.js";
 import { runHistory } from "../parts/charts.js";
 import { copy } from "../parts/copy.js";
 import { confirm } from "../parts/ask.js";
 import { act, toast } from "../parts/feedback.js";
 import { select } from "../parts/form.js";
-import { ago, anchor, badge, button, empty, menu, muted, note, sign, tabs,
+import { ago, anchor, badge, button, empty, menu, muted, note, signOf, tabs,
   when } from "../parts/pieces.js";
 import { asCued } from "../parts/snippets.js";
-import {
-  clearSelection, countSelected, newSelection, offsetOf, pager, selectionBar, table,
-} from "../parts/table.js";
+import { clearSelection, countSelected, newSelection, numberToType, offsetOf, pagedTable,
+  selectionBar } from "../parts/table.js";
 import { fire, remove, setPaused } from "./cue/actions.js";
 import { creation, creationCall, cronWords } from "./cue/words.js";
 
@@ -26,7 +25,6 @@ const RUNS = 30; // marks of a history
 const TYPING_MS = 250;
 const MOST_IDS = 500; // that one call takes
 const MOST_COPIED = 100; // a call for each, because a list has no payloads
-const MANY = 20; // to delete more, their number must be typed
 const MOST_FAILED = 20; // refusals that are listed
 const FILTERS = ["q", "status", "transport", "failing"];
 
@@ -39,8 +37,8 @@ export const event = (data, type, { cue_id: id }, { query }) => !type.startsWith
 const listInUse = () => document.querySelector("#cue-list:is(:hover, :focus-within)");
 
 export async function load(data, { query }) {
-  const filter = Object.fromEntries(FILTERS.filter((name) => query[name]).map((name) =>
-      [name, query[name]]));
+  const set = FILTERS.filter((name) => query[name]);
+  const filter = Object.fromEntries(set.map((name) => [name, query[name]]));
   const offset = offsetOf(query, PER_PAGE);
   const list = get("v1/cues", { ...filter, sort: query.sort, runs: RUNS, limit: PER_PAGE, offset });
   const [{ total, cues: fresh }, overview] = await Promise.all([list, loadOverview()]);
@@ -74,9 +72,9 @@ function reloadChanged(data) {
 /** Pauses or resumes a cue; its row stays where it is and shows the new state. */
 async function pause(data, cue) {
   const answer = await setPaused(cue);
+  if (!answer) return;
   const changed = (rows) => rows.map((row) => (row.id === cue.id ? { ...row, ...answer } : row));
-  const put = () => Object.assign(data, { rows: changed(data.rows), fresh: changed(data.fresh) });
-  if (answer) update(put);
+  update(() => Object.assign(data, { rows: changed(data.rows), fresh: changed(data.fresh) }));
 }
 
 export function head({ first }) {
@@ -84,8 +82,8 @@ export function head({ first }) {
   const { active, failing } = state.overview?.cues || {};
   return {
     tab: failing ? `${failing} failing · Cues` : "Cues",
-    note: active !== undefined && `${number(active)} active${failing
-        ? `, ${number(failing)} failing` : ""}`,
+    note: active !== undefined
+      && `${number(active)} active${failing ? `, ${number(failing)} failing` : ""}`,
     actions: anchor("#/cues/new", "New cue", "button primary"),
   };
 }
@@ -97,10 +95,9 @@ export function view(data, route) {
   const back = total ? anchor(withQuery(route, {}), "First page", "button")
     : anchor("#/cues", "Clear the filters", "button");
   const none = empty(total ? "This page is empty" : "No cue matches", "", back);
+  const bar = { selection, total, onPage: rows.length, noun: "cue", actions: bulkActions(data) };
   return html`${states(route, data)}${filters(data, route)}${refusals(data)}
-    ${rows.length ? list(data, route) : none}
-    ${selectionBar({ selection, total, onPage: rows.length, noun: "cue",
-        actions: bulkActions(data) })}`;
+    ${rows.length ? list(data, route) : none}${selectionBar(bar)}`;
 }
 
 function focusSearch({ query }) {
@@ -111,31 +108,29 @@ function focusSearch({ query }) {
   });
 }
 
+// [tab, status, failing, title]: a tab with a title is shown where there are such cues.
 const STATES = [
-  ["All", {}],
-  ["Failing", { failing: "true" }, "Their last runs failed"],
-  ["Active", { status: "active" }],
-  ["Paused", { status: "paused" }],
-  ["Completed", { status: "completed" }, "They ran once, and are over"],
-  ["Failed", { status: "failed" }, "They ran once and failed, or can never run"],
+  ["All", "", ""],
+  ["Failing", "", "true", "Their last runs failed"],
+  ["Active", "active", ""],
+  ["Paused", "paused", ""],
+  ["Completed", "completed", "", "They ran once, and are over"],
+  ["Failed", "failed", "", "They ran once and failed, or can never run"],
 ];
 
-function states({ query, ...route }, { total }) {
+function states(route, { total }) {
+  const { q, transport, status: shown = "", failing: shownFailing = "" } = route.query;
   const cues = state.overview?.cues || {};
   // The counts of the account say nothing about a search.
-  const isCounted = !query.q && !query.transport && cues.active !== undefined;
-  const of = ({ failing, status }) =>
-    failing ? cues.failing : status ? cues[status] : countOf(cues);
-  const list = STATES.map(([text, filter, title]) => {
-    const { status = "", failing = "" } = filter;
-    const isCurrent = (query.status || "") === status && (query.failing || "") === failing;
-    const count = isCurrent ? total : isCounted ? of(filter) : undefined;
-    const href = withQuery({ query, ...route }, { status, failing });
-    return { text, href, title, isCurrent, count };
+  const isCounted = !q && !transport && cues.active !== undefined;
+  const list = STATES.map(([text, status, failing, title]) => {
+    const isCurrent = shown === status && shownFailing === failing;
+    const all = failing ? cues.failing : status ? cues[status] : countOf(cues);
+    const count = isCurrent ? total : isCounted ? all : undefined;
+    return { text, href: withQuery(route, { status, failing }), title, isCurrent, count };
   });
-  // States that most accounts never have are shown where there are some.
-  return tabs("States", list.filter(({ title, count, isCurrent }) => !title || count !== 0
-    || isCurrent));
+  return tabs("States", list.filter(({ title, count, isCurrent }) =>
+    !title || count !== 0 || isCurrent));
 }
 
 const SORTS = [
@@ -163,9 +158,8 @@ function filters(data, route) {
   const turn = () => (selection.all ? clearSelection(selection) : (selection.all = true));
   const all = selection.all ? "Select none" : `Select all ${number(total)}`;
   return html`<div class="row"><input id="search" class="search" type="search" data-search
-    maxlength="100"
-      placeholder="Search" aria-label="Search by name, description, address or id"
-      .value=${same(data.typed)} @input=${type}>
+    maxlength="100" placeholder="Search" aria-label="Search by name, description, address or id"
+    .value=${same(data.typed)} @input=${type}>
     ${choice("transport", "How it runs", KINDS)}${choice("sort", "Order", SORTS)}
     ${rows.length ? button(all, () => update(turn), "end", { id: "select-all" }) : ""}</div>`;
 }
@@ -185,14 +179,15 @@ function lastCell({ recent: { last }, failing }) {
   const at = ago(last.at);
   const streak = failing > 1
     ? html`<span class="bad">${number(failing)}\u00a0in\u00a0a\u00a0row</span>` : "";
-  return html`<a href=${link("runs", last.execution_id)}>${sign(last.status)} ${
+  return html`<a href=${link("runs", last.execution_id)}>${signOf(stateOf(last.status))} ${
     (isBad && causeShort(last)) || at}</a><div class="small muted">${isBad ? at : ""}${
     isBad && streak ? ", " : ""}${streak}</div>`;
 }
 
 function list(data, route) {
-  const name = (cue) => html`${anchor(link("cues", cue.id), html`<bdi>${cue.name}</bdi>`, "name")}${
-      about(cue)}`;
+  const name = (cue) => [
+    anchor(link("cues", cue.id), html`<bdi>${cue.name}</bdi>`, "name"), about(cue),
+  ];
   const next = ({ next_run: at, schedule: { timezone: zone } }) => html`${ago(at)}${
     at ? html` <small>${when(at, { zone, only: "absolute" })}</small>` : ""}`;
   const history = ({ recent: { statuses } }) => (statuses ? runHistory(statuses, RUNS) : "");
@@ -205,9 +200,9 @@ function list(data, route) {
   ];
   const { selection, total, rows } = data;
   const leave = () => settle(data);
-  return html`<section class="card" id="cue-list" @pointerleave=${leave} @focusout=${leave}>
-    ${table("Cues", columns, rows, { selection, name: (cue) => cue.name, route })}
-    ${pager(route, { total, perPage: PER_PAGE, noun: "cues" })}</section>`;
+  const options = { selection, name: (cue) => cue.name, total, perPage: PER_PAGE, noun: "cues" };
+  return html`<section class="card" id="cue-list" @pointerleave=${leave} @focusout=${leave}>${
+    pagedTable(route, "Cues", columns, rows, options)}</section>`;
 }
 
 const edit = ({ id }) => go(link("cues", id, "edit"));
@@ -232,31 +227,29 @@ export function shortcuts(data) {
   ];
 }
 
-const ACTIONS = {
-  pause: ["Pause", "paused"],
-  resume: ["Resume", "resumed"],
-  fire: ["Fire", "fired"],
-  delete: ["Delete", "deleted"],
-};
+const DONE = { pause: "paused", resume: "resumed", fire: "fired", delete: "deleted" };
 
 function bulkActions(data) {
   const forms = ["JSON", "cued commands", "ids"];
   return [
-    ...Object.entries(ACTIONS).map(([action, [text]]) => button(text, () => bulk(data, action),
+    ...Object.keys(DONE).map((action) => button(capital(action), () => bulk(data, action),
       action === "delete" ? "danger" : "", { id: "bulk-" + action, off: data.busy })),
     menu("Copy as", forms.map((form) => [form, () => copySelected(data, form)]), "copy-selected"),
   ];
 }
 
-async function isSure(action, count) {
-  const cues = plural(count, "cue");
-  if (action === "fire") {
-    return confirm({ title: `Fire ${cues}?`, text: "Each runs once, now.", action: "Fire" });
-  }
-  if (action !== "delete") return true;
-  const text = "Their runs and results are deleted with them. This cannot be undone.";
-  const type = count > MANY ? count : null;
-  return confirm({ title: `Delete ${cues}?`, text, action: "Delete", danger: true, type });
+const QUESTIONS = {
+  fire: "Each runs once, now.",
+  delete: "Their runs and results are deleted with them. This cannot be undone.",
+};
+
+function isSure(name, count) {
+  const action = capital(name);
+  const danger = name === "delete";
+  return !QUESTIONS[name] || confirm({
+    title: `${action} ${plural(count, "cue")}?`, text: QUESTIONS[name], action, danger,
+    type: danger ? numberToType(count) : null,
+  });
 }
 
 /** Sends one action for the selection; what it refused is listed above the cues. */
@@ -269,8 +262,8 @@ async function bulk(data, action) {
   await busily(data, () => act(async () => {
     // The filter of the rows that are shown: the address may be ahead of them.
     const { failing, ...filter } = data.filter;
-    const all = { ...filter, ...(failing && { failing: failing === "true" }) };
-    const parts = selection.all ? [{ filter: all, expected: total }] : [];
+    if (failing) filter.failing = failing === "true";
+    const parts = selection.all ? [{ filter, expected: total }] : [];
     for (let i = 0; !selection.all && i < ids.length; i += MOST_IDS) {
       parts.push({ ids: ids.slice(i, i + MOST_IDS) });
     }
@@ -281,11 +274,11 @@ async function bulk(data, action) {
     }
     clearSelection(selection);
   }));
-  const [, word] = ACTIONS[action];
+  const word = DONE[action];
   const runs = { label: "Runs", href: link("runs", { triggered_by: "manual_fire" }) };
   if (done) toast(`${plural(done, "cue")} ${word}`, action === "fire" ? runs : {});
-  const names = new Map(data.rows.map((cue) => [cue.id, cue.name]));
-  const list = failed.map((entry) => ({ ...entry, name: names.get(entry.id) || entry.id }));
+  const nameOf = (id) => data.rows.find((cue) => cue.id === id)?.name ?? id;
+  const list = failed.map((entry) => ({ ...entry, name: nameOf(entry.id) }));
   update(() => (data.refused = list.length ? { word, list } : null));
   reloadChanged(data);
 }

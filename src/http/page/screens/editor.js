@@ -8,15 +8,11 @@ import { copyMenu } from "../parts/copy.js";
 import { act, toast } from "../parts/feedback.js";
 import { prettyJson, readableJson } from "../parts/json_text.js";
 import { anchor, button, note, requestOf } from "../parts/pieces.js";
-import {
-  blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged, patchBody,
-  problemsOf,
-} from "./editor/model.js";
+import { blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged,
+  patchBody, problemsOf } from "./editor/model.js";
 import { ask, preview } from "./editor/preview.js";
-import {
-  forgetZones, headersCard, moreCards, payloadCard, readPayload, scheduleCard, showProblems,
-    targetCard,
-} from "./editor/form.js";
+import { forgetZones, headersCard, moreCards, payloadCard, readPayload, scheduleCard,
+  showProblems, targetCard } from "./editor/form.js";
 
 const RECENT_ZONES = 5; // zones that come first in the list
 
@@ -50,9 +46,7 @@ function take(data, form, cue) {
   ask(data);
 }
 
-/**
- * Notes what somebody else changed since the form was filled: fields, whatever `updated_at` says.
- */
+/** Notes which fields somebody else changed since the form was filled. */
 function compare(data, cue) {
   const theirs = formOfAnswer(cue);
   data.remote = differing(theirs, data.was).length ? { cue, theirs } : null;
@@ -60,13 +54,11 @@ function compare(data, cue) {
 }
 
 export function head({ form, was, cue }, { id, query }) {
-  const title = cue ? `Edit ${cue.name}` : "Edit a cue";
-  if (!id) {
-    const title = query.from ? "Duplicate a cue" : "New cue";
-    return { title, note: "An address and a time are enough." };
-  }
+  const title = query.from ? "Duplicate a cue" : "New cue";
+  if (!id) return { title, note: "An address and a time are enough." };
   const fields = form ? differing(form, was) : [];
-  return { title, note: fields.length ? `Changed: ${inWords(fields)}` : "Nothing changed yet" };
+  const note = fields.length ? `Changed: ${inWords(fields)}` : "Nothing changed yet";
+  return { title: cue ? `Edit ${cue.name}` : "Edit a cue", note };
 }
 
 export function view(data, route) {
@@ -78,8 +70,8 @@ export function view(data, route) {
   };
   const keys = ({ ctrlKey, metaKey, key }) =>
     (ctrlKey || metaKey) && key === "Enter" && save(data, route, false);
-  const refused = () => html`${rest.map((text) => html`<p><b>${text}</b></p>`)}${error
-      && requestOf(error)}`;
+  const refused = () =>
+    [rest.map((text) => html`<p><b>${text}</b></p>`), error && requestOf(error)];
   const [verb, fire] = isEdit ? ["Save", "Save and fire"] : ["Create", "Create and fire"];
   return html`<form class="editor" novalidate @submit=${submit} @keydown=${keys}
     aria-busy=${off ? "true" : "false"}><div class="stack">
@@ -117,9 +109,8 @@ function elsewhere(data) {
 function ready(data) {
   const { form } = data;
   readPayload(data);
-  const isWorker = form.transport === "worker";
-  const found = { payload: data.json.problem, headers: isWorker ? "" : headersProblem(
-      form.headers) };
+  const headers = form.transport === "worker" ? "" : headersProblem(form.headers);
+  const found = { payload: data.json.problem, headers };
   data.problems = Object.fromEntries(Object.entries(found).filter(([, text]) => text));
   if (Object.keys(data.problems).length) return showProblems();
   return { ...form, name: form.name.trim() || defaultName(form, data.json.task) || "Cue" };

@@ -1,5 +1,4 @@
-// Keys and secrets: API keys, the secrets that sign deliveries and alerts, and the browsers that
-// are signed in.
+// Keys and secrets: API keys, secrets that sign deliveries and alerts, and signed-in browsers.
 import { html } from "../lit/lit-html.js";
 import { del, get, post } from "../app/api.js";
 import { reload } from "../app/router.js";
@@ -16,20 +15,16 @@ import { table } from "../parts/table.js";
 const CALL = { method: "GET", path: "v1/auth/keys" };
 const SECRETS = {
   webhook: {
-    title: "Webhook secret",
+    title: "Webhook secret", path: "v1/auth/webhook-secret", field: "webhook_secret",
     text: "Signs each delivery of a cue, so that your receiver knows that it comes from here.",
-    path: "v1/auth/webhook-secret",
-    field: "webhook_secret",
     replaced: `For 24 hours each delivery is signed with both secrets in webhook-signature: change
       your receivers in that time. X-CueAPI-Signature uses the new one at once.`,
   },
   alert: {
-    title: "Alert secret",
+    title: "Alert secret", path: "v1/auth/alert-webhook-secret", field: "alert_webhook_secret",
     text: "Signs the alerts that go to your webhook.",
-    path: "v1/auth/alert-webhook-secret",
-    field: "alert_webhook_secret",
-    replaced: `The old secret signs nothing from now on: change the receiver of your alerts at
-      once.`,
+    replaced:
+      "The old secret signs nothing from now on: change the receiver of your alerts at once.",
   },
 };
 
@@ -64,8 +59,8 @@ const named = (name, isOwn) => html`<span class="name">${name}</span> ${
 const isOwn = (key) => key.current || key.prefix === state.user?.api_key_prefix;
 
 function keysCard(keys) {
-  const removal = (key) => keys.length === 1 ? html`<span class="muted small">the last key
-    stays</span>`
+  const removal = (key) => keys.length === 1
+    ? html`<span class="muted small">the last key stays</span>`
     : button("Revoke", () => revoke(key), "plain danger", { label: `Revoke ${key.name}` });
   const columns = [
     ["Name", (key) => named(key.name, isOwn(key))],
@@ -81,8 +76,7 @@ async function makeKey() {
   const help = "What it is for, such as the machine or the program.";
   const made = await prompt({
     title: "New API key", fields: [{ name: "name", label: "Name", help, required: true }],
-    action: "Create",
-    send: ({ name }) => post("v1/auth/keys", { name }),
+    action: "Create", send: ({ name }) => post("v1/auth/keys", { name }),
   });
   if (!made) return;
   const use = "Programs send it as “Authorization: Bearer KEY”; cued reads it from CUED_API_KEY.";
@@ -100,11 +94,10 @@ function revoke(key) {
   return remove(question, "v1/auth/keys/" + encodeURIComponent(key.id), `Revoked ${key.name}`);
 }
 
+const EYE = "M2.5 12S6 5.5 12 5.5 21.5 12 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12z";
 const eye = (isOpen) => html`<svg viewBox="0 0 24 24" width="18" height="18" fill="none"
   stroke="currentColor" stroke-width="1.75" aria-hidden="true"><path
-    d=${"M2.5 12S6 5.5 12 5.5 21.5 12" +
-  " 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12z" + (isOpen ? "M4 4l16 16" : "")}></path><circle cx="12"
-  cy="12" r="3"></circle></svg>`;
+  d=${isOpen ? EYE + "M4 4l16 16" : EYE}></path><circle cx="12" cy="12" r="3"></circle></svg>`;
 
 function secretCard(data, kind, more) {
   const { title, text, field, path } = SECRETS[kind];
@@ -112,17 +105,15 @@ function secretCard(data, kind, more) {
   const name = title.toLowerCase();
   const read = async () => value || (await get(path))[field];
   const show = () => act(async () => keep(data, kind, { value: value ? "" : await read() }));
+  const old = until
+    && html`The old secret signs as well until ${when(until, { only: "absolute" })}.`;
+  const copying = button("Copy", () => act(async () => copy(await read())), "plain small",
+    { label: `Copy the ${name}` });
   return card(kind + "-secret", title, button("Replace", () => replace(data, kind), "danger"),
-    html`<div
-    class="pad stack"><p>${text}</p>
-    ${until ? note(html`The old secret signs as well until ${when(until, { only: "absolute" })}.`,
-      "warn") : ""}
-    <div class="code"><code>${value || "whsec_" + "•".repeat(8)}</code>
-      <button class="plain small" aria-pressed=${value ? "true" : "false"}
-        aria-label=${`Show the ${name}`}
-        @click=${show}>${eye(value)}</button>
-      ${button("Copy", () => act(async () => copy(await read())), "plain small",
-        { label: `Copy the ${name}` })}</div>${more}</div>`);
+    html`<div class="pad stack"><p>${text}</p>${old ? note(old, "warn") : ""}
+    <div class="code"><code>${value || "whsec_" + "•".repeat(8)}</code><button class="plain small"
+      aria-pressed=${value ? "true" : "false"} aria-label=${`Show the ${name}`}
+      @click=${show}>${eye(value)}</button>${copying}</div>${more}</div>`);
 }
 
 const keep = (data, kind, fields) =>
@@ -148,7 +139,7 @@ function verify(data) {
       check it before you parse the body. Refuse what is older than five minutes, and an id that you
       have handled.</p>
     ${field({ name: "language", label: "Language", value: data.language, choices,
-        oninput: choose })}
+      oninput: choose })}
     <div class="code"><pre id="verify" tabindex="0">${data.code}</pre></div>
     <div class="actions">${copyButton(data.code, "Copy the code")}</div></div></details>`;
 }
@@ -156,8 +147,9 @@ function verify(data) {
 function sessionsCard(sessions) {
   const others = sessions.filter((session) => !session.current).length;
   const all = others === sessions.length ? "all" : "all others";
-  const removal = (session) => session.current ? "" : button("End", () => end(session),
-    "plain danger", { label: `End the session of ${session.device}` });
+  const label = ({ device }) => `End the session of ${device}`;
+  const removal = (session) => session.current ? ""
+    : button("End", () => end(session), "plain danger", { label: label(session) });
   const columns = [
     ["Browser", (session) => named(session.device || "Unknown", session.current)],
     ["Address", ({ address }) => html`<code class="id">${address}</code>`],

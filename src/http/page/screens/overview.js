@@ -43,7 +43,7 @@ export function head({ overview }) {
   };
 }
 
-export const shortcuts = ({ overview, stateOf }) => {
+export function shortcuts({ overview, stateOf }) {
   const row = () => overview.failing.find(({ cue_id: id }) => id === currentRow()?.dataset.row);
   const on = (run) => () => row() && run(row());
   const pauseOrResume = (cue) => (stateOf.get(cue.cue_id) === "paused" ? resume : pause)(cue);
@@ -52,7 +52,7 @@ export const shortcuts = ({ overview, stateOf }) => {
     ["r", "Replay the failed run", on(replay)],
     ["p", "Pause or resume the failing cue", on(pauseOrResume)],
   ];
-};
+}
 
 export function view(data) {
   const { overview, health, first } = data;
@@ -67,9 +67,9 @@ const cueLink = ({ cue_id: id, name }) =>
 
 function whatFails({ overview: { failing, cues }, stateOf }) {
   const all = anchor(link("cues", { failing: "true" }), `All ${number(cues.failing)}`);
-  return card("failing", "What fails", cues.failing > failing.length ? all : "", html`<ul
-    class="lines">${failing.map((cue) => failingCue(cue, stateOf.get(cue.cue_id)
-        || "active"))}</ul>`);
+  const line = (cue) => failingCue(cue, stateOf.get(cue.cue_id) ?? "active");
+  return card("failing", "What fails", cues.failing > failing.length ? all : "",
+    html`<ul class="lines">${failing.map(line)}</ul>`);
 }
 
 function failingCue(cue, status) {
@@ -78,10 +78,9 @@ function failingCue(cue, status) {
     button(html`${text}<span class="sr"> ${name}</span>`, () => action(cue));
   const last = at && html`${streak > 1 ? ", last" : ""} ${ago(at)}: ${why(cue)}`;
   const text = html`${streakText(streak)}${last}`;
+  const story = run ? html`<a class="wrap" data-run href=${link("runs", run)}>${text}</a>` : text;
   return html`<li data-row=${id}><span class="bad sign" aria-hidden="true">✕</span>
-    <p>${cueLink(cue)} ${run ? html`<a class="wrap" data-run href=${link("runs", run)}>${text}</a>`
-      : text}
-      ${status === "paused" ? badge(status) : ""}</p>
+    <p>${cueLink(cue)} ${story} ${status === "paused" ? badge(status) : ""}</p>
     <span class="actions">${run ? action("Replay", replay) : ""}${
       status === "active" ? action("Pause", pause)
       : status === "paused" ? action("Resume", resume) : ""}</span></li>`;
@@ -145,9 +144,10 @@ function tiles({ waiting: { send, claim, delivering, retry }, workers, usage }, 
 
 function nextRuns({ next, cues: { active } }) {
   const planned = link("cues", { status: "active", sort: "next_run" });
-  return card("next", "Next runs", anchor(planned, plural(active, "active cue")), next.length
-    ? html`<ul class="lines">${next.map((cue) => html`<li><p class="cut">${cueLink(cue)}</p><span
-        class="small num end">${when(cue.at, { zone: cue.timezone })}</span></li>`)}</ul>`
+  const line = (cue) => html`<li><p class="cut">${cueLink(cue)}</p><span
+    class="small num end">${when(cue.at, { zone: cue.timezone })}</span></li>`;
+  return card("next", "Next runs", anchor(planned, plural(active, "active cue")),
+    next.length ? html`<ul class="lines">${next.map(line)}</ul>`
     : html`<p class="pad muted">No run is planned.</p>`);
 }
 
@@ -161,19 +161,17 @@ function lastDay(hours) {
   const end = (at) => new Date(instant(at) + HOUR_MS).toISOString();
   const clock = (at) => absolute(instant(at), shownZone());
   const of = (status, text, kind) => anchor(link("runs", { status, since: from }), text, kind);
-  const title = ({ at, late_max_ms: ms, ...hour }) =>
-    `${clock(at)} to ${clock(end(at))}: ${counts(hour)}${ms === null ? ""
-      : `, at most ${duration(ms)} late`}`;
+  const title = ({ at, late_max_ms: ms, ...hour }) => `${clock(at)} to ${clock(end(at))}: ${
+    counts(hour)}${ms === null ? "" : `, at most ${duration(ms)} late`}`;
   const chart = bars(hours, {
-    label: `Runs by hour: ${counts(totals)}`,
-    titles: hours.map(title),
+    label: `Runs by hour: ${counts(totals)}`, titles: hours.map(title),
     links: hours.map(({ at }) => link("runs", { since: at, until: end(at) })),
   });
   const figures = html`<span class="row small num">
     ${of("success", `● ${number(totals.succeeded)} succeeded`, "good")}
     ${of("failed", `✕ ${number(totals.failed)} failed`, "bad")}</span>`;
-  return card("last-day", "Last 24 hours", figures, html`<div class="pad">${chart}<p
-      class="row spread small muted num"><span>${clock(from)}</span><span>now</span></p></div>
+  return card("last-day", "Last 24 hours", figures, html`<div class="pad">${chart}
+      <p class="row spread small muted num"><span>${clock(from)}</span><span>now</span></p></div>
     ${most < 0 ? "" : html`<footer><span>Late at most <b class="num">${duration(most)}</b></span>${
       sparkline(late, "Largest lateness of each hour")}</footer>`}`);
 }
@@ -183,7 +181,7 @@ function missedRuns(missed) {
   const at = (time) => when(time, { only: "absolute" });
   const runs = ({ count, first, last }) => count === 1 ? html`a run, ${when(first)}`
     : html`${plural(count, "run")}, ${at(first)} to ${at(last)}`;
-  return card("missed", "Missed", "", html`<ul class="lines">${missed.map((gap) => html`<li><span
-    class="warn sign" aria-hidden="true">┄</span><p>${cueLink(gap)} missed ${runs(gap)}:
-    ${missReason(gap.reason)}</p></li>`)}</ul>`);
+  const line = (gap) => html`<li><span class="warn sign" aria-hidden="true">┄</span><p>${
+    cueLink(gap)} missed ${runs(gap)}: ${missReason(gap.reason)}</p></li>`;
+  return card("missed", "Missed", "", html`<ul class="lines">${missed.map(line)}</ul>`);
 }

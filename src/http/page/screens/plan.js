@@ -53,10 +53,9 @@ export function byMonth(series, now) {
 export function view(data) {
   const { usage, months } = data;
   const limited = isLimited(usage.executions.limit) || isLimited(usage.cues.limit);
-  return html`${limited ? "" : html`<p id="no-limits">The limits are switched off on this server:
-    runs,
-      cues and requests are not counted against a plan.</p>`}
-    ${used(usage)}${history(months)}${atLimit(usage, limited)}
+  const unlimited = html`<p id="no-limits">The limits are switched off on this server: runs, cues
+    and requests are not counted against a plan.</p>`;
+  return html`${limited ? "" : unlimited}${used(usage)}${history(months)}${atLimit(usage, limited)}
     ${state.info?.limits === false || !limited ? "" : plans(data)}`;
 }
 
@@ -64,13 +63,14 @@ function used({ cues, executions: runs, storage, rate_limit: rate, billing_perio
   const begins = `Counted in UTC; begins again on ${day(period.end)}.`;
   const states = `${number(cues.total)} of ${number(cues.total_limit)} in all states.`;
   const storages = [storage.used_bytes, storage.limit_bytes, bytes];
+  const rates = [rate.current_usage, rate.limit, number];
+  const all = "Of all API keys; signed-in browsers have a limit of their own.";
   return html`<section class="card pad stack" id="used">
     ${bar("runs", "Runs this month", runs.used, runs.limit, number, begins)}
     ${bar("cues", "Active cues", cues.active, cues.limit, number, states)}
     ${bar("storage", "Storage", ...storages, "Payloads, headers, results and kept answers.")}
-    ${!isLimited(rate.limit) ? "" : bar("requests", "Requests in the last minute",
-      rate.current_usage, rate.limit, number,
-      "Of all API keys; signed-in browsers have a limit of their own.")}</section>`;
+    ${isLimited(rate.limit) ? bar("requests", "Requests in the last minute", ...rates, all) : ""}
+    </section>`;
 }
 
 function bar(id, name, value, most, text, more) {
@@ -97,12 +97,12 @@ function history(months) {
     ["Failed", (month) => number(month.failed), "num right short"],
   ];
   const label = `Runs of each month, ${all} in all; the table below has the figures`;
+  const newest = months.toReversed();
   return card("months", "Twelve months", muted(`${all} ended`), html`<div class="pad stack">
     <div>${bars(months, { label, titles: months.map(title) })}<div class="months muted"
       aria-hidden="true">${months.map(({ at }) =>
-        html`<span>${name(at, { month: "narrow" })}</span>`)}</div>
-    </div><details><summary>As a table</summary>${table("Runs by month", columns,
-        months.toReversed(),
+        html`<span>${name(at, { month: "narrow" })}</span>`)}</div></div>
+    <details><summary>As a table</summary>${table("Runs by month", columns, newest,
       { key: (month) => String(month.at) })}</details></div>`);
 }
 
@@ -113,15 +113,12 @@ function atLimit({ cues, executions, storage, rate_limit: rate, billing_period: 
       ${number(most * GRACE)} runs. After that scheduled runs fail with
       <code>execution_limit_exceeded</code> and are not sent, and runs by hand are refused, until
       ${day(period.end)}.`],
-    isLimited(cues.limit)
-      && ["Cues", `A new or resumed cue above ${number(cues.limit)} is refused. Those
-      that are active go on.`],
-    ["Storage",
-      `What would store more than ${bytes(storage.limit_bytes)} is refused, such as a cue with a
-      large payload. A worker's report is always taken, without its result.`],
-    isLimited(rate.limit) && ["Requests",
-      `Above ${number(rate.limit)} a minute the answer is 429 and says
-      how long to wait. Runs are not affected.`],
+    isLimited(cues.limit) && ["Cues", `A new or resumed cue above ${number(cues.limit)} is refused.
+      Those that are active go on.`],
+    ["Storage", `What would store more than ${bytes(storage.limit_bytes)} is refused, such as a cue
+      with a large payload. A worker's report is always taken, without its result.`],
+    isLimited(rate.limit) && ["Requests", `Above ${number(rate.limit)} a minute the answer is 429
+      and says how long to wait. Runs are not affected.`],
     !limited && ["Runs, cues", "There is no limit."],
   ], "long pad"));
 }
@@ -135,9 +132,9 @@ function plans(data) {
   const manage = () => leaveFor(data, "v1/billing/portal", {}, "portal_url");
   const how = isPaid ? "You pay on a page of Stripe and come back here."
     : "Nothing is paid here: you ask on the next page, and the operator of this server decides.";
-  const others = ["pro", "scale"].filter((plan) => !isOwn(plan));
-  const buttons = others.map((plan) => button(
-    `${isPaid ? "Go to" : "Ask for"} ${capital(plan)}`, () => order(plan), "primary", { off }));
+  const verb = isPaid ? "Go to" : "Ask for";
+  const buttons = ["pro", "scale"].filter((plan) => !isOwn(plan)).map((plan) =>
+    button(`${verb} ${capital(plan)}`, () => order(plan), "primary", { off }));
   const portal = button(isPaid ? "Payments and invoices" : "See or end the plan", manage, "",
     { id: "portal", off });
   return card("plans", "Change the plan",

@@ -1,24 +1,28 @@
 // One run: why it failed at once, then its timeline, the request as sent, and what can be done.
 import { html } from "../lit/lit-html.js";
-import { cuePath, get, orNull } from "../app/api.js";
-import { link } from "../app/router.js";
+import { ApiError, cuePath, get, orNull, patch, post } from "../app/api.js";
+import { go, link } from "../app/router.js";
+import { createdMs, instant, serverNow } from "../app/time.js";
 import { capital, stateOf, stateOfRun } from "../app/words.js";
-import { copy, copyButton, copyLine } from "../parts/copy.js";
+import { confirmed, prompt } from "../parts/ask.js";
+import { copy, copyButton, copyLine, copyMenu, textBlock } from "../parts/copy.js";
+import { act, toast } from "../parts/feedback.js";
 import { ago, anchor, badge, badges, button, card, empty, idEnd, menu,
   note } from "../parts/pieces.js";
-import { actionsOf, copyOf, neighbour, requestAsCurl } from "./runs/actions.js";
-import { headerList, headline, rawField, timeline } from "./runs/timeline.js";
-import { textBlock } from "./cue/payload.js";
+import { shellWord } from "../parts/snippets.js";
+import { fireWith } from "./cue/actions.js";
+import { headerList, headline, isFinal, rawField, timeline } from "./runs/timeline.js";
 
 const REPLAYS_SHOWN = 10;
 const QUOTED = 160; // characters of the answer beside the reason
 const BUTTONS = 2; // actions with a button of their own; the rest are in a menu
+const NEIGHBOURS = 100; // runs of the cue that are looked at to find the next one
 
 export const live = ["execution", "cue.deleted", "cue.updated"];
 
-// Other runs of a busy cue say nothing about this one, but for its replays.
-export function event(data, type, { execution_id: run, cue_id: cue, triggered_by: trigger },
-  route) {
+/** Other runs of a busy cue say nothing about this one, but for its replays. */
+export function event(data, type, payload, route) {
+  const { execution_id: run, cue_id: cue, triggered_by: trigger } = payload;
   const isOfCue = cue === data.run?.cue_id;
   if (!run) return isOfCue;
   return run === route.id || (type === "execution.created" && trigger === "replay" && isOfCue);
@@ -41,7 +45,7 @@ export async function load(data, route) {
 }
 
 export function head(data, route, isReady) {
-  const { run } = data;
+  const { run, request, attempts } = data;
   if (!run) return { note: isReady ? "" : html`<code class="wrap">${route.id}</code>` };
   const { id, cue_id: cue, cue_name: title } = run;
   const list = actionsOf(data);
@@ -49,9 +53,11 @@ export function head(data, route, isReady) {
   const shown = list.length === BUTTONS + 1 ? list.length : BUTTONS;
   const rest = list.slice(shown).map(([, ...entry]) => entry);
   const isMain = (name, i) => i === 0 && name !== "edited";
-  const step = (name, mark, title, by) => html`<button id=${name} class="plain" title=${title
-      + " of this cue"}
-    @click=${() => neighbour(run, by)}>${mark}<span class="sr">${title}</span></button>`;
+  const step = (name, mark, title, by) => html`<button id=${name} class="plain"
+    title=${title + " of this cue"} @click=${() => neighbour(run, by)}>${mark}<span
+    class="sr">${title}</span></button>`;
+  const answer = attempts.findLast((attempt) => attempt.response_body)?.response_body;
+  const texts = [["id", id], ["payload", request?.body], ["answer", answer]];
   return {
     title, tab: `${stateOf(stateOfRun(run)).word}: ${title}`, titleMore: badges(run),
     note: html`<span class="row"><a id="run-cue" href=${link("cues", cue)}>Its cue</a>${
@@ -59,7 +65,8 @@ export function head(data, route, isReady) {
         ago(run.scheduled_for)}</span>`,
     actions: html`${list.slice(0, shown).map(([name, label, go, kind], i) =>
         button(label, go, kind || (isMain(name, i) ? "primary" : ""), { id: "action-" + name }))}
-      ${rest.length ? menu("More", rest, "run-more") : ""}${copyOf(data)}
+      ${rest.length ? menu("More", rest, "run-more") : ""}${
+      copyMenu({ method: "GET", path: `v1/executions/${id}` }, texts.filter(([, text]) => text))}
       ${step("newer", "↑", "Newer run", -1)}${step("older", "↓", "Older run", 1)}`,
   };
 }
@@ -80,9 +87,8 @@ export function shortcuts(data) {
 export function view(data) {
   const { run, request, replays } = data;
   if (!run) {
-    return empty("This run is gone",
-      "It was deleted with its cue, or it is older than the runs that are kept.",
-      anchor(link("runs"), "All runs", "button"));
+    const text = "It was deleted with its cue, or it is older than the runs that are kept.";
+    return empty("This run is gone", text, anchor(link("runs"), "All runs", "button"));
   }
   const aside = request || replays.total || run.replayed_from;
   return html`${reason(data)}<div class="grid run">
@@ -121,19 +127,120 @@ function requestCard({ run, request }) {
     <p class="wrap"><b>${method}</b> <code>${url}</code></p>
     <p class="small muted">${exact ? "Byte for byte as it was sent." : capital(why) + "."}</p>
     ${body ? textBlock(body) : html`<p class="muted">It has no body.</p>`}
-    <details><summary>Headers</summary>${headerList(headers)}</details>${signature(
-      request)}</div>`);
+    <details><summary>Headers</summary>${headerList(headers)}</details>${
+    signature(request)}</div>`);
 }
 
 /** How a receiver checks the signature, with the values of this request. */
 function signature({ headers, body }) {
   const time = headers.find(([key]) => key.toLowerCase() === "x-cueapi-timestamp")?.[1];
   if (!time) return "";
-  const quoted = `'${`${time}.${body ?? ""}`.replaceAll("'", `'\\''`)}'`;
-  const command = `printf '%s' ${quoted} | openssl dgst -sha256 -hmac "$CUED_WEBHOOK_SECRET"`;
+  const signed = shellWord(`${time}.${body ?? ""}`);
+  const command = `printf '%s' ${signed} | openssl dgst -sha256 -hmac "$CUED_WEBHOOK_SECRET"`;
   return html`<details id="verify"><summary>Check the signature</summary><p class="small">The
     receiver computes HMAC-SHA256 of the timestamp, a dot and the body as it came, with the secret
     as key. It must equal <code>X-CueAPI-Signature</code> after <code>v1=</code>.
-    ${anchor("#/account/keys", "The secret and code for six languages")}</p>${copyLine(
-      command)}</details>`;
+    ${anchor("#/account/keys", "The secret and code for six languages")}</p>${
+    copyLine(command)}</details>`;
+}
+
+/** The callback's request as a line for a shell. Pure. */
+export const requestAsCurl = ({ method, url, headers, body }) => [
+  `curl -sS -X ${method} ${shellWord(url)}`,
+  ...headers.map((header) => "-H " + shellWord(header.join(": "))),
+  ...(body ? ["--data-binary " + shellWord(body)] : []),
+].join(" \\\n  ");
+
+const path = (run, verb) => `v1/executions/${run.id}/${verb}`;
+
+/** `[id, label, action, kind]` of what can be done with a run now, the likeliest first. */
+function actionsOf({ run, cue, request }) {
+  const { outcome, outcome_state: state, status } = run;
+  const isDueLater = status === "retrying"
+    || (status === "pending" && instant(run.scheduled_for) > serverNow());
+  const send = (verb, done) => () => act(() => post(path(run, verb)), done);
+  const isOpen = ["reported_success", "reported_failure", "verification_pending"].includes(state);
+  const verify = !isOpen ? [] : [
+    ["accept", "Accept", () => verdict(run, true)],
+    ["reject", "Reject", () => verdict(run, false), "danger"],
+  ];
+  return [
+    isDueLater && ["retry", run.attempts ? "Retry now" : "Send now",
+      send("retry", "It is sent now")],
+    ...(state === "verification_pending" ? verify.splice(0) : []),
+    isFinal(run) && ["replay", "Replay", () => replay(run)],
+    (status === "pending" || status === "retrying")
+      && ["cancel", "Cancel", () => cancel(run), "danger"],
+    cue && ["edited", "Edit and fire", () => fireWith(cue, request?.body)],
+    ...verify,
+    outcome && ["evidence", "Add evidence", () => evidence(run)],
+    outcome && !isOpen
+      && ["reopen", "Verify again", send("verification-pending", "It is to be verified again")],
+  ].filter(Boolean);
+}
+
+async function replay(run) {
+  const made = await act(() => post(path(run, "replay")), "Replayed. This is the new run.");
+  if (made) go(link("runs", made.id));
+}
+
+function cancel(run) {
+  const text = "It ends now and is not sent any more. Nobody is notified.";
+  const question = { title: "Cancel this run?", text, action: "Cancel the run" };
+  return confirmed(question, () => post(path(run, "cancel")), "Cancelled");
+}
+
+async function verdict(run, valid) {
+  const action = valid ? "Accept" : "Reject";
+  const done = await prompt({
+    title: `${action} the outcome?`,
+    text: valid ? "" : "This raises an alert. The state of the run stays.",
+    action, danger: !valid,
+    fields: [{ name: "reason", label: "Reason (optional)", lines: 3 }],
+    send: ({ reason }) => post(path(run, "verify"), { valid, reason: reason.trim() || null }),
+  });
+  if (done) toast(`${action}ed`);
+}
+
+const EVIDENCE = {
+  external_id: "Id in another system",
+  result_url: "Address of the result",
+  result_ref: "Reference",
+  result_type: "Type",
+  summary: "Summary",
+};
+
+async function evidence(run) {
+  const before = run.evidence || {};
+  const done = await prompt({
+    title: "Add evidence",
+    text: "What proves the result. A field that is given replaces the one before.",
+    fields: Object.entries(EVIDENCE).map(([name, label]) =>
+      ({ name, label, value: before[name] || "", lines: name === "summary" ? 3 : 0 })),
+    async send(values) {
+      const isNew = ([name, value]) => value !== (before[name] || "");
+      const changed = Object.entries(values).filter(isNew);
+      if (!changed.length) throw new ApiError(422, "nothing", "Nothing was changed.");
+      return patch(path(run, "evidence"), Object.fromEntries(changed));
+    },
+  });
+  if (done) toast("Added");
+}
+
+/** Goes to the next run of the same cue, `step` 1 older, -1 newer. */
+async function neighbour({ id, cue_id }, step) {
+  const at = (ms) => new Date(ms).toISOString();
+  const created = createdMs(id);
+  const span = step > 0 ? { until: at(created + 1) } : { since: at(created) };
+  const query = { cue_id, ...span, limit: NEIGHBOURS };
+  const found = await act(async () => {
+    const page = await get("v1/executions", query);
+    // The list is newest first: the nearest newer ones are at its end.
+    const isLast = step > 0 || !page.has_more;
+    return isLast ? page : get("v1/executions", { ...query, offset: page.total - NEIGHBOURS });
+  });
+  const runs = found?.executions ?? [];
+  const next = runs[runs.findIndex((run) => run.id === id) + step];
+  if (next) go(link("runs", next.id));
+  else if (found) toast(`There is no ${step > 0 ? "older" : "newer"} run of this cue.`);
 }

@@ -2,17 +2,15 @@
 import { html } from "../lit/lit-html.js";
 import { address, cuePath, fieldError, get } from "../app/api.js";
 import { go, link, reload, withQuery } from "../app/router.js";
-import {
-  absolute, createdMs, duration, instant, localInstant, localText, serverNow, yourZone,
-} from "../app/time.js";
-import {
-  CAUSE_NAMES, capital, causeShort, isCancelled, number, plural, stateOf, triggerText, why,
-} from "../app/words.js";
+import { absolute, createdMs, duration, instant, localInstant, localText, serverNow,
+  yourZone } from "../app/time.js";
+import { CAUSE_NAMES, capital, causeShort, isCancelled, number, plural, stateOf, triggerText,
+  why } from "../app/words.js";
 import { copyKey, copyMenu } from "../parts/copy.js";
 import { prompt } from "../parts/ask.js";
 import { act, announce } from "../parts/feedback.js";
 import { ago, anchor, badges, button, empty, idEnd, tabs, when } from "../parts/pieces.js";
-import { newSelection, offsetOf, pager, selectionBar, table } from "../parts/table.js";
+import { newSelection, offsetOf, pagedTable, selectionBar } from "../parts/table.js";
 
 const PER_PAGE = 30;
 const TABS = [
@@ -22,8 +20,7 @@ const TABS = [
 // Fields of an event that replace those of the row.
 const COPIED = [
   "status", "attempts", "cause", "http_status", "error_message", "duration_ms", "late_ms",
-    "next_retry",
-  "outcome_state",
+  "next_retry", "outcome_state",
 ];
 
 export const live = ["execution"];
@@ -32,8 +29,8 @@ export const live = ["execution"];
 const later = (name, data) => () => act(async () => (await import("./runs/bulk.js"))[name](data));
 
 /**
- * Rows change in place; new ones are only counted: nothing moves under the pointer. The list is
- * asked for again only where an event does not show whether its run matches.
+ * Rows change in place, new ones are counted: nothing moves under the pointer. The list is fetched
+ * only where an event does not show whether its run matches.
  */
 export function event(data, type, payload, { query }) {
   const row = data.runs?.find((run) => run.id === payload.execution_id);
@@ -63,8 +60,8 @@ export async function load(data, { query }) {
   if (isBelow) asked.until = top;
   const offset = offsetOf(query, PER_PAGE);
   const isKnown = !filters.cue || data.cue?.id === filters.cue;
-  const named = isKnown ? data.cue : get(cuePath(filters.cue), { payload: "text" }).catch(() =>
-    null);
+  const unknown = () => get(cuePath(filters.cue), { payload: "text" }).catch(() => null);
+  const named = isKnown ? data.cue : unknown();
   const list = get("v1/executions", { ...asked, limit: PER_PAGE, offset });
   const [{ executions, total }, above, cue] = await Promise.all([list, newer, named]);
   const { runs, inserted } = isSame && data.page === page
@@ -106,10 +103,10 @@ export function head(data, route, isReady) {
   };
 }
 
-const listCall = ({ asked, page }) => {
+function listCall({ asked, page }) {
   const query = { ...asked, limit: PER_PAGE, offset: offsetOf({ page }, PER_PAGE) || null };
   return { method: "GET", path: address("v1/executions", query) };
-};
+}
 
 export const shortcuts = (data, route) => [
   copyKey(listCall(data)),
@@ -144,14 +141,14 @@ export function view(data, route) {
 
 function none(route) {
   const { page, ...filters } = route.query;
-  const all = (href, text) => anchor(href, text, "button");
-  if (page) return empty("No runs on this page", "", all(withQuery(route, {}), "First page"));
-  if (!Object.keys(filters).length) {
-    const text = "A run appears here when a cue is due, or when you fire one.";
-    return empty("No runs yet", text, all(link("cues"), "Cues"));
-  }
-  const text = "Runs are kept for some time; older ones are deleted.";
-  return empty("No run matches", text, all(link("runs"), "Show all runs"));
+  const [title, text, href, way] = page
+    ? ["No runs on this page", "", withQuery(route, {}), "First page"]
+    : Object.keys(filters).length
+    ? ["No run matches", "Runs are kept for some time; older ones are deleted.", link("runs"),
+      "Show all runs"]
+    : ["No runs yet", "A run appears here when a cue is due, or when you fire one.", link("cues"),
+      "Cues"];
+  return empty(title, text, anchor(href, way, "button"));
 }
 
 function list({ runs, selection, total }, route) {
@@ -170,8 +167,8 @@ function list({ runs, selection, total }, route) {
   ];
   const name = (run) => `${run.cue_name}, ${run.scheduled_for}`;
   const noun = total === 1 ? "run" : "runs";
-  return html`<section class="card">${table("Runs", columns, runs, { selection, name, route })}${
-    pager(route, { total, perPage: PER_PAGE, noun })}</section>`;
+  const options = { selection, name, total, perPage: PER_PAGE, noun };
+  return html`<section class="card">${pagedTable(route, "Runs", columns, runs, options)}</section>`;
 }
 
 /** Why a run is as it is, or what comes next. */
@@ -188,10 +185,8 @@ const FILTERS = {
   cue: ["cue_id", "Cue"],
   cause: ["cause", "Cause", (cause) => capital(causeShort({ cause })), CAUSE_NAMES],
   triggered_by: ["triggered_by", "Started by", triggerText, ["schedule", "manual_fire", "replay"]],
-  outcome: ["outcome_state", "Outcome", (state) => stateOf(state).word, [
-    "reported_success", "reported_failure", "verified_success", "verification_pending",
-    "verification_failed",
-  ]],
+  outcome: ["outcome_state", "Outcome", (state) => stateOf(state).word, ["reported_success",
+    "reported_failure", "verified_success", "verification_pending", "verification_failed"]],
   worker: ["worker_id", "Worker"],
   since: ["since", "From", timeText],
   until: ["until", "Before", timeText],
@@ -224,9 +219,8 @@ function chips(route, cueName) {
   if (!active.length) return "";
   const none = Object.fromEntries(active.map(([word]) => [word, null]));
   const chip = ([word, label, text]) => html`<a class="button small chip" data-filter=${word}
-    href=${withQuery(route, { [word]: null })}
-      aria-label=${`Remove the filter ${label}: ${text}`}><span
-    class="cut">${label}: <bdi>${text}</bdi></span> ✕</a>`;
+    href=${withQuery(route, { [word]: null })} aria-label=${`Remove the filter ${label}: ${text}`}
+    ><span class="cut">${label}: <bdi>${text}</bdi></span> ✕</a>`;
   return html`<div class="row" role="group" aria-label="Filters">${active.map(chip)}
     ${active.length > 1 ? anchor(withQuery(route, none), "Clear all", "small") : ""}</div>`;
 }
@@ -253,18 +247,18 @@ async function askFilter(route, cueName) {
     const value = toLocal(query[name], zone);
     return { name, label, type: "datetime-local", value, help: `Local time of ${zone}` };
   };
-  const cueText = query.cue ? (cueName ?? query.cue) : "";
+  const cueText = query.cue ? cueName ?? query.cue : "";
   const found = await prompt({
     title: "Filter runs", action: "Show",
     fields: [
       { name: "cue", label: "Cue", value: cueText, help: "Its name or id" },
       ...["cause", "triggered_by", "outcome"].map(choice),
-      { name: "worker", label: "Worker", value: query.worker || "" }, time("since", "Created from"),
-      time("until", "Created before"),
+      { name: "worker", label: "Worker", value: query.worker || "" },
+      time("since", "Created from"), time("until", "Created before"),
     ],
     send: async ({ cue, since, until, ...values }) => ({
-      ...values, cue: await cueId(cue.trim(), query.cue, cueName), since: fromLocal(since, zone),
-      until: fromLocal(until, zone),
+      ...values, cue: await cueId(cue.trim(), query.cue, cueName),
+      since: fromLocal(since, zone), until: fromLocal(until, zone),
     }),
   });
   if (found) go(withQuery(route, found));
@@ -277,7 +271,6 @@ async function cueId(text, before, nameBefore) {
   const exact = cues.filter((cue) => cue.name === text || cue.id === text);
   const fitting = exact.length ? exact : cues;
   if (fitting.length === 1) return fitting[0].id;
-  throw fieldError("cue", fitting.length
-    ? `${fitting.length} cues fit. Give the whole name, or the id of one.`
-      : "There is no such cue.");
+  throw fieldError("cue", !fitting.length ? "There is no such cue."
+    : `${fitting.length} cues fit. Give the whole name, or the id of one.`);
 }

@@ -29,8 +29,6 @@ const stack = (...content) => html`<div class="pad stack">${content}</div>`;
 export function view(data) {
   const { user, info } = state;
   const now = absolute(serverNow(), yourZone(), { full: true });
-  const keys = { name: "shortcuts", label: "Use single keys as shortcuts",
-    checked: settings.shortcuts };
   const blank = (href, text) => html`<a href=${href} target="_blank">${text}</a>`;
   return html`<div class="grid"><div class="stack">
     ${card("look", "Look", "", stack(
@@ -42,7 +40,10 @@ export function view(data) {
         ["utc", "UTC"]),
       choice("hour12", "Clock", [false, "24 h"], [true, "12 h"])))}
     ${card("shortcuts", "Keyboard shortcuts", "", stack(
-      check({ ...keys, onchange: change("shortcuts") }),
+      check({
+        name: "shortcuts", label: "Use single keys as shortcuts", checked: settings.shortcuts,
+        onchange: change("shortcuts"),
+      }),
       html`<details><summary>List of all shortcuts</summary><div class="stack">${
         shortcutList()}</div></details>`))}</div>
     <div class="stack">

@@ -1,5 +1,4 @@
-// The ways in: those that GET /v1/info offers. It covers the screen that was asked for, whose
-// address stays as it is.
+// The ways in that GET /v1/info offers. It covers the screen that was asked for.
 import { html } from "../lit/lit-html.js";
 import { ApiError, get, post, setAccount } from "../app/api.js";
 import { loadInfo, signedIn } from "../app/server.js";
@@ -29,8 +28,7 @@ export async function load(data, { screen, id }) {
     data.tried = id;
     update((s) => (s.signedOut = true));
     try {
-      await enterByLink(id);
-      return;
+      return await enterByLink(id);
     } catch (error) {
       if (isSpent(error) && (await enteredAlready())) return;
       data.linkError = error;
@@ -50,10 +48,7 @@ async function enteredAlready() {
   return true;
 }
 
-/**
- * Any site can lead its visitor to a link: one of another account asks before it changes the
- * account.
- */
+/** Any site can lead its visitor to a link: one of another account asks first. */
 async function enterByLink(token) {
   try {
     await enter({ link_token: token });
@@ -77,7 +72,7 @@ async function enter(credential) {
   if (isAnother) location.reload();
 }
 
-/** A browser drops a cookie that does not fit the address of the page, without a word. */
+/** A browser drops a cookie that does not fit the address of the page without an error. */
 async function explain(error) {
   if (error.status !== 401) throw error;
   const { public_url: url } = await loadInfo();
@@ -107,8 +102,7 @@ export function view(data) {
 const isSpent = ({ status }) => status === 401 || status === 422;
 const linkProblem = (error) => isSpent(error)
   ? note(html`<b>This link was used before, or it is too old.</b> It works once, within five
-    minutes.
-      Make another, or sign in here.`, "bad")
+    minutes. Make another, or sign in here.`, "bad")
   : errorBox(error, error.code === "not_kept" ? null : () => location.reload());
 
 const secondsLeft = () => Math.ceil((state.waitUntil - Date.now()) / 1000);
@@ -123,10 +117,10 @@ function problem({ error, at }, way) {
   return wait > 0 ? `Too many tries: wait ${text}.` : "";
 }
 
-const shownProblem = (data, way) => {
+function shownProblem(data, way) {
   const text = problem(data, way);
   return text ? html`<p class="bad wrap" role="alert">${text}</p>` : "";
-};
+}
 
 const attempt = (data, at, run) => busily(data, async () => {
   Object.assign(data, { at, error: null });

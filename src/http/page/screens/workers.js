@@ -12,11 +12,8 @@ import { table } from "../parts/table.js";
 const SHOWN = 100; // runs held and runs waiting that are looked at, each
 const CALL = { method: "GET", path: "v1/workers" };
 
-export const live = [
-  "worker",
-  ...["claimed", "claim_lost", "created", "succeeded", "failed", "cancelled"]
-    .map((word) => "execution." + word),
-];
+const CHANGES = ["claimed", "claim_lost", "created", "succeeded", "failed", "cancelled"];
+export const live = ["worker", ...CHANGES.map((word) => "execution." + word)];
 
 const isActive = ({ heartbeat_status: status }) => status === "active";
 
@@ -29,15 +26,12 @@ export function head({ workers, waiting, more }) {
 }
 
 export async function load() {
-  const [{ workers }, { executions: waiting, has_more: more }, { executions: held }] =
-    await Promise.all([
+  const [{ workers }, { executions: runs, has_more: more }, { executions }] = await Promise.all([
     get("v1/workers"), get("v1/executions/claimable", { limit: SHOWN }),
     get("v1/executions", { status: "delivering", limit: SHOWN }),
   ]);
-  return {
-    workers, waiting: waiting.length, more, tasks: byTask(waiting),
-    held: held.filter((run) => run.claimed_by_worker),
-  };
+  const held = executions.filter((run) => run.claimed_by_worker);
+  return { workers, waiting: runs.length, more, tasks: byTask(runs), held };
 }
 
 /** Waiting runs as `[{task, runs, oldest}]`, the task that waits longest first. Pure. */

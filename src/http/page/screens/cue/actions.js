@@ -1,13 +1,12 @@
-// Actions on one cue; both the list and its own screen use them.
-import { cuePath, del, fieldError, get, patch, post } from "../../app/api.js";
+// Actions on one cue; the list and the screens of a cue and a run use them.
+import { cuePath, del, fieldError, get, patch, post, randomKey } from "../../app/api.js";
 import { go, link } from "../../app/router.js";
-import { localInstant, localText, serverNow, yourZone } from "../../app/time.js";
+import { knowsZone, localInstant, localText, serverNow, yourZone } from "../../app/time.js";
 import { plural } from "../../app/words.js";
 import { confirm, confirmed, prompt } from "../../parts/ask.js";
 import { act } from "../../parts/feedback.js";
+import { checkJson, faultText, prettyJson, readableJson } from "../../parts/json_text.js";
 
-const MOST_REPLAYED = 500; // ids that one call takes
-const PAGE = 100; // runs that one call lists
 const DAY_MS = 86_400_000;
 
 export function setPaused(cue) {
@@ -21,28 +20,45 @@ export async function fire({ id }) {
   if (run) go(link("runs", run.id));
 }
 
+/**
+ * Asks for a payload and a time, fires the cue once, and shows the new run. `own` is the payload of
+ * a run of the cue, if not the cue's.
+ */
+export async function fireWith(cue, own = null) {
+  const zone = knowsZone(cue.schedule.timezone) ? cue.schedule.timezone : "UTC";
+  const shown = prettyJson(readableJson(own ?? cue.payload_text ?? "{}"));
+  const path = cuePath(cue.id) + "/fire";
+  const key = randomKey();
+  const which = own ? ", which is that of the run" : "";
+  const run = await prompt({
+    title: `Fire ${cue.name}`,
+    text: `Runs the cue once with this payload${which}. The cue keeps its own.`,
+    action: "Fire",
+    fields: [
+      { name: "payload_override", label: "Payload (JSON)", value: shown, lines: 10 },
+      { name: "at", label: `At (${zone})`, type: "datetime-local", help: "Empty: now." },
+    ],
+    send({ payload_override, at }) {
+      const fault = checkJson(payload_override);
+      if (fault) throw fieldError("payload_override", faultText(fault));
+      const send_at = at ? new Date(localInstant(at, zone)).toISOString() : undefined;
+      if (own === null && payload_override === shown) return post(path, { send_at }, { key });
+      return post(path, { send_at, merge_strategy: "replace" }, { raw: { payload_override }, key });
+    },
+  });
+  if (run) go(link("runs", run.id));
+}
+
 export function remove({ id, name }) {
   const text = "Its runs and their results are deleted with it. This cannot be undone.";
   const question = { title: `Delete ${name}?`, text, action: "Delete" };
   return confirmed(question, () => del(cuePath(id)), `Deleted ${name}`);
 }
 
-async function failedSince(cue, since) {
-  const found = [];
-  for (let more = true; more && found.length < MOST_REPLAYED; ) {
-    const query = { cue_id: cue.id, status: "failed", since, limit: PAGE, offset: found.length };
-    const page = await get("v1/executions", query);
-    found.push(...page.executions);
-    more = page.has_more;
-  }
-  // As the server's own filter: what a person cancelled is not replayed.
-  return found.filter((run) => run.error_message !== "cancelled").map((run) => run.id);
-}
-
 /** Asks since when, replays what failed since then, and shows the new runs. */
-export async function replayFailed(cue) {
+export async function replayFailed({ id }) {
   const zone = yourZone();
-  const ids = await prompt({
+  const found = await prompt({
     title: "Replay failed runs",
     text: "Each failed run since then is repeated with its own payload, the oldest first.",
     fields: [{
@@ -50,22 +66,18 @@ export async function replayFailed(cue) {
       value: localText(serverNow() - DAY_MS, zone).slice(0, 16),
     }],
     action: "Next",
-    async send({ since }) {
-      const found = await failedSince(cue, new Date(localInstant(since, zone)).toISOString());
-      if (!found.length) throw fieldError("since", "No run of this cue failed since then.");
-      return found;
+    async send(values) {
+      const since = new Date(localInstant(values.since, zone)).toISOString();
+      const filter = { cue_id: id, status: "failed", since };
+      const { total } = await get("v1/executions", { ...filter, limit: 1 });
+      if (!total) throw fieldError("since", "No run of this cue failed since then.");
+      return { filter, total };
     },
   });
-  if (!ids) return;
-  const title = `Replay ${plural(ids.length, "run")}?`;
-  const isAll = ids.length < MOST_REPLAYED;
-  const text = isAll ? "" : "These are the newest that failed; one replay takes no more.";
-  if (!(await confirm({ title, text, action: "Replay" }))) return;
-  const code = ([skipped]) => skipped.code.replaceAll("_", " ");
-  const done = ({ replayed, skipped }) => `Replayed ${plural(replayed, "run")}${
-    skipped.length ? `, ${skipped.length} left out (${code(skipped)})` : ""}`;
-  const answer = await act(() => post("v1/executions/replay", { ids }), done);
-  if (!answer?.replayed) return;
-  const query = { cue: cue.id, triggered_by: "replay" };
-  go(link("runs", answer.replayed === 1 ? answer.execution_ids[0] : query));
+  if (!found) return;
+  const title = `Replay ${plural(found.total, "run")}?`;
+  if (!(await confirm({ title, action: "Replay" }))) return;
+  const { replayMatching, showReplayed } = await import("../runs/bulk.js");
+  const answer = await act(() => replayMatching(found.filter, found.total));
+  if (answer?.replayed) go(showReplayed(answer, { cue: id, triggered_by: "replay" }));
 }

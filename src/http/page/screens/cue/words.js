@@ -1,12 +1,10 @@
 // Schedules in words, and cues as bodies of requests. Pure.
 import { bodyWith } from "../../app/api.js";
+import { letterOf } from "../../app/words.js";
 
 const MACROS = {
-  "@hourly": "0 * * * *",
-  "@daily": "0 0 * * *",
-  "@midnight": "0 0 * * *",
-  "@weekly": "0 0 * * 0",
-  "@monthly": "0 0 1 * *",
+  "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
+  "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
 };
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MOST_TIMES = 3; // times of a day that are listed
@@ -62,15 +60,13 @@ export function streakOf(runs) {
   return good < 0 ? ended.length : good;
 }
 
-const LETTERS = { success: "s", failed: "f", retrying: "r", delivering: "d", missed: "m" };
-
 /** The newest `slots` of runs (the newest first) and missed runs as letters, the newest last. */
 export function lettersOf(runs, missed, slots) {
-  const marks = runs.map((run) => [run.scheduled_for, LETTERS[run.status] || "p"]).reverse();
+  const marks = runs.map((run) => [run.scheduled_for, letterOf(run.status)]).reverse();
   for (const { last, count } of missed) {
     for (let i = 0; i < Math.min(count, slots); i++) marks.push([last, "m"]);
   }
-  marks.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+  marks.sort(([a], [b]) => (a < b ? -1 : +(a > b)));
   return marks.slice(-slots).map(([, letter]) => letter).join("");
 }
 
@@ -78,18 +74,14 @@ export function lettersOf(runs, missed, slots) {
 export function creation(cue) {
   const { name, description, transport, callback, retry, on_failure, verification } = cue;
   const { type, cron, at, timezone, catch_up } = cue.schedule;
-  const isWorker = transport === "worker";
-  const claim_within_minutes = isWorker && cue.claim_within_minutes;
-  const body = {
-    name,
-    ...(description && { description }),
+  const claim_within_minutes = transport === "worker" && cue.claim_within_minutes;
+  return bodyWith({
+    name, ...(description && { description }),
     schedule: { type, ...(type === "once" ? { at } : { cron }), timezone, catch_up },
-    ...(isWorker ? { transport } : { callback }),
-    retry, on_failure,
+    ...(transport === "worker" ? { transport } : { callback }), retry, on_failure,
     ...(verification.mode !== "none" && { verification }),
     ...(claim_within_minutes && { claim_within_minutes }),
-  };
-  return bodyWith(body, { payload: cue.payload_text });
+  }, { payload: cue.payload_text });
 }
 
 export const creationCall = (cue) => ({ method: "POST", path: "v1/cues", body: creation(cue) });

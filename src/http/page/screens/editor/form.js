@@ -1,12 +1,11 @@
-// The form of the editor: what the cue does, when, its payload and headers, and what follows a
-// failure.
+// The form of the editor: what the cue does, when, its payload, headers, and what else it has.
 import { html, nothing } from "../../lit/lit-html.js";
 import { link } from "../../app/router.js";
 import { settings, state, update } from "../../app/state.js";
 import { browserZone, duration, knowsZone, localText, serverNow,
   yourZone } from "../../app/time.js";
 import { bytes, plural } from "../../app/words.js";
-import { attemptLine } from "../../parts/attempts.js";
+import { attemptLine } from "../../parts/charts.js";
 import { check, field, segments } from "../../parts/form.js";
 import { faultText, prettyJson, surveyJson, withMember } from "../../parts/json_text.js";
 import { anchor, button, card, muted, note } from "../../parts/pieces.js";
@@ -14,7 +13,7 @@ import { PRESETS, attemptTimes, defaultName, headersProblem, networkOf } from ".
 import { ask, previewProblem } from "./preview.js";
 
 const TYPING_MS = 250;
-const LETTERS_PER_MS = 1_000; // a text of a megabyte is read after a longer pause
+const LETTERS_PER_MS = 1_000; // a long text is read after a longer pause
 const OF_SCHEDULE = ["kind", "cron", "at", "zone"];
 
 function change(data, name, value) {
@@ -46,8 +45,7 @@ function read(text) {
 /** A field of the form; `more` as `field` of form.js takes it. */
 const bound = (data, name, label, more) => field({
   name, label, value: data.form[name], problem: data.problems[name],
-  oninput: (value) => change(data, name, value),
-  ...more,
+  oninput: (value) => change(data, name, value), ...more,
 });
 
 const boundCheck = (data, name, label, help) => check({
@@ -55,15 +53,12 @@ const boundCheck = (data, name, label, help) => check({
 });
 
 /** A part that is folded until it is wanted; `showProblems` opens those with a problem. */
-const folded = (title, summary, content, isOpen = false) =>
-  html`<details class="card" ?open=${isOpen}>
-  <summary><h2>${title}</h2>${summary ? html` <span class="muted small wrap">${summary}</span>`
-    : ""}</summary>
+const folded = (title, summary, content, isOpen = false) => html`<details class="card"
+  ?open=${isOpen}><summary><h2>${title}</h2>${
+    summary ? html` <span class="muted small wrap">${summary}</span>` : ""}</summary>
   <div class="pad stack">${content}</div></details>`;
 
-/**
- * Shows the parts that have a problem, and moves the focus to the first one, once they are drawn.
- */
+/** Opens the parts that have a problem, and moves the focus to the first one. */
 export function showProblems() {
   update();
   requestAnimationFrame(() => {
@@ -76,7 +71,6 @@ export function showProblems() {
 }
 
 const HOUR_MS = 3_600_000;
-
 let zones = null;
 
 /** The list of zones, yours and recent ones first; one node, made once. */
@@ -101,8 +95,8 @@ export function scheduleCard(data) {
     else form.cron ||= "0 3 * * *";
     change(data, "kind", kind);
   };
-  const kinds = segments("Kind of schedule", form.kind, [["recurring", "Repeats"],
-      ["once", "Once"]], choose);
+  const kinds =
+    segments("Kind of schedule", form.kind, [["recurring", "Repeats"], ["once", "Once"]], choose);
   const problem = data.problems.zone || previewProblem(data, "zone");
   const isUnknown = form.zone && !problem && !knowsZone(form.zone);
   const help = isUnknown ? "This browser does not know the zone; the server decides." : "";
@@ -133,10 +127,9 @@ function recurring(data) {
     tomorrow is the 1st.`;
   const ways = html`<span class="row">${button("1st, 00:00", use("0 0 1 * *"))}${
     button("28–31, 23:00", use("0 23 28-31 * *"))}</span>`;
-  return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(
-    preset)}<button
-      type="button" aria-expanded=${isMonthEnd ? "true" : "false"} @click=${turn}>Month's
-        end…</button></div>
+  return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(preset)}
+      <button type="button" aria-expanded=${isMonthEnd ? "true" : "false"}
+        @click=${turn}>Month's end…</button></div>
     ${isMonthEnd ? note(text, "warn", ways) : ""}
     ${bound(data, "cron", "Cron", {
       problem: cronProblem(data), help: "minute, hour, day of month, month, day of week",
@@ -164,9 +157,10 @@ export function targetCard(data) {
   const { form, json, cue, problems } = data;
   const [, fixed] = TRANSPORTS.find(([word]) => word === form.transport);
   const choose = (value) => change(data, "transport", value);
-  const transport = !data.isEdit ? segments("Transport", form.transport, TRANSPORTS, choose)
-    : html`${muted(fixed)}${
-        anchor(link("cues", "new", { from: cue.id }), "Duplicate to change it", "button")}`;
+  const duplicate = () => anchor(link("cues", "new", { from: cue.id }), "Duplicate to change it",
+    "button");
+  const transport = data.isEdit ? [muted(fixed), duplicate()]
+    : segments("Transport", form.transport, TRANSPORTS, choose);
   const help = problems.url ? "" : urlHelp(form.url);
   return card("", "What", transport, html`<div class="pad stack">
     ${form.transport === "worker" ? task(data) : html`<div class="pair">${
@@ -206,12 +200,6 @@ function numbers(from, lines) {
   return Array.from({ length }, (_, at) => from + at + 1).join("\n") + "\n\n";
 }
 
-function linesOf(data) {
-  const text = data.form.payload;
-  if (data.counted !== text) Object.assign(data, { counted: text, lines: text.split("\n").length });
-  return data.lines;
-}
-
 export function payloadCard(data) {
   const { form, json } = data;
   const size = bytes(json.size);
@@ -233,7 +221,7 @@ export function payloadCard(data) {
 
 /** A text area with the numbers of its lines. */
 function payloadArea(data, problem) {
-  const lines = linesOf(data);
+  const lines = data.form.payload.split("\n").length;
   const scroll = ({ target: area }) => {
     const height = parseFloat(getComputedStyle(area).lineHeight);
     const from = Math.floor(area.scrollTop / height / NUMBERED) * NUMBERED;
@@ -260,8 +248,8 @@ export function headersCard(data) {
   const input = (row, at, label) => html`<input aria-label=${label} id=${`h-${row}-${at}`}
     placeholder=${at ? "Value" : "Name"} autocomplete="off" spellcheck="false"
     aria-describedby=${problem ? "headers-problem" : nothing}
-    aria-invalid=${problem && !at ? "true" : nothing} .value=${headers[row][at]} @input=${edit(row,
-      at)}>`;
+    aria-invalid=${problem && !at ? "true" : nothing} .value=${headers[row][at]}
+    @input=${edit(row, at)}>`;
   const add = () => {
     put([...headers, ["", ""]]);
     setTimeout(() => document.getElementById(`h-${headers.length}-0`)?.focus(), 50);
@@ -291,8 +279,9 @@ const VERIFICATION = [
   ["require_result_url", "Needs the address of a result"],
   ["require_artifacts", "Needs artifacts"],
 ];
-const CATCH_UP = [["latest", "Run the latest one"], ["all", "Run all, up to 100"],
-  ["none", "Skip them"]];
+const CATCH_UP = [
+  ["latest", "Run the latest one"], ["all", "Run all, up to 100"], ["none", "Skip them"],
+];
 
 export function moreCards(data) {
   const { form } = data;

@@ -1,5 +1,4 @@
-// The model of the editor: a flat form of texts, its way to and from the API's cue, and what
-// differs. Pure.
+// The model of the editor: a flat form of texts, to and from the API's cue, and its changes. Pure.
 import { attemptsOf, capital } from "../../app/words.js";
 import { compactJson } from "../../parts/json_text.js";
 
@@ -12,8 +11,7 @@ export const PRESETS = [
   ["Monthly", "0 9 1 * *"],
 ];
 
-// Field of the form -> [its name for people, its place in the API's body, the API's default as the
-// form has it]
+// Field of the form -> [name, place in the API's body, the API's default in the form]
 const FIELDS = {
   name: ["name", "name", ""],
   description: ["description", "description", ""],
@@ -37,16 +35,15 @@ const FIELDS = {
   claimWithin: ["claim time", "claim_within_minutes", ""],
 };
 const NAMES = Object.keys(FIELDS);
-const formWith = (value) => Object.fromEntries(NAMES.map((name) =>
-    [name, value(name, ...FIELDS[name])]));
+const formWith = (value) =>
+  Object.fromEntries(NAMES.map((name) => [name, value(...FIELDS[name])]));
 
 /** A form with the API's defaults. */
-export const blank = (zone = "UTC") =>
-  ({ ...formWith((name, words, path, initial) => initial), zone });
+export const blank = (zone = "UTC") => ({ ...formWith((words, path, initial) => initial), zone });
 
 /** The form of a cue; `at` is its local time as `YYYY-MM-DDTHH:MM`, `payload` the text to edit. */
 export function formOf(cue, { at = "", payload = "" } = {}) {
-  const read = (name, words, path, initial) => {
+  const read = (words, path, initial) => {
     const value = path.split(".").reduce((part, key) => part[key], { payload: "", ...cue });
     if (Array.isArray(initial)) return Object.entries(value);
     if (typeof initial === "boolean") return value;
@@ -96,10 +93,7 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 const same = (a, b) =>
   a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 
-/**
- * The parts of a body that differ from another one; of objects the fields that do, but headers as a
- * whole.
- */
+/** The parts of a body that differ from another one, field by field; headers as a whole. */
 function changes(body, was) {
   const found = {};
   for (const [name, value] of Object.entries(body)) {
@@ -144,10 +138,7 @@ export function merged(form, was, theirs) {
   return { ...theirs, ...Object.fromEntries(mine) };
 }
 
-/**
- * The schedule for a preview; an instant that was not touched keeps its seconds and its side of a
- * change of the clock.
- */
+/** The schedule for a preview; an instant that was not touched stays as it is. */
 export function scheduleOf(form, was, cue) {
   if (form.kind === "recurring") return { type: "recurring", cron: form.cron, timezone: form.zone };
   const isKept = cue?.schedule.at && form.at === was.at && form.zone === was.zone;
@@ -157,22 +148,22 @@ export function scheduleOf(form, was, cue) {
 /** A name for a cue without one: "example.com/backup", or its task. */
 export function defaultName(form, task = "") {
   if (form.transport === "worker") return task;
+  const { host, pathname } = addressOf(form.url);
+  return (host + pathname).replace(/\/$/, "").slice(0, 255);
+}
+
+/** The parts of an address, each empty if it is none. */
+export function addressOf(text) {
   try {
-    const { host, pathname } = new URL(form.url.trim());
-    return (host + pathname).replace(/\/$/, "").slice(0, 255);
+    return new URL(text.trim());
   } catch {
-    return "";
+    return { host: "", hostname: "", pathname: "" };
   }
 }
 
 /** "loopback", "private" or "": what kind of network an address visibly points to. */
 export function networkOf(url) {
-  let host;
-  try {
-    host = new URL(url.trim()).hostname;
-  } catch {
-    return "";
-  }
+  const host = addressOf(url).hostname;
   if (/^(localhost|.*\.localhost|127\.[\d.]+|\[::1\])$/.test(host)) return "loopback";
   const isPrivate = /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)[\d.]+$|^\[f[cd]/.test(host)
     || /\.(local|lan|internal|home\.arpa)$/.test(host);
@@ -194,10 +185,7 @@ const shorten = (text) => text.replace(/^Value error, /, "")
   .replace(/^(expression|at): /, "")
   .replace(/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1");
 
-/**
- * `{problems: {field: text}, rest: [text]}` of an ApiError: each problem at its field, the others
- * for the top of the form.
- */
+/** `{problems: {field: text}, rest: [text]}` of an ApiError; `rest` belongs to no field. */
 export function problemsOf(error, allowed = []) {
   const problems = {};
   const rest = [];
@@ -234,10 +222,7 @@ function flagFor({ code, message }, allowed) {
   return kind ? " " + [...allowed, kind].join(",") : "";
 }
 
-/**
- * The attempts of a retry as instants in minutes, `[0, 1, 6, 21]`, or `null` where the numbers are
- * wrong.
- */
+/** The attempts of a retry in minutes, `[0, 1, 6, 21]`, or `null` where the numbers are wrong. */
 export function attemptTimes(attempts, waits) {
   const count = numberOf(attempts) ?? 4;
   const list = numbersOf(waits) ?? [1, 5, 15];

@@ -5,7 +5,7 @@ import { state, update } from "../../app/state.js";
 import { duration } from "../../app/time.js";
 import { bytes, capital, catchUpText, isLimited, number, plural } from "../../app/words.js";
 import { meter, when } from "../../parts/pieces.js";
-import { attemptTimes, problemsOf, scheduleOf } from "./model.js";
+import { addressOf, attemptTimes, problemsOf, scheduleOf } from "./model.js";
 
 const RUNS = 10;
 
@@ -42,11 +42,11 @@ export const previewProblem = (data, name) => (isOver(data) ? "" : data.preview?
 
 export function preview(data) {
   const { answer } = data.preview || {};
-  return html`<aside class="card" aria-labelledby="happens" aria-busy=${data.asking ? "true"
-    : "false"}>
-    <header><h2 id="happens">What will happen</h2></header><div class="pad stack" id="preview">${
-      answer ? runs(data, answer)
-        : html`<p class="muted" role="status">${missing(data)}</p>`}</div></aside>`;
+  const content = answer ? runs(data, answer)
+    : html`<p class="muted" role="status">${missing(data)}</p>`;
+  return html`<aside class="card" aria-labelledby="happens"
+    aria-busy=${data.asking ? "true" : "false"}><header><h2 id="happens">What will
+    happen</h2></header><div class="pad stack" id="preview">${content}</div></aside>`;
 }
 
 function missing(data) {
@@ -81,8 +81,9 @@ function deed(form, json) {
   const times = attemptTimes(form.attempts, form.waits);
   const task = json.task ? ` with the task ${json.task}` : "";
   const size = json.size ? ` with ${bytes(json.size)}` : "";
+  const { host } = addressOf(form.url);
   const target = form.transport === "worker" ? `Waits for a worker${task}.`
-    : `Sends ${form.method}${host(form.url)}${size}.`;
+    : `Sends ${form.method}${host && ` to ${host}`}${size}.`;
   const tries = !times ? "" : times.length === 1 ? " One attempt."
     : ` Up to ${times.length} attempts within ${duration(times.at(-1) * 60_000)}.`;
   const ends = [
@@ -90,14 +91,6 @@ function deed(form, json) {
     form.pause && form.kind === "recurring" && "a pause of the cue",
   ].filter(Boolean).join(", ");
   return html`<span class="wrap">${target}${tries}${ends ? ` If all fail: ${ends}.` : ""}</span>`;
-}
-
-function host(url) {
-  try {
-    return ` to ${new URL(url.trim()).host}`;
-  } catch {
-    return "";
-  }
 }
 
 function quota(perMonth) {

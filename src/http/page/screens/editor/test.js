@@ -1,12 +1,11 @@
-// A test of the form: a cue that exists only for it calls this server, which shows what a receiver
-// gets.
+// A test of the form: a cue made for it calls this server, which shows what a receiver gets.
 import { html } from "../../lit/lit-html.js";
 import { cuePath, del, get, post, randomKey } from "../../app/api.js";
 import { state } from "../../app/state.js";
 import { serverNow } from "../../app/time.js";
 import { why } from "../../app/words.js";
 import { openDialog } from "../../parts/dialog.js";
-import { placeOf, prettyJson, readableJson } from "../../parts/json_text.js";
+import { prettyJson, readableJson, surveyJson } from "../../parts/json_text.js";
 import { button } from "../../parts/pieces.js";
 import { baseUrl } from "../../parts/snippets.js";
 import { createBody, problemsOf } from "./model.js";
@@ -16,17 +15,14 @@ const PAUSE_MS = 300; // with LOOKS: 12 s for one request to this server itself
 const DAY_MS = 86_400_000;
 
 export function testDialog(form) {
-  let shown = { text: "Sending…" };
-  let redraw = () => {};
-  run(form).then((found) => {
-    shown = found;
-    redraw();
-  });
+  let shown = null;
+  const running = run(form);
   return openDialog((close, refresh) => {
-    redraw = refresh;
-    const kind = shown.failed ? "bad wrap" : "muted";
+    if (!shown) running.then((found) => ((shown = found), refresh()));
+    const { headers, problem = "Sending…" } = shown ?? {};
+    const kind = shown ? "bad wrap" : "muted";
     return html`<div class="body"><h2>What a receiver gets</h2>
-      ${shown.headers ? received(shown) : html`<p class=${kind} role="status">${shown.text}</p>`}
+      ${headers ? received(shown) : html`<p class=${kind} role="status">${problem}</p>`}
       <div class="actions"><a href="#/account/keys" @click=${() => close()}>How to verify the
         signature</a>${button("Close", () => close(), "primary")}</div></div>`;
   }, { broad: true });
@@ -59,7 +55,7 @@ async function run(form) {
   } catch (error) {
     const { problems, rest } = problemsOf(error, state.info?.callbacks);
     const reasons = [...Object.values(problems), ...rest].join(" ");
-    return { failed: true, text: `The test was refused. ${reasons}` };
+    return { problem: `The test was refused. ${reasons}` };
   } finally {
     if (cue) await del(cuePath(cue.id)).catch(() => {});
   }
@@ -69,16 +65,12 @@ async function look(token, id) {
   for (let turn = 0; turn < LOOKS; turn++) {
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     const text = await get("v1/echo/" + token, {}, { text: true });
-    const valueOf = (name) => {
-      const place = placeOf(text, name);
-      return place && text.slice(...place);
-    };
-    const headers = valueOf("headers");
-    if (headers) return { headers: JSON.parse(headers), payload: valueOf("payload") };
+    const { headers } = JSON.parse(text);
+    if (headers) return { headers, payload: surveyJson(text, "payload").value };
     const { status, ...rest } = await get("v1/executions/" + id);
     if (status === "failed") {
-      return { failed: true, text: `The server could not reach itself: ${why(rest)}.` };
+      return { problem: `The server could not reach itself: ${why(rest)}.` };
     }
   }
-  return { failed: true, text: "Nothing has arrived yet. Is the server busy or held?" };
+  return { problem: "Nothing has arrived yet. Is the server busy or held?" };
 }

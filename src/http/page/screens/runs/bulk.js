@@ -7,12 +7,23 @@ import { number, plural } from "../../app/words.js";
 import { confirm } from "../../parts/ask.js";
 import { toast, toastError } from "../../parts/feedback.js";
 import { compactJson, prettyJson } from "../../parts/json_text.js";
-import { clearSelection, countSelected } from "../../parts/table.js";
+import { clearSelection, countSelected, numberToType } from "../../parts/table.js";
 
 const PAGE = 100; // most runs that the API lists at once
 const MOST_BY_ID = 500; // ids in one replay; above it a filter that the server applies is needed
 const MOST_EXPORTED = 10_000; // runs of a file: 100 requests
-const CAREFUL_FROM = 20; // above it the number is typed
+
+/** Makes a call of many; where the server asks to wait, it waits, and tries again. */
+async function patiently(send) {
+  for (;;) {
+    try {
+      return await send();
+    } catch (error) {
+      if (error.status !== 429) throw error;
+      await new Promise((resolve) => setTimeout(resolve, (error.retryAfter || 5) * 1_000));
+    }
+  }
+}
 
 /** Ids of the selection; of "all that match" those that the list names. */
 async function idsOf({ selection, asked, total }) {
@@ -30,24 +41,21 @@ async function idsOf({ selection, asked, total }) {
   return ids;
 }
 
-/** Makes a call of many; where the server asks to wait, it waits, and tries again. */
-async function patiently(send) {
-  for (;;) {
-    try {
-      return await send();
-    } catch (error) {
-      if (error.status !== 429) throw error;
-      await new Promise((resolve) => setTimeout(resolve, (error.retryAfter || 5) * 1_000));
-    }
-  }
-}
-
 const showProgress = (data, text) => update(() => (data.progress = text));
 
-function isSure(verb, count, text, danger = false) {
-  const type = count > CAREFUL_FROM ? count : null;
-  return confirm({ title: `${verb} ${plural(count, "run")}?`, text, action: verb, danger, type });
-}
+const isSure = (verb, count, text, danger = false) => confirm({
+  title: `${verb} ${plural(count, "run")}?`, text, action: verb, danger, type: numberToType(count),
+});
+
+/** Runs one action at a time; its error is shown, and the selection ends with its success. */
+const guarded = (data, run) => busily(data, async () => {
+  try {
+    if (await run()) clearSelection(data.selection);
+  } catch (error) {
+    toastError(error);
+  }
+  data.progress = "";
+});
 
 export async function replaySelected(data) {
   const count = countSelected(data.selection, data.total);
@@ -55,8 +63,8 @@ export async function replaySelected(data) {
   if (!(await isSure("Replay", count, text))) return;
   await guarded(data, async () => {
     const filter = data.selection.all && replayFilter(data.asked);
-    const answer = filter ? await replayMatching(filter, count) : await replayIds(
-      await idsOf(data));
+    const answer = filter ? await replayMatching(filter, count)
+      : await replayIds(await idsOf(data));
     if (answer) showReplayed(answer);
     return answer;
   });
@@ -82,7 +90,7 @@ export function replayFilter({ status, cue_id, cause, since, until, ...rest }) {
   return { status, cue_id, cause, since, until };
 }
 
-async function replayMatching(filter, expected) {
+export async function replayMatching(filter, expected) {
   try {
     return await replayCall({ filter, expected });
   } catch (error) {
@@ -91,21 +99,21 @@ async function replayMatching(filter, expected) {
     const [, count] = /matches (\d+)/.exec(error.message) ?? [];
     const matched = error.code === "invalid_state" && Number(count);
     if (!matched) throw error;
-    const text =
-      `${number(matched)} of the ${number(expected)} can be replayed together: cancelled runs
-      are left out, and there may be new ones.`;
+    const text = `${number(matched)} of the ${number(expected)} can be replayed together: cancelled
+      runs are left out, and there may be new ones.`;
     return (await isSure("Replay", matched, text)) && replayMatching(filter, matched);
   }
 }
 
-function showReplayed({ replayed, skipped, execution_ids: ids }) {
+/** Says how many were replayed; returns the address of the new runs, by default by their time. */
+export function showReplayed({ replayed, skipped, execution_ids: ids }, query) {
   const codes = [...new Set(skipped.map(({ code }) => code.replaceAll("_", " ")))].join(", ");
   const left = skipped.length ? `, left out ${number(skipped.length)}: ${codes}` : "";
-  const text = `Replayed ${plural(replayed, "run")}${left}`;
-  if (!ids.length) return toast(text);
-  const since = new Date(Math.min(...ids.map(createdMs))).toISOString();
-  const query = { triggered_by: "replay", since };
-  toast(text, { label: "Show them", href: link("runs", ids.length === 1 ? ids[0] : query) });
+  const since = () => new Date(Math.min(...ids.map(createdMs))).toISOString();
+  const href = !ids.length ? "" : link("runs",
+    ids.length === 1 ? ids[0] : query ?? { triggered_by: "replay", since: since() });
+  toast(`Replayed ${plural(replayed, "run")}${left}`, href ? { label: "Show them", href } : {});
+  return href;
 }
 
 export async function cancelSelected(data) {
@@ -133,16 +141,6 @@ export async function cancelSelected(data) {
   });
 }
 
-/** Runs one action at a time; its error is shown, and the selection ends with its success. */
-const guarded = (data, run) => busily(data, async () => {
-  try {
-    if (await run()) clearSelection(data.selection);
-  } catch (error) {
-    toastError(error);
-  }
-  data.progress = "";
-});
-
 /** The runs of a page of the list as lines of JSON, letter for letter but for white space. Pure. */
 export const jsonLines = (answer) =>
   [...prettyJson(answer).matchAll(/^ {4}\{\n[^]*?\n {4}\}/gm)].map(([run]) => compactJson(run));
@@ -154,19 +152,15 @@ export const exportRuns = (data) => guarded(data, async () => {
   const most = Math.min(total, MOST_EXPORTED);
   while (lines.length < most) {
     const query = { ...asked, limit: PAGE, offset: lines.length };
-    const page = await patiently(() => get("v1/executions", query, { text: true }));
-    const found = jsonLines(page);
+    const found = jsonLines(await patiently(() => get("v1/executions", query, { text: true })));
     if (!found.length) break;
     lines.push(...found);
     showProgress(data, `Saving: ${number(lines.length)} of ${number(most)}`);
   }
-  save(new Blob([lines.join("\n") + "\n"], { type: "application/x-ndjson" }), "runs.jsonl");
+  const blob = new Blob([lines.join("\n") + "\n"], { type: "application/x-ndjson" });
+  const href = URL.createObjectURL(blob);
+  Object.assign(document.createElement("a"), { href, download: "runs.jsonl" }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
   const which = total > most ? ", the newest that match" : "";
   toast(`Saved ${plural(lines.length, "run")} as runs.jsonl${which}`);
 });
-
-function save(blob, name) {
-  const href = URL.createObjectURL(blob);
-  Object.assign(document.createElement("a"), { href, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(href), 60_000);
-}

@@ -1,16 +1,16 @@
 // The course of a run: in words, and as a timeline.
 import { html, svg } from "../../lit/lit-html.js";
 import { duration, instant } from "../../app/time.js";
-import {
-  bytes, capital, causeShort, isCancelled, lateText, number, plural, stateOf, stateOfRun,
-  triggerText, why,
-} from "../../app/words.js";
+import { bytes, capital, causeShort, isCancelled, lateText, number, plural, stateOf, stateOfRun,
+  triggerText, why } from "../../app/words.js";
+import { textBlock } from "../../parts/copy.js";
 import { byteLength, prettyJson } from "../../parts/json_text.js";
 import { ago, badge, facts, when } from "../../parts/pieces.js";
-import { textBlock } from "../cue/payload.js";
+
+const KEPT_BYTES = 2_000; // of an answer, by the server
+const LATE_MS = 1_000; // a shorter delay is no news beside the result
 
 export const isFinal = (run) => run.status === "failed" || run.status === "success";
-export const waits = (run) => run.status === "pending" || run.status === "retrying";
 
 /** `[kind of note, sentence]`: what became of the run, and why. */
 export function headline(run) {
@@ -22,8 +22,9 @@ export function headline(run) {
   if (status === "failed") {
     return ["bad", end(`${attempts ? `Failed after ${tried}` : "Not done"}: ${why(run)}`)];
   }
-  if (status === "retrying") return ["warn",
-    end(`Attempt ${attempts} of ${most} failed: ${why(run)}`)];
+  if (status === "retrying") {
+    return ["warn", end(`Attempt ${attempts} of ${most} failed: ${why(run)}`)];
+  }
   if (status === "delivering") return ["", atWorker(run.claimed_by_worker) || "It is being sent."];
   if (status === "pending") {
     return attempts ? ["warn", "Its worker was lost. It waits for another one."]
@@ -47,9 +48,7 @@ export function headline(run) {
 // A name with right-to-left text turns nothing around it.
 const isolated = (name) => `\u2068${name}\u2069`;
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufefc]/;
-/**
- * A sentence; the mark keeps its full stop at its end where it ends in a text from right to left.
- */
+/** A sentence; after a text from right to left a mark keeps the full stop at its end. */
 const end = (text) =>
   /[.!?]$/.test(text) ? text : text + (RIGHT_TO_LEFT.test(text) ? "\u200e." : ".");
 const atWorker = (name) => name && `The worker ${isolated(name)} has it.`;
@@ -71,9 +70,7 @@ export function attemptStory(attempt) {
   return ["failed", end(capital(why(attempt)))];
 }
 
-/**
- * The wait after attempt `i` in ms: until the next one began, or is due; `null` if it is not known.
- */
+/** Milliseconds from attempt `i` until the next one began, or is due; `null` if not known. */
 export function waitAfter(attempts, i) {
   const { ended_at: from, next_retry: due } = attempts[i];
   const next = attempts[i + 1];
@@ -85,15 +82,12 @@ export function waitAfter(attempts, i) {
 export const endOf = (run, attempts) =>
   run.delivered_at ?? ((!isCancelled(run) && attempts.at(-1)?.ended_at) || run.updated_at);
 
-const KEPT_BYTES = 2_000; // of an answer, by the server
-const LATE_MS = 1_000; // a shorter delay is no news beside the result
-
 /** One step: its sign and title, its time and measures, what belongs to it below. */
 const step = (state, title, about, ...more) => {
   const { sign, color } = stateOf(state);
-  return html`<li class=${color} data-step=${state}><span class="dot"
-    aria-hidden="true">${sign}</span>
-    <h3>${title}</h3>${about ? html`<p class="small muted">${about}</p>` : ""}${more}</li>`;
+  return html`<li class=${color} data-step=${state}>
+    <span class="dot" aria-hidden="true">${sign}</span><h3>${title}</h3>${
+    about ? html`<p class="small muted">${about}</p>` : ""}${more}</li>`;
 };
 const stamp = (time, zone) => when(time, { zone, seconds: true, only: "absolute" });
 const line = (text) => (text ? html`<p class="wrap">${text}</p>` : "");
@@ -116,8 +110,8 @@ export function timeline({ run, attempts, cue }) {
       attemptStep(run, attempt, zone, i === first ? lateText(run.late_ms) : "", i === answered),
       gaps[i] === null || isLast(i) ? "" : waitStep(gaps[i], longest),
     ])}
-    ${run.status === "retrying" ? step("retrying", "Next attempt", stamp(run.next_retry, zone))
-      : ""}
+    ${run.status === "retrying"
+      ? step("retrying", "Next attempt", stamp(run.next_retry, zone)) : ""}
     ${run.status === "pending" ? step("pending", waitsFor) : ""}
     ${isFinal(run) ? endStep(run, attempts, zone) : ""}
     ${run.outcome ? outcomeStep(run, zone) : ""}
@@ -134,24 +128,23 @@ function attemptStep(run, attempt, zone, late, isOpen) {
   const about = html`${stamp(attempt.started_at, zone)}${measures.map((text) => ", " + text)}${
     worker ? html`, by the worker <bdi>${worker}</bdi>` : ""}${
     lease ? html`, its lease ends ${ago(lease)}` : ""}`;
-  const isAnswered = attempt.response_body || attempt.response_headers;
-  return step(state, title, about, line(sentence), isAnswered ? answer(attempt, isOpen) : "");
+  return step(state, title, about, line(sentence), answer(attempt, isOpen));
 }
 
 function answer(attempt, isOpen) {
   const { http_status: status, response_body: body, response_headers: headers } = attempt;
   const isCut = attempt.response_truncated;
+  if (!body && !headers) return "";
   const size = body ? `, ${isCut ? "more than " : ""}${bytes(byteLength(body))}` : "";
   const cut = isCut ? html`<p class="small muted">The first ${number(KEPT_BYTES)} bytes.</p>` : "";
   return html`<details data-answer=${attempt.attempt} ?open=${isOpen}><summary>What the receiver
     answered${status ? html` <span class="num">(${status}${size})</span>` : ""}</summary>
     ${headers?.length ? headerList(headers) : ""}
-    ${body ? html`${cut}${textBlock(body)}` : html`<p class="muted">The answer was
-      empty.</p>`}</details>`;
+    ${body ? [cut, textBlock(body)] : html`<p class="muted">The answer was empty.</p>`}</details>`;
 }
 
-export const headerList = (headers) => facts(headers.map(([name, value]) => [name, value || " "]),
-  "small mono wrap");
+export const headerList = (headers) =>
+  facts(headers.map(([name, value]) => [name, value || " "]), "small mono wrap");
 
 /** A wait as a bar, in proportion to the longest one. */
 const waitStep = (ms, longest) => html`<li class="waited"><svg class="wait" viewBox="0 0 100 4"
@@ -178,18 +171,15 @@ function outcomeStep({ outcome, evidence, outcome_state: state, metadata, artifa
   ].map(([label, text]) => [label, text && html`<bdi>${text}</bdi>`]);
   const block = (title, text) => (text ? html`<h4>${title}</h4>${textBlock(text)}` : "");
   return step(outcome.success ? "reported_success" : "reported_failure",
-    html`Outcome ${badge(state)}`,
-    stamp(outcome.recorded_at, zone), facts(shown), block("Details", metadata),
-    block("Artifacts", artifacts));
+    html`Outcome ${badge(state)}`, stamp(outcome.recorded_at, zone), facts(shown),
+    block("Details", metadata), block("Artifacts", artifacts));
 }
 
 const verdictStep = ({ valid, reason, verified_at: at }, zone) =>
   step(valid ? "verified_success" : "verification_failed", valid ? "Accepted" : "Rejected",
     stamp(at, zone), line(reason));
 
-/**
- * The JSON of a field of a run, letter for letter, laid out by `prettyJson`; `null` if none. Pure.
- */
+/** The JSON of a field of a run as `prettyJson` lays it out, letter for letter, or `null`. Pure. */
 export function rawField(text, name) {
   const pattern = new RegExp(`^ {4}"${name}": ([^]*?)(?:,\\n {4}"|\\n {2}\\})`, "m");
   const found = pattern.exec(prettyJson(text))?.[1];
