@@ -6,10 +6,8 @@ const TIMEOUT_MS = 30_000; // the server's own limit
 
 const accountKey = () => "cued account " + new URL(".", location.href).pathname;
 
-/**
- * The id of the account that signed in here; "" if none did. A program at another port of this host
- * can set our cookie, but not this: a session that did not begin on this page is not used.
- */
+// The id of the account that signed in here; "" if none did. A program at another port of this host
+// can set our cookie, but not this: a session that did not begin on this page is not used.
 export const account = () => stored((storage) => storage.getItem(accountKey())) || "";
 export const setAccount = (id) => stored((storage) => storage.setItem(accountKey(), id));
 
@@ -26,10 +24,8 @@ export class ApiError extends Error {
 export const fieldError = (name, msg) =>
   new ApiError(422, "invalid_field", msg, { problems: [{ loc: ["body", name], msg }] });
 
-/**
- * The JSON of a response, `null` of a 204. `raw`: see `bodyWith`; `key`: Idempotency-Key; `text`:
- * the response as it is; `quiet`: a 401 does not open the sign-in.
- */
+// The JSON of a response, `null` of a 204. `raw`: see `bodyWith`; `key`: Idempotency-Key; `text`:
+// the response as it is; `quiet`: a 401 does not open the sign-in.
 export async function call(method, path, { query, body, raw, key, text, quiet } = {}) {
   // Another tab may have signed in as another account: nothing of this one is done there.
   const owner = (!quiet && state.user?.id) || account();
@@ -73,10 +69,8 @@ export function address(path, query = {}) {
   return given.length ? path + "?" + new URLSearchParams(given) : path;
 }
 
-/**
- * JSON text of an object, in which fields of `raw` stand letter for letter: a payload with integers
- * beyond 2^53 must never pass through JSON.parse. A raw field that is empty text is left out.
- */
+// JSON text of an object, in which fields of `raw` stand letter for letter: a payload with integers
+// beyond 2^53 must never pass through JSON.parse. A raw field that is empty text is left out.
 export function bodyWith(body, raw = {}) {
   const added = Object.entries(raw).map(([name, value]) =>
     value?.trim() && `${JSON.stringify(name)}:${value.trim()}`);

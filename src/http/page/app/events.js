@@ -1,5 +1,5 @@
 // The only EventSource: one stream for the page. Without it, the screen is fetched every 10 s.
-import { state, update } from "./state.js";
+import { BUILD, state, update } from "./state.js";
 import { freeze, instant, sawServerTime } from "./time.js";
 
 const HIDDEN_FOR_MS = 20_000; // a hidden tab closes its stream: HTTP/1.1 has six per server
@@ -21,7 +21,6 @@ let last = "";
 let hiddenTimer = 0;
 let retryTimer = 0;
 let patienceTimer = 0;
-let build = "";
 
 /** Whether a type is one of these types or first words. */
 export const matches = (types, type) =>
@@ -38,8 +37,7 @@ function setLive(word) {
 }
 
 /** Calls `onEvent(type, data)` for each event, and with "refetch" where some may be missing. */
-export function start(ownBuild, onEvent) {
-  build = ownBuild;
+export function start(onEvent) {
   listener = onEvent;
   document.addEventListener("visibilitychange", onVisibility);
   // A page that the browser keeps for "Back" must not keep its stream: a user has five.
@@ -85,7 +83,7 @@ function onEvent(event) {
 function onHello(hello) {
   freeze(hello.test_clock ? instant(hello.time) : null);
   sawServerTime(instant(hello.time));
-  update((s) => (s.newBuild = build !== "" && hello.build !== build));
+  update((s) => (s.newBuild = hello.build !== BUILD));
   setLive("live");
 }
 

@@ -13,7 +13,6 @@ import { next, nextTheme, onRender, set, settings, state, update } from "./state
 import { isFrozen } from "./time.js";
 import { capital, isLimited } from "./words.js";
 
-const MAX_SCROLLS = 100; // entries of the history whose place is kept
 const REFETCH_MS = 1_000; // between two fetches of a screen, at least
 const BANNER_EVENTS = ["server", "quota", "cue.created", "cue.deleted", "cue.resumed"];
 
@@ -34,7 +33,6 @@ const SCREENS = {
   missing: [async () => null, "Not found"],
 };
 const navOf = (name) => SCREENS[name][2];
-
 const element = (id) => document.getElementById(id);
 const slot = (name, key, route) =>
   ({ name, key, route, module: null, data: {}, ready: false, error: null, turn: 0, scroll: null });
@@ -42,6 +40,7 @@ const slot = (name, key, route) =>
 let shown = slot("missing", null, null);
 let gate = null; // the sign-in, which covers the screen while the server knows no user
 let focusHeading = false;
+let wantsSearch = false; // once the list of cues is there
 const scrolls = new Map(); // of each entry of the history: Back returns to the row that was left
 let entry = 0;
 let entries = 0;
@@ -66,6 +65,7 @@ function open(route) {
     return void load(shown);
   }
   focusHeading = shown.key !== null;
+  wantsSearch &&= route.screen === "cues";
   shown.module?.leave?.(shown.data);
   element("more").hidePopover?.();
   shown = { ...slot(route.screen, key, route), scroll: scrolls.get(entry) ?? null };
@@ -147,7 +147,6 @@ async function onHash() {
   }
   closeDialogs(":not([closedby])"); // one that must be answered stays
   scrolls.set(entry, scrollY);
-  scrolls.delete(entry - MAX_SCROLLS);
   entry = history.state?.entry ?? ++entries;
   entries = Math.max(entry, entries);
   history.replaceState({ entry }, "");
@@ -267,6 +266,7 @@ function draw() {
     focusTitle();
     announce(title);
   }
+  if (wantsSearch) search();
   // Where what had the focus is gone, as a deleted row, the next Tab must not begin at the top.
   if (focused?.isConnected === false && document.activeElement === document.body) focusTitle();
   clearTimeout(tickTimer);
@@ -278,8 +278,9 @@ function draw() {
 
 function search() {
   const field = document.querySelector("[data-search]");
+  wantsSearch = !field;
   if (field) field.focus();
-  else go("#/cues?focus=search");
+  else if (shown.name !== "cues") go("#/cues");
 }
 
 function start() {
@@ -313,7 +314,7 @@ function start() {
   server.onSignedIn(() => shown.name === "sign_in" && go(target(), { replace: true }));
   onHash();
   if (shown.name !== "sign_in") server.begin();
-  events.start(server.BUILD, onEvent);
+  events.start(onEvent);
 }
 
 start();

@@ -6,9 +6,6 @@ import { state, update } from "./state.js";
 
 const FRESH_MS = 900; // callers within this time share a response; below REFETCH_MS of main.js
 
-/** Build of this page: a part of its own address, `…/ui/BUILD/app/server.js`. */
-export const BUILD = import.meta.url.split("/").at(-3);
-
 let asked = null;
 let askedAt = 0;
 let signedInHook = () => {};

@@ -1,4 +1,8 @@
 // The state of the page and the settings of this browser.
+
+/** Build of this page: a part of its own address, `…/ui/BUILD/app/state.js`. */
+export const BUILD = import.meta.url.split("/").at(-3);
+
 export const state = {
   route: null,
   user: null, // GET /v1/auth/me

@@ -15,7 +15,6 @@ export function sawServerTime(ms, here = Date.now()) {
 
 /** Under a test clock the time stands still at `ms` until the server sends another. */
 export const freeze = (ms) => void (clock.frozen = ms);
-
 export const isFrozen = () => clock.frozen !== null;
 export const skewMs = () => (isFrozen() ? 0 : clock.skew);
 export const serverNow = () => clock.frozen ?? Date.now() + clock.skew;

@@ -107,7 +107,6 @@ export function bytes(count) {
 
 const NO_LIMIT = 1_000_000_000; // how the API shows a limit that is switched off
 export const isLimited = (limit) => limit !== null && limit !== undefined && limit < NO_LIMIT;
-
 export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
 
 /** State for a badge: a cancelled run has not failed. */

@@ -30,10 +30,8 @@ export function barPaths(points) {
   return paths;
 }
 
-/**
- * Bars of runs. `label` is for readers, `titles` has a text for each bar, `links` may have a hash
- * for each: these are for the pointer only, so a link must stand beside the bars.
- */
+// Bars of runs. `label` is for readers, `titles` has a text for each bar, `links` may have a hash
+// for each: these are for the pointer only, so a link must stand beside the bars.
 export function bars(points, { label, titles, links }) {
   const { good, bad, rest } = barPaths(points);
   const { step, height } = BARS;

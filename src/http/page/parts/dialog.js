@@ -4,10 +4,8 @@ import { copyLine } from "./copy.js";
 import { field, focusProblem } from "./form.js";
 import { button } from "./pieces.js";
 
-/**
- * Opens a dialog with the content of `view(close, refresh)`, named by its heading. Resolves to the
- * value given to `close`, to nothing after Esc.
- */
+// Opens a dialog with the content of `view(close, refresh)`, named by its heading. Resolves to the
+// value given to `close`, to nothing after Esc.
 export function openDialog(view, { broad = false, required = false } = {}) {
   return new Promise((resolve) => {
     const element = document.createElement("dialog");
@@ -64,10 +62,8 @@ export function confirm({ type = null, ...question }) {
   });
 }
 
-/**
- * Asks for the values of `fields`, as form.js has them; resolves to what `send(values)` resolves
- * to, or nothing. An error of it is shown, and the dialog stays.
- */
+// Asks for the values of `fields`, as form.js has them; resolves to what `send(values)` resolves
+// to, or nothing. An error of it is shown, and the dialog stays.
 export function prompt({ fields, send, ...question }) {
   let error = null;
   let off = false;

@@ -18,10 +18,8 @@ export const select = (id, label, value, list, choose) => html`<select class="sm
   aria-label=${label} @change=${(event) => choose(event.target.value)}>${options(list,
     value)}</select>`;
 
-/**
- * A field. `name` is also the place of its problems in `error`; `input` is a template in place of
- * the usual input, with the id PREFIX + NAME; `choices` make a select, `lines` a text area.
- */
+// A field. `name` is also the place of its problems in `error`; `input` is a template in place of
+// the usual input, with the id PREFIX + NAME; `choices` make a select, `lines` a text area.
 export function field({
   name, label, value = "", help, type = "text", required = false, choices, lines, list,
   autocomplete = "off", placeholder, input, error, problem, oninput, prefix = "f-",

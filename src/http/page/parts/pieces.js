@@ -80,11 +80,9 @@ export function takeNextTick() {
   return next;
 }
 
-/**
- * A time: the relative text and the absolute one, or `only` one of them. In the `zone` of a cue its
- * local time comes first and yours second, where they differ; `local` is the server's text for a
- * zone that the browser does not know.
- */
+// A time: the relative text and the absolute one, or `only` one of them. In the `zone` of a cue its
+// local time comes first and yours second, where they differ; `local` is the server's text for a
+// zone that the browser does not know.
 export function when(text, { zone = null, only = "", local, seconds = false, full = false } = {}) {
   if (!text) return muted("–");
   const ms = instant(text);

@@ -6,7 +6,6 @@ const LONGEST_WORD = 100_000; // Linux takes 131,072 bytes in one argument; a le
 
 /** Address of the server as the browser sees it, without "/" at the end. */
 export const baseUrl = () => location.href.split(/[?#]/)[0].replace(/\/+$/, "");
-
 const bodyText = (body) => (typeof body === "string" ? body : body ? JSON.stringify(body) : "");
 
 // A lone half of a pair cannot be encoded.

@@ -13,11 +13,9 @@ const MANY = 20; // things; for an action on more, their number is typed
 /** The number to type before an action on `count` things, or null. */
 export const numberToType = (count) => (count > MANY ? count : null);
 
-/**
- * A table of columns `[label, cell(row), classes, sort]`: on a phone "wide" is a line of its own,
- * and "short" has its label before the value; `sort` is the word of the query that sorts by it.
- * `key(row)` identifies a row; `selection` adds boxes, which `name(row)` names.
- */
+// A table of columns `[label, cell(row), classes, sort]`: on a phone "wide" is a line of its own,
+// and "short" has its label before the value; `sort` is the word of the query that sorts by it.
+// `key(row)` identifies a row; `selection` adds boxes, which `name(row)` names.
 export function table(label, columns, rows, { key = ({ id }) => id, selection, name, route } = {}) {
   const ids = rows.map(key);
   const all = selection && ids.length > 0 && ids.every((id) => has(selection, id));
@@ -54,12 +52,10 @@ function head([label, , kind = "", sort], route) {
 
 /** A new selection: ids, or all that match the filter (`all`, which needs no ids). */
 export const newSelection = () => ({ ids: new Set(), all: false, last: null });
-
 const has = (selection, id) => selection.all || selection.ids.has(id);
 
 /** Number of things selected, where `total` match. */
 export const countSelected = (selection, total) => (selection.all ? total : selection.ids.size);
-
 const put = ({ ids }, id, on) => (on ? ids.add(id) : ids.delete(id));
 
 /** Selects or releases a row; with `range` also all rows from the last one clicked. */

@@ -7,11 +7,12 @@ import { duration } from "../app/time.js";
 import { attemptsOf, bytes, capital, catchUpText, missReason, number, plural,
   stateOfRun, triggerText, why } from "../app/words.js";
 import { attemptLine, runHistory, sparkline } from "../parts/charts.js";
-import { coloured, copyButton, copyKey, copyMenu } from "../parts/copy.js";
+import { copyButton, copyKey, copyMenu } from "../parts/copy.js";
 import { toast } from "../parts/feedback.js";
 import { byteLength } from "../parts/json_text.js";
 import { anchor, badge, button, card, facts, menu, muted, note, when } from "../parts/pieces.js";
 import { table } from "../parts/table.js";
+import { coloured } from "../parts/text_block.js";
 import { fire, fireWith, remove, replayFailed, setPaused } from "./cue/actions.js";
 import { creation, creationCall, lettersOf, streakOf } from "./cue/words.js";
 

@@ -90,7 +90,6 @@ export function head({ first }) {
 
 export function view(data, route) {
   const { rows, total, selection, first } = data;
-  focusSearch(route);
   if (first) return first();
   const back = total ? anchor(withQuery(route, {}), "First page", "button")
     : anchor("#/cues", "Clear the filters", "button");
@@ -98,14 +97,6 @@ export function view(data, route) {
   const bar = { selection, total, onPage: rows.length, noun: "cue", actions: bulkActions(data) };
   return html`${states(route, data)}${filters(data, route)}${refusals(data)}
     ${rows.length ? list(data, route) : none}${selectionBar(bar)}`;
-}
-
-function focusSearch({ query }) {
-  if (!query.focus) return;
-  requestAnimationFrame(() => {
-    document.getElementById("search")?.focus();
-    go(withQuery(state.route, { focus: null }), { replace: true });
-  });
 }
 
 // [tab, status, failing, title]: a tab with a title is shown where there are such cues.

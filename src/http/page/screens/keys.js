@@ -2,8 +2,7 @@
 import { html } from "../lit/lit-html.js";
 import { del, get, post } from "../app/api.js";
 import { reload } from "../app/router.js";
-import { BUILD } from "../app/server.js";
-import { state, update } from "../app/state.js";
+import { BUILD, state, update } from "../app/state.js";
 import { plural, viaText } from "../app/words.js";
 import { copy, copyButton, copyKey, copyMenu } from "../parts/copy.js";
 import { confirmed, prompt, showSecret } from "../parts/ask.js";
@@ -31,7 +30,6 @@ const SECRETS = {
 /** Of the code with which a receiver checks a signature, one file each. */
 export const LANGUAGES = ["Python", "JavaScript", "Go", "Rust", "PHP", "Shell"];
 const getCode = (language) => get(`ui/${BUILD}/verify/${language}.txt`, {}, { text: true });
-
 export const head = () => ({ actions: copyMenu(CALL) });
 
 export async function load({ secrets = {}, language = "Python" }) {

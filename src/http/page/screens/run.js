@@ -5,11 +5,12 @@ import { go, link } from "../app/router.js";
 import { createdMs, instant, serverNow } from "../app/time.js";
 import { capital, stateOf, stateOfRun } from "../app/words.js";
 import { confirmed, prompt } from "../parts/ask.js";
-import { copy, copyButton, copyLine, copyMenu, textBlock } from "../parts/copy.js";
+import { copy, copyButton, copyLine, copyMenu } from "../parts/copy.js";
 import { act, toast } from "../parts/feedback.js";
 import { ago, anchor, badge, badges, button, card, empty, idEnd, menu,
   note } from "../parts/pieces.js";
 import { shellWord } from "../parts/snippets.js";
+import { textBlock } from "../parts/text_block.js";
 import { fireWith } from "./cue/actions.js";
 import { headerList, headline, isFinal, rawField, timeline } from "./runs/timeline.js";
 

@@ -28,10 +28,8 @@ export const live = ["execution"];
 /** An action on many runs, whose code is loaded when it is asked for. */
 const later = (name, data) => () => act(async () => (await import("./runs/bulk.js"))[name](data));
 
-/**
- * Rows change in place, new ones are counted: nothing moves under the pointer. The list is fetched
- * only where an event does not show whether its run matches.
- */
+// Rows change in place, new ones are counted: nothing moves under the pointer. The list is fetched
+// only where an event does not show whether its run matches.
 export function event(data, type, payload, { query }) {
   const row = data.runs?.find((run) => run.id === payload.execution_id);
   if (row) {

@@ -1,8 +1,8 @@
 // Settings of this browser, and what this server is.
 import { html } from "../lit/lit-html.js";
 import { list as shortcutList } from "../app/keyboard.js";
-import { BUILD, loadInfo, signOut } from "../app/server.js";
-import { set, settings, state, update } from "../app/state.js";
+import { loadInfo, signOut } from "../app/server.js";
+import { BUILD, set, settings, state, update } from "../app/state.js";
 import { absolute, browserZone, knowsZone, serverNow, yourZone } from "../app/time.js";
 import { copyLine } from "../parts/copy.js";
 import { act } from "../parts/feedback.js";
@@ -20,7 +20,6 @@ const LINES = [
 ];
 
 export const load = async () => void (await loadInfo());
-
 const change = (name) => (value) => update(() => set(name, value));
 const choice = (name, label, ...list) => html`<div class="field"><label>${label}</label>${
   segments(label, settings[name], list, change(name))}</div>`;

@@ -14,7 +14,6 @@ const CALL = { method: "GET", path: "v1/workers" };
 
 const CHANGES = ["claimed", "claim_lost", "created", "succeeded", "failed", "cancelled"];
 export const live = ["worker", ...CHANGES.map((word) => "execution." + word)];
-
 const isActive = ({ heartbeat_status: status }) => status === "active";
 
 export function head({ workers, waiting, more }) {

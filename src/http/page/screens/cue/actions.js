@@ -20,10 +20,8 @@ export async function fire({ id }) {
   if (run) go(link("runs", run.id));
 }
 
-/**
- * Asks for a payload and a time, fires the cue once, and shows the new run. `own` is the payload of
- * a run of the cue, if not the cue's.
- */
+// Asks for a payload and a time, fires the cue once, and shows the new run. `own` is the payload of
+// a run of the cue, if not the cue's.
 export async function fireWith(cue, own = null) {
   const zone = knowsZone(cue.schedule.timezone) ? cue.schedule.timezone : "UTC";
   const shown = prettyJson(readableJson(own ?? cue.payload_text ?? "{}"));

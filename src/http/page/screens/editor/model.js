@@ -62,14 +62,10 @@ const numbersOf = (text) =>
 
 const trimmed = (text) => text?.trim();
 const orNull = (text) => text.trim() || null;
-const SENT = {
-  name: trimmed,
-  url: trimmed,
-  description: orNull,
-  failureUrl: orNull,
-  attempts: numberOf,
-  claimWithin: numberOf,
-  waits: numbersOf,
+// Field of the form -> its value in the body, where that is another one
+const VALUES = {
+  name: trimmed, url: trimmed, description: orNull, failureUrl: orNull, attempts: numberOf,
+  claimWithin: numberOf, waits: numbersOf,
   headers: (list) => Object.fromEntries(list.filter(([name]) => name)),
 };
 
@@ -84,7 +80,7 @@ function bodyOf(form) {
     if (isOther || name === unused || name === "payload") continue;
     const last = path.pop();
     const part = path.length ? (body[path[0]] ??= {}) : body;
-    part[last] = SENT[name] ? SENT[name](form[name]) : form[name];
+    part[last] = VALUES[name] ? VALUES[name](form[name]) : form[name];
   }
   return body;
 }
@@ -125,9 +121,7 @@ export function patchBody(form, was) {
 }
 
 /** Fields of the form that differ from another one. */
-export function differing(form, was) {
-  return NAMES.filter((name) => form[name] !== was[name] && !same(form[name], was[name]));
-}
+export const differing = (form, was) => NAMES.filter((name) => !same(form[name], was[name]));
 
 /** "schedule, payload": fields in words. */
 export const inWords = (fields) => [...new Set(fields.map((name) => FIELDS[name][0]))].join(", ");

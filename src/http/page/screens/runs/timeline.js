@@ -3,9 +3,9 @@ import { html, svg } from "../../lit/lit-html.js";
 import { duration, instant } from "../../app/time.js";
 import { bytes, capital, causeShort, isCancelled, lateText, number, plural, stateOf, stateOfRun,
   triggerText, why } from "../../app/words.js";
-import { textBlock } from "../../parts/copy.js";
 import { byteLength, prettyJson } from "../../parts/json_text.js";
 import { ago, badge, facts, when } from "../../parts/pieces.js";
+import { textBlock } from "../../parts/text_block.js";
 
 const KEPT_BYTES = 2_000; // of an answer, by the server
 const LATE_MS = 1_000; // a shorter delay is no news beside the result
