@@ -2,21 +2,9 @@
 // `shortcuts`. Keys are one ("n"), or two in a row ("g c").
 import { html } from "../lit/lit-html.js";
 import { openDialog } from "../parts/ask.js";
-import { go } from "./router.js";
 import { settings } from "./state.js";
 
 const SEQUENCE_MS = 1_200; // between `g` and the letter that follows
-
-const PLACES = [
-  ["g o", "Overview", "#/"],
-  ["g c", "Cues", "#/cues"],
-  ["g r", "Runs", "#/runs"],
-  ["g w", "Workers", "#/workers"],
-  ["g a", "Alerts", "#/alerts"],
-  ["g u", "Plan and usage", "#/account/plan"],
-  ["g k", "Keys and secrets", "#/account/keys"],
-  ["g s", "Settings", "#/settings"],
-];
 
 const lists = new Map(); // group -> shortcuts
 let first = "";
@@ -33,7 +21,6 @@ export function find(list, before, key) {
 }
 
 export function start() {
-  register("Go to", PLACES.map(([keys, label, hash]) => [keys, label, () => go(hash)]));
   register("In lists", [
     ["j", "Next row", () => move(1)],
     ["k", "Previous row", () => move(-1)],

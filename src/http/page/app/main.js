@@ -16,19 +16,19 @@ import { capital, isLimited } from "./words.js";
 const REFETCH_MS = 1_000; // between two fetches of a screen, at least
 const BANNER_EVENTS = ["server", "quota", "cue.created", "cue.deleted", "cue.resumed"];
 
-// The module of a screen, its title, and the entry of the navigation it belongs to.
+// Module of a screen, title, entry of the navigation if another one, key after "g", address
 const SCREENS = {
-  overview: [() => import("../screens/overview.js"), "Overview"],
-  cues: [() => import("../screens/cues.js"), "Cues"],
+  overview: [() => import("../screens/overview.js"), "Overview", "", "o", "#/"],
+  cues: [() => import("../screens/cues.js"), "Cues", "", "c", "#/cues"],
   cue: [() => import("../screens/cue.js"), "Cue", "cues"],
   editor: [() => import("../screens/editor.js"), "Cue", "cues"],
-  runs: [() => import("../screens/runs.js"), "Runs"],
+  runs: [() => import("../screens/runs.js"), "Runs", "", "r", "#/runs"],
   run: [() => import("../screens/run.js"), "Run", "runs"],
-  workers: [() => import("../screens/workers.js"), "Workers"],
-  alerts: [() => import("../screens/alerts.js"), "Alerts"],
-  plan: [() => import("../screens/plan.js"), "Plan and usage"],
-  keys: [() => import("../screens/keys.js"), "Keys and secrets"],
-  settings: [() => import("../screens/settings.js"), "Settings"],
+  workers: [() => import("../screens/workers.js"), "Workers", "", "w", "#/workers"],
+  alerts: [() => import("../screens/alerts.js"), "Alerts", "", "a", "#/alerts"],
+  plan: [() => import("../screens/plan.js"), "Plan and usage", "", "u", "#/account/plan"],
+  keys: [() => import("../screens/keys.js"), "Keys and secrets", "", "k", "#/account/keys"],
+  settings: [() => import("../screens/settings.js"), "Settings", "", "s", "#/settings"],
   sign_in: [() => import("../screens/sign_in.js"), "Sign in"],
   missing: [async () => null, "Not found"],
 };
@@ -93,8 +93,8 @@ async function load(own) {
     const patch = await own.module?.load?.(own.data, own.route);
     if (isOld() || !own.module) return;
     const { scroll } = own;
-    const goBack = () => scrollTo(0, scroll);
-    if (scroll !== null) requestAnimationFrame(() => requestAnimationFrame(goBack));
+    const restore = () => scrollTo(0, scroll);
+    if (scroll !== null) requestAnimationFrame(() => requestAnimationFrame(restore));
     Object.assign(own.data, patch);
     Object.assign(own, { error: null, ready: true, scroll: null });
   } catch (error) {
@@ -247,17 +247,17 @@ const focusTitle = () => document.querySelector("h1")?.focus({ preventScroll: tr
 function draw() {
   coverOrUncover();
   document.body.classList.toggle("signed-out", front().name === "sign_in");
-  const shownHead = head();
+  const heading = head();
   render(tools(), element("tools"));
   render(state.signedOut ? "" : banners(), element("banners"));
-  render(screen(shownHead), element("screen"));
+  render(screen(heading), element("screen"));
   render(toasts(), element("toasts"));
   raiseToasts();
   const { module, data, route, ready } = shown;
   const hasKeys = ready && !state.signedOut;
   keyboard.register("On this screen", hasKeys ? module?.shortcuts?.(data, route) : []);
   drawNavigation();
-  const { title, tab } = shownHead;
+  const { title, tab } = heading;
   document.title = `${tab || title} · cued`;
   if (focusHeading) {
     focusHeading = false;
@@ -292,13 +292,15 @@ function start() {
   history.scrollRestoration = "manual";
   onRender(draw);
   addEventListener("focusin", (event) => (focused = event.target));
-  const zones = ZONES.map(([zone]) => zone);
   keyboard.register("Everywhere", [
     ["/", "Search", search],
-    ["z", "Times: yours, the cue's, UTC", () => next("zone_view", zones)],
+    ["z", "Times: yours, the cue's, UTC", () => next("zone_view", ZONES.map(([zone]) => zone))],
     ["t", "Theme: auto, light, dark", nextTheme],
     ["?", "This help", keyboard.help],
   ]);
+  const places = Object.values(SCREENS).filter(([, , , key]) => key);
+  keyboard.register("Go to", places.map(([, title, , key, hash]) =>
+    ["g " + key, title, () => go(hash)]));
   keyboard.start();
   addEventListener("hashchange", onHash);
   document.addEventListener("visibilitychange", () => {

@@ -6,8 +6,8 @@ import { state, update } from "./state.js";
 
 const FRESH_MS = 900; // callers within this time share a response; below REFETCH_MS of main.js
 
-let asked = null;
-let askedAt = 0;
+let request = null;
+let requestedAt = 0;
 let signedInHook = () => {};
 let tabs = null;
 
@@ -22,19 +22,19 @@ export function joinTabs() {
 }
 
 /** Something happened: the next reader of the overview asks again. */
-export const outdate = () => (asked = null);
+export const outdate = () => (request = null);
 
 /** Fetches `/v1/overview` into `state.overview`; calls within a second share one request. */
 export function loadOverview() {
-  if (!asked || Date.now() - askedAt > FRESH_MS) {
-    askedAt = Date.now();
-    asked = get("v1/overview").then((overview) => {
+  if (!request || Date.now() - requestedAt > FRESH_MS) {
+    requestedAt = Date.now();
+    request = get("v1/overview").then((overview) => {
       freeze(overview.server.test_clock ? instant(overview.now) : null);
       update((s) => Object.assign(s, { overview, readOnly: !overview.server.writable }));
       return overview;
     });
   }
-  return asked;
+  return request;
 }
 
 /** Number of cues of the account, from the counts by state. */

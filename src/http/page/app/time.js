@@ -36,14 +36,14 @@ const formats = new Map(); // by zone, hours and fields
 function format(zone, fields) {
   const key = zone + settings.hour12 + JSON.stringify(fields);
   if (!formats.has(key)) {
-    let made = null;
+    let formatter = null;
     try {
       const hourCycle = settings.hour12 ? "h12" : "h23";
-      made = new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle, ...fields });
+      formatter = new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle, ...fields });
     } catch {
       // An old browser with a new zone: texts of the server are shown instead.
     }
-    formats.set(key, made);
+    formats.set(key, formatter);
   }
   return formats.get(key);
 }

@@ -23,11 +23,11 @@ function writeByHand(text) {
   }
 }
 
-const made = (value) => (typeof value === "function" ? value() : value);
+const valueOf = (value) => (typeof value === "function" ? value() : value);
 
 /** A button that copies a text, or what a function returns. */
 export const copyButton = (text, label = "Copy") =>
-  button(label, () => copy(made(text)), "plain small");
+  button(label, () => copy(valueOf(text)), "plain small");
 
 /** A line of code with a button that copies it. */
 export const copyLine = (text) =>
@@ -36,7 +36,7 @@ export const copyLine = (text) =>
 const FORMS = [["curl", "asCurl"], ["Python", "asPython"], ["cued command", "asCued"]];
 
 async function copyCall(call, label, form) {
-  const found = made(call);
+  const found = valueOf(call);
   if (!found) return;
   const snippets = await import("./snippets.js");
   await copy(snippets[form](found), `Copied as ${label}`);
@@ -45,7 +45,7 @@ async function copyCall(call, label, form) {
 /** A menu for an API call, or a function that may return one; `more` has `[label, text]` pairs. */
 export const copyMenu = (call, more = []) => menu("Copy as", [
   ...FORMS.map(([label, form]) => [label, () => copyCall(call, label, form)]),
-  ...more.map(([label, text]) => [label, () => copy(made(text), `Copied as ${label}`)]),
+  ...more.map(([label, text]) => [label, () => copy(valueOf(text), `Copied as ${label}`)]),
 ], "copy-as");
 
 /** The shortcut that copies an API call. */

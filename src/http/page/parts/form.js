@@ -28,18 +28,18 @@ export function field({
   const id = prefix + name;
   const notes =
     [text && id + "-problem", help && id + "-help"].filter(Boolean).join(" ") || nothing;
-  const heard = (event) => oninput?.(event.target.value);
+  const report = (event) => oninput?.(event.target.value);
   const bad = text ? "true" : nothing;
   const shown = oninput ? live(value) : value;
   const control = () =>
     choices ? html`<select id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad}
-        @change=${heard}>${options(choices, value)}</select>`
+        @change=${report}>${options(choices, value)}</select>`
     : lines ? html`<textarea id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad}
         rows=${lines} spellcheck="false" ?required=${required} .value=${shown}
-          @input=${heard}></textarea>`
+          @input=${report}></textarea>`
     : html`<input id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad} type=${type}
         list=${list || nothing} autocomplete=${autocomplete} placeholder=${placeholder || nothing}
-        ?required=${required} .value=${shown} @input=${heard}>`;
+        ?required=${required} .value=${shown} @input=${report}>`;
   return html`<div class="field"><label for=${id}>${label}</label>${input || control()}
     ${text ? html`<p class="problem" id=${id + "-problem"}>${text}</p>` : ""}
     ${help ? html`<p class="help" id=${id + "-help"}>${help}</p>` : ""}</div>`;

@@ -72,14 +72,14 @@ function keysCard(keys) {
 
 async function makeKey() {
   const help = "What it is for, such as the machine or the program.";
-  const made = await prompt({
+  const created = await prompt({
     title: "New API key", fields: [{ name: "name", label: "Name", help, required: true }],
     action: "Create", send: ({ name }) => post("v1/auth/keys", { name }),
   });
-  if (!made) return;
+  if (!created) return;
   const use = "Programs send it as “Authorization: Bearer KEY”; cued reads it from CUED_API_KEY.";
-  await showSecret("Your new key", `It is shown only now. ${use}`, made.api_key);
-  toast(`Created ${made.name}`);
+  await showSecret("Your new key", `It is shown only now. ${use}`, created.api_key);
+  toast(`Created ${created.name}`);
   reload();
 }
 
@@ -122,8 +122,8 @@ async function replace(data, kind) {
   const name = title.toLowerCase();
   const question = { title: `Replace the ${name}?`, text: replaced, action: "Replace" };
   const send = () => post(path + "/regenerate");
-  const made = await confirmed(question, send, `Replaced the ${name}`);
-  if (made) keep(data, kind, { value: made[field], until: made.previous_secret_expires_at });
+  const secret = await confirmed(question, send, `Replaced the ${name}`);
+  if (secret) keep(data, kind, { value: secret[field], until: secret.previous_secret_expires_at });
 }
 
 function verify(data) {

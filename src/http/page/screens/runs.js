@@ -13,10 +13,7 @@ import { ago, anchor, badges, button, empty, idEnd, tabs, when } from "../parts/
 import { newSelection, offsetOf, pagedTable, selectionBar } from "../parts/table.js";
 
 const PER_PAGE = 30;
-const TABS = [
-  ["", "All"], ["failed", "Failed"], ["retrying", "Retrying"], ["delivering", "Running"],
-  ["pending", "Pending"], ["success", "Succeeded"],
-];
+const TABS = ["", "failed", "retrying", "delivering", "pending", "success"];
 // Fields of an event that replace those of the row.
 const COPIED = [
   "status", "attempts", "cause", "http_status", "error_message", "duration_ms", "late_ms",
@@ -50,17 +47,17 @@ export async function load(data, { query }) {
   const { page, ...filters } = query;
   const filterKey = JSON.stringify(filters);
   const isSame = data.filterKey === filterKey && !data.wantsNew;
-  const asked = apiQuery(filters);
+  const filter = apiQuery(filters);
   // Runs above the newest one that was shown are not part of the list until they are asked for.
   const top = isSame ? data.top : null;
-  const isBelow = top && !(instant(asked.until ?? "") <= instant(top));
-  const newer = isBelow ? get("v1/executions", { ...asked, since: top, limit: 1 }) : { total: 0 };
-  if (isBelow) asked.until = top;
+  const isBelow = top && !(instant(filter.until ?? "") <= instant(top));
+  const newer = isBelow ? get("v1/executions", { ...filter, since: top, limit: 1 }) : { total: 0 };
+  if (isBelow) filter.until = top;
   const offset = offsetOf(query, PER_PAGE);
   const isKnown = !filters.cue || data.cue?.id === filters.cue;
   const unknown = () => get(cuePath(filters.cue), { payload: "text" }).catch(() => null);
   const named = isKnown ? data.cue : unknown();
-  const list = get("v1/executions", { ...asked, limit: PER_PAGE, offset });
+  const list = get("v1/executions", { ...filter, limit: PER_PAGE, offset });
   const [{ executions, total }, above, cue] = await Promise.all([list, newer, named]);
   const { runs, inserted } = isSame && data.page === page
     ? keepRows(data.runs, executions) : { runs: executions, inserted: 0 };
@@ -68,7 +65,7 @@ export async function load(data, { query }) {
   if (fresh > (data.fresh || 0)) announce(plural(fresh, "new run"));
   const newest = executions.length && !offset ? createdMs(executions[0].id) : serverNow();
   return {
-    filterKey, page, asked, total, fresh, runs, cue: filters.cue ? cue : null,
+    filterKey, page, filter, total, fresh, runs, cue: filters.cue ? cue : null,
     top: top ?? new Date(newest + 1).toISOString(), wantsNew: false,
     selection: isSame ? data.selection : newSelection(),
   };
@@ -101,8 +98,8 @@ export function head(data, route, isReady) {
   };
 }
 
-function listCall({ asked, page }) {
-  const query = { ...asked, limit: PER_PAGE, offset: offsetOf({ page }, PER_PAGE) || null };
+function listCall({ filter, page }) {
+  const query = { ...filter, limit: PER_PAGE, offset: offsetOf({ page }, PER_PAGE) || null };
   return { method: "GET", path: address("v1/executions", query) };
 }
 
@@ -121,9 +118,9 @@ function showNew(data, route) {
 export function view(data, route) {
   const { runs, total, selection, fresh, busy: off, progress } = data;
   const { status = "" } = route.query;
-  const states = TABS.map(([word, text]) => ({
-    text, href: withQuery(route, { status: word }), isCurrent: word === status,
-    count: word === status ? total : undefined,
+  const states = TABS.map((word) => ({
+    text: word ? stateOf(word).word : "All", href: withQuery(route, { status: word }),
+    isCurrent: word === status, count: word === status ? total : undefined,
   }));
   const show = () => showNew(data, route);
   const actions = [
@@ -199,11 +196,11 @@ function timeText(text) {
 
 /** The query of the API for an address; `status` may be several, separated by commas. */
 export function apiQuery({ status = "", ...query }) {
-  const asked = status.includes(",") ? { status__in: status } : status ? { status } : {};
+  const filter = status.includes(",") ? { status__in: status } : status ? { status } : {};
   for (const [word, [field]] of Object.entries(FILTERS)) {
-    if (query[word]) asked[field] = query[word];
+    if (query[word]) filter[field] = query[word];
   }
-  return asked;
+  return filter;
 }
 
 /** Filters that are set, `[word, label, text]`. */

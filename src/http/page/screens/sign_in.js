@@ -180,21 +180,21 @@ const byMail = (data) => form(data, {
   title: bySmtp() ? "With a link by mail" : "With a link from the server's log",
   action: bySmtp() ? "Send me a link" : "Write a link", isPrimary: bySmtp(),
   async run(email) {
-    const made = await send("device-code", { for: "session" });
-    const { device_code: code, user_code: eyes, expires_in: life, interval } = made;
+    const device = await send("device-code", { for: "session" });
+    const { device_code: code, user_code: userCode, expires_in: life, interval } = device;
     await send("device-code/submit-email", { device_code: code, email });
-    data.mail = { code, eyes, email, interval, until: Date.now() + life * 1000 };
+    data.mail = { code, userCode, email, interval, until: Date.now() + life * 1000 };
     poll(data, data.mail);
   },
 });
 
-function mailSent(data, { email, eyes, expired }) {
+function mailSent(data, { email, userCode, expired }) {
   const title = expired ? "The link is too old"
     : bySmtp() ? "Look into your mail" : "Look into the server's log";
   const again = expired ? "Send another" : "Another address or way";
   const how = html`<p>If <b class="wrap">${email}</b> may sign in, a link is ${
     bySmtp() ? "on its way" : "in the log"}. Open it on any device and confirm there that this code
-    is shown:</p><p class="eyes mono">${eyes}</p>
+    is shown:</p><p class="eyes mono">${userCode}</p>
     <p class="muted small">This page goes on by itself then.</p>`;
   return html`<section class="card pad stack" id="way-mail" aria-live="polite"><h2>${title}</h2>
     ${expired ? "" : how}${shownProblem(data, "poll")}

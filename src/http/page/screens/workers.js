@@ -53,9 +53,9 @@ export const takers = (workers, task) => workers.filter((worker) =>
 export const shortcuts = () => [copyKey(CALL)];
 
 export function view({ workers, tasks, held, more }) {
-  const lonely = tasks.filter(({ task }) => !takers(workers, task).length);
-  const names = lonely.map(({ task }, i) => html`${i ? ", " : ""}${nameOf(task)}`);
-  return html`${lonely.length
+  const unserved = tasks.filter(({ task }) => !takers(workers, task).length);
+  const names = unserved.map(({ task }, i) => html`${i ? ", " : ""}${nameOf(task)}`);
+  return html`${unserved.length
       ? note(html`Runs wait, and no active worker takes ${names}.`, "warn") : ""}
     ${workers.length ? list(workers, held) : none()}
     ${tasks.length ? waitingCard(workers, tasks, more) : ""}

@@ -69,7 +69,7 @@ function runs({ form, json }, { description, occurrences, transitions, per_month
   const run = ({ at, local, note }) => html`<li>${when(at, { zone, local })}${hint(note)}</li>`;
   const change = ({ at, from, to }) => html`<p class="small muted">The clock changes from UTC${from}
     to UTC${to}: ${when(at, { zone })}</p>`;
-  return html`<p role="status"><b>${description}</b></p><p class="small">${deed(form, json)}</p>
+  return html`<p role="status"><b>${description}</b></p><p class="small">${effects(form, json)}</p>
     ${!occurrences.length ? html`<p class="warn">It never runs.</p>`
       : html`<ol class="runs" aria-label="Next runs">${occurrences.map(run)}</ol>`}
     ${!isRecurring ? "" : html`${transitions.slice(0, 1).map(change)}${quota(perMonth)}
@@ -77,7 +77,7 @@ function runs({ form, json }, { description, occurrences, transitions, per_month
 }
 
 /** "Sends POST to example.com. Up to 4 attempts within 21 min, then a mail to you." */
-function deed(form, json) {
+function effects(form, json) {
   const times = attemptTimes(form.attempts, form.waits);
   const task = json.task ? ` with the task ${json.task}` : "";
   const size = json.size ? ` with ${bytes(json.size)}` : "";

@@ -26,7 +26,7 @@ async function patiently(send) {
 }
 
 /** Ids of the selection; of "all that match" those that the list names. */
-async function idsOf({ selection, asked, total }) {
+async function idsOf({ selection, filter, total }) {
   if (!selection.all) return [...selection.ids];
   if (total > MOST_BY_ID) {
     const most = `Filter until at most ${MOST_BY_ID} match.`;
@@ -34,7 +34,7 @@ async function idsOf({ selection, asked, total }) {
   }
   const ids = [];
   for (let offset = 0; offset < total; offset += PAGE) {
-    const query = { ...asked, limit: PAGE, offset };
+    const query = { ...filter, limit: PAGE, offset };
     const { executions } = await patiently(() => get("v1/executions", query));
     ids.push(...executions.map((run) => run.id));
   }
@@ -62,7 +62,7 @@ export async function replaySelected(data) {
   const text = "Each is sent again with its own payload, as a new run that counts like any other.";
   if (!(await isSure("Replay", count, text))) return;
   await guarded(data, async () => {
-    const filter = data.selection.all && replayFilter(data.asked);
+    const filter = data.selection.all && replayFilter(data.filter);
     const answer = filter ? await replayMatching(filter, count)
       : await replayIds(await idsOf(data));
     if (answer) showReplayed(answer);
@@ -148,10 +148,10 @@ export const jsonLines = (answer) =>
 /** Saves all runs that match as a file of JSON lines. */
 export const exportRuns = (data) => guarded(data, async () => {
   const lines = [];
-  const { asked, total } = data; // the filter at the start: the address may change
+  const { filter, total } = data; // the filter at the start: the address may change
   const most = Math.min(total, MOST_EXPORTED);
   while (lines.length < most) {
-    const query = { ...asked, limit: PAGE, offset: lines.length };
+    const query = { ...filter, limit: PAGE, offset: lines.length };
     const found = jsonLines(await patiently(() => get("v1/executions", query, { text: true })));
     if (!found.length) break;
     lines.push(...found);
