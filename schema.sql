@@ -99,10 +99,11 @@ CREATE INDEX sessions_by_user ON sessions (user_key, key);
 CREATE INDEX sessions_by_api_key ON sessions (api_key_key) WHERE api_key_key IS NOT NULL;
 CREATE INDEX sessions_by_age ON sessions (expires_at);
 
--- Links that begin one session each, within five minutes. A row is deleted when its link is used, and with the API key
--- and the session that made the link.
-CREATE TABLE session_links (
+-- Links. 'session': begins one session, within five minutes; the row is deleted when the link is used, and with the API key
+-- and the session that made it. 'plan': shows the user's plan with manual billing; cancelling the plan deletes it.
+CREATE TABLE links (
     key         INTEGER PRIMARY KEY,
+    kind        TEXT    NOT NULL CHECK (kind IN ('session', 'plan')),
     user_key    INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     api_key_key INTEGER REFERENCES api_keys (key) ON DELETE CASCADE,
     session_key INTEGER REFERENCES sessions (key) ON DELETE CASCADE,
@@ -110,10 +111,10 @@ CREATE TABLE session_links (
     expires_at  INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX session_links_by_user ON session_links (user_key, key);
-CREATE INDEX session_links_by_api_key ON session_links (api_key_key) WHERE api_key_key IS NOT NULL;
-CREATE INDEX session_links_by_session ON session_links (session_key) WHERE session_key IS NOT NULL;
-CREATE INDEX session_links_by_age ON session_links (expires_at);
+CREATE INDEX links_by_user ON links (user_key, kind, key);
+CREATE INDEX links_by_api_key ON links (api_key_key) WHERE api_key_key IS NOT NULL;
+CREATE INDEX links_by_session ON links (session_key) WHERE session_key IS NOT NULL;
+CREATE INDEX links_by_age ON links (expires_at);
 
 -- Usage per user and calendar month in UTC. `month` is year * 12 + month - 1. Deleting a cue does not change its
 -- counts.
@@ -568,17 +569,6 @@ CREATE TABLE billing_requests (
 CREATE INDEX billing_requests_by_user ON billing_requests (user_key, status);
 CREATE INDEX billing_requests_waiting ON billing_requests (key) WHERE status = 'requested';
 CREATE INDEX billing_requests_offered ON billing_requests (link_expires_at) WHERE status = 'offered';
-
--- Manual billing: links to the page that shows a user's plan. Cancelling the plan on that page deletes the link.
-CREATE TABLE billing_portal_links (
-    key        INTEGER PRIMARY KEY,
-    link_hash  BLOB    NOT NULL UNIQUE,
-    user_key   INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
-    expires_at INTEGER NOT NULL
-) STRICT;
-
-CREATE INDEX billing_portal_links_by_user ON billing_portal_links (user_key, key);
-CREATE INDEX billing_portal_links_by_age ON billing_portal_links (expires_at);
 
 -- Customers of the payment provider. `id` is the provider's.
 CREATE TABLE billing_customers (

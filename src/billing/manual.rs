@@ -6,7 +6,8 @@ use crate::domain::billing::offer::{LINK_LIFE, Offer};
 use crate::domain::text::hex;
 use crate::error::Result;
 use crate::random;
-use crate::store::billing::requests::{self, NewBillingRequest};
+use crate::store::accounts::sessions::{self, LinkKind, NewLink};
+use crate::store::billing::requests::{self, MAX_LINKS, NewBillingRequest};
 
 /// Creates a request for a plan and returns a link to the page that confirms it.
 pub fn checkout(context: BillingContext<'_>, account: &BillingAccount, offer: Offer) -> Result<String> {
@@ -28,7 +29,10 @@ pub fn portal(context: BillingContext<'_>, account: &BillingAccount) -> Result<S
     let (token, user_key, now) = (random_token()?, account.user.key, context.now);
     let hash = sha256(token.as_bytes());
     let stored = context.store.write_for(user_key, move |tx| {
-        requests::insert_portal_link(tx, user_key, &hash, now + LINK_LIFE, now)
+        let (kind, expires_at) = (LinkKind::Plan, now + LINK_LIFE);
+        let link =
+            NewLink { kind, user_key, api_key_key: None, session_key: None, token_hash: hash, expires_at };
+        sessions::insert_link(tx, &link, MAX_LINKS)
     });
     stored.wait()?;
     Ok(format!("{}/billing/portal?token={token}", context.public_url))

@@ -141,9 +141,8 @@ fn insert_for_account(
     notify::enqueue_at(tx, &new, now, due_at)
 }
 
-/// Enqueues the test alert `id` of the user. It is in no list and no event.
-///
-/// Refused with `invalid_state` without an `alert_webhook_url`, and if many alerts wait to be sent there.
+/// Enqueues the test alert `id` of the user. It is in no list and no event. Refused with `invalid_state` without an
+/// `alert_webhook_url`, and if many alerts wait to be sent there.
 pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp) -> Result<()> {
     let Some(url) = alerts::alert_url(tx, user_key)? else {
         let message = "The account has no alert webhook to test; set one with PATCH /v1/auth/me \

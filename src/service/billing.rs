@@ -12,6 +12,7 @@ use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
 use crate::error::{Error, Result};
 use crate::service::accounts::change_plan;
 use crate::service::fire::CueFirer;
+use crate::store::accounts::sessions::{self, LinkKind};
 use crate::store::accounts::users;
 use crate::store::billing::requests::{self, BillingRequest};
 use crate::store::billing::subscriptions;
@@ -43,16 +44,14 @@ pub fn portal(app: &App, caller: &Caller) -> Result<String> {
     app.billing.portal(billing_context(app), &account)
 }
 
-/// Finds the request that belongs to a link's token.
-/// Errors: `not_found` for an unknown or expired link.
+/// Finds the request that belongs to a link's token. Errors: `not_found` for an unknown or expired link.
 pub fn find_request_by_link(app: &App, token: &str) -> Result<Pending<BillingRequest>> {
     let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     Ok(app.store.read(move |read| find_request(read, &hash, now)))
 }
 
-/// Confirms the request that belongs to a link and deletes an earlier undecided request of the same user. A request that
-/// was already confirmed is returned unchanged.
-/// Errors: `not_found` for an unknown or expired link.
+/// Confirms the request that belongs to a link and deletes an earlier undecided request of the same user. A request
+/// that was already confirmed is returned unchanged. Errors: `not_found` for an unknown or expired link.
 pub fn confirm_request(app: &App, token: &str) -> Result<Pending<BillingRequest>> {
     let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     Ok(app.store.write(move |tx| {
@@ -65,23 +64,21 @@ pub fn confirm_request(app: &App, token: &str) -> Result<Pending<BillingRequest>
     }))
 }
 
-/// Finds the plan that a link to the portal page shows.
-/// Errors: `not_found` for an unknown or expired link.
+/// Finds the plan that a link to the portal page shows. Errors: `not_found` for an unknown or expired link.
 pub fn find_plan_by_link(app: &App, token: &str) -> Result<Pending<PlanOverview>> {
     let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     Ok(app.store.read(move |read| find_portal(read, &hash, now)))
 }
 
 /// Cancels a user's plan and its undecided request, and invalidates the link. Returns the number of cues that this
-/// paused.
-/// Errors: `not_found` for an unknown or expired link.
+/// paused. Errors: `not_found` for an unknown or expired link.
 pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     let plans = app.config.plans.clone();
     let firer = CueFirer::new(app, now);
     Ok(app.store.write(move |tx| {
         let user_key = find_portal(tx, &hash, now)?.user.key;
-        requests::delete_portal_link(tx, &hash)?;
+        sessions::delete_link(tx, &hash)?;
         requests::delete_undecided(tx, user_key)?;
         grant_plan(tx, &plans, user_key, None, &firer)
     }))
@@ -103,8 +100,7 @@ pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pendi
     })
 }
 
-/// Declines a confirmed request.
-/// Errors: `not_found`, and `invalid_state` when the request is already decided.
+/// Declines a confirmed request. Errors: `not_found`, and `invalid_state` when the request is already decided.
 pub fn decline(store: &Store, id: String, now: Timestamp) -> Pending<BillingRequest> {
     store.write(move |tx| decide(tx, &id, RequestStatus::Declined, now))
 }
@@ -155,7 +151,7 @@ fn find_request(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Bi
 }
 
 fn find_portal(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<PlanOverview> {
-    let user_key = requests::find_portal_user(read, hash, now)?.ok_or_else(dead_link)?;
+    let user_key = sessions::find_link_user(read, LinkKind::Plan, hash, now)?.ok_or_else(dead_link)?;
     let user = users::find(read, user_key)?.ok_or_else(dead_link)?;
     Ok(PlanOverview { user, pending_request: requests::find_undecided(read, user_key)? })
 }

@@ -17,7 +17,7 @@ use crate::service::accounts::disabled;
 use crate::service::events;
 use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::CueFirer;
-use crate::service::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
+use crate::service::idempotency::{IdempotencyRequest, StoredResponse, find_response, store_response};
 use crate::service::plan_limits::within_storage;
 use crate::store::accounts::users::{self, CueCounts};
 use crate::store::cues::{self, payloads};
@@ -40,10 +40,9 @@ pub struct UpdatedCue {
 }
 
 /// Creates a cue. `render` builds the response without the payload before the write, which stores it under the
-/// `Idempotency-Key`. `hint` is shown with the warning of the cue and not stored: it is about this moment.
-///
-/// Refused with `cue_limit_exceeded`, `storage_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`.
-/// Errors: if there is no random id.
+/// `Idempotency-Key`. `hint` is shown with the warning of the cue and not stored: it is about this moment. Refused with
+/// `cue_limit_exceeded`, `storage_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`. Errors: if there is no
+/// random id.
 pub fn create(
     app: &App,
     caller: &Caller,
@@ -68,7 +67,7 @@ pub fn create(
     });
     Ok(app.store.write_for(user_key, move |tx| {
         within_storage(tx, &plans, user_key, || {
-            if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
+            if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
                 return Ok(CreatedCue { response, payload });
             }
             let (response, cue) = prepared?;
@@ -76,7 +75,7 @@ pub fn create(
             let cue = cues::insert(tx, cue, payload.as_ref())?;
             events::cue(tx, EventType::CueCreated, user_key, cue.key, now);
             tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
-            keep(tx, user_key, call.as_ref(), &response, now)?;
+            store_response(tx, user_key, call.as_ref(), &response, now)?;
             Ok(CreatedCue { response, payload })
         })
     }))
@@ -134,9 +133,8 @@ impl ChangeContext {
     }
 }
 
-/// Updates the caller's cue.
-///
-/// Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of [`Cue::apply`].
+/// Updates the caller's cue. Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the
+/// refusals of [`Cue::apply`].
 pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pending<UpdatedCue> {
     let user_key = caller.user_key;
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, app.clock.now()));
@@ -151,8 +149,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
     })
 }
 
-/// Deletes the caller's cue and its executions.
-/// Errors: `cue_not_found`.
+/// Deletes the caller's cue and its executions. Errors: `cue_not_found`.
 pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     app.store.write_for(user_key, move |tx| {
@@ -161,8 +158,7 @@ pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
     })
 }
 
-/// Finds the user's cue.
-/// Errors: `cue_not_found`.
+/// Finds the user's cue. Errors: `cue_not_found`.
 pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Cue> {
     cues::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }

@@ -18,11 +18,11 @@ use crate::domain::time::{rfc3339, saturating_add, saturating_sub};
 use crate::error::{Error, Result};
 use crate::mail::Mail;
 use crate::random;
-use crate::service::accounts::{check_key_limit, confirm, insert_key, new_user, random_id};
+use crate::service::accounts::{check_key_limit, confirm, new_user, random_id};
 use crate::service::plan_limits;
+use crate::store::accounts::sessions::{self, LinkKind};
 use crate::store::accounts::users::{self, NewUser};
-use crate::store::accounts::{api_keys, device_logins, session_links, sessions};
-use crate::store::billing::requests;
+use crate::store::accounts::{api_keys, device_logins};
 use crate::store::db::hold;
 use crate::store::executions::{delivery_queue, queue_changes};
 use crate::store::notifications::outbox;
@@ -44,8 +44,7 @@ pub struct StartedLogin {
     pub user_code: UserCode,
 }
 
-/// Starts a login with the device's own code or a generated one.
-/// Errors: `rate_limit_exceeded`, `device_code_exists`.
+/// Starts a login with the device's own code or a generated one. Errors: `rate_limit_exceeded`, `device_code_exists`.
 pub fn start(
     app: &App,
     code: Option<DeviceCode>,
@@ -76,7 +75,6 @@ pub fn start(
 /// The mail of a login, and the code for the page that follows.
 #[derive(Debug, Clone)]
 pub struct SubmittedEmail {
-    /// The mail to send, if any.
     pub mail: Option<Mail>,
     /// The code that the mail shows.
     pub user_code: String,
@@ -127,7 +125,6 @@ pub fn submit_email(
 #[derive(Debug, Clone)]
 pub struct LoginToConfirm {
     pub email: String,
-    /// The code for comparison.
     pub user_code: String,
     /// The other API keys of the account, newest first; not all of them if there are many.
     pub other_keys: Vec<ApiKeyInfo>,
@@ -210,14 +207,14 @@ pub fn approve(
 fn revoke_other_keys(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
     api_keys::delete_all(tx, user_key)?;
     sessions::delete_others(tx, user_key, None)?;
-    session_links::delete_all(tx, user_key)?;
+    sessions::delete_links(tx, user_key, LinkKind::Session)?;
+    sessions::delete_links(tx, user_key, LinkKind::Plan)?;
     users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
     plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;
     // Many of these may not be sent yet.
     queue_changes::fail_delivering(tx, user_key, KEYS_REVOKED, now)?;
-    outbox::delete_posts(tx, user_key)?;
-    requests::delete_portal_links_of(tx, user_key)
+    outbox::delete_posts(tx, user_key)
 }
 
 /// Creates the API key of an approved login for the first poll that asks; it is returned only once.
@@ -237,7 +234,7 @@ pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Poll
             return Ok(PollResult { state: Some(LoginState::Claimed), handed_out: None });
         }
         check_key_limit(tx, user_key, max_keys)?;
-        insert_key(tx, user_key, key_id, code.key_name(), &api_key, now)?;
+        api_keys::insert(tx, user_key, &key_id, &code.key_name(), &api_key, now)?;
         Ok(PollResult { state, handed_out: Some((api_key, email)) })
     }))
 }
@@ -262,7 +259,6 @@ fn not_found() -> Error {
     Error::refused(ErrorCode::DeviceCodeNotFound, "This device code is unknown or has expired: start again")
 }
 
-/// The text of the mail with the `link` that confirms a login, which `client` has requested.
 fn mail_text(user_code: &str, link: &str, client: IpAddr, now: Timestamp) -> String {
     let (minutes, at) = (LIFETIME.as_mins(), rfc3339(now));
     format!(

@@ -16,7 +16,6 @@ use crate::error::Result;
 use crate::store::accounts::usage;
 use crate::store::{WriteTx, event_data};
 
-/// An event of the execution in row `key`.
 pub fn execution(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at: Timestamp) {
     tx.emit(user_key, event_type, || {
         let found = event_data::execution(tx, key, at)?;
@@ -33,7 +32,6 @@ pub fn claim_lost(tx: &WriteTx<'_>, user_key: i64, key: i64, worker_id: &str, at
     });
 }
 
-/// An event of the cue in row `key`.
 pub fn cue(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at: Timestamp) {
     tx.emit(user_key, event_type, || {
         let found = event_data::cue(tx, key, at)?;
@@ -101,7 +99,6 @@ pub fn missed(
     });
 }
 
-/// An alert was stored.
 pub fn alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) {
     tx.emit(user_key, EventType::AlertCreated, || {
         Ok(Some(Event::new(EventType::AlertCreated, user_key, alert.cue_id.clone(), &alert.json())))

@@ -40,9 +40,8 @@ pub struct ClaimedExecution {
     pub payload_key: Option<i64>,
 }
 
-/// Claims the user's execution `id` for a worker.
-///
-/// Refused with `held`, `execution_not_found`, and `already_claimed` unless the execution is waiting for a worker.
+/// Claims the user's execution `id` for a worker. Refused with `held`, `execution_not_found`, and `already_claimed`
+/// unless the execution is waiting for a worker.
 pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
@@ -51,9 +50,8 @@ pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pe
     })
 }
 
-/// Claims the user's oldest execution that is waiting for a worker, optionally only those with `task`.
-///
-/// Refused with `held`, and with `claim_failed` when there is none.
+/// Claims the user's oldest execution that is waiting for a worker, optionally only those with `task`. Refused with
+/// `held`, and with `claim_failed` when there is none.
 pub fn claim_next(
     app: &App,
     user_key: i64,
@@ -70,10 +68,9 @@ pub fn claim_next(
     })
 }
 
-/// Extends the claim on the user's execution `id` and returns when the lease expires.
-///
-/// Refused with `execution_not_found`, with `execution_not_claiming` unless it is claimed, and with
-/// `not_execution_owner` when `worker` is given and is not the worker that claimed it.
+/// Extends the claim on the user's execution `id` and returns when the lease expires. Refused with
+/// `execution_not_found`, with `execution_not_claiming` unless it is claimed, and with `not_execution_owner` when
+/// `worker` is given and is not the worker that claimed it.
 pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>) -> Pending<Timestamp> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
@@ -89,11 +86,10 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
     })
 }
 
-/// Records the outcome of the user's execution `id`, which completes a worker execution. Only the first report counts: a
-/// later one is refused, even from the worker that holds the claim.
-///
-/// Refused with `metadata_too_large`, `execution_not_found`, `outcome_already_reported` and `storage_limit_exceeded`. A
-/// report of success or failure alone is never refused for the storage.
+/// Records the outcome of the user's execution `id`, which completes a worker execution. Only the first report counts:
+/// a later one is refused, even from the worker that holds the claim. Refused with `metadata_too_large`,
+/// `execution_not_found`, `outcome_already_reported` and `storage_limit_exceeded`. A report of success or failure alone
+/// is never refused for the storage.
 pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
     let now = app.clock.now();
     let firer = CueFirer::new(app, now);
@@ -140,7 +136,6 @@ fn claim_one(
     })
 }
 
-/// Finds the user's execution `id`.
 pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: ExecutionId) -> Result<ExecutionDetails> {
     executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
@@ -150,9 +145,8 @@ pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::ExecutionNotFound, "Execution not found")
 }
 
-/// Records the user's verdict on the outcome of execution `id`.
-///
-/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported and after a verdict.
+/// Records the user's verdict on the outcome of execution `id`. Refused with `execution_not_found`, and with
+/// `invalid_state` before an outcome is reported and after a verdict.
 pub fn verify(
     app: &App,
     user_key: i64,
@@ -166,9 +160,8 @@ pub fn verify(
     })
 }
 
-/// Reopens the outcome of the user's execution `id` for a verdict and withdraws an earlier one.
-///
-/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported.
+/// Reopens the outcome of the user's execution `id` for a verdict and withdraws an earlier one. Refused with
+/// `execution_not_found`, and with `invalid_state` before an outcome is reported.
 pub fn reopen(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutcome> {
     update_outcome(app, user_key, id, |outcome, _, _| {
         outcome.verdict = None;
@@ -177,7 +170,6 @@ pub fn reopen(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutc
 }
 
 /// Appends evidence to the outcome of the user's execution `id` and evaluates it by the verification mode of the cue.
-///
 /// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported.
 pub fn append_evidence(
     app: &App,

@@ -180,10 +180,9 @@ impl CueFirer {
     }
 
     /// Fires all overdue runs of `cue` before a change replaces its `next_run`. Returns their number, in which a gap of
-    /// missed runs counts as one. Runs are overdue while the scheduler lags, for example when many cues are due at once.
-    ///
-    /// If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed. The same holds for
-    /// runs above `MAX_OVERDUE_RUNS`.
+    /// missed runs counts as one. Runs are overdue while the scheduler lags, for example when many cues are due at
+    /// once. If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed. The same
+    /// holds for runs above `MAX_OVERDUE_RUNS`.
     pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<usize> {
         let (now, clock) = (self.now, &self.clock);
         if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || hold::is_held(tx)? {

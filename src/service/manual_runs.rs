@@ -23,14 +23,14 @@ use crate::random::ExecutionIdSource;
 use crate::service::accounts::disabled;
 use crate::service::cues::find;
 use crate::service::events;
-use crate::service::executions::not_found;
+use crate::service::executions::find as find_execution;
 use crate::service::finish::cancel_queued;
 use crate::service::fire::{enqueue, queue_retention_if_due};
-use crate::service::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
+use crate::service::idempotency::{IdempotencyRequest, StoredResponse, find_response, store_response};
 use crate::service::plan_limits::within_storage;
 use crate::store::accounts::usage;
 use crate::store::cues::{self, payloads};
-use crate::store::executions::{self, ExecutionDetails, queue_changes};
+use crate::store::executions::{ExecutionDetails, queue_changes};
 use crate::store::{Pending, WriteTx};
 
 /// An execution created by `fire` or `replay`.
@@ -54,17 +54,18 @@ pub struct FireRequest {
 pub enum FirePayload {
     /// That of the cue, which is not read.
     OfCue,
-    /// One that replaces it.
     Replaced(std::result::Result<Payload, Refusal>),
     /// One that was merged into the payload in row `base`.
-    Merged { base: Option<i64>, payload: std::result::Result<Payload, Refusal> },
+    Merged {
+        base: Option<i64>,
+        payload: std::result::Result<Payload, Refusal>,
+    },
 }
 
 /// Runs the caller's cue now or at a given time, whatever its status. `None` if the cue has another payload by now than
-/// the one that was merged: nothing was done, and the caller merges again.
-///
-/// Refused with `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`,
-/// `storage_limit_exceeded`, `idempotency_conflict`.
+/// the one that was merged: nothing was done, and the caller merges again. Refused with `cue_not_found`,
+/// `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`, `storage_limit_exceeded`,
+/// `idempotency_conflict`.
 pub fn fire(
     app: &App,
     caller: &Caller,
@@ -77,36 +78,32 @@ pub fn fire(
     let context = RunContext::new(app, user_key, now);
     app.store.write_for(user_key, move |tx| {
         within_storage(tx, &context.plans, user_key, || {
-            if let Some(response) = repeated(tx, user_key, call.as_ref(), now)? {
+            if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
                 return Ok(Some(response));
             }
             let Some(run) = context.fire(tx, &id, request)? else { return Ok(None) };
             let response = render(&run);
-            keep(tx, user_key, call.as_ref(), &response, now)?;
+            store_response(tx, user_key, call.as_ref(), &response, now)?;
             Ok(Some(response))
         })
     })
 }
 
-/// Repeats a finished execution with its original payload.
-///
-/// Refused with `execution_not_found`, with `execution_in_flight` until the execution has finished, and with
-/// `execution_limit_exceeded` and `storage_limit_exceeded`.
+/// Repeats a finished execution with its original payload. Refused with `execution_not_found`, with
+/// `execution_in_flight` until the execution has finished, and with `execution_limit_exceeded` and
+/// `storage_limit_exceeded`.
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     let context = RunContext::new(app, user_key, app.clock.now());
     app.store.write_for(user_key, move |tx| Ok(context.replay(tx, id)?.0))
 }
 
 /// Sends an execution now that waits for its next attempt or for its `send_at`. Its attempts and the rest of its retry
-/// policy stay as they are. Returns the run and its status.
-///
-/// Refused with `execution_not_found`, with `execution_in_flight` during an attempt, and with `invalid_state` unless it
-/// waits.
+/// policy stay as they are. Returns the run and its status. Refused with `execution_not_found`, with
+/// `execution_in_flight` during an attempt, and with `invalid_state` unless it waits.
 pub fn retry(app: &App, user_key: i64, id: ExecutionId) -> Pending<(ManualRun, ExecutionStatus)> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
-        let ExecutionDetails { execution, cue_id, .. } =
-            executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
+        let ExecutionDetails { execution, cue_id, .. } = find_execution(tx, user_key, id)?;
         let is_waiting = queue_changes::release(tx, execution.key, now)?;
         may_retry(execution.status, is_waiting)?;
         let is_early = execution.status == ExecutionStatus::Pending;
@@ -117,17 +114,15 @@ pub fn retry(app: &App, user_key: i64, id: ExecutionId) -> Pending<(ManualRun, E
 }
 
 /// Ends an execution that has not begun its next attempt, as failed and without the consequences of a failure: it was
-/// wanted. The `once` cue whose run it is ends.
-///
-/// Refused with `execution_not_found`, with `execution_in_flight` during an attempt or a claim, and with `invalid_state`
-/// after its end.
+/// wanted. The `once` cue whose run it is ends. Refused with `execution_not_found`, with `execution_in_flight` during
+/// an attempt or a claim, and with `invalid_state` after its end.
 pub fn cancel(app: &App, user_key: i64, id: ExecutionId) -> Pending<ExecutionDetails> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
-        let execution = executions::find(tx, user_key, id)?.ok_or_else(not_found)?.execution;
+        let execution = find_execution(tx, user_key, id)?.execution;
         may_cancel(execution.status)?;
         cancel_queued(tx, &execution, now)?;
-        executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
+        find_execution(tx, user_key, id)
     })
 }
 
@@ -148,7 +143,6 @@ impl RunContext {
         Self { user_key, ids, plans, retention: app.config.retention, calls, now }
     }
 
-    /// As [`fire`].
     pub(super) fn fire(&self, tx: &WriteTx<'_>, id: &str, request: FireRequest) -> Result<Option<ManualRun>> {
         let (user_key, now) = (self.user_key, self.now);
         let cue = find(tx, user_key, id)?;
@@ -166,13 +160,12 @@ impl RunContext {
     /// As [`replay`]. Returns the bytes of payload that were copied as well.
     pub(super) fn replay(&self, tx: &WriteTx<'_>, id: ExecutionId) -> Result<(ManualRun, usize)> {
         let (user_key, now) = (self.user_key, self.now);
-        let listed = executions::find(tx, user_key, id)?.ok_or_else(not_found)?;
-        let old = listed.execution;
+        let ExecutionDetails { execution: old, cue_id, .. } = find_execution(tx, user_key, id)?;
         if !old.status.is_over() {
             let message = "The execution has not finished: wait for it before you replay it";
             return Err(Error::refused(ErrorCode::ExecutionInFlight, message));
         }
-        let cue = find(tx, user_key, &listed.cue_id)?;
+        let cue = find(tx, user_key, &cue_id)?;
         self.check_calls(&cue)?;
         consume_quota(tx, &self.plans, user_key, now)?;
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.

@@ -13,7 +13,6 @@ use crate::store::executions::{claims, delivery_queue, unclaimed};
 use crate::store::maintenance::{cue_deletion, queue_stats, retention};
 use crate::store::notifications::outbox;
 
-/// The effects of advancing the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAdvance {
     pub now: Timestamp,

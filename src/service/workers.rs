@@ -12,9 +12,7 @@ use crate::store::Pending;
 use crate::store::executions::workers;
 
 /// Records a heartbeat of the user's worker and the tasks it handles, a JSON array; returns the server's time. At the
-/// limit of workers the oldest dead one gives way to a new one.
-///
-/// Refused with `worker_limit_exceeded` if none is dead.
+/// limit of workers the oldest dead one gives way to a new one. Refused with `worker_limit_exceeded` if none is dead.
 pub fn record_heartbeat(app: &App, user_key: i64, worker_id: String, handlers: String) -> Pending<Timestamp> {
     let (now, limit) = (app.clock.now(), app.config.plans.max_workers());
     app.store.write_for(user_key, move |tx| {
@@ -37,9 +35,7 @@ pub fn record_heartbeat(app: &App, user_key: i64, worker_id: String, handlers: S
     })
 }
 
-/// Removes a worker of the user. Its claims last until their leases expire.
-///
-/// Refused with `worker_not_found`.
+/// Removes a worker of the user. Its claims last until their leases expire. Refused with `worker_not_found`.
 pub fn remove(app: &App, user_key: i64, worker_id: String) -> Pending<()> {
     app.store.write_for(user_key, move |tx| {
         if workers::delete(tx, user_key, &worker_id)? {

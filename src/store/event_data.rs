@@ -72,7 +72,6 @@ pub fn user_of_cue(read: &ReadTx<'_>, key: i64) -> Result<Option<i64>> {
     read.find(USER_OF_CUE, [key])
 }
 
-/// The name of the user's cue with this id.
 pub fn cue_name(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<String>> {
     read.find(NAME, params![user_key, id])
 }

@@ -52,7 +52,6 @@ pub trait FairQueue {
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>>;
 }
 
-/// A ready row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadyRow {
     pub key: i64,

@@ -43,7 +43,7 @@ pub use crate::store::db::readers::{Pending, ReadTx};
 pub use crate::store::db::writer::{CommitListeners, WakeSet, WriteTx};
 
 use crate::cores;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::panics;
 use crate::store::db::open;
 use crate::store::db::open::SCHEMA_VERSION;
@@ -148,38 +148,6 @@ impl Store {
     }
 
     /// Queues a write. Its result arrives when the commit is on the disk.
-    ///
-    /// ```
-    /// use cued::error::Error;
-    /// use cued::store::{Store, accounts::users};
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = tempfile::tempdir()?;
-    /// # let store = Store::open_shared(&folder.path().join("cued.db"))?;
-    /// # let ann = users::NewUser {
-    /// #     id: "ann".to_owned(),
-    /// #     email: "ann@example.com".to_owned(),
-    /// #     plan: "free".to_owned(),
-    /// #     webhook_secret: String::new(),
-    /// #     alert_webhook_secret: String::new(),
-    /// #     created_at: "2030-01-01T00:00:00Z".parse()?,
-    /// #     confirmation_token: None,
-    /// # };
-    /// // `wait` blocks the calling thread; a handler awaits the result instead.
-    /// let user_key = store.write(move |tx| users::insert(tx, &ann)).wait()?;
-    /// assert_eq!(user_key, Some(1));
-    ///
-    /// // A write that returns an error changes nothing.
-    /// let failed = store.write(|tx| {
-    ///     users::set_plan(tx, 1, "pro")?;
-    ///     Err::<(), _>(Error::fault("no"))
-    /// });
-    /// assert!(failed.wait().is_err());
-    /// let user = store.read(|read| users::find(read, 1)).wait()?;
-    /// assert_eq!(user.map(|user| user.plan).as_deref(), Some("free"));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn write<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -256,19 +224,6 @@ impl Store {
     }
 
     /// Queues a read for the reader threads.
-    ///
-    /// ```
-    /// use cued::store::Store;
-    /// use cued::store::cues::due_cues;
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = tempfile::tempdir()?;
-    /// # let store = Store::open_shared(&folder.path().join("cued.db"))?;
-    /// let next = store.read(|read| due_cues::next(read)).wait()?;
-    /// assert_eq!(next, None, "a new database has no cues");
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn read<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -297,7 +252,9 @@ impl Store {
     /// have nothing else to do meanwhile and must not wait behind the lists of callers.
     pub fn read_blocking<T>(&self, job: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
         match &self.threads {
-            Some(threads) => self.corruption.observe(readers::read(&threads.inline, job)),
+            Some(threads) => self
+                .corruption
+                .observe(threads.inline.get().map_err(Error::from).and_then(|it| readers::read(&it, job))),
             None => Err(readers::store_closed()),
         }
     }
@@ -312,7 +269,7 @@ impl Store {
         match &self.threads {
             Some(threads) => match threads.inline.try_get() {
                 Some(connection) => Pending::ready(
-                    self.corruption.observe(panics::catch("a read", || readers::read_on(&connection, job))),
+                    self.corruption.observe(panics::catch("a read", || readers::read(&connection, job))),
                 ),
                 None => threads.readers.submit(job),
             },

@@ -21,7 +21,7 @@ use crate::service::fire::CueFirer;
 use crate::service::unclaimed::look_at_due;
 use crate::service::{alerts, events};
 use crate::store::accounts::idempotency::{self, RETENTION_TIME};
-use crate::store::accounts::{device_logins, session_links, sessions};
+use crate::store::accounts::{device_logins, sessions};
 use crate::store::executions::claims::{self, EndedLease};
 use crate::store::executions::unclaimed;
 use crate::store::{Store, WakeSet, WriteTx};
@@ -110,18 +110,13 @@ pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<bool> {
 pub fn delete_expired_sessions(store: &Store, now: Timestamp) -> Result<bool> {
     let is_due = next_session_end(store)?.is_some_and(|end| end <= now);
     if is_due {
-        let delete = move |tx: &WriteTx<'_>| {
-            sessions::delete_expired(tx, now, FORGET_BATCH)?;
-            session_links::delete_expired(tx, now, FORGET_BATCH)
-        };
-        store.write_with_priority(delete).wait()?;
+        store.write_with_priority(move |tx| sessions::delete_expired(tx, now, FORGET_BATCH)).wait()?;
     }
     Ok(is_due)
 }
 
 fn next_session_end(store: &Store) -> Result<Option<Timestamp>> {
-    let ends = store.read_blocking(|read| Ok([sessions::oldest(read)?, session_links::oldest(read)?]))?;
-    Ok(ends.into_iter().flatten().min())
+    store.read_blocking(sessions::oldest)
 }
 
 /// The end of the next claim. A worker's heartbeat can only postpone it.

@@ -21,9 +21,9 @@ use crate::mail::MailTransport;
 use crate::random;
 use crate::service::fire::CueFirer;
 use crate::service::{notify, plan_limits};
-use crate::store::accounts::api_keys::{self, NewKey};
+use crate::store::accounts::api_keys;
+use crate::store::accounts::sessions as stored_sessions;
 use crate::store::accounts::users::{self, NewUser};
-use crate::store::accounts::{session_links, sessions as stored_sessions};
 use crate::store::executions::{delivery_queue, queue_changes};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
@@ -45,8 +45,7 @@ pub struct NewApiKey {
 }
 
 /// Registers a user with a first API key, if `registration` allows it. The address of the first user is confirmed; of a
-/// later one nobody knows yet whether it is the caller's.
-/// Errors: `registration_disabled`, `duplicate_email`.
+/// later one nobody knows yet whether it is the caller's. Errors: `registration_disabled`, `duplicate_email`.
 pub fn register(
     store: &Store,
     email: Email,
@@ -70,8 +69,7 @@ pub fn register(
     }))
 }
 
-/// Adds a user with a first API key, for the operator, who vouches for the address.
-/// Errors: `duplicate_email`.
+/// Adds a user with a first API key, for the operator, who vouches for the address. Errors: `duplicate_email`.
 pub fn add_user(store: &Store, email: Email, plan: &str, now: Timestamp) -> Result<Pending<NewAccount>> {
     let (new, key_id) = (new_user(email.as_str(), plan, now)?, random_id()?);
     let api_key = ApiKey::from_random(random::bytes()?);
@@ -88,7 +86,7 @@ fn insert_account(
     let Some(user_key) = users::insert(tx, &new)? else {
         return Err(Error::refused(ErrorCode::DuplicateEmail, "This email address is already registered"));
     };
-    insert_key(tx, user_key, key_id, FIRST_KEY.to_owned(), &api_key, now)?;
+    api_keys::insert(tx, user_key, &key_id, FIRST_KEY, &api_key, now)?;
     Ok(NewAccount { id: new.id, email: new.email, api_key })
 }
 
@@ -131,8 +129,7 @@ fn find_by_link(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<
     Ok(Some(user).filter(|user| is_valid && user.disabled_at.is_none()))
 }
 
-/// Creates another API key for a user, who may have `limit` of them; `None` is no limit.
-/// Errors: `key_limit_exceeded`.
+/// Creates another API key for a user, who may have `limit` of them; `None` is no limit. Errors: `key_limit_exceeded`.
 pub fn create_key(
     store: &Store,
     user_key: i64,
@@ -144,7 +141,7 @@ pub fn create_key(
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write_for(user_key, move |tx| {
         check_key_limit(tx, user_key, limit)?;
-        insert_key(tx, user_key, id.clone(), name.clone(), &api_key, now)?;
+        api_keys::insert(tx, user_key, &id, &name, &api_key, now)?;
         Ok(NewApiKey { id, name, api_key, created_at: now })
     }))
 }
@@ -158,13 +155,12 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
         return Err(Error::refused(ErrorCode::InvalidState, message));
     };
     let (now, id) = (app.clock.now(), random_id()?);
-    let tell = replacement_mail(app, caller.user_key, now);
+    let mail = replacement_mail(app, caller.user_key, now);
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(app.store.write_for(caller.user_key, move |tx| {
         stored_sessions::delete_of_key(tx, &old)?;
-        session_links::delete_of_key(tx, &old)?;
         if api_keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
-            tell(tx, ReplacedCredential::ApiKey)?;
+            mail(tx, ReplacedCredential::ApiKey)?;
             Ok(api_key)
         } else {
             Err(Error::refused(ErrorCode::InvalidApiKey, "This API key was revoked"))
@@ -172,8 +168,7 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     }))
 }
 
-/// Revokes one of a user's API keys, except the last.
-/// Errors: `key_not_found`, `last_key`.
+/// Revokes one of a user's API keys, except the last. Errors: `key_not_found`, `last_key`.
 pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
     store.write_for(user_key, move |tx| {
         if !api_keys::delete(tx, user_key, &id)? {
@@ -194,10 +189,10 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let secret = WebhookSecret::from_random(random::bytes()?);
     let expires = saturating_add(now, SECRET_OVERLAP);
-    let tell = replacement_mail(app, user_key, now);
+    let mail = replacement_mail(app, user_key, now);
     Ok(app.store.write_for(user_key, move |tx| {
         users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
-        tell(tx, ReplacedCredential::WebhookSecret)?;
+        mail(tx, ReplacedCredential::WebhookSecret)?;
         Ok((secret, expires))
     }))
 }
@@ -206,10 +201,10 @@ pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecre
 pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<WebhookSecret>> {
     let user_key = caller.user_key;
     let secret = WebhookSecret::from_random(random::bytes()?);
-    let tell = replacement_mail(app, user_key, app.clock.now());
+    let mail = replacement_mail(app, user_key, app.clock.now());
     Ok(app.store.write_for(user_key, move |tx| {
         users::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
-        tell(tx, ReplacedCredential::AlertWebhookSecret)?;
+        mail(tx, ReplacedCredential::AlertWebhookSecret)?;
         Ok(secret)
     }))
 }
@@ -285,19 +280,6 @@ pub(super) fn check_key_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<i64
     let message =
         format!("The account has {limit} API keys, which is the limit: revoke one that is no longer used");
     Err(Error::refused(ErrorCode::KeyLimitExceeded, message))
-}
-
-/// Stores an API key and returns its row id.
-pub(super) fn insert_key(
-    tx: &WriteTx<'_>,
-    user_key: i64,
-    id: String,
-    name: String,
-    api_key: &ApiKey,
-    now: Timestamp,
-) -> Result<i64> {
-    let (prefix, key_hash) = (api_key.prefix().to_owned(), api_key.hash());
-    api_keys::insert(tx, &NewKey { id, user_key, name, prefix, key_hash, created_at: now })
 }
 
 pub(super) fn random_id() -> Result<String> {

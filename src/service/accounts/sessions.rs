@@ -15,11 +15,10 @@ use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::random;
 use crate::service::accounts::{new_user, random_id};
-use crate::store::accounts::session_links::{self, NewLink};
-use crate::store::accounts::{api_keys, device_logins, sessions, users};
+use crate::store::accounts::sessions::{self, LinkKind, NewLink};
+use crate::store::accounts::{api_keys, device_logins, users};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
-/// The credential of a sign-in.
 #[derive(Debug, Clone)]
 pub enum SignIn {
     ApiKey(ApiKey),
@@ -51,9 +50,8 @@ pub struct NewSessionLink {
     pub expires_at: Timestamp,
 }
 
-/// Begins a session at `origin` for a browser with this name at this address.
-/// Errors: `invalid_api_key`, `device_code_not_found`, `invalid_state` while the mailed link is not confirmed, or for
-/// a link of another account.
+/// Begins a session at `origin` for a browser with this name at this address. Errors: `invalid_api_key`,
+/// `device_code_not_found`, `invalid_state` while the mailed link is not confirmed, or for a link of another account.
 pub fn sign_in(
     app: &App,
     sign_in: SignIn,
@@ -74,11 +72,12 @@ pub fn sign_in(
             }
             SignIn::DeviceCode(code) => (claim_device_login(tx, &code, now)?, None, SignInWay::Mail),
             SignIn::Link { token, only_for } => {
-                let link = session_links::take(tx, &token.hash(), now)?.ok_or_else(invalid_link)?;
-                if only_for.iter().any(|user_key| *user_key != link.user_key) {
-                    return Err(of_another_account());
+                let (user_key, api_key_key) =
+                    sessions::take_link(tx, &token.hash(), now)?.ok_or_else(invalid_link)?;
+                if only_for.iter().any(|other| *other != user_key) {
+                    return Err(other_account());
                 }
-                (users::find(tx, link.user_key)?, link.api_key_key, SignInWay::Link)
+                (users::find(tx, user_key)?, api_key_key, SignInWay::Link)
             }
             SignIn::Dev => {
                 let first = match users::first_enabled(tx)? {
@@ -119,7 +118,6 @@ pub fn sign_in_unstored(
     }))
 }
 
-/// Keeps a session of [`sign_in_unstored`].
 pub fn keep_unstored(app: &App, new: &NewSession, key: &ApiKey) {
     tracing::warn!(user_id = new.user.id, "a session is in memory only, because the file cannot be written");
     app.unstored_sessions.lock().add(UnstoredSession {
@@ -174,8 +172,9 @@ pub fn create_link(
             }
             None => (None, None),
         };
-        let link = NewLink { user_key, api_key_key, session_key, token_hash: token.hash(), expires_at };
-        session_links::insert(tx, &link, MAX_LINKS)?;
+        let (kind, token_hash) = (LinkKind::Session, token.hash());
+        let link = NewLink { kind, user_key, api_key_key, session_key, token_hash, expires_at };
+        sessions::insert_link(tx, &link, MAX_LINKS)?;
         Ok(NewSessionLink { token, expires_at })
     }))
 }
@@ -211,8 +210,7 @@ pub fn list(app: &App, user_key: i64, now: Timestamp) -> Pending<Vec<Session>> {
     })
 }
 
-/// Ends one of a user's sessions. One in memory ends although the file cannot be written.
-/// Errors: `session_not_found`.
+/// Ends one of a user's sessions. One in memory ends although the file cannot be written. Errors: `session_not_found`.
 pub fn end(app: &App, user_key: i64, id: String) -> Option<Pending<()>> {
     if app.unstored_sessions.lock().end(user_key, |own| own == id) > 0 {
         return None;
@@ -228,7 +226,7 @@ pub fn end_others(app: &App, caller: &Caller) -> (usize, Pending<usize>) {
     let (user_key, kept) = (caller.user_key, caller.credential.session_id().map(str::to_owned));
     let unstored = app.unstored_sessions.lock().end(user_key, |id| kept.as_deref() != Some(id));
     let stored = app.store.write_for(user_key, move |tx| {
-        session_links::delete_all(tx, user_key)?;
+        sessions::delete_links(tx, user_key, LinkKind::Session)?;
         sessions::delete_others(tx, user_key, kept.as_deref())
     });
     (unstored, stored)
@@ -256,7 +254,7 @@ fn invalid_link() -> Error {
     Error::refused(ErrorCode::InvalidApiKey, message)
 }
 
-fn of_another_account() -> Error {
+fn other_account() -> Error {
     let message = "This browser is signed in to another account than that of the link: sign out first, or send \
                    `switch_account` as true";
     Error::refused(ErrorCode::InvalidState, message)

@@ -16,7 +16,6 @@ use crate::store::WriteTx;
 use crate::store::maintenance::cue_deletion;
 
 word_enum! {
-    /// `action`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CueAction {
         Pause = "pause",
@@ -26,7 +25,6 @@ word_enum! {
     }
 }
 
-/// A cue that was left as it was.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RefusedCue {
     pub id: String,
@@ -54,7 +52,6 @@ impl Done for CuesDone {
     }
 }
 
-/// Does `action` with all cues of `request`.
 pub async fn apply(
     app: &App,
     caller: &Caller,

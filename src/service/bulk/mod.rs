@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
-use crate::service::idempotency::{IdempotencyRequest, StoredResponse, keep, repeated};
+use crate::service::idempotency::{IdempotencyRequest, StoredResponse, find_response, store_response};
 use crate::service::plan_limits::within_storage;
 use crate::store::{Pending, WriteTx};
 
@@ -74,11 +74,10 @@ pub fn distinct<T: Clone + Eq + Hash>(targets: Vec<T>) -> Vec<T> {
 /// changed since.
 pub fn find_repeated(app: &App, user_key: i64, call: BulkCall) -> Pending<Option<StoredResponse>> {
     let now = app.clock.now();
-    app.store.read(move |read| repeated(read, user_key, Some(&call.request), now))
+    app.store.read(move |read| find_response(read, user_key, Some(&call.request), now))
 }
 
-/// Checks the number of objects that a filter matches against the one that the caller expects.
-/// Errors: `invalid_state`.
+/// Checks the number of objects that a filter matches against the one that the caller expects. Errors: `invalid_state`.
 pub fn check_expected(matched: usize, expected: Option<usize>) -> Result<()> {
     let Some(expected) = expected.filter(|expected| *expected != matched) else {
         return Ok(());
@@ -166,7 +165,7 @@ async fn keep_answer(app: &App, user_key: i64, call: Option<BulkCall>, response:
     let Some(BulkCall { request, .. }) = call else { return };
     let (now, plans) = (app.clock.now(), app.config.plans.clone());
     let kept = app.store.write_for(user_key, move |tx| {
-        within_storage(tx, &plans, user_key, || keep(tx, user_key, Some(&request), &response, now))
+        within_storage(tx, &plans, user_key, || store_response(tx, user_key, Some(&request), &response, now))
     });
     if let Err(error) = kept.await {
         tracing::warn!(error = %error, "the answer to an interrupted request is not stored for repetitions");
@@ -182,7 +181,7 @@ impl<D: Done> Batch<D> {
         if self.first == 0
             && let Some(BulkCall { request, begun }) = &self.call
         {
-            if let Some(response) = repeated(tx, self.user_key, Some(request), self.now)? {
+            if let Some(response) = find_response(tx, self.user_key, Some(request), self.now)? {
                 return Ok(BatchEnd::Answered(response));
             }
             self.keep(tx, request, begun)?;
@@ -218,8 +217,8 @@ impl<D: Done> Batch<D> {
     }
 
     fn keep(&self, tx: &WriteTx<'_>, request: &IdempotencyRequest, response: &StoredResponse) -> Result<()> {
-        let keep = || keep(tx, self.user_key, Some(request), response, self.now);
-        within_storage(tx, &self.plans, self.user_key, keep)
+        let store = || store_response(tx, self.user_key, Some(request), response, self.now);
+        within_storage(tx, &self.plans, self.user_key, store)
     }
 }
 

@@ -14,7 +14,6 @@ use crate::store::WriteTx;
 /// The executions that were replayed, and those that were skipped.
 #[derive(Debug, Clone, Default)]
 pub struct ReplaysDone {
-    /// The new executions.
     pub execution_ids: Vec<ExecutionId>,
     pub skipped: Vec<(String, ErrorCode)>,
 }
@@ -30,7 +29,6 @@ impl Done for ReplaysDone {
     }
 }
 
-/// Replays all executions of `request`.
 pub async fn apply(app: &App, caller: &Caller, request: BulkRequest<ReplaysDone>) -> Result<StoredResponse> {
     let user_key = caller.user_key;
     let action = |now| {

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
+use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::user::{ApiKeyInfo, month_of};
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
@@ -10,27 +11,24 @@ use crate::store::{ReadTx, WriteTx};
 
 row!(columns, "", ApiKeyInfo { key, id, name, prefix, created_at });
 
-/// An API key to insert.
-#[derive(Debug, Clone)]
-pub struct NewKey {
-    pub id: String,
-    pub user_key: i64,
-    pub name: String,
-    pub prefix: String,
-    pub key_hash: [u8; 32],
-    pub created_at: Timestamp,
-}
-
 /// Inserts an API key and returns its row key.
-pub fn insert(tx: &WriteTx<'_>, new: &NewKey) -> Result<i64> {
-    tx.run("INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", params![new.id, new.user_key, new.name, new.prefix, new.key_hash, millis(new.created_at)])?;
+pub fn insert(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    id: &str,
+    name: &str,
+    api_key: &ApiKey,
+    now: Timestamp,
+) -> Result<i64> {
+    tx.run(
+        "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![id, user_key, name, api_key.prefix(), api_key.hash(), millis(now)],
+    )?;
     Ok(tx.last_insert_rowid())
 }
 
-/// The user that an API key belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Row key of the API key.
     pub key: i64,
     pub user_key: i64,
     pub user_id: String,
@@ -66,20 +64,17 @@ pub fn newest(read: &ReadTx<'_>, user_key: i64, limit: i64) -> Result<Vec<ApiKey
     read.all(sql, [user_key, limit])
 }
 
-/// Returns whether the user has at least `count` API keys. Reads no more than those.
 pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool> {
     read.any(NTH_KEY, [user_key, count - 1])
 }
 
-/// The id and the prefix of the user's API key in row `key`.
 pub fn id_and_prefix(read: &ReadTx<'_>, user_key: i64, key: i64) -> Result<Option<(String, String)>> {
     read.find("SELECT id, prefix FROM api_keys WHERE key = ?2 AND user_key = ?1", [user_key, key])
 }
 
-/// Replaces the API key with hash `old` and keeps its name. Returns `false` if there is no such key.
-///
-/// The key is found by its hash, not by its row: SQLite reuses the row key of a revoked API key, so that row may belong
-/// to another user by now.
+/// Replaces the API key with hash `old` and keeps its name. Returns `false` if there is no such key. The key is found
+/// by its hash, not by its row: SQLite reuses the row key of a revoked API key, so that row may belong to another user
+/// by now.
 pub fn replace(
     tx: &WriteTx<'_>,
     old: &[u8; 32],
@@ -88,20 +83,18 @@ pub fn replace(
     hash: &[u8; 32],
     now: Timestamp,
 ) -> Result<bool> {
-    Ok(tx.run(
+    tx.changes(
         "UPDATE api_keys SET id = ?2, prefix = ?3, key_hash = ?4, created_at = ?5 WHERE key_hash = ?1",
         params![old, new_id, prefix, hash, millis(now)],
-    )? > 0)
+    )
 }
 
-/// Deletes the user's API key with this id. Returns `false` if there is none.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
-    Ok(tx.run("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1", params![user_key, id])? > 0)
+    tx.changes("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1", params![user_key, id])
 }
 
-/// Deletes all API keys of the user.
 pub fn delete_all(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-    tx.run("DELETE FROM api_keys WHERE user_key = ?1", [user_key]).map(drop)
+    tx.run("DELETE FROM api_keys WHERE user_key = ?1", [user_key])
 }
 
 /// The row key of the user who owns the API key with this id.

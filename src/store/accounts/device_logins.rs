@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginPurpose, UserCode};
 use crate::error::Result;
-use crate::store::db::columns::{limit as row_limit, millis, row};
+use crate::store::db::columns::{millis, row, row_count};
 use crate::store::{ReadTx, WriteTx};
 
 const CODE_TIMES: &str = "SELECT created_at FROM device_logins
@@ -50,16 +50,15 @@ pub fn insert(
     client: &str,
     now: Timestamp,
 ) -> Result<bool> {
-    Ok(tx.run(
+    tx.changes(
         "INSERT INTO device_logins (code_hash, user_code, client_network, state, mail_count, created_at,
                                         is_for_session)
              VALUES (?1, ?2, ?3, 'pending', 0, ?4, ?5)
              ON CONFLICT DO NOTHING",
         params![code.hash(), user_code.as_str(), client, millis(now), purpose == LoginPurpose::Session],
-    )? > 0)
+    )
 }
 
-/// The login with this code hash.
 pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
     read.find(FIND, [code])
 }
@@ -89,7 +88,6 @@ pub fn mail_times(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize
 /// Sets the state of a pending login to `email_sent` without a new link. A link mailed earlier stays valid.
 pub fn mark_email_sent(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<()> {
     tx.run("UPDATE device_logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'", [code])
-        .map(drop)
 }
 
 /// Replaces the link of a login and records the mail.
@@ -103,20 +101,19 @@ pub fn save_link(
     tx.run("UPDATE device_logins SET state = 'email_sent', email = ?2, token_hash = ?3, mail_count = mail_count + 1
           WHERE code_hash = ?1 AND state IN ('pending', 'email_sent')", params![code, email, token])?;
     tx.run("INSERT INTO login_mails (email, requested_at) VALUES (?1, ?2)", params![email, millis(now)])
-        .map(drop)
 }
 
 /// Approves a login for a user. Returns `false` if it is not in state `email_sent`.
 pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
-    Ok(tx.run("UPDATE device_logins SET state = 'approved', user_key = ?2 WHERE code_hash = ?1 AND state = 'email_sent'", params![code, user_key])? > 0)
+    tx.changes("UPDATE device_logins SET state = 'approved', user_key = ?2 WHERE code_hash = ?1 AND state = 'email_sent'", params![code, user_key])
 }
 
 /// Claims an approved login. Returns `true` to exactly one caller.
 pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
-    Ok(tx.run(
+    tx.changes(
         "UPDATE device_logins SET state = 'claimed' WHERE code_hash = ?1 AND state = 'approved'",
         [code],
-    )? > 0)
+    )
 }
 
 /// The time of the oldest login or mail.
@@ -139,7 +136,7 @@ fn read_times(
     since: Timestamp,
     limit: usize,
 ) -> Result<Vec<Timestamp>> {
-    read.all(sql, params![owner, millis(since), row_limit(limit)])
+    read.all(sql, params![owner, millis(since), row_count(limit)])
 }
 
 #[cfg(test)]

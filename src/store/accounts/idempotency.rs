@@ -10,25 +10,36 @@ use crate::store::{ReadTx, WriteTx};
 /// Time for which a response is stored (contract §4).
 pub const RETENTION_TIME: SignedDuration = SignedDuration::from_hours(24);
 
+/// The `Idempotency-Key` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdempotencyRecord {
-    /// SHA-256 of the request.
+pub struct IdempotencyRequest {
+    /// The key, chosen by the caller.
+    pub key: String,
+    /// SHA-256 of method, path and body, to detect the same key on a different request.
     pub fingerprint: [u8; 32],
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredResponse {
     pub status: u16,
+    /// JSON text, without the payload of a cue.
     pub body: String,
 }
 
-row!(IdempotencyRecord { fingerprint, status, body });
+row!(columns, "response_", StoredResponse { status, body });
 
-/// The response stored for the user under this idempotency key after `oldest`.
+/// The response that was stored for the user under this key after `oldest`, and the fingerprint of its request.
 pub fn find(
     read: &ReadTx<'_>,
     user_key: i64,
     key: &str,
     oldest: Timestamp,
-) -> Result<Option<IdempotencyRecord>> {
-    let sql = "SELECT fingerprint, response_status, response_body FROM idempotency_keys
-                WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3";
+) -> Result<Option<([u8; 32], StoredResponse)>> {
+    let sql = concat!(
+        "SELECT fingerprint, ",
+        columns!(),
+        " FROM idempotency_keys WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3"
+    );
     read.find(sql, params![user_key, key, millis(oldest)])
 }
 
@@ -36,15 +47,19 @@ pub fn find(
 pub fn save(
     tx: &WriteTx<'_>,
     user_key: i64,
-    key: &str,
-    record: &IdempotencyRecord,
+    request: &IdempotencyRequest,
+    response: &StoredResponse,
     now: Timestamp,
 ) -> Result<()> {
-    tx.run("INSERT INTO idempotency_keys (user_key, idempotency_key, fingerprint, response_status, response_body, created_at)
+    tx.run(
+        "INSERT INTO idempotency_keys
+             (user_key, idempotency_key, fingerprint, response_status, response_body, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (user_key, idempotency_key)
          DO UPDATE SET fingerprint = excluded.fingerprint, response_status = excluded.response_status,
-                       response_body = excluded.response_body, created_at = excluded.created_at", params![user_key, key, record.fingerprint, record.status, record.body, millis(now)]).map(drop)
+                       response_body = excluded.response_body, created_at = excluded.created_at",
+        params![user_key, request.key, request.fingerprint, response.status, response.body, millis(now)],
+    )
 }
 
 /// The time of the oldest stored response.
@@ -54,10 +69,8 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 
 /// Deletes responses from `until` or earlier, at most `limit`. Returns their number.
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
-    tx.run(
-        "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (
-                 SELECT user_key, idempotency_key FROM idempotency_keys WHERE created_at <= ?1
-                  ORDER BY created_at LIMIT ?2 + 0)",
-        params![millis(until), limit],
-    )
+    let sql = "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (
+                   SELECT user_key, idempotency_key FROM idempotency_keys WHERE created_at <= ?1
+                    ORDER BY created_at LIMIT ?2 + 0)";
+    tx.change(sql, params![millis(until), limit])
 }

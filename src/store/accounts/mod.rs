@@ -3,7 +3,6 @@
 pub mod api_keys;
 pub mod device_logins;
 pub mod idempotency;
-pub mod session_links;
 pub mod sessions;
 pub mod usage;
 pub mod users;

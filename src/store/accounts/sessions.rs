@@ -1,21 +1,19 @@
-//! Sessions of browsers, stored as SHA-256 hashes of their tokens.
+//! Sessions of browsers, and the links that begin one or show a plan. Their tokens are stored as SHA-256 hashes.
 
 use jiff::Timestamp;
 use rusqlite::params;
 
 use crate::domain::account::session::Session;
 use crate::domain::account::user::month_of;
+use crate::domain::text::word_enum::word_enum;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
-/// The user that a session belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOwner {
-    /// Row key of the session.
     pub key: i64,
     pub id: String,
-    /// Row key of the API key that began the session.
     pub api_key_key: Option<i64>,
     pub created_at: Timestamp,
     pub seen_at: Timestamp,
@@ -43,13 +41,49 @@ const LIST: &str = concat!(
 );
 const SURPLUS: &str = "DELETE FROM sessions WHERE key IN (
     SELECT key FROM sessions WHERE user_key = ?1 ORDER BY key DESC LIMIT -1 OFFSET ?2 + 0)";
+const SURPLUS_LINKS: &str = "DELETE FROM links WHERE key IN (
+    SELECT key FROM links WHERE user_key = ?1 AND kind = ?3 ORDER BY key DESC LIMIT -1 OFFSET ?2 + 0)";
 const DELETE: &str = "DELETE FROM sessions WHERE id = ?2 AND user_key = ?1";
 const DELETE_OTHERS: &str = "DELETE FROM sessions WHERE user_key = ?1 AND id IS NOT ?2";
-const DELETE_OF_KEY: &str =
-    "DELETE FROM sessions WHERE api_key_key = (SELECT key FROM api_keys WHERE key_hash = ?1)";
-const OLDEST: &str = "SELECT expires_at FROM sessions ORDER BY expires_at LIMIT 1";
-const DELETE_EXPIRED: &str = "DELETE FROM sessions WHERE key IN (
-    SELECT key FROM sessions WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2 + 0)";
+const DELETE_LINKS: &str = "DELETE FROM links WHERE user_key = ?1 AND kind = ?2";
+const DELETE_OF_KEY: [&str; 2] = [
+    "DELETE FROM sessions WHERE api_key_key = (SELECT key FROM api_keys WHERE key_hash = ?1)",
+    "DELETE FROM links WHERE api_key_key = (SELECT key FROM api_keys WHERE key_hash = ?1)",
+];
+const TAKE: &str = "DELETE FROM links WHERE token_hash = ?1 AND kind = 'session'
+    RETURNING user_key, api_key_key, expires_at";
+const FIND_LINK: &str = "SELECT user_key FROM links JOIN users ON users.key = user_key
+    WHERE token_hash = ?1 AND kind = ?2 AND expires_at > ?3 AND disabled_at IS NULL";
+const OLDEST: &str = "SELECT min(oldest) FROM (
+    SELECT min(expires_at) AS oldest FROM sessions UNION ALL SELECT min(expires_at) FROM links)";
+const DELETE_EXPIRED: [&str; 2] = [
+    "DELETE FROM sessions WHERE key IN (
+        SELECT key FROM sessions WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2 + 0)",
+    "DELETE FROM links WHERE key IN (
+        SELECT key FROM links WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2 + 0)",
+];
+
+word_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum LinkKind {
+        /// Begins a session, once.
+        Session = "session",
+        /// Shows a user's plan with manual billing.
+        Plan = "plan",
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct NewLink {
+    pub kind: LinkKind,
+    pub user_key: i64,
+    /// Row key of the API key that made it, or began the session that did. The link ends with it.
+    pub api_key_key: Option<i64>,
+    /// Row key of the session that made it, with which it ends.
+    pub session_key: Option<i64>,
+    pub token_hash: [u8; 32],
+    pub expires_at: Timestamp,
+}
 
 /// Inserts a session. Its user then has `limit` sessions at most: the oldest are deleted.
 pub fn insert(
@@ -73,7 +107,7 @@ pub fn insert(
         millis(new.created_at),
         millis(new.seen_at),
         millis(new.expires_at),
-    ]).map(drop)
+    ])
 }
 
 /// The owner of the session with this token; `None` if it has expired at `now`, or the user is disabled. `now` selects
@@ -99,42 +133,87 @@ pub fn record_seen(
         "UPDATE sessions SET seen_at = ?2, expires_at = ?3 WHERE token_hash = ?1 AND seen_at < ?2",
         params![token_hash, millis(now), millis(expires_at)],
     )
-    .map(drop)
 }
 
-/// Deletes the user's session with this id. Returns `false` if there is none.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
-    Ok(tx.run(DELETE, params![user_key, id])? > 0)
+    tx.changes(DELETE, params![user_key, id])
 }
 
 /// Deletes the user's sessions but that with the id `kept`, and returns their number.
 pub fn delete_others(tx: &WriteTx<'_>, user_key: i64, kept: Option<&str>) -> Result<usize> {
-    tx.run(DELETE_OTHERS, params![user_key, kept])
+    tx.change(DELETE_OTHERS, params![user_key, kept])
 }
 
-/// Deletes the sessions that the API key with this hash began. A deleted key needs no call: its sessions go with it.
+/// Deletes the sessions that the API key with this hash began and the links that it made. A deleted key needs no call: they
+/// go with it.
 pub fn delete_of_key(tx: &WriteTx<'_>, key_hash: &[u8; 32]) -> Result<()> {
-    tx.run(DELETE_OF_KEY, [key_hash]).map(drop)
+    DELETE_OF_KEY.iter().try_for_each(|sql| tx.run(sql, [key_hash]))
 }
 
-/// The end of the session that ends first.
+/// Inserts a link. Its user then has `limit` links of this kind at most: the oldest are deleted.
+pub fn insert_link(tx: &WriteTx<'_>, new: &NewLink, limit: i64) -> Result<()> {
+    let NewLink { kind, user_key, api_key_key, session_key, token_hash, expires_at } = new;
+    tx.run(SURPLUS_LINKS, params![user_key, limit - 1, kind.as_str()])?;
+    tx.run(
+        "INSERT INTO links (kind, user_key, api_key_key, session_key, token_hash, expires_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![kind.as_str(), user_key, api_key_key, session_key, token_hash, millis(*expires_at)],
+    )
+}
+
+/// Uses up the link that begins a session. Returns its user and the row key of its API key; `None` if there is no such
+/// link, or it has expired at `now`.
+pub fn take_link(
+    tx: &WriteTx<'_>,
+    token_hash: &[u8; 32],
+    now: Timestamp,
+) -> Result<Option<(i64, Option<i64>)>> {
+    let taken: Option<(i64, Option<i64>, Timestamp)> = tx.find(TAKE, [token_hash])?;
+    Ok(taken.filter(|(.., expires_at)| *expires_at > now).map(|(user_key, key, _)| (user_key, key)))
+}
+
+/// The user of a link that is valid at `now`; `None` if the user is disabled.
+pub fn find_link_user(
+    read: &ReadTx<'_>,
+    kind: LinkKind,
+    token_hash: &[u8; 32],
+    now: Timestamp,
+) -> Result<Option<i64>> {
+    read.find(FIND_LINK, params![token_hash, kind.as_str(), millis(now)])
+}
+
+pub fn delete_link(tx: &WriteTx<'_>, token_hash: &[u8; 32]) -> Result<()> {
+    tx.run("DELETE FROM links WHERE token_hash = ?1", [token_hash])
+}
+
+pub fn delete_links(tx: &WriteTx<'_>, user_key: i64, kind: LinkKind) -> Result<()> {
+    tx.run(DELETE_LINKS, params![user_key, kind.as_str()])
+}
+
+/// The end of the session or link that ends first.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(OLDEST, [])
+    read.one(OLDEST, [])
 }
 
-/// Deletes sessions that have expired at `now`, at most `limit`.
 pub fn delete_expired(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
-    tx.run(DELETE_EXPIRED, params![millis(now), limit]).map(drop)
+    DELETE_EXPIRED.iter().try_for_each(|sql| tx.run(sql, params![millis(now), limit]))
 }
 
 #[cfg(test)]
-crate::store::test_support::plan_test! { sessions_are_found_by_index_and_those_of_a_user_by_the_user:
+crate::store::test_support::plan_test! { sessions_and_links_are_found_by_index:
     FIND_OWNER => "sqlite_autoindex_sessions_2 (token_hash=?)",
     LIST => "sessions_by_user (user_key=?)",
     SURPLUS => "sessions_by_user (user_key=?)",
+    SURPLUS_LINKS => "links_by_user (user_key=? AND kind=?)",
     DELETE => "sqlite_autoindex_sessions_1 (id=?)",
     DELETE_OTHERS => "sessions_by_user (user_key=?)",
-    DELETE_OF_KEY => "sessions_by_api_key (api_key_key=?)",
+    DELETE_LINKS => "links_by_user (user_key=? AND kind=?)",
+    DELETE_OF_KEY[0] => "sessions_by_api_key (api_key_key=?)",
+    DELETE_OF_KEY[1] => "links_by_api_key (api_key_key=?)",
+    TAKE => "sqlite_autoindex_links_1 (token_hash=?)",
+    FIND_LINK => "sqlite_autoindex_links_1 (token_hash=?)",
     OLDEST => "sessions_by_age",
-    DELETE_EXPIRED => "sessions_by_age (expires_at<?)",
+    OLDEST => "links_by_age",
+    DELETE_EXPIRED[0] => "sessions_by_age (expires_at<?)",
+    DELETE_EXPIRED[1] => "links_by_age (expires_at<?)",
 }

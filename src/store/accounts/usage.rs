@@ -49,7 +49,7 @@ pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp
     tx.run("INSERT INTO monthly_usage (user_key, month, executions, over_quota_since, outcomes_succeeded, outcomes_failed)
          VALUES (?1, ?2, ?3, ?4, 0, 0)
          ON CONFLICT (user_key, month)
-         DO UPDATE SET executions = excluded.executions, over_quota_since = excluded.over_quota_since", params![user_key, month_of(now), quota.used, quota.over_quota_since.map(millis)]).map(drop)
+         DO UPDATE SET executions = excluded.executions, over_quota_since = excluded.over_quota_since", params![user_key, month_of(now), quota.used, quota.over_quota_since.map(millis)])
 }
 
 /// Counts an outcome reported at `now`.
@@ -62,7 +62,6 @@ pub fn record_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Times
                        outcomes_failed = outcomes_failed + excluded.outcomes_failed",
         params![user_key, month_of(now), success],
     )
-    .map(drop)
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub struct NewUser {
 
 /// Inserts a user and returns its row key, or `None` if the address is taken.
 pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
-    let inserted = tx.run(
+    let is_inserted = tx.changes(
             "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at,
                                 confirmed_at, confirmation_token)
              VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, iif(?7 IS NULL, ?6, NULL), ?7) ON CONFLICT (email) DO NOTHING",
@@ -69,20 +69,17 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
             new.confirmation_token,
         ],
     )?;
-    Ok((inserted > 0).then(|| tx.last_insert_rowid()))
+    Ok(is_inserted.then(|| tx.last_insert_rowid()))
 }
 
-/// The user in row `user_key`.
 pub fn find(read: &ReadTx<'_>, user_key: i64) -> Result<Option<User>> {
     read.find(select!("WHERE key = ?1"), [user_key])
 }
 
-/// The user with this email address.
 pub fn find_by_email(read: &ReadTx<'_>, email: &str) -> Result<Option<User>> {
     read.find(select!("WHERE email = ?1"), [email])
 }
 
-/// The user with this id.
 pub fn find_by_id(read: &ReadTx<'_>, id: &str) -> Result<Option<User>> {
     read.find(select!("WHERE id = ?1"), [id])
 }
@@ -92,12 +89,10 @@ pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
     read.all(select!("ORDER BY key"), [])
 }
 
-/// The first user that is not disabled.
 pub fn first_enabled(read: &ReadTx<'_>) -> Result<Option<User>> {
     read.find(select!("WHERE disabled_at IS NULL ORDER BY key LIMIT 1"), [])
 }
 
-/// Returns whether any user exists.
 pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
     read.any("SELECT 1 FROM users", [])
 }
@@ -105,7 +100,7 @@ pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
 /// Sets the user's plan and clears its payment interval. Returns `false` if the user already has the plan.
 pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
     let sql = "UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2";
-    Ok(tx.run(sql, params![user_key, plan])? > 0)
+    tx.changes(sql, params![user_key, plan])
 }
 
 /// The numbers of a user's cues.
@@ -164,7 +159,6 @@ pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bo
     read.one("SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1", [user_key])
 }
 
-/// The bytes that all users with unconfirmed addresses have stored.
 pub fn unconfirmed_bytes(read: &ReadTx<'_>) -> Result<i64> {
     read.one(UNCONFIRMED_BYTES, [])
 }
@@ -184,7 +178,7 @@ pub fn list_removable(
 pub fn delete(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     // What was counted for the user refers to it as well.
     tx.counters().flush(tx)?;
-    tx.run("DELETE FROM users WHERE key = ?1", [user_key]).map(drop)
+    tx.run("DELETE FROM users WHERE key = ?1", [user_key])
 }
 
 /// The token of the link that confirms the user's address, if the address is unconfirmed.
@@ -197,31 +191,31 @@ pub fn confirmation_token(read: &ReadTx<'_>, user_key: i64) -> Result<Option<Str
 pub fn mark_confirmation_requested(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<bool> {
     let sql = "UPDATE users SET confirmation_requested_at = ?2
                 WHERE key = ?1 AND confirmation_requested_at IS NULL";
-    Ok(tx.run(sql, params![user_key, millis(now)])? > 0)
+    tx.changes(sql, params![user_key, millis(now)])
 }
 
 /// Confirms the user's address, unless it is confirmed. Its link is used up.
 pub fn confirm(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     let sql = "UPDATE users SET confirmed_at = ?2, confirmation_token = NULL
                 WHERE key = ?1 AND confirmed_at IS NULL";
-    tx.run(sql, params![user_key, millis(now)]).map(drop)
+    tx.run(sql, params![user_key, millis(now)])
 }
 
 /// Sets the interval at which a subscription pays for the user's plan; `None` if no subscription pays.
 pub fn set_plan_interval(tx: &WriteTx<'_>, user_key: i64, interval: Option<Interval>) -> Result<()> {
     let sql = "UPDATE users SET plan_interval = ?2 WHERE key = ?1";
-    tx.run(sql, params![user_key, interval.map(Interval::as_str)]).map(drop)
+    tx.run(sql, params![user_key, interval.map(Interval::as_str)])
 }
 
 /// Disables a user. Its API keys are rejected from then on.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
-    tx.run("UPDATE users SET disabled_at = ?2 WHERE key = ?1", params![user_key, millis(now)]).map(drop)
+    tx.run("UPDATE users SET disabled_at = ?2 WHERE key = ?1", params![user_key, millis(now)])
 }
 
 /// Enables a disabled user. Its API keys are accepted again; nothing else changes. Returns whether it was disabled.
 pub fn enable(tx: &WriteTx<'_>, user_key: i64) -> Result<bool> {
     let sql = "UPDATE users SET disabled_at = NULL WHERE key = ?1 AND disabled_at IS NOT NULL";
-    Ok(tx.run(sql, [user_key])? == 1)
+    tx.changes(sql, [user_key])
 }
 
 /// The secret that signs the user's webhooks.
@@ -238,7 +232,7 @@ pub fn rotate_secret(
 ) -> Result<()> {
     let sql = "UPDATE users SET previous_webhook_secret = webhook_secret,
                       previous_webhook_secret_expires_at = ?3, webhook_secret = ?2 WHERE key = ?1";
-    tx.run(sql, params![user_key, secret, millis(previous_expires)]).map(drop)
+    tx.run(sql, params![user_key, secret, millis(previous_expires)])
 }
 
 /// The secret that signs the user's alerts.
@@ -248,7 +242,7 @@ pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> 
 
 /// Replaces the user's alert secret. The previous one is no longer used.
 pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: i64, secret: &str) -> Result<()> {
-    tx.run("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1", params![user_key, secret]).map(drop)
+    tx.run("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1", params![user_key, secret])
 }
 
 /// Replaces both secrets, without an overlap, and removes the URL of the user's alerts: a stranger knows them.
@@ -261,12 +255,12 @@ pub fn replace_secrets(
     let sql = "UPDATE users SET webhook_secret = ?2, previous_webhook_secret = NULL,
                       previous_webhook_secret_expires_at = NULL, alert_webhook_secret = ?3, alert_webhook_url = NULL
                 WHERE key = ?1";
-    tx.run(sql, params![user_key, webhook_secret, alert_webhook_secret]).map(drop)
+    tx.run(sql, params![user_key, webhook_secret, alert_webhook_secret])
 }
 
 /// Sets the URL that receives the user's alerts; `None` turns them off.
 pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
-    tx.run("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1", params![user_key, url]).map(drop)
+    tx.run("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1", params![user_key, url])
 }
 
 #[cfg(test)]

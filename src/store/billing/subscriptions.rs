@@ -26,10 +26,10 @@ row!(columns, "subscription.", Subscription {
 pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
     let expired = saturating_sub(now, EVENT_RETENTION);
     tx.run("DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)", params![millis(expired), EXPIRED_EVENT_BATCH])?;
-    Ok(tx.run(
+    tx.changes(
         "INSERT INTO billing_events (id, received_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
         params![id, millis(now)],
-    )? > 0)
+    )
 }
 
 /// Links a customer to a user, unless it is linked already.
@@ -38,7 +38,6 @@ pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Times
         "INSERT INTO billing_customers (id, user_key, linked_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         params![customer, user_key, millis(now)],
     )
-    .map(drop)
 }
 
 /// The row key of the user that a customer is linked to.
@@ -89,5 +88,4 @@ pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
             subscription.last_event_secs
         ],
     )
-    .map(drop)
 }

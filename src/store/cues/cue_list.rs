@@ -26,7 +26,6 @@ const MAX_INLINE_BYTES: usize = 64 << 10;
 /// Entries of an index that are passed on the calling thread to reach an offset: about 30 µs.
 const MAX_INLINE_OFFSET: u64 = 1_000;
 
-/// The cues to list.
 #[derive(Debug, Clone)]
 pub struct CueList {
     pub filter: CueFilter,
@@ -46,7 +45,6 @@ pub enum ListStart {
     After(ListPosition),
 }
 
-/// A page of a list.
 #[derive(Debug)]
 pub struct CuePage {
     /// The cues, and their runs if the list asks for them.
@@ -95,33 +93,21 @@ pub fn read_short(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<Op
     Ok((!is_cut).then_some(page))
 }
 
-macro_rules! of_user {
-    ($columns:expr, $status:ident, $condition:literal, $order:literal) => {
-        format!(
-            concat!("SELECT {} FROM cues WHERE user_key = ?1 AND {} ", $condition, " ORDER BY key ", $order),
-            $columns, $status
-        )
-    };
-}
-
-/// The rows of a page: those after key ?3, or from it on.
+/// The rows of a page, from key ?3 on.
 fn page_sql(has_status: bool, is_descending: bool) -> String {
+    let (bound, order) = if is_descending { ("<=", "DESC") } else { (">=", "ASC") };
     let status = status_condition(has_status);
-    if is_descending {
-        of_user!(COLUMNS, status, "AND key <= ?3", "DESC LIMIT ?4 + 0")
-    } else {
-        of_user!(COLUMNS, status, "AND key >= ?3", "LIMIT ?4 + 0")
-    }
+    format!(
+        "SELECT {COLUMNS} FROM cues WHERE user_key = ?1 AND {status} AND key {bound} ?3
+          ORDER BY key {order} LIMIT ?4 + 0"
+    )
 }
 
 /// The key of number ?3 of the list, from 0.
 fn skip_sql(has_status: bool, is_descending: bool) -> String {
+    let order = if is_descending { "DESC" } else { "ASC" };
     let status = status_condition(has_status);
-    if is_descending {
-        of_user!("key", status, "", "DESC LIMIT 1 OFFSET ?3")
-    } else {
-        of_user!("key", status, "", "LIMIT 1 OFFSET ?3")
-    }
+    format!("SELECT key FROM cues WHERE user_key = ?1 AND {status} ORDER BY key {order} LIMIT 1 OFFSET ?3")
 }
 
 fn status_condition(has_status: bool) -> &'static str {
@@ -181,35 +167,43 @@ fn key_at(read: &ReadTx<'_>, user_key: i64, list: &CueList, offset: u64, total: 
     read.find(&sql, params![user_key, status.map(CueStatus::as_str), skipped])
 }
 
-/// Reads a page of a list that no index has.
 fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage> {
     let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
     let (skipped, after) = match &list.start {
         ListStart::Offset(offset) => (usize::try_from(*offset).unwrap_or(usize::MAX), None),
         ListStart::After(position) => (0, Some(position)),
     };
-    let mut places = FirstPlaces::new(list.sort, skipped.saturating_add(limit).saturating_add(1));
-    let mut total = 0;
+    let count = skipped.saturating_add(limit).saturating_add(1);
+    let (mut places, mut total) = (Vec::new(), 0);
+    let keep_first = |places: &mut Vec<ListPosition>| {
+        places.sort_unstable_by(|one, other| list.sort.compare(one, other));
+        places.truncate(count);
+    };
     let columns = match list.sort {
         CueSort::Oldest | CueSort::Newest => "key",
-        CueSort::Name | CueSort::NameDescending => "key, name AS value",
-        CueSort::NextRun | CueSort::NextRunDescending => "key, next_run AS value",
-        CueSort::LastRun | CueSort::LastRunDescending => "key, last_run AS value",
+        CueSort::Name | CueSort::NameDescending => "key, name",
+        CueSort::NextRun | CueSort::NextRunDescending => "key, next_run",
+        CueSort::LastRun | CueSort::LastRunDescending => "key, last_run",
     };
-    scan(read, user_key, &list.filter, columns, 0, |row| {
+    scan(read, user_key, &list.filter, columns, |columns| {
         total += 1;
+        let key = columns.get()?;
         let value = match list.sort {
             CueSort::Oldest | CueSort::Newest => SortValue::None,
-            CueSort::Name | CueSort::NameDescending => SortValue::name(row.get_ref("value")?.as_str()?),
-            _ => SortValue::instant(row.get("value")?),
+            CueSort::Name | CueSort::NameDescending => SortValue::name(columns.text()?),
+            _ => SortValue::instant(columns.get()?),
         };
-        let position = ListPosition { value, key: row.get("key")? };
+        let position = ListPosition { value, key };
         if after.is_none_or(|after| list.sort.compare(after, &position) == Ordering::Less) {
-            places.add(position);
+            places.push(position);
+        }
+        // Sorting only when twice as many have come costs less than to keep them sorted.
+        if places.len() >= count.saturating_mul(2) {
+            keep_first(&mut places);
         }
         Ok(true)
     })?;
-    let places = places.sorted();
+    keep_first(&mut places);
     let places = places.get(skipped..).unwrap_or_default();
     let mut page = CuePage { cues: Vec::new(), total, has_more: places.len() > limit };
     let mut bytes = 0;
@@ -224,37 +218,6 @@ fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CueP
         page.cues.push((cue, runs));
     }
     Ok(page)
-}
-
-/// The first places of a list, of which no more are kept than are asked for.
-struct FirstPlaces {
-    sort: CueSort,
-    count: usize,
-    places: Vec<ListPosition>,
-}
-
-impl FirstPlaces {
-    fn new(sort: CueSort, count: usize) -> Self {
-        Self { sort, count, places: Vec::new() }
-    }
-
-    fn add(&mut self, place: ListPosition) {
-        self.places.push(place);
-        // Sorting only when twice as many have come costs less than to keep them sorted.
-        if self.places.len() >= self.count.saturating_mul(2) {
-            self.keep_first();
-        }
-    }
-
-    fn keep_first(&mut self) {
-        self.places.sort_unstable_by(|one, other| self.sort.compare(one, other));
-        self.places.truncate(self.count);
-    }
-
-    fn sorted(mut self) -> Vec<ListPosition> {
-        self.keep_first();
-        self.places
-    }
 }
 
 #[cfg(test)]
@@ -274,17 +237,5 @@ mod tests {
                 assert_plans(&[(&page, &format!("{index}{key}")), (&skip, &format!("{index})"))]);
             }
         }
-    }
-
-    #[test]
-    fn the_first_places_are_kept_whatever_their_order() {
-        let sort = CueSort::Newest;
-        let mut places = FirstPlaces::new(sort, 3);
-        for key in [5, 1, 9, 7, 2, 8, 4, 3, 6] {
-            places.add(ListPosition { value: SortValue::None, key });
-            assert!(places.places.len() < 6);
-        }
-        let keys: Vec<i64> = places.sorted().iter().map(|place| place.key).collect();
-        assert_eq!(keys, [9, 8, 7]);
     }
 }

@@ -8,7 +8,7 @@ use crate::domain::cue::{CueStatus, StoredSchedule};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
-use crate::store::db::columns::{from_row, limit as row_limit, millis, row};
+use crate::store::db::columns::{from_row, millis, row, row_count};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
@@ -79,12 +79,11 @@ pub fn list(
     limit: usize,
 ) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
     let mut due = read.prepare_cached(LIST)?;
-    let bounds = params![millis(until), row_limit(limit), millis(after)];
+    let bounds = params![millis(until), row_count(limit), millis(after)];
     let due = due.query_map(bounds, |row| Ok((row.get(0)?, from_row(row))))?;
     Ok(due.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The cue in row `key`, if it is due at `now`.
 pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
     read.find(FIND, params![millis(now), key])
 }
@@ -97,7 +96,7 @@ pub fn backlog(
     until: Timestamp,
     limit: usize,
 ) -> Result<Vec<(i64, i64)>> {
-    read.all(BACKLOG, params![millis(after), millis(until), row_limit(limit)])
+    read.all(BACKLOG, params![millis(after), millis(until), row_count(limit)])
 }
 
 /// The row keys in `keys` whose cues became due after `after` and up to `until`, with the cues. As in [`list`], a cue that
@@ -144,7 +143,6 @@ pub fn advance(
             millis(now),
         ],
     )
-    .map(drop)
 }
 
 /// Sets a cue to `failed` with a reason, because it cannot be fired.
@@ -179,10 +177,8 @@ pub fn insert_missed(
 /// Adds `count` to the cue's number of missed runs.
 pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()> {
     tx.run("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1", params![cue_key, count])
-        .map(drop)
 }
 
-/// An interval of missed runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissedRuns {
     pub first: Timestamp,

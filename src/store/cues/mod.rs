@@ -24,9 +24,7 @@ use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
 use crate::store::cues::payloads::set_payload;
-use crate::store::db::columns::{
-    Binder, FromRow, RowReader, ToRow, column_list, invalid_column, millis, parse_callback, row,
-};
+use crate::store::db::columns::{Binder, FromRow, RowReader, ToRow, column_list, millis, row};
 use crate::store::{ReadTx, WriteTx};
 
 /// States each column of a cue once. `kept` are those that a change to a cue leaves as they are, `counted` has no column.
@@ -106,7 +104,6 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     Ok(())
 }
 
-/// The user's cue with this id.
 pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     let sql = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
     read.find(sql, params![user_key, id])
@@ -142,7 +139,6 @@ pub struct DeliverySource {
 
 row!(source_columns, "", DeliverySource { user_key, webhook_secret, callback_url });
 
-/// The source of the deliveries of this cue.
 pub fn find_delivery_source(read: &ReadTx<'_>, id: &CueId) -> Result<Option<DeliverySource>> {
     let sql = concat!(
         "SELECT ",
@@ -152,7 +148,6 @@ pub fn find_delivery_source(read: &ReadTx<'_>, id: &CueId) -> Result<Option<Deli
     read.find(sql, [id.as_str()])
 }
 
-/// The cue in row `key`.
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
     read.find(concat!("SELECT ", columns!(), " FROM cues WHERE key = ?1"), [key])
 }
@@ -160,7 +155,7 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
 /// Records a run: sets `last_run` to `now` and adds one to `run_count`.
 pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     let sql = "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1";
-    tx.run(sql, params![cue_key, millis(now)]).map(drop)
+    tx.run(sql, params![cue_key, millis(now)])
 }
 
 /// The columns of a `once` cue that the end of its run depends on.
@@ -176,7 +171,6 @@ pub struct OnceCue {
 
 row!(once_columns, "", OnceCue { at, is_due = "next_run IS NOT NULL", status, user_key });
 
-/// The cue in row `cue_key`, if it is a `once` cue.
 pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
     // Reads few columns, because it runs after every delivery.
     read.find(concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"), [cue_key])
@@ -192,7 +186,7 @@ pub fn end_once(
 ) -> Result<()> {
     tx.counters().move_cues(cue.user_key, cue.status, status, 1);
     let sql = "UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1";
-    tx.run(sql, params![cue_key, status.as_str(), millis(now)]).map(drop)
+    tx.run(sql, params![cue_key, status.as_str(), millis(now)])
 }
 
 /// The size of the texts that a user can make long.
@@ -218,14 +212,6 @@ impl ToRow for StoredSchedule {
     }
 }
 
-impl FromRow for Option<Callback> {
-    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let (url, method, headers) = (columns.get::<Option<String>>()?, columns.text()?, columns.text()?);
-        let (outcome_from_response, _hash): (bool, Option<i64>) = columns.get()?;
-        url.map(|url| parse_callback(url, method, headers, outcome_from_response)).transpose()
-    }
-}
-
 impl ToRow for Option<Callback> {
     fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
         let headers: &[(String, String)] = self.as_ref().map_or(&[], |callback| &callback.headers);
@@ -246,7 +232,7 @@ impl ToRow for RetryPolicy {
 
 impl FromRow for OnFailure {
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        serde_json::from_str(columns.text()?).map_err(|error| invalid_column(&error.to_string()))
+        columns.json()
     }
 }
 

@@ -19,7 +19,6 @@ pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
         "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1",
         params![cue.key, millis(now)],
     )
-    .map(drop)
 }
 
 /// The row keys of the user's newest active recurring cues above `limit` that are overdue at `now`.

@@ -6,6 +6,7 @@ use rusqlite::params;
 use crate::domain::cue::payload::Payload;
 use crate::error::Result;
 use crate::store::db::batch::{BATCH, delete_matching};
+use crate::store::db::columns::from_row;
 use crate::store::{ReadTx, WriteTx};
 
 /// Executions read to find a cue's oldest or newest payload in use. Executions with single-use payloads have to be
@@ -16,7 +17,6 @@ const MAX_EXECUTIONS_READ: i64 = 200;
 enum SharedPayload {
     /// Row key of the first one.
     Found(i64),
-    /// No execution has one.
     None,
     /// The first [`MAX_EXECUTIONS_READ`] executions have none; others may.
     Unknown,
@@ -68,7 +68,6 @@ pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Payload>) ->
     Ok(payload_key)
 }
 
-/// Inserts a payload for a single execution of a cue. Returns its row key.
 pub fn insert_single_use(tx: &WriteTx<'_>, cue_key: i64, payload: &Payload) -> Result<i64> {
     insert(tx, cue_key, true, payload)
 }
@@ -82,8 +81,8 @@ pub fn reuse_or_copy(
 ) -> Result<(Option<i64>, usize)> {
     match payload_key {
         Some(key) if payload_key != current => {
-            let (copy, bytes): (i64, i64) = tx.one(COPY, [key])?;
-            Ok((Some(copy), usize::try_from(bytes).unwrap_or(usize::MAX)))
+            let (copy, bytes): (i64, usize) = tx.one(COPY, [key])?;
+            Ok((Some(copy), bytes))
         }
         shared => Ok((shared, 0)),
     }
@@ -95,12 +94,10 @@ pub fn find(read: &ReadTx<'_>, cue_key: i64, key: i64) -> Result<Option<String>>
     read.find("SELECT body FROM payloads WHERE key = ?1 AND cue_key = ?2", [key, cue_key])
 }
 
-/// The size of the current payload of the user's cue with this id, in bytes; 0 if there is none.
 pub fn size_of_current(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<usize> {
     let sql = "SELECT octet_length(p.body) FROM cues c JOIN payloads p ON p.key = c.payload_key
                 WHERE c.id = ?2 AND c.user_key = ?1";
-    let size: Option<i64> = read.find(sql, params![user_key, id])?;
-    Ok(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0))
+    Ok(read.find(sql, params![user_key, id])?.unwrap_or(0))
 }
 
 /// The `task` and `agent` of the payload in row `key`, without its text.
@@ -126,7 +123,7 @@ pub fn delete_all(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
 
 /// Queues a cue for the retention sweeper, because its history may exceed the retention limit.
 pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.run("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING", [cue_key]).map(drop)
+    tx.run("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING", [cue_key])
 }
 
 /// Deletes a payload. Returns its size in bytes.
@@ -139,7 +136,6 @@ fn insert(tx: &WriteTx<'_>, cue_key: i64, is_single_use: bool, payload: &Payload
     Ok(tx.last_insert_rowid())
 }
 
-/// The row key of the cue's current payload.
 fn current_payload_key(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
     Ok(tx.find("SELECT payload_key FROM cues WHERE key = ?1", [cue_key])?.flatten())
 }
@@ -148,9 +144,9 @@ fn current_payload_key(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
 fn find_shared(tx: &WriteTx<'_>, sql: &str, cue_key: i64) -> Result<SharedPayload> {
     let mut count = 0;
     let mut executions = tx.prepare_cached(sql)?;
-    let mut executions = executions.query([cue_key, MAX_EXECUTIONS_READ])?;
-    while let Some(execution) = executions.next()? {
-        if let Some(payload) = execution.get(0)? {
+    let payloads = executions.query_map([cue_key, MAX_EXECUTIONS_READ], from_row::<Option<i64>>)?;
+    for payload in payloads {
+        if let Some(payload) = payload? {
             return Ok(SharedPayload::Found(payload));
         }
         count += 1;

@@ -26,7 +26,6 @@ const STATUSES: &str =
 
 const MISSED: &str = "SELECT last FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
 
-/// The latest runs of a cue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecentRuns {
     /// One letter a run, newest last.

@@ -5,6 +5,7 @@ use rusqlite::Params;
 
 use crate::error::Result;
 use crate::store::WriteTx;
+use crate::store::db::columns::row_count;
 
 /// Rows read or deleted in one batch. A larger batch deletes faster and delays the writes of requests longer; 200 rows
 /// need a few milliseconds.
@@ -23,10 +24,9 @@ pub(in crate::store) fn delete_matching(
     parameters: impl Params,
     delete: impl FnMut(i64) -> Result<i64>,
 ) -> Result<bool> {
-    let mut query = tx.prepare_cached(find)?;
-    let keys: Vec<i64> = query.query_map(parameters, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let keys: Vec<i64> = tx.all(find, parameters)?;
     let done = delete_within_limit(&keys, delete)?;
-    Ok(done == keys.len() && i64::try_from(done).unwrap_or(i64::MAX) < BATCH)
+    Ok(done == keys.len() && row_count(done) < BATCH)
 }
 
 /// Calls `delete` for each of `keys`, and stops once the bytes that it returns add up to [`MAX_BYTES`]. Returns the

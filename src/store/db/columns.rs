@@ -1,12 +1,12 @@
 //! Rows: how columns become values and structs, always by position. A reader returns an error if a column holds a value
 //! that this program never writes.
 //!
-//! `row!` states the columns of a struct once; `ReadTx::find`, `one` and `all` read what
-//! implements [`FromRow`].
+//! `row!` states the columns of a struct once; `ReadTx::find`, `one` and `all` read what implements [`FromRow`].
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::types::{FromSql, Null, Type, ValueRef};
 use rusqlite::{Result, Row, Statement, ToSql};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::domain::account::device_login::LoginState;
@@ -26,6 +26,9 @@ use crate::domain::webhook::callback::{Callback, Method};
 
 /// A value in the next columns of a row: a plain value has one, a struct or a tuple several.
 pub trait FromRow: Sized {
+    /// The number of columns, for a value that may be null: all of them are, or none is checked but the first.
+    const WIDTH: usize = 1;
+
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self>;
 }
 
@@ -94,24 +97,20 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
         T::read(self)
     }
 
-    /// Reads the next column, an instant or null.
-    pub fn maybe_instant(&mut self) -> Result<Option<Timestamp>> {
-        self.get()
-    }
-
     /// Reads the next column, a text, without copying it.
     pub fn text(&mut self) -> Result<&'row str> {
-        Ok(self.column()?.as_str()?)
+        self.maybe_text()?.ok_or_else(|| invalid_column("a text is null"))
     }
 
     /// As [`Self::text`], or `None` if the column is null.
     pub fn maybe_text(&mut self) -> Result<Option<&'row str>> {
-        Ok(self.column()?.as_str_or_null()?)
+        self.next += 1;
+        Ok(self.row.get_ref(self.next - 1)?.as_str_or_null()?)
     }
 
-    fn column(&mut self) -> Result<ValueRef<'row>> {
-        self.next += 1;
-        self.row.get_ref(self.next - 1)
+    /// Reads the next column, a JSON text of this program.
+    pub fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
+        serde_json::from_str(self.text()?).map_err(|error| invalid_column(&error.to_string()))
     }
 
     fn plain<T: FromSql>(&mut self) -> Result<T> {
@@ -191,10 +190,9 @@ words!(
 tuples!((A, B), (A, B, C), (A, B, C, D), (A, B, C, D, E));
 
 impl<T: FromRow> FromRow for Option<T> {
-    /// For a value in a single column.
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         if columns.row.get_ref(columns.next)? == ValueRef::Null {
-            columns.next += 1;
+            columns.next += T::WIDTH;
             return Ok(None);
         }
         columns.get().map(Some)
@@ -210,9 +208,17 @@ impl<T: ToRow> ToRow for Option<T> {
     }
 }
 
+impl FromRow for usize {
+    /// The size of a value.
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        let size: i64 = columns.get()?;
+        Self::try_from(size).map_err(|error| invalid_column(&error.to_string()))
+    }
+}
+
 impl FromRow for Timestamp {
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
-        read_instant(columns.get()?)
+        Self::from_millisecond(columns.get()?).map_err(|error| invalid_column(&error.to_string()))
     }
 }
 
@@ -265,7 +271,25 @@ impl FromRow for StoredSchedule {
 impl FromRow for RetryPolicy {
     /// `max_attempts`, `backoff_minutes`.
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
-        parse_retry_policy(columns.get()?, columns.text()?)
+        Ok(Self { max_attempts: columns.get()?, backoff_minutes: columns.json()? })
+    }
+}
+
+impl FromRow for Callback {
+    /// `callback_url`, `callback_method`, `callback_headers`, `outcome_from_response`, `destination_hash`.
+    const WIDTH: usize = 5;
+
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        let url: Option<String> = columns.get()?;
+        let callback = Self {
+            url: url.ok_or_else(|| invalid_column("the cue has no callback"))?,
+            method: columns.get()?,
+            headers: columns.json()?,
+            outcome_from_response: columns.get()?,
+        };
+        // The hash follows from the URL.
+        columns.next += 1;
+        Ok(callback)
     }
 }
 
@@ -304,44 +328,9 @@ pub fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// The instant that `millis` stands for.
-/// Errors: outside the years −9999 to 9999.
-pub fn read_instant(millis: i64) -> Result<Timestamp> {
-    Timestamp::from_millisecond(millis).map_err(|error| invalid_column(&error.to_string()))
-}
-
-/// A bound of a number of rows.
-pub fn limit(count: usize) -> i64 {
+/// A number of rows, as SQLite counts them.
+pub fn row_count(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// The schedule in the next columns: `cron`, `at`, `timezone` and `catch_up`.
-pub fn read_schedule(columns: &mut RowReader<'_, '_>) -> Result<StoredSchedule> {
-    columns.get()
-}
-
-pub(in crate::store) fn parse_callback(
-    url: String,
-    method: &str,
-    headers: &str,
-    outcome_from_response: bool,
-) -> Result<Callback> {
-    let method = Method::parse(method)
-        .ok_or_else(|| invalid_column(&format!("column callback_method has the unknown value {method:?}")))?;
-    let headers = serde_json::from_str(headers).map_err(|error| invalid_column(&error.to_string()))?;
-    Ok(Callback { url, method, headers, outcome_from_response })
-}
-
-pub(in crate::store) fn parse_retry_policy(max_attempts: u32, backoff_minutes: &str) -> Result<RetryPolicy> {
-    let backoff_minutes =
-        serde_json::from_str(backoff_minutes).map_err(|error| invalid_column(&error.to_string()))?;
-    Ok(RetryPolicy { max_attempts, backoff_minutes })
-}
-
-/// The enum value in column `name`. `parse` returns `None` for a word that is not in the enum, which is an error here.
-pub fn parse_word<T>(row: &Row<'_>, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
-    let text = row.get_ref(name)?.as_str()?;
-    parse(text).ok_or_else(|| invalid_column(&format!("column {name} has the unknown value {text:?}")))
 }
 
 /// The error for a column with a value that this program never writes.

@@ -60,7 +60,6 @@ impl CounterDeltas {
         self.cues.borrow_mut().entry(user_key).or_default()[status as usize] += 1;
     }
 
-    /// Counts that `count` cues of a user went from one status to another.
     pub fn move_cues(&self, user_key: i64, from: CueStatus, to: CueStatus, count: i64) {
         let mut cues = self.cues.borrow_mut();
         let delta = cues.entry(user_key).or_default();
@@ -68,7 +67,6 @@ impl CounterDeltas {
         delta[to as usize] += count;
     }
 
-    /// Adds to a user's figures of the hour of `at`.
     pub fn add_to_hour(&self, user_key: i64, at: Timestamp, change: &Figures) {
         self.hours.borrow_mut().entry((user_key, hour_of(at))).or_default().add(change);
     }

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
+use crate::store::db::meta;
 use crate::store::{ReadTx, WriteTx};
 
 /// Overdue work, which starts when a file on hold is promoted.
@@ -27,7 +28,7 @@ const OVERDUE: &str = "SELECT
 
 /// The time of the copy if the file is on hold, otherwise `None`.
 pub fn held_since(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find("SELECT value FROM meta WHERE name = 'held_since'", [])
+    meta::find(read, "held_since")
 }
 
 /// True if the file is on hold. Within a write the result stays valid until the commit.
@@ -52,22 +53,20 @@ pub(in crate::store) fn mark(file: &Connection, since: Timestamp) -> rusqlite::R
 }
 
 /// Ends the sessions of a copy, and gives it a cookie of its own: a session that was ended in the original must not be
-/// valid again, and the copy may run beside the original. A file of an earlier version has none of them.
+/// valid again, and the copy may run beside the original.
 pub(in crate::store) fn end_sessions(copy: &Connection) -> rusqlite::Result<()> {
-    for table in ["sessions", "session_links"] {
-        if copy.table_exists(None, table)? {
-            copy.execute(&format!("DELETE FROM {table}"), [])?;
-        }
-    }
-    copy.execute("UPDATE meta SET value = abs(random() % 4294967296) WHERE name = 'instance'", [])?;
-    Ok(())
+    copy.execute_batch(
+        "DELETE FROM sessions;
+         DELETE FROM links WHERE kind = 'session';
+         UPDATE meta SET value = abs(random() % 4294967296) WHERE name = 'instance'",
+    )
 }
 
 /// Releases the hold. Returns when it began, or `None` if there was none.
 pub fn promote(tx: &WriteTx<'_>) -> Result<Option<Timestamp>> {
     let since = held_since(tx)?;
     if since.is_some() {
-        tx.run("DELETE FROM meta WHERE name = 'held_since'", [])?;
+        meta::set(tx, "held_since", None)?;
     }
     Ok(since)
 }

@@ -22,15 +22,12 @@ use crate::panics;
 use crate::store::db::columns::{FromRow, from_row};
 
 /// A read transaction: all its statements see the same snapshot of the database.
+#[derive(Clone, Copy)]
 pub struct ReadTx<'a>(&'a Connection);
 
 impl<'a> ReadTx<'a> {
     pub(in crate::store) fn new(connection: &'a Connection) -> Self {
         Self(connection)
-    }
-
-    pub(in crate::store) fn connection(&self) -> &'a Connection {
-        self.0
     }
 
     /// The first row of a query, or `None`.
@@ -43,7 +40,6 @@ impl<'a> ReadTx<'a> {
         Ok(self.prepare_cached(sql)?.query_row(params, from_row)?)
     }
 
-    /// All rows of a query.
     pub(in crate::store) fn all<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
         Ok(self.prepare_cached(sql)?.query_map(params, from_row)?.collect::<rusqlite::Result<_>>()?)
     }
@@ -123,10 +119,7 @@ pub struct CorruptionFlag(Arc<AtomicBool>);
 impl CorruptionFlag {
     /// Records the error of `result`, if it has one, and returns `result`.
     pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(error) = &result {
-            self.record(error);
-        }
-        result
+        result.inspect_err(|error| self.record(error))
     }
 
     /// Sets the flag if `error` reports corruption.
@@ -146,7 +139,6 @@ pub(in crate::store) fn store_closed() -> Error {
 }
 
 pub type ConnectionPool = r2d2::Pool<SqliteConnectionManager>;
-type PooledConnection = r2d2::PooledConnection<SqliteConnectionManager>;
 
 type ReadJob = Box<dyn FnOnce(&ConnectionPool) + Send>;
 
@@ -158,7 +150,6 @@ pub struct ReaderThreads {
 }
 
 impl ReaderThreads {
-    /// Starts `count` threads on connections of `pool`.
     pub fn start(
         pool: &ConnectionPool,
         count: usize,
@@ -185,7 +176,7 @@ impl ReaderThreads {
         let corruption = self.corruption.clone();
         let job = move |pool: &ConnectionPool| {
             // Sending fails if the caller no longer waits.
-            drop(sender.send(corruption.observe(panics::catch("a read", || read(pool, job)))));
+            drop(sender.send(corruption.observe(panics::catch("a read", || read(&*pool.get()?, job)))));
         };
         // Sending fails only after the readers have ended. The result's sender is then dropped, and `Pending` returns
         // an error.
@@ -204,18 +195,9 @@ fn run(pool: &ConnectionPool, waiting: &Mutex<Receiver<ReadJob>>) {
     }
 }
 
-/// Runs `job` on a free connection of `pool`, on the calling thread.
-pub(in crate::store) fn read<T>(
-    pool: &ConnectionPool,
-    job: impl FnOnce(&ReadTx<'_>) -> Result<T>,
-) -> Result<T> {
-    let snapshot = Snapshot::begin_on(pool)?;
-    job(&ReadTx::new(&snapshot.0))
-}
-
 /// Runs `job` in a transaction of its own. BEGIN and ROLLBACK are prepared once and cached: they run as often as the
 /// queries between them.
-pub(in crate::store) fn read_on<T>(
+pub(in crate::store) fn read<T>(
     connection: &Connection,
     job: impl FnOnce(&ReadTx<'_>) -> Result<T>,
 ) -> Result<T> {
@@ -223,33 +205,27 @@ pub(in crate::store) fn read_on<T>(
     job(&ReadTx::new(snapshot.0))
 }
 
-/// A transaction that ends when it is dropped, also by a panic. Not a part of the functions above, of which the program
-/// contains a copy for each job.
-struct Snapshot<C: Deref<Target = Connection>>(C);
+/// A transaction that ends when it is dropped, also by a panic. Not a part of [`read`], of which the program contains a copy
+/// for each job.
+struct Snapshot<'a>(&'a Connection);
 
-impl Snapshot<PooledConnection> {
-    fn begin_on(pool: &ConnectionPool) -> Result<Self> {
-        Self::begin(pool.get()?)
-    }
-}
-
-impl<C: Deref<Target = Connection>> Snapshot<C> {
+impl<'a> Snapshot<'a> {
     #[inline(never)]
-    fn begin(connection: C) -> Result<Self> {
+    fn begin(connection: &'a Connection) -> Result<Self> {
         // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
         if !connection.is_autocommit() {
-            execute(&connection, "ROLLBACK")?;
+            execute(connection, "ROLLBACK")?;
         }
-        execute(&connection, "BEGIN DEFERRED")?;
+        execute(connection, "BEGIN DEFERRED")?;
         Ok(Self(connection))
     }
 }
 
-impl<C: Deref<Target = Connection>> Drop for Snapshot<C> {
+impl Drop for Snapshot<'_> {
     #[inline(never)]
     fn drop(&mut self) {
         // It has no changes to lose, and `begin` repeats a rollback that failed.
-        drop(execute(&self.0, "ROLLBACK"));
+        drop(execute(self.0, "ROLLBACK"));
     }
 }
 

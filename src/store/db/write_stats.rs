@@ -1,7 +1,6 @@
 //! Counts of committed writes for the metrics, and the size, duration and failures of commits. Events count once they
 //! are on the disk; those of a rolled-back write never do.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use crate::domain::execution::Trigger;
@@ -41,23 +40,16 @@ impl WriteEvent {
     }
 }
 
-/// The events of the writes of a transaction.
-#[derive(Debug, Default, Clone)]
-pub struct EventCounts(Cell<[u64; EVENT_KINDS]>);
+#[derive(Debug, Default)]
+pub struct EventCounts([u64; EVENT_KINDS]);
 
 impl EventCounts {
-    pub fn add(&self, event: WriteEvent, times: u64) {
-        let mut counted = self.0.get();
-        counted[event.index()] = counted[event.index()].saturating_add(times);
-        self.0.set(counted);
+    pub fn add(&mut self, event: WriteEvent, times: u64) {
+        self.0[event.index()] += times;
     }
 
-    pub(in crate::store) fn add_all(&self, others: &Self) {
-        let (mut counted, others) = (self.0.get(), others.0.get());
-        for (sum, more) in counted.iter_mut().zip(others) {
-            *sum = sum.saturating_add(more);
-        }
-        self.0.set(counted);
+    pub(in crate::store) fn add_all(&mut self, others: &Self) {
+        self.0.iter_mut().zip(others.0).for_each(|(sum, more)| *sum += more);
     }
 }
 
@@ -69,7 +61,6 @@ pub struct WriteStats {
     pub batches: Histogram,
     /// The duration of commits, including the writes themselves.
     pub commits: Histogram,
-    /// Commits that failed, with all their writes.
     pub failed_commits: Counter,
 }
 
@@ -90,7 +81,7 @@ impl WriteStats {
     }
 
     pub(in crate::store) fn add(&self, events: &EventCounts) {
-        for (counter, more) in self.counters.iter().zip(events.0.get()) {
+        for (counter, more) in self.counters.iter().zip(events.0) {
             // Most writes have one event or none, and an atomic addition costs more than a comparison.
             if more > 0 {
                 counter.add(more);

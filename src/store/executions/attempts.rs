@@ -15,7 +15,6 @@ use crate::error::Result;
 use crate::store::db::columns::{FromRow, RowReader};
 use crate::store::{ReadTx, WriteTx};
 
-/// An attempt of an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
     /// Its number, from 1. An attempt that was cut off has the number of the one that repeated it.
@@ -85,7 +84,7 @@ pub fn keep_latest(tx: &WriteTx<'_>, key: i64, number: u32, worker_id: Option<&s
 
 /// Keeps the start of the deliveries that the end of an earlier process cut off.
 pub fn keep_cut(tx: &WriteTx<'_>) -> Result<()> {
-    tx.run(KEEP_CUT, []).map(drop)
+    tx.run(KEEP_CUT, [])
 }
 
 /// The attempts of the user's execution `id`, oldest first; `None` if there is no such execution.

@@ -6,7 +6,7 @@ use rusqlite::params;
 use crate::domain::execution::{Execution, ExecutionStatus};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::store::db::columns::{RowReader, from_row, limit as row_limit, millis, row};
+use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::db::write_stats::WriteEvent;
@@ -47,7 +47,6 @@ row!(claimable_columns, "e.", ClaimableExecution {
     scheduled_for,
 });
 
-/// A list of claimable executions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClaimableList {
     pub executions: Vec<ClaimableExecution>,
@@ -55,9 +54,8 @@ pub struct ClaimableList {
     pub has_more: bool,
 }
 
-/// The user's claimable executions that match the filter, at most `limit`: the oldest first, but runs of an outage after
-/// all others. Fewer if they exceed
-/// [`MAX_LIST_BYTES`]. Empty while the database is on hold.
+/// The user's claimable executions that match the filter, at most `limit`: the oldest first, but runs of an outage
+/// after all others. Fewer if they exceed [`MAX_LIST_BYTES`]. Empty while the database is on hold.
 pub fn list(read: &ReadTx<'_>, user_key: i64, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
     if hold::is_held(read)? {
         return Ok(ClaimableList::default());
@@ -104,16 +102,14 @@ const NEXT_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key =
 
 /// The id of the first execution in the order of [`list`], with this task if one is given.
 pub fn find_next(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
-    let sql = if task.is_some() { NEXT_OF_TASK } else { NEXT };
-    read.find(sql, params![user_key, task])
+    read.find(if task.is_some() { NEXT_OF_TASK } else { NEXT }, params![user_key, task])
 }
 
 /// The size of the payload of the user's execution, in bytes; 0 if there is none.
 pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<usize> {
     let sql = "SELECT octet_length(p.body) FROM executions e JOIN payloads p ON p.key = e.payload_key
                 WHERE e.id = ?2 AND e.user_key = ?1";
-    let size: Option<i64> = read.find(sql, params![user_key, id.bytes()])?;
-    Ok(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0))
+    Ok(read.find(sql, params![user_key, id.bytes()])?.unwrap_or(0))
 }
 
 const CLAIM: &str = "
@@ -130,23 +126,19 @@ pub fn claim(
     lease_expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool> {
-    let claimed = tx.run(CLAIM, params![key, worker_id, millis(now), millis(lease_expires_at)])?;
-    tx.counters().add_queued(QueueName::Claim, -i64::from(claimed == 1));
-    tx.count(WriteEvent::Claimed, u64::from(claimed == 1));
-    Ok(claimed == 1)
+    let is_claimed = tx.changes(CLAIM, params![key, worker_id, millis(now), millis(lease_expires_at)])?;
+    tx.counters().add_queued(QueueName::Claim, -i64::from(is_claimed));
+    tx.count(WriteEvent::Claimed, u64::from(is_claimed));
+    Ok(is_claimed)
 }
 
 /// Renews the lease of an execution. Returns `false` if no worker holds it.
 pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
-    let renewed = tx.run(
-        "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
-              WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
-        params![key, millis(lease_expires_at), millis(now)],
-    )?;
-    Ok(renewed == 1)
+    let sql = "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
+                WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL";
+    tx.changes(sql, params![key, millis(lease_expires_at), millis(now)])
 }
 
-/// A claim whose lease has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedLease {
     pub execution: Execution,
@@ -173,7 +165,7 @@ const ENDED: &str = concat!(
 /// The claims whose leases have ended at `now`, earliest first, at most `limit`. The caller releases each, or moves the
 /// end of its lease forward: otherwise those of workers that overrun would be read again and again.
 pub fn list_ended(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<EndedLease>> {
-    read.all(ENDED, [millis(now), row_limit(limit)])
+    read.all(ENDED, [millis(now), row_count(limit)])
 }
 
 const NEXT_END: &str = "SELECT lease_expires_at FROM executions
@@ -188,7 +180,7 @@ const SET_END: &str = "UPDATE executions SET lease_expires_at = ?2 WHERE key = ?
 
 /// Moves the end of a lease; `None` if nobody is to look at it again, because its cue has been deleted.
 pub fn set_end(tx: &WriteTx<'_>, key: i64, lease_expires_at: Option<Timestamp>) -> Result<()> {
-    tx.run(SET_END, params![key, lease_expires_at.map(millis)]).map(drop)
+    tx.run(SET_END, params![key, lease_expires_at.map(millis)])
 }
 
 /// Releases an execution whose claim has expired, and keeps the attempt. `status` is `pending`, which makes it claimable again, or `failed`.
@@ -200,24 +192,24 @@ pub fn release(
     reason: &str,
     now: Timestamp,
 ) -> Result<bool> {
-    let released = tx.run(concat!(
-            "UPDATE executions
-                SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), due_at = iif(?2 = 'pending', ",
-            first_look!("?4", "executions.cue_key"),
-            ", NULL), lease_expires_at = NULL,
-                    claimed_by_worker = iif(?2 = 'pending', NULL, claimed_by_worker),
-                    claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4,
-                    duration_ms = max(?4 - last_attempt_at, 0)
-              WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
-        ), params![execution.key, status.as_str(), reason, millis(now)])?;
-    if released == 1 {
-        let worker_id = execution.claimed_by_worker.as_deref().unwrap_or_default();
-        attempts::keep_latest(tx, execution.key, execution.attempts, Some(worker_id))?;
+    let sql = concat!(
+        "UPDATE executions
+            SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), due_at = iif(?2 = 'pending', ",
+        first_look!("?4", "executions.cue_key"),
+        ", NULL), lease_expires_at = NULL,
+                claimed_by_worker = iif(?2 = 'pending', NULL, claimed_by_worker),
+                claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4,
+                duration_ms = max(?4 - last_attempt_at, 0)
+          WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
+    );
+    if !tx.changes(sql, params![execution.key, status.as_str(), reason, millis(now)])? {
+        return Ok(false);
     }
-    tx.counters()
-        .add_queued(QueueName::Claim, i64::from(released == 1 && status == ExecutionStatus::Pending));
-    tx.count(WriteEvent::ClaimExpired, u64::from(released == 1));
-    Ok(released == 1)
+    let worker_id = execution.claimed_by_worker.as_deref().unwrap_or_default();
+    attempts::keep_latest(tx, execution.key, execution.attempts, Some(worker_id))?;
+    tx.counters().add_queued(QueueName::Claim, i64::from(status == ExecutionStatus::Pending));
+    tx.count(WriteEvent::ClaimExpired, 1);
+    Ok(true)
 }
 
 #[cfg(test)]

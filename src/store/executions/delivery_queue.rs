@@ -5,17 +5,16 @@
 use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::account::figures::Figures;
 use crate::domain::execution::NextStep;
 use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome};
-use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
-use crate::store::db::columns::{millis, read_instant};
+use crate::store::db::columns::{from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::executions::attempts;
@@ -53,7 +52,6 @@ pub struct AttemptRecord {
     /// By the monotonic clock.
     pub duration: SignedDuration,
     pub next: NextStep,
-    /// The status of the response, if there was one.
     pub http_status: Option<u16>,
     /// The beginning of the response body.
     pub response_body: Option<String>,
@@ -65,10 +63,6 @@ pub struct AttemptRecord {
     /// The outcome that the response reports, if that is taken.
     pub outcome: Option<Outcome>,
 }
-
-/// Copies of the custom headers while a request is sent: in the request, and two in the HTTP client. Of the body there is
-/// one.
-const HEADER_COPIES: u32 = 3;
 
 /// Copies of a response that is taken as an outcome: its bytes, and the report that is read from them.
 const RESPONSE_COPIES: usize = 2;
@@ -101,16 +95,36 @@ const READY: &str = "SELECT key FROM executions
     WHERE queue_name = 'send' AND user_key = ?1 AND is_catch_up = ?2 AND destination_hash = ?3 AND key > ?4
     ORDER BY key LIMIT ?5 + 0";
 
+row!(attempt_ref_columns, "executions.", AttemptRef {
+    key,
+    id,
+    cue_key,
+    user_key,
+    destination = "executions.destination_hash",
+    attempt = "attempts + 1",
+    scheduled_for,
+    by_schedule = "triggered_by = 'schedule'",
+    started_at = "coalesce(started_at, ?2)",
+});
+
+// While a request is sent, there are three copies of its custom headers: in the request, and two in the HTTP client. Of the
+// body there is one.
+row!(claimed_columns, "", ClaimedDelivery {
+    attempt_ref = "",
+    bytes = "coalesce(octet_length(payloads.body), 0) + 3 * coalesce(octet_length(callback_headers), 0)",
+    takes_outcome = "outcome_from_response IS 1",
+});
+
 // Outer joins, because an execution whose cue is missing must be found as well; otherwise it would stay first in the
-// queue for ever. `octet_length` reads the length of a text, not the text. `read_claimed` reads the columns by position,
-// because finding a column by name takes a search in every row.
-const FIND: &str =
-    "SELECT executions.key, executions.id, executions.cue_key, executions.destination_hash, attempts,
-        scheduled_for, triggered_by = 'schedule', executions.user_key, octet_length(payloads.body),
-        octet_length(callback_headers), started_at, outcome_from_response IS 1
-   FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
-        LEFT JOIN payloads ON payloads.key = executions.payload_key
-  WHERE executions.key = ?1";
+// queue for ever. `octet_length` reads the length of a text, not the text.
+const FIND: &str = concat!(
+    "SELECT ",
+    attempt_ref_columns!(),
+    claimed_columns!(),
+    " FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+           LEFT JOIN payloads ON payloads.key = executions.payload_key
+     WHERE executions.key = ?1"
+);
 
 const CLAIM: &str = "UPDATE executions
     SET status = 'delivering', queue_name = NULL, due_at = NULL, attempts = attempts + 1,
@@ -154,24 +168,24 @@ const REQUEUE: &str = "UPDATE executions
 
 /// The earliest time at which a waiting execution becomes ready.
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let due_at: Option<i64> = read.prepare_cached(NEXT_DUE)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(due_at.map(read_instant).transpose()?)
+    read.find(NEXT_DUE, [])
 }
 
 /// Moves waiting executions that are due at `now` to their queues, longest overdue first, at most `limit`. Returns
 /// their number.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
-    let mut promote = tx.prepare_cached(PROMOTE)?;
-    let mut promoted = 0;
-    let mut rows = promote.query(params![millis(now), limit])?;
-    while let Some(row) = rows.next()? {
-        let (is_worker, is_retry): (bool, bool) = (row.get(0)?, row.get(1)?);
-        tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry));
-        tx.counters().add_queued(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
-        tx.wake(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
-        promoted += 1;
+    let promoted: Vec<(bool, bool)> = tx.all(PROMOTE, params![millis(now), limit])?;
+    for (is_worker, is_retry) in &promoted {
+        count_released(tx, *is_worker, *is_retry);
     }
-    Ok(promoted)
+    Ok(promoted.len() as u64)
+}
+
+/// Counts a waiting execution that was moved to the queue of its transport, and wakes who takes it from there.
+pub(super) fn count_released(tx: &WriteTx<'_>, is_worker: bool, is_retry: bool) {
+    tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry));
+    tx.counters().add_queued(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
+    tx.wake(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
 }
 
 /// Returns whether any execution is ready to be sent. Always `false` while the database is on hold.
@@ -194,10 +208,10 @@ pub fn claim_batch(
     let (mut find, mut claim) = (tx.prepare_cached(FIND)?, tx.prepare_cached(CLAIM)?);
     let mut claimed = Vec::with_capacity(ready.len());
     for ReadyRow { key, .. } in ready {
-        claimed.push(find.query_row([key], |row| read_claimed(row, now))?);
+        claimed.push(find.query_row([key, millis(now)], from_row)?);
         claim.execute(params![key, millis(now)])?;
     }
-    tx.counters().add_queued(QueueName::Send, -i64::try_from(claimed.len()).unwrap_or(i64::MAX));
+    tx.counters().add_queued(QueueName::Send, -row_count(claimed.len()));
     Ok(claimed)
 }
 
@@ -209,42 +223,40 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
         NextStep::RetryAt(due_at) => (Some(due_at), None),
         NextStep::Failed => (None, None),
     };
-    let changed = tx.prepare_cached(RECORD)?.execute(params![
-        key,
-        id.bytes(),
-        attempt,
-        attempt_record.next.status().as_str(),
-        due_at.map(millis),
-        delivered_at.map(millis),
-        attempt_record.http_status,
-        attempt_record.response_body,
-        attempt_record.error_message,
-        millis(now),
-        i64::try_from(attempt_record.duration.as_millis()).unwrap_or(i64::MAX),
-        attempt_record.cause.map(FailureCause::as_str),
-        attempt_record.response_headers.as_ref().map(JsonText::as_str),
-    ])?;
-    if changed == 1 {
+    let is_recorded = tx.changes(
+        RECORD,
+        params![
+            key,
+            id.bytes(),
+            attempt,
+            attempt_record.next.status().as_str(),
+            due_at.map(millis),
+            delivered_at.map(millis),
+            attempt_record.http_status,
+            attempt_record.response_body,
+            attempt_record.error_message,
+            millis(now),
+            i64::try_from(attempt_record.duration.as_millis()).unwrap_or(i64::MAX),
+            attempt_record.cause.map(FailureCause::as_str),
+            attempt_record.response_headers.as_ref().map(JsonText::as_str),
+        ],
+    )?;
+    if is_recorded {
         if due_at.is_some() {
             attempts::keep_latest(tx, key, attempt, None)?;
         }
         tx.counters().add_queued(QueueName::Retry, i64::from(due_at.is_some()));
         tx.wake(WakeSet { schedule: due_at, ..WakeSet::default() });
     }
-    Ok(changed == 1)
+    Ok(is_recorded)
 }
 
 /// Fails all executions of a user that are in a queue or held by a worker.
 pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
-    let retries: i64 = tx.prepare_cached(RETRIES)?.query_row([user_key], |row| row.get(0))?;
-    tx.counters().add_queued(QueueName::Retry, -retries);
+    tx.counters().add_queued(QueueName::Retry, -tx.one::<i64>(RETRIES, [user_key])?);
     for (index, condition, queue_name) in UNFINISHED {
-        let failed = tx.prepare_cached(&fail_all(index, condition))?.execute(params![
-            user_key,
-            reason,
-            millis(now)
-        ])?;
-        let failed = i64::try_from(failed).unwrap_or(i64::MAX);
+        let failed =
+            row_count(tx.change(&fail_all(index, condition), params![user_key, reason, millis(now)])?);
         if let Some(queue_name) = queue_name {
             tx.counters().add_queued(queue_name, -failed);
         }
@@ -258,8 +270,8 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
 /// anything is claimed: it would send a running delivery twice.
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     attempts::keep_cut(tx)?;
-    let requeued = tx.prepare_cached(REQUEUE)?.execute([millis(now)])?;
-    tx.counters().add_queued(QueueName::Send, i64::try_from(requeued).unwrap_or(i64::MAX));
+    let requeued = tx.change(REQUEUE, [millis(now)])?;
+    tx.counters().add_queued(QueueName::Send, row_count(requeued));
     tx.wake(WakeSet { send: requeued > 0, ..WakeSet::default() });
     Ok(requeued)
 }
@@ -271,72 +283,42 @@ impl FairQueue for DeliveryQueue<'_, '_> {
     const PRIORITIES: u8 = 2;
 
     fn next_user(&self, from: i64) -> Result<Option<i64>> {
-        Ok(self.0.prepare_cached(NEXT_USER)?.query_row([from], |row| row.get(0)).optional()?)
+        self.0.find(NEXT_USER, [from])
     }
 
     fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
-        let mut next = self.0.prepare_cached(NEXT_DESTINATION)?;
-        Ok(next.query_row(params![rows.user_key, rows.priority, from], |row| row.get(0)).optional()?)
+        self.0.find(NEXT_DESTINATION, params![rows.user_key, rows.priority, from])
     }
 
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut ready = self.0.prepare_cached(READY)?;
-        let keys = ready
-            .query_map(params![rows.user_key, rows.priority, destination, after, limit], |row| row.get(0))?;
-        Ok(keys.collect::<rusqlite::Result<_>>()?)
+        let AccountRows { user_key, priority } = rows;
+        let keys = self.0.all(READY, params![user_key, priority, destination, after, row_count(limit)])?;
+        Ok(VecDeque::from(keys))
     }
-}
-
-fn read_claimed(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<ClaimedDelivery> {
-    let attempt_ref = AttemptRef {
-        key: row.get(0)?,
-        id: ExecutionId::from_bytes(row.get(1)?),
-        cue_key: row.get(2)?,
-        user_key: row.get(7)?,
-        destination: row.get(3)?,
-        attempt: row.get::<_, u32>(4)? + 1,
-        scheduled_for: read_instant(row.get(5)?)?,
-        by_schedule: row.get(6)?,
-        started_at: row.get::<_, Option<i64>>(10)?.map_or(Ok(now), read_instant)?,
-    };
-    let (body, headers): (Option<u32>, Option<u32>) = (row.get(8)?, row.get(9)?);
-    let bytes = body.unwrap_or(0).saturating_add(headers.unwrap_or(0).saturating_mul(HEADER_COPIES));
-    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    Ok(ClaimedDelivery { attempt_ref, bytes, takes_outcome: row.get(11)? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::test_support::{lengths_read, plan};
+    use crate::store::test_support::{assert_plans, lengths_read, plan_test};
+
+    plan_test! { no_statement_scans_or_sorts_the_history:
+        NEXT_DUE => "executions_waiting",
+        PROMOTE => "executions_waiting (due_at<?)",
+        NEXT_USER => "INDEX executions_to_send (user_key>?)",
+        NEXT_DESTINATION => "executions_to_send (user_key=? AND is_catch_up=? AND destination_hash>?)",
+        READY => "executions_to_send (user_key=? AND is_catch_up=? AND destination_hash=? AND key>?)",
+        FIND => "executions USING INTEGER PRIMARY KEY",
+        CLAIM => "executions USING INTEGER PRIMARY KEY",
+        RECORD => "executions USING INTEGER PRIMARY KEY",
+        // The index holds only what is in flight.
+        REQUEUE => "executions_in_flight",
+    }
 
     #[test]
-    fn no_statement_scans_or_sorts_the_history() {
-        let to_send = "COVERING INDEX executions_to_send (user_key";
-        let of_account = format!("{to_send}=? AND is_catch_up=? AND destination_hash");
-        for (sql, index) in [
-            (NEXT_DUE, "executions_waiting"),
-            (PROMOTE, "executions_waiting (due_at<?)"),
-            (NEXT_USER, &format!("{to_send}>?)")),
-            (NEXT_DESTINATION, &format!("{of_account}>?)")),
-            (READY, &format!("{of_account}=? AND key>?)")),
-            (FIND, "executions USING INTEGER PRIMARY KEY"),
-            (CLAIM, "executions USING INTEGER PRIMARY KEY"),
-            (RECORD, "executions USING INTEGER PRIMARY KEY"),
-            (REQUEUE, "executions_in_flight"),
-        ] {
-            let steps = plan(sql);
-            assert!(steps.iter().any(|step| step.contains(index)), "{index}: {steps:?}");
-            // These partial indexes hold only what waits, of which the first is read, and what is in flight.
-            let may_scan = [NEXT_DUE, REQUEUE].contains(&sql);
-            let is_quick =
-                |step: &String| !step.contains("TEMP B-TREE") && (may_scan || !step.starts_with("SCAN"));
-            assert!(steps.iter().all(is_quick), "{steps:?}\n{sql}");
-        }
+    fn unfinished_executions_of_a_user_are_found_by_index() {
         for (index, condition, _) in UNFINISHED {
-            let steps = plan(&fail_all(index, condition));
-            assert!(steps[0].contains(&format!("INDEX executions_{index}")), "{steps:?}");
+            assert_plans(&[(&fail_all(index, condition), &format!("INDEX executions_{index}"))]);
         }
     }
 

@@ -2,7 +2,7 @@
 //! writer busy.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
 use crate::domain::account::user::ACCOUNT_DISABLED;
 use crate::domain::execution::{ExecutionStatus, RetryPolicy};
@@ -10,9 +10,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec};
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::columns::{
-    invalid_column, parse_callback, parse_retry_policy, parse_word, read_instant,
-};
+use crate::store::db::columns::{RowReader, row};
 use crate::store::executions::delivery_queue::ClaimedDelivery;
 
 /// A claimed attempt with its request.
@@ -23,22 +21,22 @@ pub struct LoadedDelivery {
     pub spec: std::result::Result<(DeliverySpec, RetryPolicy), String>,
 }
 
-/// The columns of [`read_spec`], after the one that tells whether the account is disabled.
-macro_rules! spec_columns {
-    () => {
-        "disabled_at, cues.id, callback_url, callback_method, callback_headers, max_attempts, backoff_minutes,
-         payloads.body, webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at,
-         outcome_from_response"
-    };
-}
+row!(spec_columns, "", DeliverySpec {
+    callback = "callback_url, callback_method, callback_headers, outcome_from_response, cues.destination_hash",
+    cue_id = "cues.id",
+    payload = "payloads.body",
+    secret = "webhook_secret",
+    previous_webhook_secret,
+    previous_webhook_secret_expires_at,
+});
 
 // Outer joins, so that a cue that was deleted since the claim is told from an execution that was.
-// Compares the id as well, because SQLite reuses the row key of a deleted execution. `read_spec` reads the columns by
-// position, because finding a column by name takes a search in every row.
+// Compares the id as well, because SQLite reuses the row key of a deleted execution.
 const FIND: &str = concat!(
-    "SELECT ",
+    "SELECT disabled_at, ",
     spec_columns!(),
-    " FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+    ", max_attempts, backoff_minutes
+      FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
            LEFT JOIN users ON users.key = executions.user_key
            LEFT JOIN payloads ON payloads.key = executions.payload_key
      WHERE executions.key = ?1 AND executions.id = ?2 AND attempts = ?3 AND executions.status = 'delivering'"
@@ -49,33 +47,32 @@ const FIND: &str = concat!(
 const SHOW: &str = concat!(
     "SELECT ",
     spec_columns!(),
-    ", executions.key, executions.cue_key, executions.scheduled_for,
-       executions.triggered_by = 'schedule', executions.attempts, executions.status, cues.updated_at,
+    ", executions.key, executions.cue_key, executions.scheduled_for, executions.triggered_by = 'schedule',
+       executions.attempts, executions.status,
        coalesce((SELECT started_at FROM attempts
                   WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 1),
                 CASE WHEN ?3 = executions.attempts THEN executions.last_attempt_at END),
        (SELECT 1 FROM attempts
-         WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 0) IS NOT NULL
+         WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 0) IS NOT NULL, cues.updated_at
      FROM executions JOIN cues ON cues.key = executions.cue_key
           JOIN users ON users.key = executions.user_key
           LEFT JOIN payloads ON payloads.key = executions.payload_key
      WHERE executions.id = ?2 AND executions.user_key = ?1 AND executions.transport = 'webhook'"
 );
 
-/// Reads the request of `claimed`.
 pub fn load(read: &ReadTx<'_>, claimed: ClaimedDelivery) -> Result<LoadedDelivery> {
     let AttemptRef { key, id, attempt, .. } = claimed.attempt_ref;
     let mut find = read.prepare_cached(FIND)?;
-    let spec = find
-        .query_row(params![key, id.bytes(), attempt], |row| {
-            Ok(match row.get::<_, Option<i64>>(0)? {
-                None => read_spec(row).map_err(|error| error.to_string()),
-                // Disabling an account fails its queued executions. This one was in flight then.
-                Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
-            })
+    let spec = find.query_row(params![key, id.bytes(), attempt], |row| {
+        let mut columns = RowReader::new(row);
+        let disabled_at: Option<i64> = columns.get()?;
+        Ok(match disabled_at {
+            None => columns.get().map_err(|error| error.to_string()),
+            // Disabling an account fails its queued executions. This one was in flight then.
+            Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
         })
-        .optional()?;
-    let spec = spec.unwrap_or_else(|| Err("the execution was deleted".to_owned()));
+    });
+    let spec = spec.optional()?.unwrap_or_else(|| Err("the execution was deleted".to_owned()));
     Ok(LoadedDelivery { claimed, spec })
 }
 
@@ -104,45 +101,25 @@ pub fn show(
 ) -> Result<Option<ShownDelivery>> {
     let mut show = read.prepare_cached(SHOW)?;
     let shown = show.query_row(params![user_key, id.bytes(), attempt], |row| {
-        let scheduled_for = read_instant(row.get(14)?)?;
-        let started_at = row.get::<_, Option<i64>>(19)?.map(read_instant).transpose()?;
+        let mut columns = RowReader::new(row);
+        let spec = columns.get()?;
+        let (key, cue_key, scheduled_for, by_schedule) = columns.get()?;
+        let (attempts, status, started_at, was_cut, cue_updated_at): (_, _, Option<Timestamp>, _, _) =
+            columns.get()?;
         let attempt_ref = AttemptRef {
-            key: row.get(12)?,
+            key,
             id,
-            cue_key: row.get(13)?,
+            cue_key,
             user_key,
             destination: 0,
             attempt,
             scheduled_for,
-            by_schedule: row.get(15)?,
+            by_schedule,
             started_at: started_at.unwrap_or(scheduled_for),
         };
-        Ok(ShownDelivery {
-            attempt_ref,
-            spec: read_spec(row)?.0,
-            attempts: row.get(16)?,
-            status: parse_word(row, "status", ExecutionStatus::parse)?,
-            started_at,
-            was_cut: row.get(20)?,
-            cue_updated_at: read_instant(row.get(18)?)?,
-        })
+        Ok(ShownDelivery { attempt_ref, spec, attempts, status, started_at, was_cut, cue_updated_at })
     });
     Ok(shown.optional()?)
-}
-
-fn read_spec(row: &Row<'_>) -> rusqlite::Result<(DeliverySpec, RetryPolicy)> {
-    let url: Option<String> = row.get(2)?;
-    let url = url.ok_or_else(|| invalid_column("the cue has no callback"))?;
-    let expires_at: Option<Timestamp> = row.get::<_, Option<i64>>(10)?.map(read_instant).transpose()?;
-    let spec = DeliverySpec {
-        cue_id: row.get(1)?,
-        callback: parse_callback(url, row.get_ref(3)?.as_str()?, row.get_ref(4)?.as_str()?, row.get(11)?)?,
-        payload: row.get(7)?,
-        secret: row.get(8)?,
-        previous_webhook_secret: row.get(9)?,
-        previous_webhook_secret_expires_at: expires_at,
-    };
-    Ok((spec, parse_retry_policy(row.get(5)?, row.get_ref(6)?.as_str()?)?))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
-use crate::store::db::columns::{limit as row_limit, millis};
+use crate::store::db::columns::{millis, row_count};
 use crate::store::executions::{ExecutionDetails, find_by_key};
 use crate::store::maintenance::cue_deletion;
 use crate::store::{MAX_LIST_BYTES, ReadTx, cues};
@@ -114,7 +114,7 @@ pub fn select_for_replay(
     let mut scan = filter.ordered_scan();
     scan.filter(NOT_CANCELLED, CANCELLED.to_owned());
     let sql = format!("{} ORDER BY e.key LIMIT ? + 0", scan.sql("e.id"));
-    let bound = Value::from(row_limit(limit));
+    let bound = Value::from(row_count(limit));
     read.all(&sql, params_from_iter(scan.values.iter().chain([&bound])))
 }
 
@@ -136,8 +136,7 @@ pub fn list_by_cue(
 fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     let (mut rows, mut bytes) = (Vec::new(), 0_usize);
     for key in keys {
-        let size: Option<i64> = read.find(TEXT_BYTES, [key])?;
-        bytes += usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX);
+        bytes += read.find::<usize>(TEXT_BYTES, [key])?.unwrap_or(0);
         if bytes > MAX_LIST_BYTES && !rows.is_empty() {
             break;
         }

@@ -160,12 +160,10 @@ fn insert_row(
     Ok(tx.last_insert_rowid())
 }
 
-/// The user's execution with this id.
 pub fn find(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<ExecutionDetails>> {
     read.find(select!("e.user_key = ?1 AND e.id = ?2"), params![user_key, id.bytes()])
 }
 
-/// The execution in row `key`.
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetails>> {
     read.find(select!("e.key = ?1"), [key])
 }

@@ -15,7 +15,7 @@ use crate::store::db::counters::QueueName;
 
 /// Inserts the outcome of an execution. Returns `false` if it has one already.
 pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
-    let stored = tx.run(
+    tx.changes(
         "INSERT INTO outcomes (execution_key, success, result, error, metadata, evidence, recorded_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT (execution_key) DO NOTHING",
@@ -28,14 +28,12 @@ pub fn insert(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result
             outcome.report.evidence.fields().map(JsonText::as_str),
             millis(outcome.recorded_at),
         ],
-    )?;
-    Ok(stored == 1)
+    )
 }
 
-/// Replaces the outcome of an execution.
 pub fn replace(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
     tx.run("DELETE FROM outcomes WHERE execution_key = ?1", [execution_key])?;
-    insert(tx, execution_key, outcome).map(|_| ())
+    insert(tx, execution_key, outcome).map(drop)
 }
 
 /// Completes a worker execution with its outcome, in any state: removes it from the queue and ends its lease. A success
@@ -47,9 +45,8 @@ pub fn complete_execution(
     outcome: &Outcome,
 ) -> Result<()> {
     // A worker whose claim has expired may still report, while the execution waits for another worker.
-    let is_queued = tx
-        .prepare_cached("SELECT 1 FROM executions WHERE key = ?1 AND queue_name = 'claim'")?
-        .exists([execution_key])?;
+    let sql = "SELECT 1 FROM executions WHERE key = ?1 AND queue_name = 'claim'";
+    let is_queued = tx.any(sql, [execution_key])?;
     tx.counters().add_queued(QueueName::Claim, -i64::from(is_queued));
     tx.run(
         "UPDATE executions
@@ -64,16 +61,13 @@ pub fn complete_execution(
             outcome.report.error_message(),
         ],
     )
-    .map(drop)
 }
 
-/// Sets the state of an outcome on the row of its execution.
 pub fn set_state(tx: &WriteTx<'_>, execution_key: i64, state: OutcomeState, now: Timestamp) -> Result<()> {
     tx.run(
         "UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1",
         params![execution_key, state.as_str(), millis(now)],
     )
-    .map(drop)
 }
 
 /// Updates the parts of an outcome that may be added after its report: evidence and verdict.
@@ -85,13 +79,14 @@ pub fn save(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<(
         verdict.map(|verdict| verdict.valid),
         verdict.and_then(|verdict| verdict.reason.as_deref()),
         verdict.map(|verdict| millis(verdict.verified_at)),
-    ]).map(drop)
+    ])
 }
 
-impl FromRow for Option<Outcome> {
-    /// `None` if the first column, `recorded_at`, is null.
+impl FromRow for Outcome {
+    const WIDTH: usize = 9;
+
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let Some(recorded_at) = columns.get()? else { return Ok(None) };
+        let recorded_at = columns.get()?;
         let report = OutcomeReport {
             success: columns.get()?,
             result: columns.get()?,
@@ -103,6 +98,6 @@ impl FromRow for Option<Outcome> {
             Some(verified_at) => Some(Verdict { valid: columns.get()?, reason: columns.get()?, verified_at }),
             None => None,
         };
-        Ok(Some(Outcome { report, recorded_at, verdict }))
+        Ok(Self { report, recorded_at, verdict })
     }
 }

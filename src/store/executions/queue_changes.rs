@@ -2,14 +2,15 @@
 //! an attempt that has begun, which is in none, is never changed.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use crate::domain::account::figures::Figures;
 use crate::domain::account::user::ADDRESS_UNCONFIRMED;
 use crate::domain::time::saturating_add;
 use crate::error::Result;
-use crate::store::db::columns::millis;
+use crate::store::db::columns::{millis, row_count};
 use crate::store::db::counters::QueueName;
+use crate::store::executions::delivery_queue::count_released;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 /// The place of an execution that has not begun its next attempt.
@@ -59,9 +60,8 @@ const IS_UNCONFIRMED: &str = "SELECT 1 FROM users WHERE key = ?1 AND confirmed_a
 /// Executions held up in one write.
 const BATCH: i64 = 500;
 
-/// Returns whether the address of the user is unconfirmed.
 pub fn is_unconfirmed(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
-    Ok(read.prepare_cached(IS_UNCONFIRMED)?.exists([user_key])?)
+    read.any(IS_UNCONFIRMED, [user_key])
 }
 
 /// Lets the user's executions that are ready to be sent wait: the first until `free_at`, each further one `interval` longer.
@@ -71,18 +71,10 @@ pub fn hold_up(
     (free_at, interval): (Timestamp, SignedDuration),
     now: Timestamp,
 ) -> Result<()> {
-    let mut list = tx.prepare_cached(TO_SEND)?;
-    let ready = list
-        .query_map([user_key, BATCH], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<Vec<(i64, bool)>>>()?;
+    let ready: Vec<(i64, bool)> = tx.all(TO_SEND, [user_key, BATCH])?;
     let mut due_at = free_at;
     for (key, is_retry) in &ready {
-        tx.prepare_cached(HOLD_UP)?.execute(params![
-            key,
-            millis(due_at),
-            millis(now),
-            ADDRESS_UNCONFIRMED
-        ])?;
+        tx.run(HOLD_UP, params![key, millis(due_at), millis(now), ADDRESS_UNCONFIRMED])?;
         tx.counters().add_queued(QueueName::Retry, i64::from(*is_retry));
         tx.counters().add_queued(QueueName::Send, -1);
         due_at = saturating_add(due_at, interval);
@@ -94,42 +86,34 @@ pub fn hold_up(
 
 /// Makes the user's executions due that [`hold_up`] has let wait.
 pub fn let_go(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
-    tx.prepare_cached(LET_GO)?.execute(params![user_key, millis(now), ADDRESS_UNCONFIRMED])?;
+    tx.run(LET_GO, params![user_key, millis(now), ADDRESS_UNCONFIRMED])?;
     tx.wake(WakeSet { schedule: Some(now), ..WakeSet::default() });
     Ok(())
 }
 
 /// The queue that holds the execution in row `key`, if one does.
 pub fn find_place(read: &ReadTx<'_>, key: i64) -> Result<Option<QueuePlace>> {
-    let found = read.prepare_cached(PLACE)?.query_row([key], |row| {
-        let is_retry = row.get(1)?;
-        Ok(match row.get_ref(0)?.as_str_or_null()? {
-            Some("waiting") => Some(QueuePlace::Waiting { is_retry }),
-            Some("send") => Some(QueuePlace::Send),
-            Some("claim") => Some(QueuePlace::Claim),
-            _ => None,
-        })
-    });
-    Ok(found.optional()?.flatten())
+    let found: Option<(Option<String>, bool)> = read.find(PLACE, [key])?;
+    Ok(found.and_then(|(queue_name, is_retry)| match queue_name.as_deref() {
+        Some("waiting") => Some(QueuePlace::Waiting { is_retry }),
+        Some("send") => Some(QueuePlace::Send),
+        Some("claim") => Some(QueuePlace::Claim),
+        _ => None,
+    }))
 }
 
 /// Moves a waiting execution to the queue of its transport at once. Returns false if it does not wait.
 pub fn release(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
-    let released: Option<(bool, bool)> = tx
-        .prepare_cached(RELEASE)?
-        .query_row(params![key, millis(now)], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let Some((is_worker, is_retry)) = released else { return Ok(false) };
-    tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry));
-    tx.counters().add_queued(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
-    tx.wake(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
-    Ok(true)
+    let released: Option<(bool, bool)> = tx.find(RELEASE, params![key, millis(now)])?;
+    if let Some((is_worker, is_retry)) = released {
+        count_released(tx, is_worker, is_retry);
+    }
+    Ok(released.is_some())
 }
 
-/// Fails a queued execution with `reason`. Returns false if it is in no queue.
 pub fn cancel(tx: &WriteTx<'_>, key: i64, reason: &str, now: Timestamp) -> Result<bool> {
     let Some(place) = find_place(tx, key)? else { return Ok(false) };
-    tx.prepare_cached(CANCEL)?.execute(params![key, reason, millis(now)])?;
+    tx.run(CANCEL, params![key, reason, millis(now)])?;
     match place {
         QueuePlace::Send => tx.counters().add_queued(QueueName::Send, -1),
         QueuePlace::Claim => tx.counters().add_queued(QueueName::Claim, -1),
@@ -140,30 +124,16 @@ pub fn cancel(tx: &WriteTx<'_>, key: i64, reason: &str, now: Timestamp) -> Resul
 
 /// Fails all executions of a user that are being delivered, also those whose attempt has not begun.
 pub fn fail_delivering(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
-    let failed = tx.prepare_cached(FAIL_DELIVERING)?.execute(params![user_key, reason, millis(now)])?;
-    let failed = i64::try_from(failed).unwrap_or(i64::MAX);
+    let failed = row_count(tx.change(FAIL_DELIVERING, params![user_key, reason, millis(now)])?);
     tx.counters().add_to_hour(user_key, now, &Figures { failed, ..Figures::default() });
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn the_executions_being_delivered_are_found_by_their_user() {
-        let steps = plan(FAIL_DELIVERING);
-        assert!(steps[0].contains("INDEX executions_in_flight (user_key=?)"), "{steps:?}");
-    }
-
-    #[test]
-    fn an_execution_is_changed_by_its_row_key() {
-        for sql in [PLACE, RELEASE, CANCEL] {
-            for step in plan(sql) {
-                let by_key = step.contains("USING INTEGER PRIMARY KEY (rowid=?)");
-                assert!(by_key || step.starts_with("CORRELATED SCALAR SUBQUERY"), "{step}\n{sql}");
-            }
-        }
-    }
+crate::store::test_support::plan_test! { executions_are_found_by_their_row_or_their_user:
+    FAIL_DELIVERING => "INDEX executions_in_flight (user_key=?)",
+    PLACE => "USING INTEGER PRIMARY KEY (rowid=?)",
+    RELEASE => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
+    CANCEL => "USING INTEGER PRIMARY KEY (rowid=?)",
+    TO_SEND => "executions_to_send (user_key=?)",
 }

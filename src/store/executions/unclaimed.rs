@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use crate::domain::execution::unclaimed::NOT_CLAIMED;
 use crate::error::Result;
-use crate::store::db::columns::{from_row, limit as row_limit, millis, row};
+use crate::store::db::columns::{from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::{ReadTx, WriteTx};
 
@@ -111,7 +111,7 @@ pub fn look_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
 /// The executions that are due for a look at `now`, at most `limit`. The caller fails each, or sets the next look.
 pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<UnclaimedExecution>> {
     let mut statement = read.prepare_cached(DUE)?;
-    let mut rows = statement.query([row_limit(limit)])?;
+    let mut rows = statement.query([row_count(limit)])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
         let (due_at, execution): (Option<Timestamp>, UnclaimedExecution) = from_row(row)?;
@@ -125,12 +125,12 @@ pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<U
 
 /// Sets the time of the next look; `None` is never. `updated_at` stays: the execution waits as before.
 pub fn set_look(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()> {
-    tx.run(SET_LOOK, [key, millis(at.unwrap_or(NEVER))]).map(drop)
+    tx.run(SET_LOOK, [key, millis(at.unwrap_or(NEVER))])
 }
 
 /// Lets the waiting executions of a cue be looked at now, because its limit has changed. [`continue_change`] marks them.
 pub fn look_again(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.run(CHANGED, [cue_key]).map(drop)
+    tx.run(CHANGED, [cue_key])
 }
 
 /// Marks the waiting executions among the next part of a cue whose limit has changed: they are due for a look at once.
@@ -155,9 +155,9 @@ pub fn count_waiting(read: &ReadTx<'_>, cue_key: i64, limit: u32) -> Result<u32>
 
 /// Fails an execution that was not claimed in time. Returns `false` if it is no longer claimable.
 pub fn fail(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
-    let failed = tx.run(FAIL, params![key, NOT_CLAIMED, millis(now)])?;
-    tx.counters().add_queued(QueueName::Claim, -i64::from(failed == 1));
-    Ok(failed == 1)
+    let has_failed = tx.changes(FAIL, params![key, NOT_CLAIMED, millis(now)])?;
+    tx.counters().add_queued(QueueName::Claim, -i64::from(has_failed));
+    Ok(has_failed)
 }
 
 #[cfg(test)]

@@ -40,10 +40,10 @@ pub fn record_heartbeat(
     handlers: &str,
     now: Timestamp,
 ) -> Result<bool> {
-    Ok(tx.run(
+    tx.changes(
         "UPDATE workers SET handlers = ?3, last_heartbeat = ?4 WHERE user_key = ?1 AND worker_id = ?2",
         params![user_key, worker_id, handlers, millis(now)],
-    )? > 0)
+    )
 }
 
 /// Registers a worker with its first heartbeat. `handlers` is a JSON array.
@@ -59,10 +59,8 @@ pub fn insert(
          VALUES (?1, ?2, ?3, ?4, ?4)",
         params![user_key, worker_id, handlers, millis(now)],
     )
-    .map(drop)
 }
 
-/// Returns whether the user has at least `count` workers. Reads no more than those.
 pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool> {
     read.any(NTH_WORKER, [user_key, count - 1])
 }
@@ -70,12 +68,12 @@ pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool
 /// Deletes the user's worker that was silent longest, if its last heartbeat was at `until` or earlier. Returns `false` if
 /// there is none.
 pub fn delete_oldest(tx: &WriteTx<'_>, user_key: i64, until: Timestamp) -> Result<bool> {
-    Ok(tx.run(
+    tx.changes(
         "DELETE FROM workers WHERE user_key = ?1 AND worker_id = (
                  SELECT worker_id FROM workers WHERE user_key = ?1 AND last_heartbeat <= ?2
                   ORDER BY last_heartbeat, worker_id LIMIT 1)",
         params![user_key, millis(until)],
-    )? > 0)
+    )
 }
 
 /// A worker without a heartbeat for a long time.
@@ -124,11 +122,8 @@ pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<(Vec<Worker>, bool)> {
     Ok((workers, false))
 }
 
-/// Deletes a worker. Returns `false` if there is none with this id.
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
-    let deleted =
-        tx.run("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2", params![user_key, worker_id])?;
-    Ok(deleted == 1)
+    tx.changes("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2", params![user_key, worker_id])
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use crate::domain::account::figures::{Figures, Grid};
 use crate::error::Result;
-use crate::store::db::columns::row;
+use crate::store::db::columns::{row, row_count};
 use crate::store::{ReadTx, WriteTx};
 
 /// Users looked at in one step of the clean-up: about a millisecond.
@@ -45,7 +45,6 @@ pub fn series(read: &ReadTx<'_>, user_key: i64, grid: &Grid) -> Result<Vec<Figur
 /// A step of the search for hours that are older than they are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExpiredHours {
-    /// Users with such hours.
     pub users: Vec<i64>,
     /// The last user looked at; `None` if there was none.
     pub last: Option<i64>,
@@ -63,8 +62,7 @@ pub fn find_expired(read: &ReadTx<'_>, after: i64, hour: i64) -> Result<ExpiredH
 pub fn delete_expired(tx: &WriteTx<'_>, users: &[i64], hour: i64) -> Result<bool> {
     let mut left = BATCH;
     for user_key in users {
-        let deleted = tx.run(DELETE, params![user_key, hour, left])?;
-        left -= i64::try_from(deleted).unwrap_or(i64::MAX);
+        left -= row_count(tx.change(DELETE, params![user_key, hour, left])?);
         if left <= 0 {
             return Ok(true);
         }

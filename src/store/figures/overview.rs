@@ -154,7 +154,6 @@ pub struct WaitingCounts {
     pub delivering: i64,
 }
 
-/// Workers by liveness.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
     pub active: i64,
@@ -162,7 +161,6 @@ pub struct WorkerCounts {
     pub dead: i64,
 }
 
-/// Reads the overview of a user.
 pub fn read(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Overview> {
     let before = |age| millis(saturating_sub(now, age));
     Ok(Overview {

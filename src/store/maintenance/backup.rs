@@ -8,14 +8,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode};
 use thiserror::Error;
 
 use crate::store::db::hold;
 use crate::store::db::open::error::{Cause, OpenError};
-use crate::store::db::open::open_for_reading;
 use crate::store::db::open::server_lock::ServerLock;
-use crate::store::db::open::sibling_path;
+use crate::store::db::open::{open_existing, open_for_reading, sibling_path};
 
 /// Instructions of SQLite's virtual machine between two progress reports: a few milliseconds. Each report reads the
 /// size of the copy from the file system, so a smaller number would slow the copy down, and a larger one the display.
@@ -82,7 +81,7 @@ pub fn restore(
     }
     let source = open_for_reading(backup)?;
     let partial = PartialCopy::create(&source, to, now, progress)?;
-    end_sessions(&partial.path).map_err(|error| partial.failed(error, 0))?;
+    change(&partial.path, hold::end_sessions).map_err(|error| partial.failed(error, 0))?;
     partial.file.sync_all().map_err(|error| failed(to, error))?;
     let renamed = move_aside(to).map_err(|error| failed(to, error))?;
     partial.publish()?;
@@ -124,9 +123,8 @@ impl<'a> PartialCopy<'a> {
         let partial = Self::create_file(to)?;
         let bytes = expected_bytes(source).map_err(|error| partial.failed(error, 0))?;
         let copied = vacuum_into(source, &partial.path, bytes, progress)
-            .and_then(|()| mark_on_hold(&partial.path, held_since))
-            .map_err(|error| partial.failed(error, bytes));
-        copied?;
+            .and_then(|()| change(&partial.path, |copy| hold::mark(copy, held_since)));
+        copied.map_err(|error| partial.failed(error, bytes))?;
         partial.file.sync_all().map_err(|error| failed(to, error))?;
         Ok(partial)
     }
@@ -198,24 +196,12 @@ fn vacuum_into(source: &Connection, path: &Path, bytes: u64, mut progress: Progr
     done.map(|_| ())
 }
 
-/// Puts the copy on hold before the final rename. A copy of a file that is on hold retains the earlier instant.
-fn mark_on_hold(path: &Path, since: Timestamp) -> rusqlite::Result<()> {
-    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let copy = Connection::open_with_flags(path, access)?;
-    // Durability is not needed: if this is interrupted, the partial copy is discarded.
+/// Changes a copy before the final rename. Durability is not needed: if this is interrupted, the partial copy is discarded.
+fn change<T>(path: &Path, change: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<()> {
+    let copy = open_existing(path)?;
     copy.pragma_update(None, "journal_mode", "OFF")?;
     copy.pragma_update(None, "synchronous", "OFF")?;
-    hold::mark(&copy, since)?;
-    copy.close().map_err(|(_, error)| error)
-}
-
-/// Ends the sessions of a restored copy before it gets its name.
-fn end_sessions(path: &Path) -> rusqlite::Result<()> {
-    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let copy = Connection::open_with_flags(path, access)?;
-    copy.pragma_update(None, "journal_mode", "OFF")?;
-    copy.pragma_update(None, "synchronous", "OFF")?;
-    hold::end_sessions(&copy)?;
+    change(&copy)?;
     copy.close().map_err(|(_, error)| error)
 }
 

@@ -8,8 +8,7 @@ use crate::metrics::Stopwatch;
 use crate::store::db::open;
 
 /// Commits rows of the size of a cue one by one for `duration`, with the settings of the server's file. Returns the
-/// milliseconds that each commit took.
-/// Errors: the disk fails or is full.
+/// milliseconds that each commit took. Errors: the disk fails or is full.
 pub fn single_commits(path: &Path, duration: Duration) -> Result<Vec<f64>> {
     let (file, clock) = (rusqlite::Connection::open(path)?, Stopwatch::start());
     open::enter_wal(&file)?;

@@ -24,7 +24,6 @@ const MAX_LISTED_PROBLEMS: usize = 20;
 
 #[derive(Debug)]
 pub struct CheckReport {
-    /// The schema version.
     pub version: i64,
     /// One message per problem; empty if the file passed.
     pub problems: Vec<String>,
@@ -117,8 +116,7 @@ fn check_foreign_keys(file: &Connection, problems: &mut Vec<String>) -> Result<(
 }
 
 fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
-    let users = "SELECT count(*), count(disabled_at) FROM users";
-    let page_bytes: i64 = read.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    let page_bytes: i64 = read.one("PRAGMA page_size", [])?;
     let PageUsage { pages, free } = retention::page_usage(read)?;
     let bytes = |pages: i64| u64::try_from(pages * page_bytes).unwrap_or(0);
     Ok(DatabaseSummary {
@@ -126,24 +124,18 @@ fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
         free_bytes: bytes(free),
         held_since: hold::held_since(read)?,
         last_seen: meta::last_seen(read)?,
-        users: read.query_row(users, [], |row| Ok((row.get(0)?, row.get(1)?)))?,
-        cues: by_status(read, "SELECT status, count(*) FROM cues GROUP BY status")?,
+        users: read.one("SELECT count(*), count(disabled_at) FROM users", [])?,
+        cues: read.all("SELECT status, count(*) FROM cues GROUP BY status", [])?,
         // Without those of deleted cues: no reader sees them, although their rows remain until the sweeper deletes
         // them.
-        executions: by_status(
-            read,
+        executions: read.all(
             "SELECT status, count(*) FROM executions WHERE cue_key NOT IN (SELECT cue_key FROM deleted_cues)
               GROUP BY status",
+            [],
         )?,
         overdue: hold::overdue(read, now)?,
         next_due: due_cues::next(read)?,
     })
-}
-
-fn by_status(read: &ReadTx<'_>, sql: &str) -> Result<Vec<(String, i64)>> {
-    let mut counts = read.prepare(sql)?;
-    let counts = counts.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(counts.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Size up to which a file is checked completely (contract §1.5): that takes less than a second on most disks. In a
@@ -153,8 +145,8 @@ const MAX_FULL_CHECK_BYTES: i64 = 64 << 20;
 /// Checks the whole file for corruption if it has at most 64 MiB.
 /// Errors: [`OpenError::Corrupt`], among others. The file is unchanged.
 pub(in crate::store) fn check_pages(path: &Path) -> std::result::Result<(), OpenError> {
-    match first_problem(&open_read_only(path)?).map_err(|error| OpenError::from_sqlite(path, error))?.as_str()
-    {
+    let file = open_read_only(path)?;
+    match first_problem(&file).map_err(|error| OpenError::from_sqlite(path, error))?.as_str() {
         "ok" => Ok(()),
         problem => {
             Err(OpenError::Corrupt { path: path.to_owned(), source: problem.replace('\n', " ").into() })
@@ -206,12 +198,9 @@ pub(in crate::store) fn check_schema(path: &Path) -> std::result::Result<(), Ope
 /// The first difference for which a server refuses the file.
 pub(in crate::store) fn mismatch(file: &Connection) -> rusqlite::Result<Option<String>> {
     let (actual, expected) = (parts(file)?, expected_parts()?);
-    let missing = expected.difference(&actual).next().map(|part| missing_message(part));
-    let unexpected = || {
-        let mut unexpected = actual.difference(&expected);
-        unexpected.find(|part| is_required_column(part, &expected)).map(|part| unexpected_message(part))
-    };
-    Ok(missing.or_else(unexpected))
+    let missing = expected.difference(&actual).next().map(|part| format!("missing {part}"));
+    let unexpected = || actual.difference(&expected).find(|part| is_required_column(part, &expected));
+    Ok(missing.or_else(|| unexpected().map(|part| format!("unexpected {part}"))))
 }
 
 /// True if `part` is a column of an expected table, and is NOT NULL without a default: an INSERT that omits it fails.
@@ -227,16 +216,9 @@ fn is_required_column(part: &str, expected: &BTreeSet<String>) -> bool {
 /// Messages for all missing parts, then for all unexpected ones.
 fn differences(file: &Connection) -> Result<Vec<String>> {
     let (actual, expected) = (parts(file)?, expected_parts()?);
-    let unexpected = actual.difference(&expected).map(|part| unexpected_message(part));
-    Ok(expected.difference(&actual).map(|part| missing_message(part)).chain(unexpected).collect())
-}
-
-fn missing_message(part: &str) -> String {
-    format!("missing {part}")
-}
-
-fn unexpected_message(part: &str) -> String {
-    format!("unexpected {part}")
+    let missing = expected.difference(&actual).map(|part| format!("missing {part}"));
+    let unexpected = actual.difference(&expected).map(|part| format!("unexpected {part}"));
+    Ok(missing.chain(unexpected).collect())
 }
 
 fn expected_parts() -> rusqlite::Result<BTreeSet<String>> {

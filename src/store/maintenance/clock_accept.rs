@@ -3,7 +3,7 @@
 //! ahead of its clock.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 
 use crate::domain::account::session::LIFETIME;
 use crate::domain::cue::{ScheduleSpec, StoredSchedule};
@@ -11,7 +11,7 @@ use crate::domain::execution::LEASE;
 use crate::domain::schedule::{Occurrences, Schedule};
 use crate::domain::time::{just_before, saturating_add};
 use crate::error::Result;
-use crate::store::db::columns::{RowReader, millis, read_instant, read_schedule};
+use crate::store::db::columns::millis;
 use crate::store::db::meta;
 use crate::store::{ReadTx, Store, WriteTx};
 
@@ -67,7 +67,6 @@ const DATES: [(&str, &str); 8] = [
     ("idempotency_keys", "created_at"),
 ];
 
-/// The result of [`accept`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedClock {
     /// The newest instant that the file knew, if it was later than the present.
@@ -76,13 +75,6 @@ pub struct AcceptedClock {
     pub cues: usize,
     /// Intervals of missed runs that were cut or deleted.
     pub missed: usize,
-}
-
-#[derive(Debug)]
-struct ListedCue {
-    key: i64,
-    next_run: Option<Timestamp>,
-    schedule: StoredSchedule,
 }
 
 /// Takes `now` for the present, whatever the file has seen: computes the next runs from it, cuts the missed runs to those
@@ -111,7 +103,7 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
         let session_end = millis(saturating_add(now, LIFETIME));
         tx.execute("UPDATE sessions SET created_at = min(created_at, ?1), seen_at = min(seen_at, ?1), expires_at = ?2
                      WHERE expires_at > ?2", [millis(now), session_end])?;
-        tx.execute("DELETE FROM session_links WHERE expires_at > ?1", [session_end])?;
+        tx.execute("DELETE FROM links WHERE kind = 'session' AND expires_at > ?1", [session_end])?;
         meta::accept_clock(tx, now)
     };
     store.write(finish).wait()?;
@@ -121,73 +113,54 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
 /// Whether the run of the cue at `at` has fired before its time.
 pub fn is_fired_ahead(read: &ReadTx<'_>, cue_key: i64, at: Timestamp) -> Result<bool> {
     let sql = "SELECT 1 FROM fired_ahead WHERE cue_key = ?1 AND first <= ?2 AND last >= ?2";
-    Ok(read.prepare_cached(sql)?.exists([cue_key, millis(at)])?)
+    read.any(sql, [cue_key, millis(at)])
 }
 
 /// Forgets the runs of the cue that have fired before their time, up to its next run.
 pub fn forget_fired_ahead(tx: &WriteTx<'_>, cue_key: i64, next_run: Timestamp) -> Result<()> {
-    let mut delete = tx.prepare_cached("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2")?;
-    delete.execute([cue_key, millis(next_run)])?;
-    Ok(())
+    tx.run("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2", [cue_key, millis(next_run)])
 }
 
 /// Whether any run has fired before its time.
 pub fn has_fired_ahead(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(read.prepare_cached("SELECT 1 FROM fired_ahead LIMIT 1")?.exists([])?)
+    read.any("SELECT 1 FROM fired_ahead LIMIT 1", [])
 }
 
 /// Returns the last cue of a batch, if there was one, and the numbers of cues and missed intervals that were changed.
 fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option<i64>, usize, usize)> {
-    let cues = tx
-        .prepare_cached(LIST_CUES)?
-        .query_map([after, CUES], read_cue)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let cues: Vec<(i64, Option<Timestamp>, StoredSchedule)> = tx.all(LIST_CUES, [after, CUES])?;
     let (mut moved, mut cut) = (0, 0);
-    for cue in &cues {
+    for (cue_key, next_run, schedule) in &cues {
         // A schedule that cannot be computed fails its cue when it is due.
-        let ScheduleSpec::Recurring(_) = cue.schedule.when else { continue };
-        let Ok(schedule) = cue.schedule.read() else { continue };
+        let ScheduleSpec::Recurring(_) = schedule.when else { continue };
+        let Ok(schedule) = schedule.read() else { continue };
         let next_run =
-            cue.next_run.filter(|next| *next > now).and_then(|next| Some((next, schedule.next_after(now)?)));
+            next_run.filter(|next| *next > now).and_then(|next| Some((next, schedule.next_after(now)?)));
         let earlier = next_run.and_then(|(next, earlier)| (earlier < next).then_some(earlier));
-        let (intervals, runs) = cut_missed(tx, cue.key, &schedule, now)?;
+        let (intervals, runs) = cut_missed(tx, *cue_key, &schedule, now)?;
         if earlier.is_some() || intervals > 0 {
-            tx.prepare_cached(SET_CUE)?.execute(params![cue.key, earlier.map(millis), runs])?;
+            tx.run(SET_CUE, params![cue_key, earlier.map(millis), runs])?;
         }
         (moved, cut) = (moved + usize::from(earlier.is_some()), cut + intervals);
     }
-    let last = cues.last().map(|cue| cue.key);
+    let last = cues.last().map(|(key, ..)| *key);
     if let Some(last) = last {
-        tx.prepare_cached(DATE_CUES)?.execute([after, last, millis(now)])?;
+        tx.run(DATE_CUES, [after, last, millis(now)])?;
     }
     Ok((last, moved, cut))
 }
 
-fn read_cue(row: &Row<'_>) -> rusqlite::Result<ListedCue> {
-    let mut columns = RowReader::new(row);
-    Ok(ListedCue {
-        key: columns.get()?,
-        next_run: columns.maybe_instant()?,
-        schedule: read_schedule(&mut columns)?,
-    })
-}
-
 /// Cuts the missed runs of a cue to those up to `now`. Returns the numbers of intervals and of runs that it took away.
 fn cut_missed(tx: &WriteTx<'_>, cue_key: i64, schedule: &Schedule, now: Timestamp) -> Result<(usize, i64)> {
-    let rows = tx
-        .prepare_cached(LIST_MISSED)?
-        .query_map([cue_key, millis(now)], |row| {
-            Ok((row.get::<_, i64>(0)?, read_instant(row.get(1)?)?, row.get::<_, i64>(2)?))
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let rows: Vec<(i64, Timestamp, i64)> = tx.all(LIST_MISSED, [cue_key, millis(now)])?;
     let mut taken = 0;
     for (key, first, count) in &rows {
         let Occurrences { last, count: left, .. } = schedule.occurrences(just_before(*first), now);
         // The schedule may have changed since.
         let left = i64::try_from(left).unwrap_or(i64::MAX).min(*count);
         match last.filter(|_| left > 0) {
-            Some(last) => tx.prepare_cached(CUT_MISSED)?.execute([*key, millis(last), left])?,
-            None => tx.prepare_cached(DELETE_MISSED)?.execute([*key])?,
+            Some(last) => tx.run(CUT_MISSED, [*key, millis(last), left])?,
+            None => tx.run(DELETE_MISSED, [*key])?,
         };
         taken += count - left;
     }
@@ -196,31 +169,21 @@ fn cut_missed(tx: &WriteTx<'_>, cue_key: i64, schedule: &Schedule, now: Timestam
 
 /// Returns the last execution of a batch, if there was one.
 fn set_back_executions(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<Option<i64>> {
-    let last: Option<i64> = tx
-        .prepare_cached(LAST_OF_BATCH)?
-        .query_row([after, EXECUTIONS], |row| row.get(0))
-        .optional()?
-        .flatten();
+    let last: Option<i64> = tx.one(LAST_OF_BATCH, [after, EXECUTIONS])?;
     if let Some(last) = last {
         let (now, lease) = (millis(now), millis(saturating_add(now, LEASE)));
-        tx.prepare_cached(NOTE_FIRED)?.execute([after, last, now])?;
-        tx.prepare_cached(DATE_EXECUTIONS)?.execute([after, last, now, lease])?;
+        tx.run(NOTE_FIRED, [after, last, now])?;
+        tx.run(DATE_EXECUTIONS, [after, last, now, lease])?;
     }
     Ok(last)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn batches_are_found_by_key() {
-        for sql in [LIST_CUES, LIST_MISSED, DATE_CUES, LAST_OF_BATCH, NOTE_FIRED, DATE_EXECUTIONS] {
-            let steps = plan(sql);
-            assert!(!steps.iter().any(|step| step.starts_with("SCAN executions")), "{sql}: {steps:?}");
-            assert!(!steps.iter().any(|step| step.starts_with("SCAN cues")), "{sql}: {steps:?}");
-            assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{sql}: {steps:?}");
-        }
-    }
+crate::store::test_support::plan_test! { batches_are_found_by_key:
+    LIST_CUES => "SEARCH cues USING INTEGER PRIMARY KEY (rowid>?)",
+    LIST_MISSED => "missed_runs_by_cue (cue_key=?)",
+    DATE_CUES => "SEARCH cues USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+    LAST_OF_BATCH => "SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)",
+    NOTE_FIRED => "SEARCH executions USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+    DATE_EXECUTIONS => "SEARCH executions USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
 }

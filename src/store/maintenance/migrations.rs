@@ -13,17 +13,16 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 
 use crate::error::{Error, Result};
 use crate::metrics::{Stopwatch, milliseconds};
 use crate::store::ReadTx;
 use crate::store::db::meta;
-use crate::store::db::open::BUSY_TIMEOUT;
-use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::db::open::error::OpenError;
-use crate::store::db::open::sibling_path;
-use crate::store::db::open::{checkpoint, enter_wal};
+use crate::store::db::open::{
+    BUSY_TIMEOUT, SCHEMA_VERSION, checkpoint, enter_wal, open_existing, sibling_path,
+};
 use crate::store::maintenance::{backup, check};
 
 /// A step from one schema version to the next.
@@ -47,10 +46,9 @@ pub fn upgrade(path: &Path) -> std::result::Result<(), OpenError> {
 /// As [`upgrade`], by these steps to the version `target`.
 /// Errors: [`OpenError::MigrationFailed`]; the data is then as it was.
 pub fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(), OpenError> {
-    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection =
-        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))?;
-    let from = version(&connection).map_err(|error| OpenError::from_sqlite(path, error))?;
+    let unreadable = |error| OpenError::from_sqlite(path, error);
+    let connection = open_existing(path).map_err(unreadable)?;
+    let from = version(&connection).map_err(unreadable)?;
     resolve_pending_copies(path, from);
     if from == target {
         return Ok(());

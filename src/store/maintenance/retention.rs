@@ -4,15 +4,13 @@
 //! An execution is deleted only if it is finished. The table `retention_queue` lists the cues whose history may have
 //! more executions than are retained.
 
-use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
-
 use crate::domain::time::EARLIEST_CLOCK;
 use crate::error::Result;
 use crate::store::cues::payloads;
 use crate::store::db::batch::{BATCH, delete_within_limit};
-use crate::store::db::columns::read_instant;
+use crate::store::db::meta;
 use crate::store::{ReadTx, WriteTx};
+use jiff::Timestamp;
 
 /// Pages released in one write: 1 MiB. Each is moved through the log, so a larger number delays other writes longer.
 const MAX_PAGES: i64 = 1_024;
@@ -53,24 +51,17 @@ pub struct HistoryScan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageUsage {
-    /// All pages of the file.
     pub pages: i64,
     pub free: i64,
 }
 
-/// The first cue in the queue.
 pub fn first_queued(read: &ReadTx<'_>) -> Result<Option<i64>> {
-    Ok(read
-        .prepare_cached("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT 1")?
-        .query_row([], |row| row.get(0))
-        .optional()?)
+    read.find("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT 1", [])
 }
 
 /// The first batch of cues in the queue.
 pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<i64>> {
-    let mut query =
-        read.prepare_cached("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT ?1 + 0")?;
-    Ok(query.query_map([BATCH], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+    read.all("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT ?1 + 0", [BATCH])
 }
 
 /// Removes a cue from the queue once its history is trimmed: up to `scanned_up_to` everything deletable is deleted, and
@@ -86,23 +77,21 @@ pub fn remove_from_queue(
     if has_grown || !payloads::delete_superseded(tx, cue_key)? {
         return Ok(false);
     }
-    tx.prepare_cached("DELETE FROM retention_queue WHERE cue_key = ?1")?.execute([cue_key])?;
+    tx.run("DELETE FROM retention_queue WHERE cue_key = ?1", [cue_key])?;
     Ok(true)
 }
 
 /// The newest execution of a cue beyond the `runs` that are retained. `None` if there is none, or no limit.
 pub fn surplus(read: &ReadTx<'_>, cue_key: i64, runs: Option<u32>) -> Result<Option<i64>> {
     let Some(runs) = runs else { return Ok(None) };
-    Ok(read.prepare_cached(SURPLUS)?.query_row([cue_key, i64::from(runs)], |row| row.get(0)).optional()?)
+    read.find(SURPLUS, [cue_key, i64::from(runs)])
 }
 
 /// Scans a batch of a cue's executions, after key `after` up to key `surplus`. The finished ones are deletable.
 pub fn scan_history(read: &ReadTx<'_>, cue_key: i64, after: i64, surplus: i64) -> Result<HistoryScan> {
     let mut scan = HistoryScan::default();
-    let mut query = read.prepare_cached(SCAN_CUE)?;
-    let mut rows = query.query(params![cue_key, after, surplus, BATCH])?;
-    while let Some(row) = rows.next()? {
-        scan.add(row.get(0)?, row.get(1)?);
+    for (key, is_over) in read.all(SCAN_CUE, [cue_key, after, surplus, BATCH])? {
+        scan.add(key, is_over);
     }
     Ok(scan)
 }
@@ -118,10 +107,8 @@ pub fn scan_expired(
     now: Timestamp,
 ) -> Result<HistoryScan> {
     let mut scan = HistoryScan::default();
-    let mut query = read.prepare_cached(SCAN_ALL)?;
-    let mut rows = query.query([after, BATCH])?;
-    while let Some(row) = rows.next()? {
-        let (created_at, ended_at) = (read_instant(row.get(2)?)?, read_instant(row.get(3)?)?);
+    let batch: Vec<(i64, bool, Timestamp, Timestamp)> = read.all(SCAN_ALL, [after, BATCH])?;
+    for (key, is_over, created_at, ended_at) in batch {
         let is_ahead = created_at > now;
         if !is_ahead {
             *newest = created_at.max(*newest);
@@ -131,7 +118,7 @@ pub fn scan_expired(
             break;
         }
         let is_dated = !is_ahead && *newest >= EARLIEST_CLOCK;
-        scan.add(row.get(0)?, is_dated && ended_at <= expired && row.get::<_, bool>(1)?);
+        scan.add(key, is_dated && ended_at <= expired && is_over);
     }
     Ok(scan)
 }
@@ -139,66 +126,49 @@ pub fn scan_expired(
 /// Deletes the executions `keys` with their outcomes and single-use payloads. Stops at the size limit of a batch.
 /// Returns how many of `keys` it has processed: at least one. Unfinished executions stay.
 pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
-    let done = delete_within_limit(keys, |key| {
-        let mut query = tx.prepare_cached(DELETABLE)?;
-        let mut rows = query.query([key])?;
-        let Some(row) = rows.next()? else { return Ok(0) };
-        if row.get::<_, Option<bool>>(2)? == Some(true) {
-            payloads::queue_for_retention(tx, row.get(0)?)?;
+    delete_within_limit(keys, |key| {
+        let found: Option<(i64, Option<i64>, Option<bool>)> = tx.find(DELETABLE, [key])?;
+        let Some((cue_key, single_use_payload, has_superseded_payload)) = found else { return Ok(0) };
+        if has_superseded_payload == Some(true) {
+            payloads::queue_for_retention(tx, cue_key)?;
         }
-        let single_use_payload = row.get::<_, Option<i64>>(1)?;
         let payload_bytes = single_use_payload.map_or(Ok(0), |payload| payloads::delete(tx, payload))?;
         Ok(payload_bytes + delete_execution(tx, key)?)
-    })?;
-    Ok(done)
+    })
 }
 
 /// Deletes an execution with its outcome and its attempts. Returns the approximate size of these in bytes.
 pub(in crate::store) fn delete_execution(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
-    let bytes = tx.prepare_cached(DELETE_OUTCOME)?.query_row([key], |row| row.get(0)).optional()?;
-    let mut attempts = tx.prepare_cached(DELETE_ATTEMPTS)?;
-    let attempts = attempts.query_map([key], |row| row.get::<_, i64>(0))?.sum::<rusqlite::Result<i64>>()?;
-    tx.prepare_cached("DELETE FROM executions WHERE key = ?1")?.execute([key])?;
-    Ok(bytes.unwrap_or(0) + attempts)
+    let outcome: Option<i64> = tx.find(DELETE_OUTCOME, [key])?;
+    let attempts: Vec<i64> = tx.all(DELETE_ATTEMPTS, [key])?;
+    tx.run("DELETE FROM executions WHERE key = ?1", [key])?;
+    Ok(outcome.unwrap_or(0) + attempts.iter().sum::<i64>())
 }
 
 /// The number of retained executions per cue at the last complete scan of the cues; `None` if there was no limit.
 pub fn retained_runs(read: &ReadTx<'_>) -> Result<Option<i64>> {
-    Ok(read
-        .prepare_cached("SELECT value FROM meta WHERE name = 'retained_runs'")?
-        .query_row([], |row| row.get(0))
-        .optional()?)
+    meta::find(read, "retained_runs")
 }
 
 /// Stores the number of retained executions per cue.
 pub fn set_retained_runs(tx: &WriteTx<'_>, runs: Option<i64>) -> Result<()> {
-    let sql = "INSERT INTO meta (name, value) SELECT 'retained_runs', ?1 WHERE ?1 IS NOT NULL
-               ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    match runs {
-        Some(runs) => tx.prepare_cached(sql)?.execute([runs])?,
-        None => tx.prepare_cached("DELETE FROM meta WHERE name = 'retained_runs'")?.execute([])?,
-    };
-    Ok(())
+    meta::set(tx, "retained_runs", runs)
 }
 
 /// Queues the cues with keys after `after` up to `up_to` that have run more than `runs` times.
 pub fn queue_cues(tx: &WriteTx<'_>, after: i64, up_to: i64, runs: i64) -> Result<()> {
-    tx.prepare_cached(
-        "INSERT INTO retention_queue (cue_key) SELECT key FROM cues WHERE key > ?1 AND key <= ?2 AND run_count > ?3
-         ON CONFLICT DO NOTHING",
-    )?
-    .execute([after, up_to, runs])?;
-    Ok(())
+    let sql = "INSERT INTO retention_queue (cue_key)
+               SELECT key FROM cues WHERE key > ?1 AND key <= ?2 AND run_count > ?3 ON CONFLICT DO NOTHING";
+    tx.run(sql, [after, up_to, runs])
 }
 
 /// The key of the newest cue, or 0 if there is none.
 pub fn last_cue_key(read: &ReadTx<'_>) -> Result<i64> {
-    Ok(read.prepare_cached("SELECT coalesce(max(key), 0) FROM cues")?.query_row([], |row| row.get(0))?)
+    read.one("SELECT coalesce(max(key), 0) FROM cues", [])
 }
 
 pub fn page_usage(read: &ReadTx<'_>) -> Result<PageUsage> {
-    let query = |sql| read.prepare_cached(sql)?.query_row([], |row| row.get(0));
-    Ok(PageUsage { pages: query("PRAGMA page_count")?, free: query("PRAGMA freelist_count")? })
+    Ok(PageUsage { pages: read.one("PRAGMA page_count", [])?, free: read.one("PRAGMA freelist_count", [])? })
 }
 
 /// Removes up to `MAX_PAGES` free pages from the file. Returns how many. The file itself shrinks at the next
@@ -222,28 +192,13 @@ impl HistoryScan {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::test_support::plan;
-
-    #[test]
-    fn the_oldest_executions_are_found_by_key_or_index() {
-        for (sql, steps) in [
-            (SCAN_ALL, &["SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)"][..]),
-            (SURPLUS, &["SEARCH executions USING COVERING INDEX executions_by_cue (cue_key=?)"]),
-            (SCAN_CUE, &["SEARCH executions USING INDEX executions_by_cue (cue_key=? AND key>? AND key<?)"]),
-            (
-                DELETABLE,
-                &[
-                    "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)",
-                    "SEARCH p USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
-                    "SEARCH c USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
-                ],
-            ),
-            (DELETE_ATTEMPTS, &["SEARCH attempts USING PRIMARY KEY (execution_key=?)"]),
-            (DELETE_OUTCOME, &["SEARCH outcomes USING INTEGER PRIMARY KEY (rowid=?)"]),
-        ] {
-            assert_eq!(plan(sql), steps, "{sql}");
-        }
-    }
+crate::store::test_support::plan_test! { the_oldest_executions_are_found_by_key_or_index:
+    SCAN_ALL => "SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)",
+    SURPLUS => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+    SCAN_CUE => "SEARCH executions USING INDEX executions_by_cue (cue_key=? AND key>? AND key<?)",
+    DELETABLE => "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)",
+    DELETABLE => "SEARCH p USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    DELETABLE => "SEARCH c USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    DELETE_ATTEMPTS => "SEARCH attempts USING PRIMARY KEY (execution_key=?)",
+    DELETE_OUTCOME => "SEARCH outcomes USING INTEGER PRIMARY KEY (rowid=?)",
 }

@@ -90,7 +90,7 @@ pub fn find_catch_up(read: &ReadTx<'_>, user_key: i64, ended_at: Timestamp) -> R
 /// Replaces the content of the user's alert about the outage that ended at the alert's `created_at`.
 pub fn update_catch_up(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) -> Result<()> {
     let metadata = alert.metadata.to_string();
-    tx.run(UPDATE_CATCH_UP, params![user_key, millis(alert.created_at), alert.message, metadata]).map(drop)
+    tx.run(UPDATE_CATCH_UP, params![user_key, millis(alert.created_at), alert.message, metadata])
 }
 
 /// The URL to which alerts of the user are sent, if there is one and the user is not disabled.
@@ -103,7 +103,6 @@ pub fn find_subject(read: &ReadTx<'_>, execution_key: i64) -> Result<Option<Aler
     read.find(SUBJECT, [execution_key])
 }
 
-/// Returns whether the cue has an alert of this type that was raised after `since`.
 pub fn exists_since(
     read: &ReadTx<'_>,
     cue_key: i64,
@@ -123,7 +122,6 @@ pub fn newest_of_cue(
     read.one(NEWEST_OF_CUE, params![cue_key, alert_type.as_str(), millis(until)])
 }
 
-/// Returns whether the user has the alert `id`.
 pub fn exists(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     read.any(EXISTS, params![user_key, id])
 }
@@ -148,12 +146,11 @@ pub fn insert(tx: &WriteTx<'_>, user_key: i64, cue_key: Option<i64>, alert: &Ale
             millis(alert.created_at),
         ],
     )
-    .map(drop)
 }
 
 /// Deletes all alerts of the user except the newest `kept`.
 pub fn delete_surplus(tx: &WriteTx<'_>, user_key: i64, kept: u32) -> Result<()> {
-    tx.run(DELETE_SURPLUS, params![user_key, kept]).map(drop)
+    tx.run(DELETE_SURPLUS, params![user_key, kept])
 }
 
 /// A page of the user's alerts that match the filter, newest first, and the total number of matches.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use crate::error::Result;
-use crate::store::db::columns::{limit, millis, row};
+use crate::store::db::columns::{millis, row, row_count};
 use crate::store::notifications::alerts::{AlertSubject, subject_columns};
 use crate::store::{ReadTx, WriteTx};
 
@@ -17,7 +17,6 @@ pub struct FailedExecution {
     pub attempts: u32,
     pub http_status: Option<u16>,
     pub error: Option<String>,
-    /// True if to mail the user.
     pub email: bool,
     /// The URL to POST to.
     pub webhook: Option<String>,
@@ -58,19 +57,17 @@ pub fn find_failed(read: &ReadTx<'_>, key: i64) -> Result<Option<FailedExecution
     read.find(FIND_FAILED, [key])
 }
 
-/// Ends the failure streak of a cue.
 pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.run(DELETE_STREAK, [cue_key]).map(drop)
+    tx.run(DELETE_STREAK, [cue_key])
 }
 
-/// Adds a failure to the streak of a cue. Returns the length of the streak.
 pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<i64> {
     tx.one(INCREMENT_STREAK, [cue_key])
 }
 
 /// The time of the user's newest failure mail, not counting the `skipped` newest.
 pub fn mail_time(read: &ReadTx<'_>, user_key: i64, skipped: usize) -> Result<Option<Timestamp>> {
-    read.find(MAIL_TIME, [user_key, limit(skipped)])
+    read.find(MAIL_TIME, [user_key, row_count(skipped)])
 }
 
 /// The number of failure mails suppressed since the user's newest one.
@@ -85,12 +82,12 @@ pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: i64) -> Result<u32
 
 /// Deletes the records of the user's failure mails from `up_to` or earlier.
 pub fn delete_mails(tx: &WriteTx<'_>, user_key: i64, up_to: Timestamp) -> Result<()> {
-    tx.run(DELETE_MAILS, params![user_key, millis(up_to)]).map(drop)
+    tx.run(DELETE_MAILS, params![user_key, millis(up_to)])
 }
 
 /// Records a mail at `now`, and the number of failure mails that were suppressed and not mentioned in one yet.
 pub fn insert_mail(tx: &WriteTx<'_>, user_key: i64, now: Timestamp, suppressed: u32) -> Result<()> {
-    tx.run(INSERT_MAIL, params![user_key, millis(now), suppressed]).map(drop)
+    tx.run(INSERT_MAIL, params![user_key, millis(now), suppressed])
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
 use crate::domain::webhook::callback_url::destination_hash;
 use crate::error::Result;
-use crate::store::db::columns::{limit as row_limit, millis, row};
+use crate::store::db::columns::{millis, row, row_count};
 use crate::store::fair_queue::{AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
@@ -43,7 +43,6 @@ pub struct Notification {
     pub created_at: Timestamp,
     pub user_id: String,
     pub email: String,
-    /// True if `email` is confirmed.
     pub is_confirmed: bool,
     pub disabled_at: Option<Timestamp>,
     pub webhook_secret: String,
@@ -141,7 +140,7 @@ pub fn postpone_unsent(
     body: &str,
     due_at: Timestamp,
 ) -> Result<()> {
-    tx.run(POSTPONE_UNSENT, params![user_key, kind.as_str(), id, body, millis(due_at)]).map(drop)
+    tx.run(POSTPONE_UNSENT, params![user_key, kind.as_str(), id, body, millis(due_at)])
 }
 
 /// Makes a notification ready that was never sent and is due later.
@@ -158,7 +157,7 @@ pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 
 /// Makes notifications ready that are due at `now`, at most `limit`.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
-    tx.run(PROMOTE, params![millis(now), limit]).map(drop)
+    tx.run(PROMOTE, params![millis(now), limit])
 }
 
 /// Returns whether any notification is ready or being sent.
@@ -168,7 +167,7 @@ pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
 
 /// The oldest ready mails that are not in `skipped`, at most `limit`.
 pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<i64>> {
-    let keys: Vec<i64> = read.all(READY_MAILS, [row_limit(skipped.len() + limit)])?;
+    let keys: Vec<i64> = read.all(READY_MAILS, [row_count(skipped.len() + limit)])?;
     Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
 }
 
@@ -185,8 +184,7 @@ pub fn ready_posts(
     })
 }
 
-/// The notification in row `key`.
-/// Errors: there is no notification in this row, or its columns are invalid.
+/// The notification in row `key`. Errors: there is no notification in this row, or its columns are invalid.
 pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
     read.one(FIND, [key])
 }
@@ -203,7 +201,7 @@ pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
 
 /// Deletes the user's POSTs. One that is being sent ends, and is not repeated.
 pub fn delete_posts(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-    tx.run(DELETE_POSTS, [user_key]).map(drop)
+    tx.run(DELETE_POSTS, [user_key])
 }
 
 /// The number of the user's POSTs of this kind in the outbox. Stops counting at `limit`.
@@ -244,7 +242,7 @@ impl FairQueue for PostQueue<'_, '_> {
     }
 
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
-        let most = row_limit(self.skipped.len() + limit);
+        let most = row_count(self.skipped.len() + limit);
         let keys: Vec<i64> = self.read.all(READY_POSTS, params![rows.user_key, destination, after, most])?;
         Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
     }

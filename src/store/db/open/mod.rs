@@ -65,11 +65,8 @@ pub(in crate::store) fn resolved(path: &Path) -> PathBuf {
 pub fn check(path: &Path) -> Result<i64, OpenError> {
     refuse_orphaned_log(path)?;
     create_if_absent(path)?;
-    let writable = OpenOptions::new().write(true).open(path);
-    if let Err(error) = writable {
-        return Err(OpenError::unusable(path, error));
-    }
     let failed = |error: std::io::Error| OpenError::unusable(path, error);
+    OpenOptions::new().write(true).open(path).map_err(failed)?;
     let metadata = std::fs::metadata(path).map_err(failed)?;
     if metadata.is_file() && metadata.nlink() > 1 {
         return Err(OpenError::HardLinked { path: path.to_owned() });
@@ -98,8 +95,7 @@ pub fn require_database(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Opens a cued database to read all of it, possibly while a server is using it. Changes neither the file nor its
-/// folder, which may be read-only.
-/// Errors: see [`OpenError`]. An empty file is not a cued database.
+/// folder, which may be read-only. Errors: see [`OpenError`]. An empty file is not a cued database.
 pub fn open_for_reading(path: &Path) -> Result<Connection, OpenError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(match error.kind() {
@@ -116,11 +112,8 @@ pub fn open_for_reading(path: &Path) -> Result<Connection, OpenError> {
         // In WAL mode SQLite needs a log and an index file next to the database even to read it. If they do not exist
         // and cannot be created, no other process has the database open, and the file alone is complete.
         Err(OpenError::Unusable { .. }) if !has_log && !sibling_path(&resolved(path), "-shm").exists() => {
-            open_with_version(
-                path,
-                &immutable_uri(path),
-                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
-            )
+            let access = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            open_with_version(path, &immutable_uri(path), access)
         }
         opened => opened,
     }
@@ -137,9 +130,7 @@ fn has_rollback_journal(path: &Path) -> bool {
 
 /// The version of a file whose last writer was killed. Only a connection with write access can apply the journal.
 fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
-    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection =
-        Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))?;
+    let connection = open_existing(path).map_err(|error| OpenError::from_sqlite(path, error))?;
     version(path, &connection)
 }
 
@@ -165,16 +156,16 @@ fn immutable_uri(path: &Path) -> PathBuf {
 
 /// Opens the connection for writes, and creates the schema in a new file.
 pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
-    let connection = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )
-    .map_err(|error| OpenError::from_sqlite(path, error))?;
-    prepare_writer(&connection).map_err(|error| OpenError::from_sqlite(path, error))?;
-    Ok(connection)
+    open_existing(path)
+        .and_then(|connection| prepare_writer(&connection).map(|()| connection))
+        .map_err(|error| OpenError::from_sqlite(path, error))
 }
 
-/// Opens a pool of `count` read-only connections.
+/// Opens a file that exists for reading and writing.
+pub(in crate::store) fn open_existing(path: &Path) -> rusqlite::Result<Connection> {
+    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+}
+
 pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenError> {
     let manager = SqliteConnectionManager::file(path)
         .with_flags(OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
@@ -205,17 +196,10 @@ pub fn sizes(path: &Path) -> Sizes {
     Sizes { file: size(path), wal: size(&sibling_path(&resolved(path), "-wal")) }
 }
 
-/// The bytes that the program may still write on the disk of the database; `None` where the system does not tell.
-#[cfg(unix)]
+/// The bytes that the program may still write on the disk of the database.
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;
     disk.f_bavail.checked_mul(disk.f_frsize)
-}
-
-/// As on Unix: nothing in use here tells it without unsafe code.
-#[cfg(not(unix))]
-pub fn free_bytes(_: &Path) -> Option<u64> {
-    None
 }
 
 /// Moves the write-ahead log into the file and closes the connection, so that a stopped server leaves a single file. The log
@@ -243,8 +227,7 @@ pub(in crate::store::db) fn checkpoint_passive(connection: &Connection) -> rusql
 /// Moves the write-ahead log into the file while other connections use both, so that the file shrinks by its released
 /// pages. Parts of the log that are being read or written stay until the next checkpoint.
 pub fn checkpoint_shared(path: &Path) -> rusqlite::Result<()> {
-    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, access)?;
+    let connection = open_existing(path)?;
     connection.busy_timeout(Duration::ZERO)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // PASSIVE blocks no other connection and does most of the work. TRUNCATE blocks writers, but has little left to do.
@@ -255,12 +238,10 @@ pub fn checkpoint_shared(path: &Path) -> rusqlite::Result<()> {
 }
 
 /// Refuses a missing or empty database whose write-ahead log has content: SQLite would delete the log with all
-/// acknowledged writes in it.
-///
-/// The log is checked before the database. Another process may create both at the same time, and a new database has its
-/// first page in the file before its log has content; a file that has pages never becomes empty again. So if the log
-/// had content, the database has too unless it was removed. In the opposite order, the database could be checked before
-/// the other process creates it and the log after.
+/// acknowledged writes in it. The log is checked before the database. Another process may create both at the same time,
+/// and a new database has its first page in the file before its log has content; a file that has pages never becomes
+/// empty again. So if the log had content, the database has too unless it was removed. In the opposite order, the
+/// database could be checked before the other process creates it and the log after.
 fn refuse_orphaned_log(path: &Path) -> Result<(), OpenError> {
     let has_bytes = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
     let log = sibling_path(&resolved(path), "-wal");

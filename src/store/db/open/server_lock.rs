@@ -73,15 +73,12 @@ fn open_lock(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-/// Locks the database at `path` with flock(2). `None` if there is none yet, or if its file system has no such lock beside
-/// those of SQLite.
-///
-/// The lock belongs to the file, so it also holds between containers that mount it. The locks of SQLite are those of
-/// fcntl(2), which on a disk of Linux do not conflict with it. NFS, SMB, 9p and other systems make one of the other, so
-/// that SQLite could lock nothing any more: there the lock file alone protects the database.
-///
-/// A process loses all its fcntl locks on a file when it closes any descriptor of it. This one is therefore opened before
-/// the first connection and closed after the last.
+/// Locks the database at `path` with flock(2). `None` if there is none yet, or if its file system has no such lock
+/// beside those of SQLite. The lock belongs to the file, so it also holds between containers that mount it. The locks
+/// of SQLite are those of fcntl(2), which on a disk of Linux do not conflict with it. NFS, SMB, 9p and other systems
+/// make one of the other, so that SQLite could lock nothing any more: there the lock file alone protects the database.
+/// A process loses all its fcntl locks on a file when it closes any descriptor of it. This one is therefore opened
+/// before the first connection and closed after the last.
 fn lock_database(path: &Path) -> Result<Option<File>, OpenError> {
     let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(file) => file,

@@ -6,7 +6,7 @@
 
 pub(in crate::store) mod write_queue;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
@@ -56,7 +56,7 @@ struct WriterState {
 }
 
 impl Writer {
-    /// Starts the thread on `connection` to the file `path`, and the one of its checkpoints.
+    /// Starts the thread on `connection` to the file `path`.
     pub fn start(
         path: &Path,
         connection: Connection,
@@ -66,7 +66,7 @@ impl Writer {
         let (jobs, submitted) = channel();
         let state = Arc::new(WriterState { corruption, ..WriterState::default() });
         let shared = Arc::clone(&state);
-        let checkpoints = Checkpoints::start(path)?;
+        let checkpoints = Checkpoints::new(path);
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
             .spawn(move || run(connection, checkpoints, WriteQueue::new(submitted), &listeners, &shared))?;
@@ -113,8 +113,8 @@ fn run(
         let mut committed = timed_commit(&connection, sink, &mut queue, &mut batch, state);
         match &mut committed {
             Ok(done) => {
-                run_hooks(std::mem::take(&mut done.on_commit));
-                let emitted = std::mem::take(&mut done.emitted);
+                run_hooks(std::mem::take(&mut done.effects.on_commit));
+                let emitted = std::mem::take(&mut done.effects.emitted);
                 // Before the results: who has the result of a write finds its events handed out.
                 if let Some(sink) = sink.filter(|_| !emitted.is_empty()) {
                     sink.publish(emitted);
@@ -129,7 +129,7 @@ fn run(
         if let Ok(done) = committed {
             // A single sync may take much longer than the others.
             sync = (3 * sync + done.sync) / 4;
-            (listeners.wake)(done.wake);
+            (listeners.wake)(done.effects.wake);
         }
         checkpoints.after_commit(&connection);
     }
@@ -163,7 +163,7 @@ fn timed_commit(
         // A commit without changes writes nothing and succeeds even on a full disk, so it does not count.
         Ok(done) if done.changed => {
             state.write_stats.record_commit(batch.len(), stopwatch.elapsed());
-            state.write_stats.add(&done.events);
+            state.write_stats.add(&done.effects.events);
             state.is_failing.store(false, Ordering::Relaxed);
         }
         Ok(_) => {}
@@ -177,13 +177,27 @@ fn timed_commit(
     committed
 }
 
-/// The combined effects of the writes of a commit.
+/// The effects of writes outside the file. They take place after the commit.
 #[derive(Default)]
-struct CommitSummary {
+struct Effects {
     wake: WakeSet,
     events: EventCounts,
     on_commit: Vec<CommitHook>,
     emitted: Vec<Emitted>,
+}
+
+impl Effects {
+    fn append(&mut self, mut later: Self) {
+        self.wake = self.wake.merge(later.wake);
+        self.events.add_all(&later.events);
+        self.on_commit.append(&mut later.on_commit);
+        self.emitted.append(&mut later.emitted);
+    }
+}
+
+#[derive(Default)]
+struct CommitSummary {
+    effects: Effects,
     /// True if at least one row was changed.
     changed: bool,
     /// The duration of the commit itself: almost only that of a sync of the log.
@@ -269,10 +283,7 @@ fn run_job(
     }
     if has_succeeded {
         tx.counters().flush(&tx)?;
-        done.wake = done.wake.merge(tx.wake.get());
-        done.events.add_all(&tx.events);
-        done.on_commit.append(&mut tx.on_commit.take());
-        done.emitted.append(&mut tx.emitted.take());
+        done.effects.append(tx.effects.take());
         done.changed |= connection.total_changes() > changes;
     } else {
         execute(connection, if is_single { "ROLLBACK" } else { "ROLLBACK TO job" })?;
@@ -326,7 +337,6 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
     }
 }
 
-/// The error of each write of a batch whose commit failed with `fault`.
 #[cold]
 fn failed_commit(fault: &Error) -> Error {
     match fault {
@@ -364,51 +374,34 @@ type CommitHook = Box<dyn FnOnce() + Send>;
 /// A write transaction. Dereferences to [`ReadTx`], so that every function that reads also works in a write.
 pub struct WriteTx<'a> {
     read: ReadTx<'a>,
-    wake: Cell<WakeSet>,
     counters: CounterDeltas,
-    events: EventCounts,
-    on_commit: RefCell<Vec<CommitHook>>,
+    effects: RefCell<Effects>,
     /// The receiver of events; `None` while nobody follows them.
     sink: Option<&'a dyn EventSink>,
-    emitted: RefCell<Vec<Emitted>>,
-    /// Single events of each user.
     singles: RefCell<BTreeMap<i64, u32>>,
 }
 
 impl<'a> WriteTx<'a> {
     fn new(connection: &'a Connection, sink: Option<&'a dyn EventSink>) -> Self {
         Self {
-            sink: sink.filter(|sink| sink.is_watched()),
-            emitted: RefCell::default(),
-            singles: RefCell::default(),
             read: ReadTx::new(connection),
-            wake: Cell::default(),
             counters: CounterDeltas::default(),
-            events: EventCounts::default(),
-            on_commit: RefCell::default(),
+            effects: RefCell::default(),
+            sink: sink.filter(|sink| sink.is_watched()),
+            singles: RefCell::default(),
         }
-    }
-
-    /// A transaction for a part of this write, without effects so far.
-    fn begin_part(&self) -> Self {
-        let part = Self::new(self.read.connection(), self.sink);
-        part.singles.replace(self.singles.borrow().clone());
-        part
-    }
-
-    /// Adds the effects of a part of this write that succeeded.
-    fn end_part(&self, part: Self) {
-        self.wake(part.wake.get());
-        self.events.add_all(&part.events);
-        self.on_commit.borrow_mut().append(&mut part.on_commit.take());
-        self.emitted.borrow_mut().append(&mut part.emitted.take());
-        self.singles.replace(part.singles.take());
     }
 
     /// Runs a part of this write that fails alone: an error of `part` rolls back what it has changed, and the write goes
     /// on. Its counters are stored at its end, so the next part reads them.
     pub fn part<T>(&self, part: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let inner = self.begin_part();
+        let inner = Self {
+            read: self.read,
+            counters: CounterDeltas::default(),
+            effects: RefCell::default(),
+            sink: self.sink,
+            singles: self.singles.clone(),
+        };
         execute(self, "SAVEPOINT part")?;
         let done = part(&inner).and_then(|done| inner.counters().flush(self).map(|()| done));
         if done.is_err() {
@@ -420,13 +413,23 @@ impl<'a> WriteTx<'a> {
             return done;
         }
         execute(self, "RELEASE part")?;
-        self.end_part(inner);
+        self.effects.borrow_mut().append(inner.effects.take());
+        self.singles.replace(inner.singles.take());
         done
     }
 
+    pub(in crate::store) fn run(&self, sql: &str, params: impl Params) -> Result<()> {
+        self.change(sql, params).map(drop)
+    }
+
     /// Runs a statement. Returns the number of rows that it changed.
-    pub(in crate::store) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
+    pub(in crate::store) fn change(&self, sql: &str, params: impl Params) -> Result<usize> {
         Ok(self.prepare_cached(sql)?.execute(params)?)
+    }
+
+    /// Runs a statement. Returns whether it changed any row.
+    pub(in crate::store) fn changes(&self, sql: &str, params: impl Params) -> Result<bool> {
+        Ok(self.change(sql, params)? > 0)
     }
 
     /// The changes of this write to the stored counters. They are stored at its end.
@@ -436,12 +439,13 @@ impl<'a> WriteTx<'a> {
 
     /// Counts events for the metrics, unless this write is rolled back.
     pub fn count(&self, event: WriteEvent, times: u64) {
-        self.events.add(event, times);
+        self.effects.borrow_mut().events.add(event, times);
     }
 
     /// Wakes the threads in `wake` after the commit that makes this write durable; not if the write fails.
     pub fn wake(&self, wake: WakeSet) {
-        self.wake.set(self.wake.get().merge(wake));
+        let mut effects = self.effects.borrow_mut();
+        effects.wake = effects.wake.merge(wake);
     }
 
     /// Returns whether anybody follows the events of any user.
@@ -462,25 +466,23 @@ impl<'a> WriteTx<'a> {
             *singles += 1;
             *singles > MAX_SINGLE_PER_COMMIT
         };
-        let emitted = match build_unless(is_counted, build) {
-            Ok(None) => Some(Emitted::Counted { user_key, event_type }),
-            Ok(Some(event)) => event.map(Emitted::Event),
-            Err(error) => {
-                self.on_commit(move || {
-                    tracing::error!(event_type = event_type.as_str(), %error, "an event cannot be built");
-                });
-                None
-            }
+        let emitted = match is_counted {
+            true => Ok(Some(Emitted::Counted { user_key, event_type })),
+            false => build().map(|event| event.map(Emitted::Event)),
         };
-        self.emitted.borrow_mut().extend(emitted);
+        match emitted {
+            Ok(emitted) => self.effects.borrow_mut().emitted.extend(emitted),
+            Err(error) => self.on_commit(move || {
+                tracing::error!(event_type = event_type.as_str(), %error, "an event cannot be built");
+            }),
+        }
     }
 
     /// Runs `action` after the commit that makes this write durable, before its caller gets the result; not at all if
-    /// the write fails. For log lines: inside the transaction they would report what may still be rolled back.
-    ///
-    /// It runs on the writer's thread, so other writes wait for it.
+    /// the write fails. For log lines: inside the transaction they would report what may still be rolled back. It runs
+    /// on the writer's thread, so other writes wait for it.
     pub fn on_commit(&self, action: impl FnOnce() + Send + 'static) {
-        self.on_commit.borrow_mut().push(Box::new(action));
+        self.effects.borrow_mut().on_commit.push(Box::new(action));
     }
 }
 
@@ -490,14 +492,6 @@ impl<'a> Deref for WriteTx<'a> {
     fn deref(&self) -> &ReadTx<'a> {
         &self.read
     }
-}
-
-/// `None` if the event is only counted.
-fn build_unless(
-    is_counted: bool,
-    build: impl FnOnce() -> Result<Option<Event>>,
-) -> Result<Option<Option<Event>>> {
-    if is_counted { Ok(None) } else { build().map(Some) }
 }
 
 /// Runs one job in a transaction of its own, on a connection that belongs to no writer thread.
@@ -511,7 +505,7 @@ pub(in crate::store) fn commit_single<T>(
     let done = job(&tx).and_then(|done| tx.counters().flush(&tx).map(|()| done));
     execute(connection, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     if done.is_ok() {
-        run_hooks(tx.on_commit.take());
+        run_hooks(tx.effects.take().on_commit);
     }
     done
 }

@@ -46,7 +46,6 @@ pub(in crate::store) enum WriteSource {
     Caller(Option<i64>),
 }
 
-/// A submitted job.
 pub(in crate::store::db) struct QueuedJob {
     pub source: WriteSource,
     pub job: Job,

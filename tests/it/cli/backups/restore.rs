@@ -132,7 +132,7 @@ fn a_restored_copy_has_no_sessions_and_a_cookie_of_its_own() {
     server.stop();
     ok(&server.db(), &["restore", backup.to_str().unwrap(), "--replace"]);
     let file = Connection::open(server.db()).unwrap();
-    let left = "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM session_links)";
+    let left = "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM links)";
     assert_eq!(file.query_row(left, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
     drop(file);
     server.restart();

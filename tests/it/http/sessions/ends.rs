@@ -271,7 +271,7 @@ fn expired_sessions_and_links_are_deleted() {
     browser(&api, &ada);
     ada.post("/v1/auth/session-link", &json!({})).expect(201);
     let rows = || {
-        let count = "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM session_links)";
+        let count = "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM links)";
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
         api.fixture.write(move |tx| tx.query_row(count, [], read).unwrap())
     };
