@@ -43,9 +43,8 @@ pub(super) fn raise_for(
     if alerts::exists_since(tx, subject.cue_key, alert_type, since)? {
         return Ok(false);
     }
-    let kind = NotificationKind::Alert(alert_type);
     let alert = Alert {
-        id: notification_id(subject.execution_id, kind, now),
+        id: notification_id(subject.execution_id, NotificationKind::Alert(alert_type), now),
         alert_type,
         cue_id: Some(subject.cue_id.clone()),
         execution_id: Some(subject.execution_id),
@@ -53,14 +52,8 @@ pub(super) fn raise_for(
         metadata: alert.metadata(),
         created_at: now,
     };
-    alerts::insert(tx, subject.user_key, Some(subject.cue_key), &alert)?;
-    events::alert(tx, subject.user_key, &alert);
-    alerts::delete_surplus(tx, subject.user_key, MAX_KEPT)?;
-    if let Some(url) = &subject.alert_webhook_url {
-        let body = body(&alert);
-        let (user_key, url) = (subject.user_key, Some(url.clone()));
-        notify::enqueue(tx, &NewNotification { id: alert.id, user_key, kind, url, body }, now)?;
-    }
+    let url = subject.alert_webhook_url.clone();
+    insert(tx, (subject.user_key, Some(subject.cue_key)), &alert, url, (now, None))?;
     Ok(true)
 }
 
@@ -103,8 +96,8 @@ pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage) -> Result<
     outbox::release_unsent(tx, user_key, (CATCH_UP, &alert.id))
 }
 
-/// Raises the alert about a clock that shows `now`, behind `newest`, to a batch of the accounts after `after` with an active
-/// cue. Returns the last of them. An account has one alert for each `newest`.
+/// Raises the alert about a clock that shows `now`, behind `newest`, to a batch of the accounts after `after` with an
+/// active cue. Returns the last of them. An account has one alert for each `newest`.
 pub fn raise_clock_behind(
     tx: &WriteTx<'_>,
     after: i64,
@@ -124,7 +117,7 @@ pub fn raise_clock_behind(
     Ok(users.last().copied())
 }
 
-/// Inserts an alert about the account, and its POST, which is sent at `due_at`, or at once.
+/// Inserts an alert about the account.
 fn insert_for_account(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -132,12 +125,25 @@ fn insert_for_account(
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    alerts::insert(tx, user_key, None, alert)?;
+    insert(tx, (user_key, None), alert, alerts::alert_url(tx, user_key)?, (now, due_at))
+}
+
+/// Inserts an alert about a cue or the account, and its POST to `url`, which is sent at `due_at`, or at once.
+fn insert(
+    tx: &WriteTx<'_>,
+    (user_key, cue_key): (i64, Option<i64>),
+    alert: &Alert,
+    url: Option<String>,
+    (now, due_at): (Timestamp, Option<Timestamp>),
+) -> Result<()> {
+    alerts::insert(tx, user_key, cue_key, alert)?;
     events::alert(tx, user_key, alert);
     alerts::delete_surplus(tx, user_key, MAX_KEPT)?;
-    let Some(url) = alerts::alert_url(tx, user_key)? else { return Ok(()) };
+    if url.is_none() {
+        return Ok(());
+    }
     let kind = NotificationKind::Alert(alert.alert_type);
-    let new = NewNotification { id: alert.id.clone(), user_key, kind, url: Some(url), body: body(alert) };
+    let new = NewNotification { id: alert.id.clone(), user_key, kind, url, body: body(alert) };
     notify::enqueue_at(tx, &new, now, due_at)
 }
 

@@ -18,7 +18,7 @@ use crate::service::events;
 use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::CueFirer;
 use crate::service::idempotency::{IdempotencyRequest, StoredResponse, find_response, store_response};
-use crate::service::plan_limits::within_storage;
+use crate::service::plan_limits::check_storage_quota;
 use crate::store::accounts::users::{self, CueCounts};
 use crate::store::cues::{self, payloads};
 use crate::store::executions::unclaimed;
@@ -66,7 +66,7 @@ pub fn create(
         Ok((response, cue))
     });
     Ok(app.store.write_for(user_key, move |tx| {
-        within_storage(tx, &plans, user_key, || {
+        check_storage_quota(tx, &plans, user_key, || {
             if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
                 return Ok(CreatedCue { response, payload });
             }
@@ -87,7 +87,6 @@ fn joined(warning: Option<&str>, hint: Option<&str>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(". "))
 }
 
-/// The circumstances of a change to a cue.
 pub(super) struct ChangeContext {
     user_key: i64,
     limits: CueLimits,
@@ -139,7 +138,7 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
     let user_key = caller.user_key;
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, app.clock.now()));
     app.store.write_for(user_key, move |tx| {
-        within_storage(tx, &plans, user_key, || {
+        check_storage_quota(tx, &plans, user_key, || {
             let (mut cue, _) = context.change(tx, &id, &change)?;
             if let Some(payload) = &change.payload {
                 cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;

@@ -37,7 +37,6 @@ pub struct PollResult {
     pub handed_out: Option<(ApiKey, String)>,
 }
 
-/// The codes of a new login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartedLogin {
     pub device_code: DeviceCode,
@@ -76,7 +75,6 @@ pub fn start(
 #[derive(Debug, Clone)]
 pub struct SubmittedEmail {
     pub mail: Option<Mail>,
-    /// The code that the mail shows.
     pub user_code: String,
 }
 
@@ -202,8 +200,8 @@ pub fn approve(
     }))
 }
 
-/// Revokes all API keys of the user, ends all sessions, takes the secrets of `fresh`, removes the URL of alerts, pauses all cues and ends
-/// what is queued. Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
+/// Revokes all API keys of the user, ends all sessions, takes the secrets of `fresh`, removes the URL of alerts, pauses
+/// all cues and ends what is queued. Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
 fn revoke_other_keys(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
     api_keys::delete_all(tx, user_key)?;
     sessions::delete_others(tx, user_key, None)?;

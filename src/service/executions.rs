@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::service::events;
 use crate::service::fire::CueFirer;
 use crate::service::outcome::{RecordedOutcome, ReportedBy, record_outcome, set_outcome_state};
-use crate::service::plan_limits::within_storage;
+use crate::service::plan_limits::check_storage_quota;
 use crate::store::db::hold;
 use crate::store::executions::{self, ExecutionDetails, claims, outcomes};
 use crate::store::{Pending, WriteTx};
@@ -197,7 +197,7 @@ fn update_outcome(
         };
         let event = apply(&mut outcome, verification, now);
         let state = after_event(state, event)?;
-        within_storage(tx, &plans, user_key, || outcomes::save(tx, execution.key, &outcome))?;
+        check_storage_quota(tx, &plans, user_key, || outcomes::save(tx, execution.key, &outcome))?;
         let recorded = RecordedOutcome { outcome, state };
         set_outcome_state(tx, &execution, verification, &recorded, now)?;
         events::execution(tx, EventType::ExecutionVerified, user_key, execution.key, now);

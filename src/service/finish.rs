@@ -1,6 +1,6 @@
 //! The consequences of a finished execution: a `once` cue ends with its only run; a failure lengthens the cue's failure
-//! streak and may cause an alert, notifications and a pause (contract §4.2, §6.8, §6.9). Also the ends that users ask for: a
-//! pause, and a cancelled execution (§5.4).
+//! streak and may cause an alert, notifications and a pause (contract §4.2, §6.8, §6.9). Also the ends that users ask
+//! for: a pause, and a cancelled execution (§5.4).
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -38,12 +38,9 @@ pub struct FinishedExecution {
     pub failed_before: Option<Timestamp>,
 }
 
-/// The times of an execution that ended with an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptTiming {
-    /// The start of the first attempt.
     pub started_at: Timestamp,
-    /// The duration of the last one.
     pub took: SignedDuration,
 }
 
@@ -69,7 +66,8 @@ impl FinishedExecution {
 /// Applies the consequences of a finished execution, which must be stored as finished. Every finished execution goes
 /// through this function, with three exceptions. When an account is disabled, its cues are paused as well, and the
 /// operator who does it needs no notification. An execution above the quota only ends a `once` cue, because the usage
-/// shows why it failed, and so does a cancelled one, because its user wanted it. `firer` fires a run that is due before the cue is paused.
+/// shows why it failed, and so does a cancelled one, because its user wanted it. `firer` fires a run that is due before
+/// the cue is paused.
 pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, firer: &CueFirer) -> Result<()> {
     let success = finished.success;
     count_end(tx, finished, firer.now());

@@ -377,8 +377,8 @@ fn new_execution(
     }
 }
 
-/// Ends the `once` cue (contract §4.2) in row `cue_key` after its scheduled execution of `scheduled_for` has finished. Leaves every
-/// other cue unchanged.
+/// Ends the `once` cue (contract §4.2) in row `cue_key` after its scheduled execution of `scheduled_for` has finished.
+/// Leaves every other cue unchanged.
 pub(super) fn end_once_cue(
     tx: &WriteTx<'_>,
     cue_key: i64,

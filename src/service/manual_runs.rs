@@ -27,7 +27,7 @@ use crate::service::executions::find as find_execution;
 use crate::service::finish::cancel_queued;
 use crate::service::fire::{enqueue, queue_retention_if_due};
 use crate::service::idempotency::{IdempotencyRequest, StoredResponse, find_response, store_response};
-use crate::service::plan_limits::within_storage;
+use crate::service::plan_limits::check_storage_quota;
 use crate::store::accounts::usage;
 use crate::store::cues::{self, payloads};
 use crate::store::executions::{ExecutionDetails, queue_changes};
@@ -77,7 +77,7 @@ pub fn fire(
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let context = RunContext::new(app, user_key, now);
     app.store.write_for(user_key, move |tx| {
-        within_storage(tx, &context.plans, user_key, || {
+        check_storage_quota(tx, &context.plans, user_key, || {
             if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
                 return Ok(Some(response));
             }
@@ -126,7 +126,6 @@ pub fn cancel(app: &App, user_key: i64, id: ExecutionId) -> Pending<ExecutionDet
     })
 }
 
-/// The circumstances of a run on request.
 pub(super) struct RunContext {
     user_key: i64,
     ids: Arc<ExecutionIdSource>,
@@ -171,7 +170,7 @@ impl RunContext {
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
         payloads::queue_for_retention(tx, cue.key)?;
         let copy = || payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key);
-        let (payload_key, copied) = within_storage(tx, &self.plans, user_key, copy)?;
+        let (payload_key, copied) = check_storage_quota(tx, &self.plans, user_key, copy)?;
         let run = NewExecution {
             payload_key,
             task: old.task,

@@ -1,5 +1,5 @@
-//! Enqueues notifications within their limits: mails per user and hour, and POSTs of one kind that wait for a user (contract
-//! §6.8).
+//! Enqueues notifications within their limits: mails per user and hour, and POSTs of one kind that wait for a user
+//! (contract §6.8).
 
 use jiff::Timestamp;
 
@@ -17,7 +17,6 @@ use crate::store::accounts::users;
 use crate::store::notifications::on_failure::{self, FailedExecution};
 use crate::store::notifications::outbox::{self, NewNotification};
 
-/// Enqueues a POST to `url` about a failure.
 pub(super) fn post_failure(
     tx: &WriteTx<'_>,
     failed: &FailedExecution,
@@ -95,8 +94,8 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Resul
     enqueue_at(tx, new, now, None)
 }
 
-/// Inserts a notification, to be sent at `due_at`, or at once. Drops a POST if [`MAX_WAITING`] of its kind are waiting for its user.
-/// Logs the start of such a backlog, and its end with the number of dropped POSTs.
+/// Inserts a notification, to be sent at `due_at`, or at once. Drops a POST if [`MAX_WAITING`] of its kind are waiting
+/// for its user. Logs the start of such a backlog, and its end with the number of dropped POSTs.
 pub(super) fn enqueue_at(
     tx: &WriteTx<'_>,
     new: &NewNotification,

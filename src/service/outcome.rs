@@ -1,5 +1,5 @@
-//! Records what an execution reports: a delivery attempt that has ended (contract §6.4), the outcome of its response or of a
-//! worker (§5.5, §6.10), its verification state, and an alert when verification fails (§5.7).
+//! Records what an execution reports: a delivery attempt that has ended (contract §6.4), the outcome of its response or
+//! of a worker (§5.5, §6.10), its verification state, and an alert when verification fails (§5.7).
 
 use jiff::Timestamp;
 
@@ -13,14 +13,13 @@ use crate::domain::webhook::request::AttemptRef;
 use crate::error::Result;
 use crate::service::finish::{AttemptTiming, FinishedExecution, count_retry, on_execution_finished};
 use crate::service::fire::CueFirer;
-use crate::service::plan_limits::above_storage;
+use crate::service::plan_limits::storage_refusal;
 use crate::service::{alerts, events};
 use crate::store::WriteTx;
 use crate::store::accounts::{usage, users};
 use crate::store::executions::delivery_queue::{self, AttemptRecord};
 use crate::store::executions::{self, ExecutionDetails, outcomes};
 
-/// An outcome with its verification state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedOutcome {
     /// The report, with evidence and verdict added since.
@@ -28,7 +27,6 @@ pub struct RecordedOutcome {
     pub state: OutcomeState,
 }
 
-/// The way of a report to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportedBy {
     /// A request of its own. It is refused if its texts exceed the storage of the plan.
@@ -54,7 +52,7 @@ pub fn record_outcome(
         let message = "An outcome has already been reported";
         return Err(Refusal::new(ErrorCode::OutcomeAlreadyReported, message).into());
     }
-    if let Some(refusal) = above_storage(tx, firer.plans(), user_key, before)? {
+    if let Some(refusal) = storage_refusal(tx, firer.plans(), user_key, before)? {
         match by {
             ReportedBy::Request => return Err(refusal.into()),
             ReportedBy::Response => {

@@ -62,7 +62,7 @@ pub fn pause_above_limit(
 
 /// Runs `write`, and refuses it if the user then stores more than before and more than the plan allows.
 /// Errors: `storage_limit_exceeded`, which rolls the write back, and the errors of `write`.
-pub fn within_storage<T>(
+pub fn check_storage_quota<T>(
     tx: &WriteTx<'_>,
     plans: &Plans,
     user_key: i64,
@@ -70,11 +70,16 @@ pub fn within_storage<T>(
 ) -> Result<T> {
     let (before, ..) = users::stored_bytes(tx, user_key)?;
     let written = write()?;
-    above_storage(tx, plans, user_key, before)?.map_or(Ok(written), |refusal| Err(refusal.into()))
+    storage_refusal(tx, plans, user_key, before)?.map_or(Ok(written), |refusal| Err(refusal.into()))
 }
 
 /// The refusal of a write after which the user stores more than the bytes `before` it and more than the plan allows.
-pub fn above_storage(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, before: i64) -> Result<Option<Refusal>> {
+pub fn storage_refusal(
+    tx: &WriteTx<'_>,
+    plans: &Plans,
+    user_key: i64,
+    before: i64,
+) -> Result<Option<Refusal>> {
     let (after, plan, is_confirmed) = users::stored_bytes(tx, user_key)?;
     let limit = plans.storage_bounds(&plan, is_confirmed).bytes;
     let refusal = |message| Ok(Some(Refusal::new(ErrorCode::StorageLimitExceeded, message)));

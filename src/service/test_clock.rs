@@ -56,26 +56,23 @@ fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Resu
 
 /// Waits for a scheduler pass at this instant. Retention by age is not a deadline, so `next_deadline` does not cover it.
 fn wait_for_pass(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
-    loop {
-        let seen = app.notifiers.progress.generation();
-        if app.engine_stats.last_pass().started_at.is_some_and(|last| last >= app.clock.now()) {
-            return wait_until_idle(app, stopping);
-        }
-        if stopping() {
-            return Err(server_stopping());
-        }
-        app.clock.wait(&app.notifiers.progress, seen, None);
-    }
+    let has_passed = || app.engine_stats.last_pass().started_at.is_some_and(|last| last >= app.clock.now());
+    wait_until(app, stopping, || Ok(has_passed()))?;
+    wait_until_idle(app, stopping)
 }
 
 fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+    wait_until(app, stopping, || Ok(is_idle(app)? && app.engine_stats.is_idle()))
+}
+
+fn wait_until(app: &App, stopping: &dyn Fn() -> bool, is_done: impl Fn() -> Result<bool>) -> Result<()> {
     loop {
         if stopping() {
-            return Err(server_stopping());
+            return Err(Error::storage("the server is stopping; the clock was not advanced to the end"));
         }
         // Read before the check, so that progress in between is not missed.
         let seen = app.notifiers.progress.generation();
-        if is_idle(app)? && app.engine_stats.is_idle() {
+        if is_done()? {
             return Ok(());
         }
         app.clock.wait(&app.notifiers.progress, seen, None);
@@ -95,10 +92,6 @@ fn is_idle(app: &App) -> Result<bool> {
         Ok(is_swept && !queue_stats::is_delivering(read)? && !outbox::has_ready(read)?)
     });
     idle.wait()
-}
-
-fn server_stopping() -> Error {
-    Error::storage("the server is stopping; the clock was not advanced to the end")
 }
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {

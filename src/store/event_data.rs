@@ -67,7 +67,6 @@ pub fn cue(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<CueEvent
     }))
 }
 
-/// The owner of the cue in row `key`.
 pub fn user_of_cue(read: &ReadTx<'_>, key: i64) -> Result<Option<i64>> {
     read.find(USER_OF_CUE, [key])
 }
@@ -76,7 +75,6 @@ pub fn cue_name(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Str
     read.find(NAME, params![user_key, id])
 }
 
-/// The last heartbeat of the user's worker; `None` if it is not known.
 pub fn last_heartbeat(read: &ReadTx<'_>, user_key: i64, worker_id: &str) -> Result<Option<Timestamp>> {
     read.find(LAST_HEARTBEAT, params![user_key, worker_id])
 }

@@ -34,13 +34,10 @@ pub mod notifications;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-
-use rusqlite::Connection;
 
 pub use crate::store::db::open::error::OpenError;
-pub use crate::store::db::readers::{Pending, ReadTx};
-pub use crate::store::db::writer::{CommitListeners, WakeSet, WriteTx};
+pub use crate::store::db::readers::{Pending, ReadFn, ReadTx};
+pub use crate::store::db::writer::{CommitListeners, WakeSet, WriteFn, WriteTx};
 
 use crate::cores;
 use crate::error::{Error, Result};
@@ -66,22 +63,17 @@ const ENGINE_CONNECTIONS: usize = 1;
 /// entry. A hundred executions with the largest payload would take 600 MB.
 pub const MAX_LIST_BYTES: usize = 4 << 20;
 
-/// The open database file.
+/// The open database file. The fields are dropped in their order.
 pub struct Store {
     path: PathBuf,
-    threads: Option<StoreThreads>,
     corruption: CorruptionFlag,
-    // Dropped last: no second server can start until everything is closed.
-    _lock: Option<ServerLock>,
-}
-
-struct StoreThreads {
-    writer: Writer,
-    inline: ConnectionPool,
     readers: ReaderThreads,
     slow_readers: ReaderThreads,
-    writer_thread: JoinHandle<Connection>,
-    reader_threads: Vec<JoinHandle<()>>,
+    inline: ConnectionPool,
+    // After the other connections: it moves the write-ahead log into the file.
+    writer: Writer,
+    // Last: no second server can start until everything is closed.
+    _lock: Option<ServerLock>,
 }
 
 impl Store {
@@ -128,68 +120,37 @@ impl Store {
         let connection = open::open_writer(path)?;
         let pool = open::open_readers(path, READER_THREADS + 1)?;
         let inline = open::open_readers(path, cores::http_threads() + ENGINE_CONNECTIONS)?;
-        let (writer, writer_thread) = Writer::start(path, connection, corruption.clone(), listeners)?;
-        let (readers, mut reader_threads) = ReaderThreads::start(&pool, READER_THREADS, &corruption)?;
-        let (slow_readers, slow_threads) = ReaderThreads::start(&pool, 1, &corruption)?;
-        reader_threads.extend(slow_threads);
         Ok(Self {
             path: path.to_owned(),
-            threads: Some(StoreThreads {
-                writer,
-                inline,
-                readers,
-                slow_readers,
-                writer_thread,
-                reader_threads,
-            }),
+            writer: Writer::start(path, connection, corruption.clone(), listeners)?,
+            readers: ReaderThreads::start(&pool, READER_THREADS, &corruption)?,
+            slow_readers: ReaderThreads::start(&pool, 1, &corruption)?,
+            inline,
             corruption,
             _lock: lock,
         })
     }
 
     /// Queues a write. Its result arrives when the commit is on the disk.
-    pub fn write<T, F>(&self, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
-    {
-        self.submit(WriteSource::Caller(None), job)
+    pub fn write<T: Send + 'static>(&self, job: impl WriteFn<T>) -> Pending<T> {
+        self.writer.submit(WriteSource::Caller(None), job)
     }
 
     /// As [`Store::write`], for a request of a user. Users take turns, so that many writes of one do not hold up those
     /// of another.
-    pub fn write_for<T, F>(&self, user_key: i64, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
-    {
-        self.submit(WriteSource::Caller(Some(user_key)), job)
+    pub fn write_for<T: Send + 'static>(&self, user_key: i64, job: impl WriteFn<T>) -> Pending<T> {
+        self.writer.submit(WriteSource::Caller(Some(user_key)), job)
     }
 
     /// As [`Store::write`], before the waiting writes of all callers. For the engine: a due run must not wait for
     /// requests, nor behind a clean-up that waits for them. Each such write is one small batch of the engine's work.
-    pub fn write_with_priority<T, F>(&self, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
-    {
-        self.submit(WriteSource::Engine, job)
-    }
-
-    fn submit<T, F>(&self, source: WriteSource, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
-    {
-        match &self.threads {
-            Some(threads) => threads.writer.submit(source, job),
-            None => Pending::closed(),
-        }
+    pub fn write_with_priority<T: Send + 'static>(&self, job: impl WriteFn<T>) -> Pending<T> {
+        self.writer.submit(WriteSource::Engine, job)
     }
 
     /// Returns false after a commit failed, as on a full disk, until one that changes something succeeds.
     pub fn is_writable(&self) -> bool {
-        self.threads.as_ref().is_some_and(|threads| threads.writer.is_writable())
+        self.writer.is_writable()
     }
 
     /// True if a read or write has found the file corrupt since the start.
@@ -215,96 +176,43 @@ impl Store {
     pub fn writer_responds(&self) -> bool {
         // An error of the disk is a response too.
         drop(self.write_with_priority(|_| Ok(())).wait());
-        self.threads.as_ref().is_some_and(|threads| !threads.writer_thread.is_finished())
+        self.writer.is_alive()
     }
 
-    /// Counts of committed writes since the start, or `None` while the store is being closed.
-    pub fn write_stats(&self) -> Option<&WriteStats> {
-        self.threads.as_ref().map(|threads| threads.writer.write_stats())
+    /// Counts of committed writes since the start.
+    pub fn write_stats(&self) -> &WriteStats {
+        self.writer.write_stats()
     }
 
     /// Queues a read for the reader threads.
-    pub fn read<T, F>(&self, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
-    {
-        match &self.threads {
-            Some(threads) => threads.readers.submit(job),
-            None => Pending::closed(),
-        }
+    pub fn read<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {
+        self.readers.submit(job)
     }
 
     /// As [`Store::read`], on a thread of its own, for a read that may scan a long history: reads of a row or two never
     /// wait behind it.
-    pub fn read_slow<T, F>(&self, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
-    {
-        match &self.threads {
-            Some(threads) => threads.slow_readers.submit(job),
-            None => Pending::closed(),
-        }
+    pub fn read_slow<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {
+        self.slow_readers.submit(job)
     }
 
     /// Runs `job` on the calling thread, and waits for a connection if none is free. For the engine's threads, which
-    /// have nothing else to do meanwhile and must not wait behind the lists of callers.
+    /// have nothing else to do and must not wait behind the lists of callers.
     pub fn read_blocking<T>(&self, job: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
-        match &self.threads {
-            Some(threads) => self
-                .corruption
-                .observe(threads.inline.get().map_err(Error::from).and_then(|it| readers::read(&it, job))),
-            None => Err(readers::store_closed()),
-        }
+        let connection = self.inline.get().map_err(Error::from);
+        self.corruption.observe(connection.and_then(|connection| readers::read(&connection, job)))
     }
 
     /// As [`Store::read`], for a read of a few rows by key, as almost every request has one. Runs on the calling thread
     /// if a connection is free, because passing it to another thread and back takes several times as long as the read.
-    pub fn read_inline<T, F>(&self, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
-    {
-        match &self.threads {
-            Some(threads) => match threads.inline.try_get() {
-                Some(connection) => Pending::ready(
-                    self.corruption.observe(panics::catch("a read", || readers::read(&connection, job))),
-                ),
-                None => threads.readers.submit(job),
-            },
-            None => Pending::closed(),
-        }
+    pub fn read_inline<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {
+        let Some(connection) = self.inline.try_get() else { return self.readers.submit(job) };
+        let result = panics::catch("a read", || readers::read(&connection, job));
+        Pending::ready(self.corruption.observe(result))
     }
 }
 
 fn is_earlier(version: i64) -> bool {
     (1..SCHEMA_VERSION).contains(&version)
-}
-
-impl Drop for Store {
-    /// Ends the threads after their queued jobs, and moves the write-ahead log into the file.
-    fn drop(&mut self) {
-        let Some(StoreThreads { writer, inline, readers, slow_readers, writer_thread, reader_threads }) =
-            self.threads.take()
-        else {
-            return;
-        };
-        drop((writer, inline, readers, slow_readers));
-        for thread in reader_threads {
-            // A job on one of the store's own threads may be its last owner, and a thread cannot join itself.
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("reader thread panicked");
-            }
-        }
-        if writer_thread.thread().id() == std::thread::current().id() {
-            return;
-        }
-        match writer_thread.join() {
-            Ok(connection) => open::checkpoint(connection),
-            Err(_) => tracing::error!("writer thread panicked"),
-        }
-    }
 }
 
 #[cfg(test)]

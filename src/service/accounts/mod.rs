@@ -209,8 +209,8 @@ pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<Webhook
     }))
 }
 
-/// Enqueues the mail about a replaced credential, if there is a mail server. Without one the mail would be a line in the log,
-/// which its user does not read.
+/// Enqueues the mail about a replaced credential, if there is a mail server. Without one the mail would be a line in the
+/// log, which its user does not read.
 fn replacement_mail(
     app: &App,
     user_key: i64,

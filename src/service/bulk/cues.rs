@@ -7,7 +7,7 @@ use crate::domain::cue::patch::{CuePatch, RequestedStatus};
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::word_enum::word_enum;
 use crate::error::{Error, Result};
-use crate::service::bulk::{BulkRequest, Done, run};
+use crate::service::bulk::{BulkRequest, BulkResults, run};
 use crate::service::cues::{ChangeContext, not_found};
 use crate::service::events;
 use crate::service::idempotency::StoredResponse;
@@ -40,7 +40,7 @@ pub struct CuesDone {
     pub execution_ids: Vec<ExecutionId>,
 }
 
-impl Done for CuesDone {
+impl BulkResults for CuesDone {
     fn append(&mut self, next: Self) {
         self.ids.extend(next.ids);
         self.refused.extend(next.refused);

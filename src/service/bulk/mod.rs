@@ -18,10 +18,9 @@ use crate::domain::account::plan::Plans;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::service::idempotency::{IdempotencyRequest, StoredResponse, find_response, store_response};
-use crate::service::plan_limits::within_storage;
+use crate::service::plan_limits::check_storage_quota;
 use crate::store::{Pending, WriteTx};
 
-/// Most ids in a request.
 pub const MAX_IDS: usize = 500;
 
 /// Most objects in a write. All other writes wait for it, a due run too, so it must take far less than 100 ms (contract
@@ -46,7 +45,7 @@ pub const BEGUN: &str = "A request with this Idempotency-Key has begun and its a
      or its answer found no room. Look at what was done before you send it with a new key";
 
 /// The objects of a request that were changed, and those that were refused.
-pub trait Done: Clone + Default + Send + Sync + 'static {
+pub trait BulkResults: Clone + Default + Send + Sync + 'static {
     /// Adds what the next write has done.
     fn append(&mut self, next: Self);
 
@@ -89,15 +88,12 @@ pub fn check_expected(matched: usize, expected: Option<usize>) -> Result<()> {
     Err(Error::refused(ErrorCode::InvalidState, message))
 }
 
-/// A write, as a closure sees it.
 struct Batch<D> {
     user_key: i64,
     plans: Plans,
     now: jiff::Timestamp,
-    ids: Arc<[String]>,
-    call: Option<BulkCall>,
-    render: fn(&D) -> Result<StoredResponse>,
-    /// The place of its first object in `ids`.
+    request: Arc<BulkRequest<D>>,
+    /// The place of its first object in the ids of the request.
     first: usize,
     /// The results of earlier writes.
     earlier: Arc<D>,
@@ -120,20 +116,17 @@ async fn run<D, A>(
     action: impl Fn(jiff::Timestamp) -> A,
 ) -> Result<StoredResponse>
 where
-    D: Done,
+    D: BulkResults,
     A: Fn(&WriteTx<'_>, &str, &mut D) -> Result<usize> + Send + 'static,
 {
-    let BulkRequest { ids, call, render, explain } = request;
-    let (ids, mut first, mut earlier) = (Arc::<[String]>::from(ids), 0, Arc::<D>::default());
+    let (request, mut first, mut earlier) = (Arc::new(request), 0, Arc::<D>::default());
     loop {
         let now = app.clock.now();
         let batch = Batch {
             user_key,
             plans: app.config.plans.clone(),
             now,
-            ids: Arc::clone(&ids),
-            call: call.clone(),
-            render,
+            request: Arc::clone(&request),
             first,
             earlier: Arc::clone(&earlier),
         };
@@ -147,13 +140,13 @@ where
             }
             Err(error) if first == 0 => return Err(error),
             Err(error) => {
-                let refusal = explain(error);
+                let refusal = (request.explain)(error);
                 let mut done = Arc::unwrap_or_clone(earlier);
-                for id in ids.iter().skip(first) {
+                for id in request.ids.iter().skip(first) {
                     done.refuse(id, refusal.clone());
                 }
-                let response = render(&done)?;
-                keep_answer(app, user_key, call, response.clone()).await;
+                let response = (request.render)(&done)?;
+                keep_answer(app, user_key, request.call.clone(), response.clone()).await;
                 return Ok(response);
             }
         }
@@ -165,21 +158,23 @@ async fn keep_answer(app: &App, user_key: i64, call: Option<BulkCall>, response:
     let Some(BulkCall { request, .. }) = call else { return };
     let (now, plans) = (app.clock.now(), app.config.plans.clone());
     let kept = app.store.write_for(user_key, move |tx| {
-        within_storage(tx, &plans, user_key, || store_response(tx, user_key, Some(&request), &response, now))
+        check_storage_quota(tx, &plans, user_key, || {
+            store_response(tx, user_key, Some(&request), &response, now)
+        })
     });
     if let Err(error) = kept.await {
         tracing::warn!(error = %error, "the answer to an interrupted request is not stored for repetitions");
     }
 }
 
-impl<D: Done> Batch<D> {
+impl<D: BulkResults> Batch<D> {
     fn write(
         &self,
         tx: &WriteTx<'_>,
         apply: &impl Fn(&WriteTx<'_>, &str, &mut D) -> Result<usize>,
     ) -> Result<BatchEnd<D>> {
         if self.first == 0
-            && let Some(BulkCall { request, begun }) = &self.call
+            && let Some(BulkCall { request, begun }) = &self.request.call
         {
             if let Some(response) = find_response(tx, self.user_key, Some(request), self.now)? {
                 return Ok(BatchEnd::Answered(response));
@@ -188,7 +183,7 @@ impl<D: Done> Batch<D> {
         }
         let (mut work, mut next, mut done) = (0, self.first, D::default());
         while work < BATCH
-            && let Some(id) = self.ids.get(next)
+            && let Some(id) = self.request.ids.get(next)
         {
             match tx.part(|tx| apply(tx, id, &mut done)) {
                 Ok(did) => work += did,
@@ -200,13 +195,13 @@ impl<D: Done> Batch<D> {
             }
             next += 1;
         }
-        if next < self.ids.len() {
+        if next < self.request.ids.len() {
             return Ok(BatchEnd::More { done, next });
         }
         let mut all = D::clone(&self.earlier);
         all.append(done);
-        let response = (self.render)(&all)?;
-        if let Some(BulkCall { request, .. }) = &self.call {
+        let response = (self.request.render)(&all)?;
+        if let Some(BulkCall { request, .. }) = &self.request.call {
             match tx.part(|tx| self.keep(tx, request, &response)) {
                 // The work is done, so a full account does not refuse it: repetitions get the first response.
                 Ok(()) | Err(Error::Refused(_)) => {}
@@ -218,7 +213,7 @@ impl<D: Done> Batch<D> {
 
     fn keep(&self, tx: &WriteTx<'_>, request: &IdempotencyRequest, response: &StoredResponse) -> Result<()> {
         let store = || store_response(tx, self.user_key, Some(request), response, self.now);
-        within_storage(tx, &self.plans, self.user_key, store)
+        check_storage_quota(tx, &self.plans, self.user_key, store)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
-use crate::service::bulk::{BulkRequest, Done, run, work_of};
+use crate::service::bulk::{BulkRequest, BulkResults, run, work_of};
 use crate::service::executions::not_found;
 use crate::service::idempotency::StoredResponse;
 use crate::service::manual_runs::RunContext;
@@ -18,7 +18,7 @@ pub struct ReplaysDone {
     pub skipped: Vec<(String, ErrorCode)>,
 }
 
-impl Done for ReplaysDone {
+impl BulkResults for ReplaysDone {
     fn append(&mut self, next: Self) {
         self.execution_ids.extend(next.execution_ids);
         self.skipped.extend(next.skipped);

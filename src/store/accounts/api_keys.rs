@@ -11,7 +11,6 @@ use crate::store::{ReadTx, WriteTx};
 
 row!(columns, "", ApiKeyInfo { key, id, name, prefix, created_at });
 
-/// Inserts an API key and returns its row key.
 pub fn insert(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -27,6 +26,7 @@ pub fn insert(
     Ok(tx.last_insert_rowid())
 }
 
+row! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     pub key: i64,
@@ -35,9 +35,7 @@ pub struct Owner {
     pub plan: String,
     /// The user's executions in the current month.
     pub executions: i64,
-}
-
-row!(Owner { key, user_key, user_id, plan, executions });
+} }
 
 // Runs with every authenticated request.
 const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coalesce(executions, 0)
@@ -52,12 +50,10 @@ pub fn find_owner(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<
 
 const NTH_KEY: &str = "SELECT 1 FROM api_keys WHERE user_key = ?1 ORDER BY key LIMIT 1 OFFSET ?2";
 
-/// The user's API keys, oldest first.
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<ApiKeyInfo>> {
     read.all(concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key"), [user_key])
 }
 
-/// The user's newest API keys, newest first, at most `limit`.
 pub fn newest(read: &ReadTx<'_>, user_key: i64, limit: i64) -> Result<Vec<ApiKeyInfo>> {
     let sql =
         concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0");
@@ -97,7 +93,6 @@ pub fn delete_all(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.run("DELETE FROM api_keys WHERE user_key = ?1", [user_key])
 }
 
-/// The row key of the user who owns the API key with this id.
 pub fn find_user_key(read: &ReadTx<'_>, id: &str) -> Result<Option<i64>> {
     read.find("SELECT user_key FROM api_keys WHERE id = ?1", [id])
 }

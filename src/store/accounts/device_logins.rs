@@ -77,12 +77,12 @@ pub fn find_by_text(read: &ReadTx<'_>, text: &str) -> Result<Option<DeviceLogin>
 
 /// The times at which this client requested codes after `since`, newest first, at most `limit`.
 pub fn code_times(read: &ReadTx<'_>, client: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
-    read_times(read, CODE_TIMES, client, since, limit)
+    read.all(CODE_TIMES, params![client, millis(since), row_count(limit)])
 }
 
 /// The times at which mails to this address were requested after `since`, newest first, at most `limit`.
 pub fn mail_times(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
-    read_times(read, MAIL_TIMES, email, since, limit)
+    read.all(MAIL_TIMES, params![email, millis(since), row_count(limit)])
 }
 
 /// Sets the state of a pending login to `email_sent` without a new link. A link mailed earlier stays valid.
@@ -90,7 +90,6 @@ pub fn mark_email_sent(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<()> {
     tx.run("UPDATE device_logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'", [code])
 }
 
-/// Replaces the link of a login and records the mail.
 pub fn save_link(
     tx: &WriteTx<'_>,
     code: &[u8; 32],
@@ -105,7 +104,9 @@ pub fn save_link(
 
 /// Approves a login for a user. Returns `false` if it is not in state `email_sent`.
 pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
-    tx.changes("UPDATE device_logins SET state = 'approved', user_key = ?2 WHERE code_hash = ?1 AND state = 'email_sent'", params![code, user_key])
+    let sql = "UPDATE device_logins SET state = 'approved', user_key = ?2
+                WHERE code_hash = ?1 AND state = 'email_sent'";
+    tx.changes(sql, params![code, user_key])
 }
 
 /// Claims an approved login. Returns `true` to exactly one caller.
@@ -116,7 +117,6 @@ pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
     )
 }
 
-/// The time of the oldest login or mail.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(OLDEST, [])
 }
@@ -127,16 +127,6 @@ pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<
         tx.run(sql, params![millis(until), limit])?;
     }
     Ok(())
-}
-
-fn read_times(
-    read: &ReadTx<'_>,
-    sql: &str,
-    owner: &str,
-    since: Timestamp,
-    limit: usize,
-) -> Result<Vec<Timestamp>> {
-    read.all(sql, params![owner, millis(since), row_count(limit)])
 }
 
 #[cfg(test)]

@@ -10,23 +10,20 @@ use crate::store::{ReadTx, WriteTx};
 /// Time for which a response is stored (contract §4).
 pub const RETENTION_TIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// The `Idempotency-Key` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRequest {
-    /// The key, chosen by the caller.
     pub key: String,
     /// SHA-256 of method, path and body, to detect the same key on a different request.
     pub fingerprint: [u8; 32],
 }
 
+row! { columns, "response_",
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResponse {
     pub status: u16,
     /// JSON text, without the payload of a cue.
     pub body: String,
-}
-
-row!(columns, "response_", StoredResponse { status, body });
+} }
 
 /// The response that was stored for the user under this key after `oldest`, and the fingerprint of its request.
 pub fn find(
@@ -62,7 +59,6 @@ pub fn save(
     )
 }
 
-/// The time of the oldest stored response.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find("SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1", [])
 }

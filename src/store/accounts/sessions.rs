@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
+row! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOwner {
     pub key: i64,
@@ -22,9 +23,7 @@ pub struct SessionOwner {
     pub plan: String,
     /// The user's executions in the current month.
     pub executions: i64,
-}
-
-row!(SessionOwner { key, id, api_key_key, created_at, seen_at, user_key, user_id, plan, executions });
+} }
 row!(session_columns, "", Session { id, via, device, address, created_at, seen_at, expires_at });
 
 // Runs with every request by session.
@@ -121,7 +120,6 @@ pub fn list(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Vec<Sess
     read.all(LIST, params![user_key, millis(now)])
 }
 
-/// Records that a session was seen at `now`, and its later end.
 pub fn record_seen(
     tx: &WriteTx<'_>,
     token_hash: &[u8; 32],

@@ -11,16 +11,14 @@ use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
-/// A user's usage in one month.
+row! { columns, "",
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MonthlyUsage {
     /// Executions that count against the quota.
     pub executions: i64,
     pub outcomes_succeeded: i64,
     pub outcomes_failed: i64,
-}
-
-row!(columns, "", MonthlyUsage { executions, outcomes_succeeded, outcomes_failed });
+} }
 
 const FIND: &str = concat!("SELECT ", columns!(), " FROM monthly_usage WHERE user_key = ?1 AND month = ?2");
 
@@ -28,7 +26,6 @@ const QUOTA: &str = "SELECT plan, coalesce(executions, 0), over_quota_since
    FROM users LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE users.key = ?1 AND disabled_at IS NULL";
 
-/// The user's usage in the month of `now`.
 pub fn find(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<MonthlyUsage> {
     Ok(read.find(FIND, params![user_key, month_of(now)])?.unwrap_or_default())
 }
@@ -46,13 +43,14 @@ pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) ->
 
 /// Stores a quota that [`quota`] read in the same transaction, with the executions used since.
 pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp) -> Result<()> {
-    tx.run("INSERT INTO monthly_usage (user_key, month, executions, over_quota_since, outcomes_succeeded, outcomes_failed)
-         VALUES (?1, ?2, ?3, ?4, 0, 0)
-         ON CONFLICT (user_key, month)
-         DO UPDATE SET executions = excluded.executions, over_quota_since = excluded.over_quota_since", params![user_key, month_of(now), quota.used, quota.over_quota_since.map(millis)])
+    let sql = "INSERT INTO monthly_usage
+                   (user_key, month, executions, over_quota_since, outcomes_succeeded, outcomes_failed)
+               VALUES (?1, ?2, ?3, ?4, 0, 0)
+               ON CONFLICT (user_key, month)
+               DO UPDATE SET executions = excluded.executions, over_quota_since = excluded.over_quota_since";
+    tx.run(sql, params![user_key, month_of(now), quota.used, quota.over_quota_since.map(millis)])
 }
 
-/// Counts an outcome reported at `now`.
 pub fn record_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
     tx.run(
         "INSERT INTO monthly_usage (user_key, month, executions, outcomes_succeeded, outcomes_failed)

@@ -31,7 +31,8 @@ macro_rules! select {
     };
 }
 
-const UNCONFIRMED_BYTES: &str = "SELECT coalesce(sum(stored_bytes), 0) FROM users INDEXED BY users_unconfirmed WHERE confirmed_at IS NULL";
+const UNCONFIRMED_BYTES: &str = "SELECT coalesce(sum(stored_bytes), 0)
+    FROM users INDEXED BY users_unconfirmed WHERE confirmed_at IS NULL";
 
 // A disabled account keeps its address from being registered again, and one that pays is no stranger's. An attempt under
 // way is recorded for its user.
@@ -84,7 +85,6 @@ pub fn find_by_id(read: &ReadTx<'_>, id: &str) -> Result<Option<User>> {
     read.find(select!("WHERE id = ?1"), [id])
 }
 
-/// All users, in order of registration.
 pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
     read.all(select!("ORDER BY key"), [])
 }
@@ -103,24 +103,16 @@ pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
     tx.changes(sql, params![user_key, plan])
 }
 
-/// The numbers of a user's cues.
+row! { count_columns, "",
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CueCounts {
-    pub active: i64,
-    pub paused: i64,
-    pub completed: i64,
-    pub failed: i64,
+    pub active: i64 = "active_cues",
+    pub paused: i64 = "paused_cues",
+    pub completed: i64 = "completed_cues",
+    pub failed: i64 = "failed_cues",
     /// In all states.
-    pub all: i64,
-}
-
-row!(count_columns, "", CueCounts {
-    active = "active_cues",
-    paused = "paused_cues",
-    completed = "completed_cues",
-    failed = "failed_cues",
-    all = "active_cues + paused_cues + completed_cues + failed_cues",
-});
+    pub all: i64 = "active_cues + paused_cues + completed_cues + failed_cues",
+} }
 
 impl CueCounts {
     /// The number of the user's cues with `status`; of all without one.
@@ -147,7 +139,6 @@ pub fn cue_counts(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<CueCounts>> 
     tx.find(sql, [user_key])
 }
 
-/// The row keys after `after` of users with an active cue, at most `limit`.
 pub fn list_with_active_cues(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<i64>> {
     let sql = "SELECT key FROM users WHERE key > ?1 AND active_cues > 0 AND disabled_at IS NULL
                 ORDER BY key LIMIT ?2 + 0";
@@ -207,7 +198,6 @@ pub fn set_plan_interval(tx: &WriteTx<'_>, user_key: i64, interval: Option<Inter
     tx.run(sql, params![user_key, interval.map(Interval::as_str)])
 }
 
-/// Disables a user. Its API keys are rejected from then on.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     tx.run("UPDATE users SET disabled_at = ?2 WHERE key = ?1", params![user_key, millis(now)])
 }
@@ -218,7 +208,6 @@ pub fn enable(tx: &WriteTx<'_>, user_key: i64) -> Result<bool> {
     tx.changes(sql, [user_key])
 }
 
-/// The secret that signs the user's webhooks.
 pub fn webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     read.one("SELECT webhook_secret FROM users WHERE key = ?1", [user_key])
 }
@@ -235,7 +224,6 @@ pub fn rotate_secret(
     tx.run(sql, params![user_key, secret, millis(previous_expires)])
 }
 
-/// The secret that signs the user's alerts.
 pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     read.one("SELECT alert_webhook_secret FROM users WHERE key = ?1", [user_key])
 }

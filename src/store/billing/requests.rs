@@ -16,18 +16,21 @@ pub const MAX_LINKS: i64 = 10;
 /// write short. No background task deletes them.
 const EXPIRED_LINK_BATCH: u32 = 100;
 
-row!(columns, "billing_requests.", BillingRequest {
-    key,
-    id,
-    user_key,
-    email = "users.email",
-    current_plan = "users.plan",
-    offer = "billing_requests.plan, billing_requests.plan_interval",
-    status,
-    link_expires_at,
-    requested_at,
-    decided_at,
-});
+row! { columns, "billing_requests.",
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BillingRequest {
+    pub key: i64,
+    pub id: String,
+    pub user_key: i64,
+    pub email: String = "users.email",
+    pub current_plan: String = "users.plan",
+    /// The requested plan.
+    pub offer: Offer = "billing_requests.plan, billing_requests.plan_interval",
+    pub status: RequestStatus,
+    pub link_expires_at: Timestamp,
+    pub requested_at: Option<Timestamp>,
+    pub decided_at: Option<Timestamp>,
+} }
 
 macro_rules! select {
     ($rest:literal) => {
@@ -50,31 +53,14 @@ pub struct NewBillingRequest {
     pub link_expires_at: Timestamp,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BillingRequest {
-    pub key: i64,
-    pub id: String,
-    pub user_key: i64,
-    pub email: String,
-    pub current_plan: String,
-    /// The requested plan.
-    pub offer: Offer,
-    pub status: RequestStatus,
-    pub link_expires_at: Timestamp,
-    pub requested_at: Option<Timestamp>,
-    pub decided_at: Option<Timestamp>,
-}
-
 /// Inserts a request with the link that its user confirms it with, and deletes expired links.
 pub fn insert_request(tx: &WriteTx<'_>, new: &NewBillingRequest, now: Timestamp) -> Result<()> {
-    tx.run("DELETE FROM billing_requests WHERE key IN
-            (SELECT key FROM billing_requests WHERE status = 'offered' AND link_expires_at <= ?1 LIMIT ?2 + 0)", params![millis(now), EXPIRED_LINK_BATCH])?;
-    tx.run(
-        "DELETE FROM billing_requests WHERE key IN
-            (SELECT key FROM billing_requests WHERE user_key = ?1 AND status = 'offered'
-              ORDER BY key DESC LIMIT -1 OFFSET ?2)",
-        params![new.user_key, MAX_LINKS - 1],
-    )?;
+    let expired = "DELETE FROM billing_requests WHERE key IN (SELECT key FROM billing_requests
+                     WHERE status = 'offered' AND link_expires_at <= ?1 LIMIT ?2 + 0)";
+    tx.run(expired, params![millis(now), EXPIRED_LINK_BATCH])?;
+    let surplus = "DELETE FROM billing_requests WHERE key IN (SELECT key FROM billing_requests
+                     WHERE user_key = ?1 AND status = 'offered' ORDER BY key DESC LIMIT -1 OFFSET ?2)";
+    tx.run(surplus, params![new.user_key, MAX_LINKS - 1])?;
     tx.run(
         "INSERT INTO billing_requests (id, user_key, plan, plan_interval, status, link_hash, link_expires_at)
          VALUES (?1, ?2, ?3, ?4, 'offered', ?5, ?6)",

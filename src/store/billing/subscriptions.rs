@@ -25,14 +25,15 @@ row!(columns, "subscription.", Subscription {
 /// Records an event as processed. Returns `false` if it was processed before.
 pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
     let expired = saturating_sub(now, EVENT_RETENTION);
-    tx.run("DELETE FROM billing_events WHERE id IN (SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)", params![millis(expired), EXPIRED_EVENT_BATCH])?;
+    let forget = "DELETE FROM billing_events WHERE id IN (
+                      SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)";
+    tx.run(forget, params![millis(expired), EXPIRED_EVENT_BATCH])?;
     tx.changes(
         "INSERT INTO billing_events (id, received_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
         params![id, millis(now)],
     )
 }
 
-/// Links a customer to a user, unless it is linked already.
 pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Timestamp) -> Result<()> {
     tx.run(
         "INSERT INTO billing_customers (id, user_key, linked_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
@@ -40,7 +41,6 @@ pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Times
     )
 }
 
-/// The row key of the user that a customer is linked to.
 pub fn find_user_key(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
     read.find("SELECT user_key FROM billing_customers WHERE id = ?1", [customer])
 }
@@ -56,7 +56,6 @@ pub fn find_customer(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>>
     )
 }
 
-/// The subscription with the provider's id.
 pub fn find(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
     let sql = concat!("SELECT ", columns!(), " FROM billing_subscriptions AS subscription WHERE id = ?1");
     read.find(sql, [id])
@@ -72,7 +71,6 @@ pub fn list_by_user(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription
     read.all(sql, [user_key])
 }
 
-/// Inserts or updates a subscription.
 pub fn save(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
     tx.run(
         "INSERT INTO billing_subscriptions (id, customer_id, plan, plan_interval, state, last_event_secs)

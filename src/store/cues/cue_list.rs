@@ -32,7 +32,6 @@ pub struct CueList {
     pub sort: CueSort,
     pub start: ListStart,
     pub limit: u32,
-    /// The number of runs of each cue to read.
     pub runs: Option<u32>,
 }
 
@@ -49,7 +48,6 @@ pub enum ListStart {
 pub struct CuePage {
     /// The cues, and their runs if the list asks for them.
     pub cues: Vec<(Cue, Option<RecentRuns>)>,
-    /// The number of cues in the whole list.
     pub total: i64,
     /// True if the list goes on after the page.
     pub has_more: bool,
@@ -62,7 +60,6 @@ impl CueList {
         Self { filter, sort: CueSort::Newest, start, limit, runs: None }
     }
 
-    /// True if the list is read along an index.
     pub fn is_indexed(&self) -> bool {
         let CueFilter { q, status: _, transport, failing } = &self.filter;
         self.sort.is_by_creation() && q.is_none() && transport.is_none() && failing.is_none()

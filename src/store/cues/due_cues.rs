@@ -12,19 +12,29 @@ use crate::store::db::columns::{from_row, millis, row, row_count};
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
-row!(columns, "", DueCue {
-    key = "cues.key",
-    user_key,
-    next_run,
-    run_count,
-    schedule = "cron, at, timezone, catch_up",
-    is_worker = "transport = 'worker'",
-    destination = "destination_hash",
-    payload_key,
-    task,
-    agent,
-});
-row!(missed_columns, "missed_runs.", MissedRuns { first, last, count, reason });
+row! { columns, "",
+#[derive(Debug, Clone)]
+pub struct DueCue {
+    pub key: i64 = "cues.key",
+    pub user_key: i64,
+    pub next_run: Timestamp,
+    pub run_count: i64,
+    pub schedule: StoredSchedule = "cron, at, timezone, catch_up",
+    pub is_worker: bool = "transport = 'worker'",
+    /// Fairness key of the callback's host and port; `None` for worker cues.
+    pub destination: Option<i64> = "destination_hash",
+    pub payload_key: Option<i64>,
+    pub task: Option<String>,
+    pub agent: Option<String>,
+} }
+row! { missed_columns, "missed_runs.",
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissedRuns {
+    pub first: Timestamp,
+    pub last: Timestamp,
+    pub count: i64,
+    pub reason: String,
+} }
 pub(in crate::store) use missed_columns;
 
 macro_rules! due_cues {
@@ -44,31 +54,12 @@ pub const LIST: &str = due_cues!("AND next_run > ?3 ORDER BY next_run LIMIT ?2 +
 
 const FIND: &str = due_cues!("AND cues.key = ?2");
 
-/// The earliest time at which a cue is due. The status is a literal because SQLite uses the partial index only then.
 pub const NEXT: &str =
     "SELECT next_run FROM cues WHERE status = 'active' AND next_run IS NOT NULL ORDER BY next_run LIMIT 1";
 
 /// The users and keys of cues that became due after `?1` and up to `?2`, longest overdue first. Reads the index only.
 pub const BACKLOG: &str = "SELECT user_key, key FROM cues
       WHERE status = 'active' AND next_run > ?1 AND next_run <= ?2 ORDER BY next_run LIMIT ?3 + 0";
-
-/// A due cue, with the columns that its executions need.
-#[derive(Debug, Clone)]
-pub struct DueCue {
-    pub key: i64,
-    pub user_key: i64,
-    /// The time at which it became due.
-    pub next_run: Timestamp,
-    /// The number of its earlier runs.
-    pub run_count: i64,
-    pub schedule: StoredSchedule,
-    pub is_worker: bool,
-    /// Fairness key of the callback's host and port; `None` for worker cues.
-    pub destination: Option<i64>,
-    pub payload_key: Option<i64>,
-    pub task: Option<String>,
-    pub agent: Option<String>,
-}
 
 /// The cues that became due after `after` and up to `until` with their row keys, longest overdue first, at most
 /// `limit`. A cue whose columns cannot be read is returned as an inner error, so that it does not hold up the others.
@@ -117,7 +108,6 @@ pub fn find_all(
     Ok(due)
 }
 
-/// The earliest time at which a cue is due.
 pub fn next(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(NEXT, [])
 }
@@ -174,17 +164,8 @@ pub fn insert_missed(
     Ok(())
 }
 
-/// Adds `count` to the cue's number of missed runs.
 pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()> {
     tx.run("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1", params![cue_key, count])
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissedRuns {
-    pub first: Timestamp,
-    pub last: Timestamp,
-    pub count: i64,
-    pub reason: String,
 }
 
 /// A page of a cue's intervals of missed runs, newest first, and their total number.

@@ -38,8 +38,8 @@ pub(in crate::store) fn scan(
     Ok(())
 }
 
-/// The query for the rows that may match. Texts are read only to be searched, because they are behind the headers, which may
-/// be long.
+/// The query for the rows that may match. Texts are read only to be searched, because they are behind the headers, which
+/// may be long.
 fn sql(filter: &CueFilter, columns: &str) -> String {
     let status = if filter.status.is_some() { "status = ?2" } else { "?2 IS NULL" };
     let texts = if filter.q.is_some() { "id, name, description, callback_url" } else { "'', '', NULL, NULL" };

@@ -109,7 +109,8 @@ pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     read.find(sql, params![user_key, id])
 }
 
-/// The user's cue with this id, and the text of its payload. One statement, because this is the most frequent read of the API.
+/// The user's cue with this id, and the text of its payload. One statement, because this is the most frequent read of the
+/// API.
 pub fn find_with_payload(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -123,11 +124,11 @@ pub fn find_with_payload(
     read.find(sql, params![user_key, id])
 }
 
-/// The row key of the user's cue with this id.
 pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     read.find("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1", params![user_key, id])
 }
 
+row! { source_columns, "",
 /// The properties that tell whose a received delivery is.
 #[derive(Debug)]
 pub struct DeliverySource {
@@ -135,9 +136,7 @@ pub struct DeliverySource {
     pub webhook_secret: String,
     /// `None` for a cue of workers.
     pub callback_url: Option<String>,
-}
-
-row!(source_columns, "", DeliverySource { user_key, webhook_secret, callback_url });
+} }
 
 pub fn find_delivery_source(read: &ReadTx<'_>, id: &CueId) -> Result<Option<DeliverySource>> {
     let sql = concat!(
@@ -158,25 +157,23 @@ pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> 
     tx.run(sql, params![cue_key, millis(now)])
 }
 
+row! { once_columns, "",
 /// The columns of a `once` cue that the end of its run depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnceCue {
     /// The time of its only run.
     pub at: Timestamp,
     /// True if that run has not been fired yet.
-    pub is_due: bool,
+    pub is_due: bool = "next_run IS NOT NULL",
     status: CueStatus,
     user_key: i64,
-}
-
-row!(once_columns, "", OnceCue { at, is_due = "next_run IS NOT NULL", status, user_key });
+} }
 
 pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
     // Reads few columns, because it runs after every delivery.
     read.find(concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"), [cue_key])
 }
 
-/// Sets the final status of the `once` cue in row `cue_key`.
 pub fn end_once(
     tx: &WriteTx<'_>,
     cue_key: i64,

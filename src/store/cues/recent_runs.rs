@@ -10,13 +10,16 @@ use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::db::columns::row;
 
-row!(columns, "", LastRun {
-    execution_id = "id",
-    status,
-    at = "coalesce(last_attempt_at, scheduled_for)",
-    cause,
-    duration_ms,
-});
+row! { columns, "",
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastRun {
+    pub execution_id: ExecutionId = "id",
+    pub status: ExecutionStatus,
+    /// The start of its latest attempt, or its scheduled time before the first.
+    pub at: Timestamp = "coalesce(last_attempt_at, scheduled_for)",
+    pub cause: Option<String>,
+    pub duration_ms: Option<i64>,
+} }
 
 const LAST: &str =
     concat!("SELECT ", columns!(), " FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1");
@@ -30,19 +33,7 @@ const MISSED: &str = "SELECT last FROM missed_runs WHERE cue_key = ?1 ORDER BY k
 pub struct RecentRuns {
     /// One letter a run, newest last.
     pub letters: String,
-    /// The newest execution.
     pub last: Option<LastRun>,
-}
-
-/// The newest execution of a cue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LastRun {
-    pub execution_id: ExecutionId,
-    pub status: ExecutionStatus,
-    /// The start of its latest attempt, or its scheduled time before the first.
-    pub at: Timestamp,
-    pub cause: Option<String>,
-    pub duration_ms: Option<i64>,
 }
 
 /// The newest `count` runs of a cue. The caller checks that the cue is the user's.

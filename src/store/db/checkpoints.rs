@@ -21,9 +21,9 @@ use crate::error::Result;
 use crate::panics;
 use crate::store::db::open::{PAGE_BYTES, checkpoint_passive, open_existing};
 
-/// Size of the log, in frames of a page each, at which a checkpoint begins: 16 MiB. A larger log means fewer checkpoints, and
-/// a longer recovery after a crash. With 4 MiB the 99th percentile of creates by 2 and 16 clients was 2.8 and 6.4 ms, with
-/// 16 MiB it is 2.2 and 5.7; reads take as long.
+/// Size of the log, in frames of a page each, at which a checkpoint begins: 16 MiB. A larger log means fewer checkpoints,
+/// and a longer recovery after a crash. With 4 MiB the 99th percentile of creates by 2 and 16 clients was 2.8 and 6.4 ms,
+/// with 16 MiB it is 2.2 and 5.7; reads take as long.
 const FIRST_FRAMES: u32 = frames_of(16 << 20);
 
 /// Frames that the writer copies itself: 256 KiB, about what a full batch writes.
@@ -55,7 +55,6 @@ pub(in crate::store::db) struct Checkpoints {
     shared: Arc<Shared>,
     /// The thread that copies, or has copied, the log of the present checkpoint.
     copier: Option<JoinHandle<()>>,
-    /// Frames in the log at which the next checkpoint begins.
     next: u32,
 }
 

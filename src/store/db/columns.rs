@@ -37,10 +37,19 @@ pub trait ToRow {
     fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()>;
 }
 
-/// Implements [`FromRow`] for a struct, by its fields in the order of the columns. The second form also defines a macro of
-/// the given name with the text of the columns: their names are those of the fields after the prefix, unless the field has
-/// an SQL text of its own.
+/// Implements [`FromRow`] for a struct, by its fields in the order of the columns, and defines the struct where it is one
+/// of the store. With a name and a prefix it also defines a macro of that name with the text of the columns: their names
+/// are those of the fields after the prefix, unless the field has an SQL text of its own.
 macro_rules! row {
+    ($($columns:ident, $prefix:literal,)? $(#[$meta:meta])* pub struct $name:ident {
+        $($(#[$field_meta:meta])* $visibility:vis $field:ident: $type:ty $(= $sql:literal)?),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$field_meta])* $visibility $field: $type),+
+        }
+        $crate::store::db::columns::row!($($columns, $prefix,)? $name { $($field $(= $sql)?),+ });
+    };
     ($type:ty { $($field:ident),+ $(,)? }) => {
         impl $crate::store::db::columns::FromRow for $type {
             fn read(columns: &mut $crate::store::db::columns::RowReader<'_, '_>) -> rusqlite::Result<Self> {
@@ -119,7 +128,6 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
     }
 }
 
-/// Reads the value in the columns of a row, from the first one on.
 pub fn from_row<T: FromRow>(row: &Row<'_>) -> Result<T> {
     T::read(&mut RowReader::new(row))
 }
@@ -209,7 +217,6 @@ impl<T: ToRow> ToRow for Option<T> {
 }
 
 impl FromRow for usize {
-    /// The size of a value.
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         let size: i64 = columns.get()?;
         Self::try_from(size).map_err(|error| invalid_column(&error.to_string()))

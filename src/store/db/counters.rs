@@ -1,7 +1,7 @@
-//! Stored counters: queued executions, the cues of each user, and the figures of each user and hour. A write collects its changes in [`CounterDeltas`] and
-//! stores them once at its end. When many cues are due at once, one write changes a counter hundreds of times, and a
-//! trigger would cost each statement more than the change itself. Deletions are counted by the triggers of `schema.sql`,
-//! and so are the stored bytes of each user, which a scheduled run never changes.
+//! Stored counters: queued executions, the cues of each user, and the figures of each user and hour. A write collects its
+//! changes in [`CounterDeltas`] and stores them once at its end. When many cues are due at once, one write changes a
+//! counter hundreds of times, and a trigger would cost each statement more than the change itself. Deletions are counted
+//! by the triggers of `schema.sql`, and so are the stored bytes of each user, which a scheduled run never changes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@ use crate::store::db::columns::{millis, row};
 use crate::store::db::meta;
 use crate::store::{ReadTx, WriteTx};
 
+row! {
 /// Overdue work, which starts when a file on hold is promoted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OverdueCounts {
@@ -16,9 +17,7 @@ pub struct OverdueCounts {
     pub cues: i64,
     /// Executions that are ready to be sent or claimed, or due for another attempt.
     pub executions: i64,
-}
-
-row!(OverdueCounts { cues, executions });
+} }
 
 // Executions that wait for an instant count once it is past. The others are in `backlog`, which avoids counting rows.
 const OVERDUE: &str = "SELECT

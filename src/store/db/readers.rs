@@ -81,11 +81,6 @@ impl<T> Pending<T> {
         Self(PendingState::Ready(Some(result)))
     }
 
-    /// The result of any job after the store was closed.
-    pub(in crate::store) fn closed() -> Self {
-        Self::ready(Err(store_closed()))
-    }
-
     /// Blocks the calling thread until the result arrives. Not for use in an async task.
     /// Errors: the error of the job, or [`Error::Storage`] if the commit failed or the store is closed.
     pub fn wait(self) -> Result<T> {
@@ -134,7 +129,7 @@ impl CorruptionFlag {
     }
 }
 
-pub(in crate::store) fn store_closed() -> Error {
+fn store_closed() -> Error {
     Error::storage("the store has been closed")
 }
 
@@ -142,19 +137,21 @@ pub type ConnectionPool = r2d2::Pool<SqliteConnectionManager>;
 
 type ReadJob = Box<dyn FnOnce(&ConnectionPool) + Send>;
 
-/// A handle to the reader threads, which end when its last clone is dropped.
-#[derive(Clone)]
+/// A closure for [`Store::read`](crate::store::Store::read).
+pub trait ReadFn<T>: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static {}
+
+impl<T, F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static> ReadFn<T> for F {}
+
+/// The reader threads. Dropped, they end after their queued jobs.
 pub struct ReaderThreads {
-    jobs: Sender<ReadJob>,
+    /// `None` while they end.
+    jobs: Option<Sender<ReadJob>>,
+    threads: Vec<JoinHandle<()>>,
     corruption: CorruptionFlag,
 }
 
 impl ReaderThreads {
-    pub fn start(
-        pool: &ConnectionPool,
-        count: usize,
-        corruption: &CorruptionFlag,
-    ) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
+    pub fn start(pool: &ConnectionPool, count: usize, corruption: &CorruptionFlag) -> std::io::Result<Self> {
         let (jobs, waiting) = channel::<ReadJob>();
         let waiting = Arc::new(Mutex::new(waiting));
         let threads = (0..count)
@@ -163,15 +160,11 @@ impl ReaderThreads {
                 std::thread::Builder::new().name("reader".to_owned()).spawn(move || run(&pool, &waiting))
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        Ok((Self { jobs, corruption: corruption.clone() }, threads))
+        Ok(Self { jobs: Some(jobs), threads, corruption: corruption.clone() })
     }
 
     /// Queues `job` for the next free thread.
-    pub fn submit<T, F>(&self, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
-    {
+    pub fn submit<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {
         let (sender, pending) = oneshot::channel();
         let corruption = self.corruption.clone();
         let job = move |pool: &ConnectionPool| {
@@ -180,18 +173,28 @@ impl ReaderThreads {
         };
         // Sending fails only after the readers have ended. The result's sender is then dropped, and `Pending` returns
         // an error.
-        drop(self.jobs.send(Box::new(job)));
+        drop(self.jobs.as_ref().map(|jobs| jobs.send(Box::new(job))));
         Pending::new(pending)
+    }
+}
+
+impl Drop for ReaderThreads {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A job on one of the store's own threads may be its last owner, and a thread cannot join itself.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("reader thread panicked");
+            }
+        }
     }
 }
 
 fn run(pool: &ConnectionPool, waiting: &Mutex<Receiver<ReadJob>>) {
     loop {
         let next = waiting.lock().recv();
-        match next {
-            Ok(job) => job(pool),
-            Err(_) => return,
-        }
+        let Ok(job) = next else { return };
+        job(pool);
     }
 }
 
@@ -205,8 +208,8 @@ pub(in crate::store) fn read<T>(
     job(&ReadTx::new(snapshot.0))
 }
 
-/// A transaction that ends when it is dropped, also by a panic. Not a part of [`read`], of which the program contains a copy
-/// for each job.
+/// A transaction that ends when it is dropped, also by a panic. Not a part of [`read`], of which the program contains a
+/// copy for each job.
 struct Snapshot<'a>(&'a Connection);
 
 impl<'a> Snapshot<'a> {

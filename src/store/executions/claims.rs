@@ -23,29 +23,18 @@ pub struct ClaimFilter {
     pub agent: Option<String>,
 }
 
-/// An execution that a worker can claim.
+row! { claimable_columns, "e.",
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimableExecution {
-    pub id: ExecutionId,
-    pub cue_id: String,
-    pub cue_name: String,
-    pub task: Option<String>,
-    /// The attempt number that a claim will get.
-    pub attempt: u32,
-    pub scheduled_for: Timestamp,
     /// The stored text.
-    pub payload: Option<String>,
-}
-
-row!(claimable_columns, "e.", ClaimableExecution {
-    payload = "p.body",
-    id,
-    cue_id = "c.id",
-    cue_name = "c.name",
-    task,
-    attempt = "e.attempts + 1",
-    scheduled_for,
-});
+    pub payload: Option<String> = "p.body",
+    pub id: ExecutionId,
+    pub cue_id: String = "c.id",
+    pub cue_name: String = "c.name",
+    pub task: Option<String>,
+    pub attempt: u32 = "e.attempts + 1",
+    pub scheduled_for: Timestamp,
+} }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClaimableList {
@@ -114,8 +103,8 @@ pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result
 
 const CLAIM: &str = "
     UPDATE executions
-       SET status = 'delivering', queue_name = NULL, due_at = NULL, attempts = attempts + 1, claimed_by_worker = ?2, claimed_at = ?3,
-           started_at = coalesce(started_at, ?3), last_attempt_at = ?3, lease_expires_at = ?4, updated_at = ?3
+       SET status = 'delivering', queue_name = NULL, due_at = NULL, attempts = attempts + 1,
+           claimed_by_worker = ?2, claimed_at = ?3, started_at = coalesce(started_at, ?3), last_attempt_at = ?3, lease_expires_at = ?4, updated_at = ?3
      WHERE key = ?1 AND status = 'pending' AND queue_name = 'claim'";
 
 /// Claims an execution for a worker. Returns `false` if it is no longer claimable.
@@ -139,6 +128,7 @@ pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Times
     tx.changes(sql, params![key, millis(lease_expires_at), millis(now)])
 }
 
+row! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedLease {
     pub execution: Execution,
@@ -147,9 +137,7 @@ pub struct EndedLease {
     pub max_attempts: Option<u32>,
     /// The last heartbeat of the worker, if it ever sent one.
     pub last_heartbeat: Option<Timestamp>,
-}
-
-row!(EndedLease { execution, lease_expires_at, max_attempts, last_heartbeat });
+} }
 
 const ENDED: &str = concat!(
     "SELECT ",
@@ -171,7 +159,6 @@ pub fn list_ended(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec
 const NEXT_END: &str = "SELECT lease_expires_at FROM executions
     WHERE lease_expires_at IS NOT NULL ORDER BY lease_expires_at LIMIT 1";
 
-/// The earliest end of a lease.
 pub fn next_end(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(NEXT_END, [])
 }
@@ -183,8 +170,8 @@ pub fn set_end(tx: &WriteTx<'_>, key: i64, lease_expires_at: Option<Timestamp>) 
     tx.run(SET_END, params![key, lease_expires_at.map(millis)])
 }
 
-/// Releases an execution whose claim has expired, and keeps the attempt. `status` is `pending`, which makes it claimable again, or `failed`.
-/// Returns `false` if no worker holds it.
+/// Releases an execution whose claim has expired, and keeps the attempt. `status` is `pending`, which makes it claimable
+/// again, or `failed`. Returns `false` if no worker holds it.
 pub fn release(
     tx: &WriteTx<'_>,
     execution: &Execution,

@@ -22,16 +22,6 @@ use crate::store::executions::unclaimed::first_look;
 use crate::store::fair_queue::{AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
-/// A claimed attempt: stored as `delivering`, not sent yet. `delivery_request` reads its request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClaimedDelivery {
-    pub attempt_ref: AttemptRef,
-    /// The most that its body and its custom headers take in memory while it is sent.
-    pub bytes: usize,
-    /// True if the response is taken as the outcome of the execution.
-    pub takes_outcome: bool,
-}
-
 impl ClaimedDelivery {
     pub fn destination_key(&self) -> (i64, i64) {
         (self.attempt_ref.user_key, self.attempt_ref.destination)
@@ -43,11 +33,9 @@ impl ClaimedDelivery {
     }
 }
 
-/// The record of an attempt that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
     pub attempt_ref: AttemptRef,
-    /// The end of the attempt.
     pub at: Timestamp,
     /// By the monotonic clock.
     pub duration: SignedDuration,
@@ -109,11 +97,15 @@ row!(attempt_ref_columns, "executions.", AttemptRef {
 
 // While a request is sent, there are three copies of its custom headers: in the request, and two in the HTTP client. Of the
 // body there is one.
-row!(claimed_columns, "", ClaimedDelivery {
-    attempt_ref = "",
-    bytes = "coalesce(octet_length(payloads.body), 0) + 3 * coalesce(octet_length(callback_headers), 0)",
-    takes_outcome = "outcome_from_response IS 1",
-});
+row! { claimed_columns, "",
+/// A claimed attempt: stored as `delivering`, not sent yet. `delivery_request` reads its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimedDelivery {
+    pub attempt_ref: AttemptRef = "",
+    /// The most that its body and its custom headers take in memory while it is sent.
+    pub bytes: usize = "coalesce(octet_length(payloads.body), 0) + 3 * coalesce(octet_length(callback_headers), 0)",
+    pub takes_outcome: bool = "outcome_from_response IS 1",
+} }
 
 // Outer joins, because an execution whose cue is missing must be found as well; otherwise it would stay first in the
 // queue for ever. `octet_length` reads the length of a text, not the text.
@@ -251,7 +243,6 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
     Ok(is_recorded)
 }
 
-/// Fails all executions of a user that are in a queue or held by a worker.
 pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     tx.counters().add_queued(QueueName::Retry, -tx.one::<i64>(RETRIES, [user_key])?);
     for (index, condition, queue_name) in UNFINISHED {

@@ -13,7 +13,6 @@ use crate::store::ReadTx;
 use crate::store::db::columns::{RowReader, row};
 use crate::store::executions::delivery_queue::ClaimedDelivery;
 
-/// A claimed attempt with its request.
 pub struct LoadedDelivery {
     pub claimed: ClaimedDelivery,
     /// The request and the rules for a failure. An error if there is nothing to send, or if the rows cannot be read: that
@@ -80,7 +79,6 @@ pub fn load(read: &ReadTx<'_>, claimed: ClaimedDelivery) -> Result<LoadedDeliver
 pub struct ShownDelivery {
     pub attempt_ref: AttemptRef,
     pub spec: DeliverySpec,
-    /// The number of attempts so far.
     pub attempts: u32,
     pub status: ExecutionStatus,
     /// When the attempt began; `None` if it has not, or if that is not known.

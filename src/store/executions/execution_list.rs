@@ -68,11 +68,9 @@ pub struct ExecutionFilter {
     pub outcome_state: Option<OutcomeState>,
     pub worker_id: Option<String>,
     pub triggered_by: Option<Trigger>,
-    /// The cause of the latest attempt.
     pub cause: Option<FailureCause>,
     /// The execution that the matches repeat.
     pub replayed_from: Option<ExecutionId>,
-    /// Only executions of cues with a failure streak.
     pub of_failing_cues: bool,
     pub created: CreatedRange,
 }
@@ -125,7 +123,7 @@ pub fn list_by_cue(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<ExecutionDetails>, i64)> {
-    let mut scan = Scan::new("executions_by_cue");
+    let mut scan = Scan::new("executions_by_cue".to_owned());
     scan.filter("e.cue_key = ?", cue_key);
     let total = scan.count(read)?;
     let page = scan.page(read, total, limit, offset)?;
@@ -145,15 +143,10 @@ fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     Ok(rows)
 }
 
-/// A filter with the row keys of its user and cue.
 struct ResolvedFilter<'a> {
-    user_key: i64,
-    cue_key: Option<i64>,
-    /// True if the user has a deleted cue whose executions are not all deleted yet.
-    has_deleted_cues: bool,
-    /// The conditions of the range of creation times.
-    created: Vec<(&'static str, i64)>,
-    filter: &'a ExecutionFilter,
+    /// All conditions except that of the status, along the index with the fewest entries for them.
+    base: Scan,
+    statuses: &'a [ExecutionStatus],
 }
 
 impl<'a> ResolvedFilter<'a> {
@@ -166,9 +159,62 @@ impl<'a> ResolvedFilter<'a> {
                 found => found,
             },
         };
-        let has_deleted_cues = cue_deletion::has_pending(read, user_key)?;
         let created = filter.created.conditions(read)?;
-        Ok(Some(Self { user_key, cue_key, has_deleted_cues, created, filter }))
+        let mut resolved = Self::from_keys(user_key, cue_key, &created, filter);
+        if cue_deletion::has_pending(read, user_key)? {
+            resolved.base.condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned());
+        }
+        Ok(Some(resolved))
+    }
+
+    fn from_keys(
+        user_key: i64,
+        cue_key: Option<i64>,
+        created: &[(&'static str, i64)],
+        filter: &'a ExecutionFilter,
+    ) -> Self {
+        let text = |word: &str| Value::from(word.to_owned());
+        let by_value = [
+            (
+                "original",
+                "e.replayed_from = ?",
+                filter.replayed_from.map(|id| Value::from(id.bytes().to_vec())),
+            ),
+            ("cue", "e.cue_key = ?", cue_key.map(Value::from)),
+            ("cause", "e.cause = ?", filter.cause.map(|cause| text(cause.as_str()))),
+            ("worker", "e.claimed_by_worker = ?", filter.worker_id.as_deref().map(text)),
+            ("outcome", "e.outcome_state = ?", filter.outcome_state.map(|state| text(state.as_str()))),
+        ];
+        // None of these indexes holds the status, so a filter by status is checked on the row of every entry.
+        let index = match by_value.iter().find(|(_, _, value)| value.is_some()) {
+            Some((index, ..)) => *index,
+            None if matches!(filter.triggered_by, Some(Trigger::ManualFire | Trigger::Replay)) => "trigger",
+            // The cues are few, and counting their entries is far quicker than reading all rows of the user. A page is
+            // sorted.
+            None if filter.of_failing_cues && filter.statuses.is_empty() => "cue",
+            None => "user",
+        };
+        let mut base = Scan::new(format!("executions_by_{index}"));
+        // The cues of that index are the user's, so the query need not read the row to check the user.
+        if index != "cue" {
+            base.filter("e.user_key = ?", user_key);
+        }
+        for (_, condition, value) in by_value {
+            if let Some(value) = value {
+                base.filter(condition, value);
+            }
+        }
+        for (condition, value) in created {
+            base.filter(condition, *value);
+        }
+        if filter.of_failing_cues {
+            base.filter(FAILING_CUES, user_key);
+        }
+        // A literal, as the statuses below, because SQLite uses a partial index only then.
+        if let Some(trigger) = filter.triggered_by {
+            base.condition(format!("e.triggered_by = '{}'", trigger.as_str()));
+        }
+        Self { base, statuses: &filter.statuses }
     }
 
     /// One scan over all matches, in order.
@@ -177,97 +223,34 @@ impl<'a> ResolvedFilter<'a> {
         match scans.pop() {
             Some(scan) if scans.is_empty() => scan,
             // Finished and unfinished executions together are nearly all, so the index of the user is the right one.
-            _ => {
-                let mut all = self.scan("executions_by_user");
-                all.condition(status_condition(&self.filter.statuses));
-                all
-            }
+            _ => self.scan("executions_by_user", Some(status_condition(self.statuses))),
         }
     }
 
     /// Scans that together yield every match exactly once, each of them quick to count.
     fn disjoint_scans(&self) -> Vec<Scan> {
-        let (index, statuses) = (self.best_index(), &self.filter.statuses);
-        if index != "executions_by_user" || statuses.is_empty() {
-            let mut scan = self.scan(index);
-            if !statuses.is_empty() {
-                scan.condition(status_condition(statuses));
-            }
-            return vec![scan];
+        let index = &self.base.index;
+        if index != "executions_by_user" || self.statuses.is_empty() {
+            let status = (!self.statuses.is_empty()).then(|| status_condition(self.statuses));
+            return vec![self.scan(index, status)];
         }
         let (finished, unfinished): (Vec<ExecutionStatus>, Vec<ExecutionStatus>) =
-            statuses.iter().partition(|status| status.is_over());
-        let mut scans = Vec::new();
-        for status in finished {
-            let mut scan = self.scan("executions_finished");
-            // A literal, because SQLite uses the partial index only then.
-            scan.condition(format!("e.status = '{}'", status.as_str()));
-            scans.push(scan);
-        }
+            self.statuses.iter().partition(|status| status.is_over());
+        let by_status = |status: &ExecutionStatus| {
+            self.scan("executions_finished", Some(format!("e.status = '{}'", status.as_str())))
+        };
+        let mut scans: Vec<Scan> = finished.iter().map(by_status).collect();
         if !unfinished.is_empty() {
-            let mut scan = self.scan("");
+            let mut scan = self.scan("", Some(status_condition(&unfinished)));
             scan.condition(UNFINISHED.to_owned());
-            scan.condition(status_condition(&unfinished));
             scans.push(scan);
         }
         scans
     }
 
-    /// The index with the fewest entries for the filter. None of these indexes holds the status, so a filter by status
-    /// is checked on the row of every entry.
-    fn best_index(&self) -> &'static str {
-        match self.filter {
-            ExecutionFilter { replayed_from: Some(_), .. } => "executions_by_original",
-            ExecutionFilter { cue_id: Some(_), .. } => "executions_by_cue",
-            ExecutionFilter { cause: Some(_), .. } => "executions_by_cause",
-            ExecutionFilter { worker_id: Some(_), .. } => "executions_by_worker",
-            ExecutionFilter { outcome_state: Some(_), .. } => "executions_by_outcome",
-            ExecutionFilter { triggered_by: Some(Trigger::ManualFire | Trigger::Replay), .. } => {
-                "executions_by_trigger"
-            }
-            // The cues are few, and counting their entries is far quicker than reading all rows of the user. A page is
-            // sorted.
-            ExecutionFilter { of_failing_cues: true, statuses, .. } if statuses.is_empty() => {
-                "executions_by_cue"
-            }
-            _ => "executions_by_user",
-        }
-    }
-
-    /// A scan along `index` with all conditions except that of the status.
-    fn scan(&self, index: &'static str) -> Scan {
-        let (mut scan, filter) = (Scan::new(index), self.filter);
-        // The cues of that index are the user's, so the query need not read the row to check the user.
-        if index != "executions_by_cue" {
-            scan.filter("e.user_key = ?", self.user_key);
-        }
-        if let Some(cue_key) = self.cue_key {
-            scan.filter("e.cue_key = ?", cue_key);
-        }
-        if let Some(original) = filter.replayed_from {
-            scan.filter("e.replayed_from = ?", original.bytes().to_vec());
-        }
-        if let Some(cause) = filter.cause {
-            scan.filter("e.cause = ?", cause.as_str().to_owned());
-        }
-        if let Some(worker_id) = &filter.worker_id {
-            scan.filter("e.claimed_by_worker = ?", worker_id.clone());
-        }
-        if let Some(state) = filter.outcome_state {
-            scan.filter("e.outcome_state = ?", state.as_str().to_owned());
-        }
-        for (condition, value) in &self.created {
-            scan.filter(condition, *value);
-        }
-        if filter.of_failing_cues {
-            scan.filter(FAILING_CUES, self.user_key);
-        }
-        if let Some(trigger) = filter.triggered_by {
-            scan.condition(format!("e.triggered_by = '{}'", trigger.as_str()));
-        }
-        if self.has_deleted_cues {
-            scan.condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned());
-        }
+    fn scan(&self, index: &str, status: Option<String>) -> Scan {
+        let mut scan = Scan { index: index.to_owned(), ..self.base.clone() };
+        scan.conditions.extend(status);
         scan
     }
 }
@@ -312,14 +295,15 @@ impl CreatedRange {
 
 /// A query along one index; an empty name leaves the choice to SQLite. Its conditions are fixed texts, `values` holds
 /// their parameters.
+#[derive(Clone)]
 struct Scan {
-    index: &'static str,
+    index: String,
     conditions: Vec<String>,
     values: Vec<Value>,
 }
 
 impl Scan {
-    fn new(index: &'static str) -> Self {
+    fn new(index: String) -> Self {
         Self { index, conditions: Vec::new(), values: Vec::new() }
     }
 
@@ -327,7 +311,6 @@ impl Scan {
         self.conditions.push(condition);
     }
 
-    /// Adds a condition with one parameter.
     fn filter(&mut self, condition: &str, value: impl Into<Value>) {
         self.condition(condition.to_owned());
         self.values.push(value.into());
@@ -374,61 +357,62 @@ mod tests {
 
     #[test]
     fn every_filter_uses_an_index_and_none_but_that_of_failing_cues_sorts() {
-        let all = ExecutionFilter::default;
-        let with = |statuses: &[ExecutionStatus]| ExecutionFilter { statuses: statuses.to_vec(), ..all() };
-        let since = CreatedRange { since: Some(Timestamp::UNIX_EPOCH), until: None };
-        let original = Some(ExecutionId::from_bytes([7; 16]));
-        let (failed, pending) = (ExecutionStatus::Failed, ExecutionStatus::Pending);
+        let filter = |set: fn(&mut ExecutionFilter)| {
+            let mut filter = ExecutionFilter::default();
+            set(&mut filter);
+            filter
+        };
+        let failed = |set: fn(&mut ExecutionFilter)| ExecutionFilter {
+            statuses: vec![ExecutionStatus::Failed],
+            ..filter(set)
+        };
         for (filter, index) in [
-            (all(), "executions_by_user (user_key=?)"),
-            (ExecutionFilter { cue_id: Some("c".to_owned()), ..all() }, "executions_by_cue (cue_key=?)"),
+            (filter(|_| ()), "by_user (user_key=?)"),
+            (filter(|it| it.cue_id = Some("c".to_owned())), "by_cue (cue_key=?)"),
             (
-                ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
-                "executions_by_worker (user_key=? AND claimed_by_worker=?)",
+                filter(|it| it.worker_id = Some("w".to_owned())),
+                "by_worker (user_key=? AND claimed_by_worker=?)",
             ),
             (
-                ExecutionFilter { outcome_state: Some(OutcomeState::VerificationPending), ..all() },
-                "executions_by_outcome (user_key=? AND outcome_state=?)",
+                filter(|it| it.outcome_state = Some(OutcomeState::VerificationPending)),
+                "by_outcome (user_key=? AND outcome_state=?)",
             ),
             (
-                ExecutionFilter { triggered_by: Some(Trigger::Replay), ..all() },
-                "executions_by_trigger (user_key=? AND triggered_by=?)",
+                filter(|it| it.triggered_by = Some(Trigger::Replay)),
+                "by_trigger (user_key=? AND triggered_by=?)",
             ),
+            (filter(|it| it.cause = Some(FailureCause::Timeout)), "by_cause (user_key=? AND cause=?)"),
             (
-                ExecutionFilter { cause: Some(FailureCause::Timeout), ..all() },
-                "executions_by_cause (user_key=? AND cause=?)",
+                filter(|it| {
+                    it.replayed_from = Some(ExecutionId::from_bytes([7; 16]));
+                    it.cue_id = Some("c".to_owned());
+                }),
+                "by_original (user_key=? AND replayed_from=?)",
             ),
+            (failed(|_| ()), "finished (user_key=? AND status=?)"),
+            (filter(|it| it.statuses = vec![ExecutionStatus::Pending]), "by_user (user_key=? AND key=?)"),
             (
-                ExecutionFilter { replayed_from: original, cue_id: Some("c".to_owned()), ..all() },
-                "executions_by_original (user_key=? AND replayed_from=?)",
+                filter(|it| it.statuses = vec![ExecutionStatus::Failed, ExecutionStatus::Pending]),
+                "by_user (user_key=?)",
             ),
-            (with(&[failed]), "executions_finished (user_key=? AND status=?)"),
-            (with(&[pending]), "executions_by_user (user_key=? AND key=?)"),
-            (with(&[failed, pending]), "executions_by_user (user_key=?)"),
-            (ExecutionFilter { of_failing_cues: true, ..all() }, "executions_by_cue (cue_key=?)"),
+            (filter(|it| it.of_failing_cues = true), "by_cue (cue_key=?)"),
+            (failed(|it| it.of_failing_cues = true), "finished (user_key=? AND status=?)"),
+            (filter(|it| it.created.since = Some(Timestamp::UNIX_EPOCH)), "by_user (user_key=? AND key>?)"),
             (
-                ExecutionFilter { of_failing_cues: true, ..with(&[failed]) },
-                "executions_finished (user_key=? AND status=?)",
-            ),
-            (ExecutionFilter { created: since, ..all() }, "executions_by_user (user_key=? AND key>?)"),
-            (
-                ExecutionFilter { created: since, ..with(&[failed]) },
-                "executions_finished (user_key=? AND status=? AND key>?)",
+                failed(|it| it.created.since = Some(Timestamp::UNIX_EPOCH)),
+                "finished (user_key=? AND status=? AND key>?)",
             ),
         ] {
-            let created = [("e.key >= ?", 3), ("e.created_at >= ?", 4)].into_iter();
-            let resolved = ResolvedFilter {
-                user_key: 1,
-                cue_key: filter.cue_id.as_ref().map(|_| 7),
-                has_deleted_cues: false,
-                created: created.filter(|_| filter.created.since.is_some()).collect(),
-                filter: &filter,
-            };
+            let created = [("e.key >= ?", 3), ("e.created_at >= ?", 4)];
+            let created = if filter.created.since.is_some() { &created[..] } else { &[] };
+            let cue_key = filter.cue_id.as_ref().map(|_| 7);
+            let resolved = ResolvedFilter::from_keys(1, cue_key, created, &filter);
             let sql = format!("{} ORDER BY e.key DESC", resolved.ordered_scan().sql("e.key"));
-            let sorts = filter.of_failing_cues && filter.statuses.is_empty();
+            let index = format!("executions_{index}");
             // Of several cues, the executions come in the order of the cues.
-            let order = if sorts { "USE TEMP B-TREE FOR ORDER BY" } else { index };
-            assert_plans(&[(&sql, index), (&sql, order)]);
+            let sorts = filter.of_failing_cues && filter.statuses.is_empty();
+            let order = if sorts { "USE TEMP B-TREE FOR ORDER BY" } else { index.as_str() };
+            assert_plans(&[(&sql, &index), (&sql, order)]);
         }
     }
 }

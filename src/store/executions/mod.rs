@@ -1,7 +1,7 @@
 //! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries,
 //! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `unclaimed` finds those that
-//! nobody claims, `attempts` has earlier attempts, `outcomes` the reports, `execution_list` the filtered lists, and those to
-//! replay. `queue_changes` sends an execution early or cancels it.
+//! nobody claims, `attempts` has earlier attempts, `outcomes` the reports, `execution_list` the filtered lists, and those
+//! to replay. `queue_changes` sends an execution early or cancels it.
 
 pub mod attempts;
 pub mod claims;
@@ -26,19 +26,6 @@ use crate::store::db::counters::QueueName;
 use crate::store::db::write_stats::WriteEvent;
 use crate::store::executions::unclaimed::first_look;
 use crate::store::{ReadTx, WriteTx};
-
-/// An execution with its outcome and the columns of its cue that the API shows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ExecutionDetails {
-    pub execution: Execution,
-    pub cue_id: String,
-    pub cue_name: String,
-    /// The number of attempts that its cue allows.
-    pub max_attempts: u32,
-    /// The mode by which successes of its cue are verified.
-    pub verification: VerificationMode,
-    pub outcome: Option<Outcome>,
-}
 
 // From executions `e`. A pending execution may also wait, for its `send_at`. That is not a retry.
 row!(columns, "e.", Execution {
@@ -74,14 +61,19 @@ row!(columns, "e.", Execution {
 pub(super) use columns;
 
 // The execution is the first of the columns.
-row!(detail_columns, "", ExecutionDetails {
-    execution = "",
-    cue_id = "c.id",
-    cue_name = "c.name",
-    max_attempts = "c.max_attempts",
-    verification = "c.verification",
-    outcome = "o.recorded_at, o.success, o.result, o.error, o.metadata, o.evidence, o.verified_at, o.valid, o.reason",
-});
+row! { detail_columns, "",
+/// An execution with its outcome and the columns of its cue that the API shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecutionDetails {
+    pub execution: Execution = "",
+    pub cue_id: String = "c.id",
+    pub cue_name: String = "c.name",
+    /// The number of attempts that its cue allows.
+    pub max_attempts: u32 = "c.max_attempts",
+    /// The mode by which successes of its cue are verified.
+    pub verification: VerificationMode = "c.verification",
+    pub outcome: Option<Outcome> = "o.recorded_at, o.success, o.result, o.error, o.metadata, o.evidence, o.verified_at, o.valid, o.reason",
+} }
 
 macro_rules! select {
     ($filter:literal) => {

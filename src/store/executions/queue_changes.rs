@@ -45,7 +45,8 @@ const FAIL_DELIVERING: &str = "UPDATE executions INDEXED BY executions_in_flight
     SET status = 'failed', error_message = ?2, updated_at = ?3, duration_ms = max(?3 - last_attempt_at, 0)
   WHERE user_key = ?1 AND status = 'delivering' AND transport = 'webhook'";
 
-const TO_SEND: &str = "SELECT key, status = 'retrying' FROM executions WHERE user_key = ?1 AND queue_name = 'send' LIMIT ?2 + 0";
+const TO_SEND: &str = "SELECT key, status = 'retrying' FROM executions
+    WHERE user_key = ?1 AND queue_name = 'send' LIMIT ?2 + 0";
 
 // The message of an earlier attempt stays.
 const HOLD_UP: &str = "UPDATE executions
@@ -64,7 +65,8 @@ pub fn is_unconfirmed(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
     read.any(IS_UNCONFIRMED, [user_key])
 }
 
-/// Lets the user's executions that are ready to be sent wait: the first until `free_at`, each further one `interval` longer.
+/// Lets the user's executions that are ready to be sent wait: the first until `free_at`, each further one `interval`
+/// longer.
 pub fn hold_up(
     tx: &WriteTx<'_>,
     user_key: i64,

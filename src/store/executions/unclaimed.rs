@@ -67,6 +67,7 @@ const FAIL: &str = "UPDATE executions
     SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3
   WHERE key = ?1 AND queue_name = 'claim'";
 
+row! {
 /// A claimable execution that is due for a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnclaimedExecution {
@@ -80,19 +81,7 @@ pub struct UnclaimedExecution {
     /// True if its cue has been deleted: its row is about to be.
     pub is_deleted: bool,
     pub claim_within_minutes: Option<u32>,
-}
-
-row!(UnclaimedExecution {
-    key,
-    cue_key,
-    user_key,
-    scheduled_for,
-    by_schedule,
-    task,
-    claimable_since,
-    is_deleted,
-    claim_within_minutes,
-});
+} }
 
 /// The time of the next look, or of the next part of a changed limit; `None` if there is none to come.
 pub fn next_look(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {

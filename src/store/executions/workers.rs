@@ -76,14 +76,13 @@ pub fn delete_oldest(tx: &WriteTx<'_>, user_key: i64, until: Timestamp) -> Resul
     )
 }
 
+row! {
 /// A worker without a heartbeat for a long time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentWorker {
     user_key: i64,
     worker_id: String,
-}
-
-row!(SilentWorker { user_key, worker_id });
+} }
 row!(columns, "", Worker { worker_id, handlers, last_heartbeat, registered_since });
 
 /// Workers of all users whose last heartbeat was at `until` or earlier and that hold no claim, at most `limit`.
@@ -91,7 +90,6 @@ pub fn list_silent(read: &ReadTx<'_>, until: Timestamp, limit: u32) -> Result<Ve
     read.all(SILENT, params![millis(until), limit])
 }
 
-/// Deletes `silent` workers, except those with a heartbeat after `until`.
 pub fn delete_silent(tx: &WriteTx<'_>, silent: &[SilentWorker], until: Timestamp) -> Result<()> {
     let mut delete = tx.prepare_cached(
         "DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2 AND last_heartbeat <= ?3",

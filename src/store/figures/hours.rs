@@ -30,7 +30,6 @@ const EXPIRED: &str = "SELECT key, EXISTS (SELECT 1 FROM hours WHERE user_key = 
 const DELETE: &str = "DELETE FROM hours WHERE user_key = ?1 AND hour IN (
     SELECT hour FROM hours WHERE user_key = ?1 AND hour < ?2 ORDER BY hour LIMIT ?3 + 0)";
 
-/// The user's figures in each step of `grid`.
 pub fn series(read: &ReadTx<'_>, user_key: i64, grid: &Grid) -> Result<Vec<Figures>> {
     let mut series = vec![Figures::default(); grid.len()];
     let (first, end) = grid.hours();

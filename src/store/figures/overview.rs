@@ -1,5 +1,5 @@
-//! The part of the overview that is about a user: numbers of cues, executions and workers, and the few cues to look at first. Read
-//! along indexes that begin with the user or with a cue of the user, never over the history.
+//! The part of the overview that is about a user: numbers of cues, executions and workers, and the few cues to look at
+//! first. Read along indexes that begin with the user or with a cue of the user, never over the history.
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -85,26 +85,7 @@ const WORKERS: &str = "SELECT coalesce(sum(last_heartbeat > ?2), 0),
         coalesce(sum(last_heartbeat <= ?2 AND last_heartbeat > ?3), 0), coalesce(sum(last_heartbeat <= ?3), 0)
    FROM workers WHERE user_key = ?1";
 
-row!(CueCounts { active, paused, completed, failed, failing });
-row!(NextRun { cue_id, name, at, timezone });
-row!(LastFailure { execution_id, at, cause, http_status, error_message });
-row!(WaitingCounts { send, claim, retry, delivering });
-row!(WorkerCounts { active, stale, dead });
-
-/// The numbers of a user, and the cues that need attention.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Overview {
-    pub cues: CueCounts,
-    /// The next runs, earliest first.
-    pub next: Vec<NextRun>,
-    /// The cues with the most failures in a row.
-    pub failing: Vec<FailingCue>,
-    /// The intervals of missed runs that were recorded last, with the id and name of their cues.
-    pub missed: Vec<(String, String, MissedRuns)>,
-    pub waiting: WaitingCounts,
-    pub workers: WorkerCounts,
-}
-
+row! {
 /// Cues by status, and those that fail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CueCounts {
@@ -114,14 +95,52 @@ pub struct CueCounts {
     pub failed: i64,
     /// Cues whose last ended execution failed.
     pub failing: i64,
-}
-
+} }
+row! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextRun {
     pub cue_id: String,
     pub name: String,
     pub at: Timestamp,
     pub timezone: String,
+} }
+row! {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastFailure {
+    pub execution_id: ExecutionId,
+    pub at: Timestamp,
+    pub cause: Option<String>,
+    pub http_status: Option<u16>,
+    pub error_message: Option<String>,
+} }
+row! {
+/// Unfinished executions, each number at most [`MAX_WAITING`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitingCounts {
+    pub send: i64,
+    pub claim: i64,
+    pub retry: i64,
+    pub delivering: i64,
+} }
+row! {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    pub active: i64,
+    pub stale: i64,
+    pub dead: i64,
+} }
+
+/// The numbers of a user, and the cues that need attention.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overview {
+    pub cues: CueCounts,
+    pub next: Vec<NextRun>,
+    /// The cues with the most failures in a row.
+    pub failing: Vec<FailingCue>,
+    /// The intervals of missed runs that were recorded last, with the id and name of their cues.
+    pub missed: Vec<(String, String, MissedRuns)>,
+    pub waiting: WaitingCounts,
+    pub workers: WorkerCounts,
 }
 
 /// A cue with failures since its last success.
@@ -133,32 +152,6 @@ pub struct FailingCue {
     pub streak: i64,
     /// `None` if it is no longer kept, or not among the newest executions.
     pub last: Option<LastFailure>,
-}
-
-/// A failed execution.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LastFailure {
-    pub execution_id: ExecutionId,
-    pub at: Timestamp,
-    pub cause: Option<String>,
-    pub http_status: Option<u16>,
-    pub error_message: Option<String>,
-}
-
-/// Unfinished executions, each number at most [`MAX_WAITING`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WaitingCounts {
-    pub send: i64,
-    pub claim: i64,
-    pub retry: i64,
-    pub delivering: i64,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WorkerCounts {
-    pub active: i64,
-    pub stale: i64,
-    pub dead: i64,
 }
 
 pub fn read(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Overview> {

@@ -31,7 +31,6 @@ pub struct CheckReport {
     pub summary: Option<DatabaseSummary>,
 }
 
-/// The content of a file.
 #[derive(Debug)]
 pub struct DatabaseSummary {
     /// The size of the database without its write-ahead log.

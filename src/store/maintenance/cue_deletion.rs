@@ -56,7 +56,6 @@ fn wake_eraser(tx: &WriteTx<'_>) {
     tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
 }
 
-/// The first deleted cue that still has rows.
 pub fn first_pending(read: &ReadTx<'_>) -> Result<Option<i64>> {
     read.find("SELECT cue_key FROM deleted_cues ORDER BY cue_key LIMIT 1", [])
 }

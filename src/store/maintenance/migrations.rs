@@ -30,7 +30,6 @@ use crate::store::maintenance::{backup, check};
 pub struct Migration {
     /// The version after the step.
     pub to: i64,
-    /// The statements of the step.
     pub sql: &'static str,
 }
 
@@ -216,29 +215,6 @@ mod tests {
     /// The names of the copies of a file of the present version.
     fn copy_name(suffix: &str) -> String {
         format!("cued.db.v{SCHEMA_VERSION}{suffix}")
-    }
-
-    #[test]
-    fn every_step_is_applied_and_a_copy_of_the_file_is_kept() {
-        let (folder, path) = new_file();
-        run(&path, &NEXT, SCHEMA_VERSION + 2).unwrap();
-        let file = Connection::open(&path).unwrap();
-        assert_eq!(version(&file).unwrap(), SCHEMA_VERSION + 2);
-        let tag =
-            file.query_row("SELECT name, colour IS NULL FROM tags", [], |row| Ok((row.get(0)?, row.get(1)?)));
-        assert_eq!(tag.unwrap(), ("a".to_owned(), true));
-        assert_eq!(plan_of(&path), "pro");
-        drop(file);
-        assert_eq!(names(&folder), ["cued.db".to_owned(), copy_name("")]);
-        let kept = folder.path().join(copy_name(""));
-        assert_eq!(plan_of(&kept), "free");
-        assert_eq!(version(&Connection::open(&kept).unwrap()).unwrap(), SCHEMA_VERSION);
-        // A server on the copy would repeat deliveries, so the copy is on hold.
-        let held: i64 = Connection::open(&kept)
-            .unwrap()
-            .query_row("SELECT value FROM meta WHERE name = 'held_since'", [], |row| row.get(0))
-            .unwrap();
-        assert_eq!(held, 1000);
     }
 
     #[test]

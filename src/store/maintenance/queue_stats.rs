@@ -11,16 +11,7 @@ use crate::store::db::columns::{millis, row};
 /// Age of an attempt from which health reports the execution as stale (contract §8).
 const STALE_AFTER: SignedDuration = SignedDuration::from_secs(300);
 
-row!(QueueStats {
-    pending_outbox,
-    stale_executions,
-    pending_retries,
-    pending_worker_claims,
-    active_workers,
-    any_workers,
-    claimable_since,
-});
-
+row! {
 /// Lengths of the queues, and executions and workers in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueStats {
@@ -30,15 +21,13 @@ pub struct QueueStats {
     pub stale_executions: i64,
     /// Executions whose next attempt is not due yet.
     pub pending_retries: i64,
-    /// Executions that a worker can claim.
     pub pending_worker_claims: i64,
-    /// The time since which the first of them is claimable.
-    pub claimable_since: Option<Timestamp>,
-    /// Workers with a recent heartbeat.
     pub active_workers: i64,
     /// True if any worker has ever sent a heartbeat.
     pub any_workers: bool,
-}
+    /// The time since which the first of them is claimable.
+    pub claimable_since: Option<Timestamp>,
+} }
 
 // Queues that can hold millions of executions have a stored counter in `backlog`. Executions in progress are counted:
 // three times the number of delivery threads, and the workers, limit them.

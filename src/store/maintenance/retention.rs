@@ -41,7 +41,6 @@ const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE execution_key = ?1
 /// The result of one batch of a scan of executions in key order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistoryScan {
-    /// The executions to delete.
     pub deletable: Vec<i64>,
     /// The last execution read; `None` if there was none.
     pub last_key: Option<i64>,
@@ -59,7 +58,6 @@ pub fn first_queued(read: &ReadTx<'_>) -> Result<Option<i64>> {
     read.find("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT 1", [])
 }
 
-/// The first batch of cues in the queue.
 pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<i64>> {
     read.all("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT ?1 + 0", [BATCH])
 }

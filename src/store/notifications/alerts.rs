@@ -9,17 +9,6 @@ use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
 
-/// The user, cue and execution that an alert is about.
-#[derive(Debug, Clone)]
-pub struct AlertSubject {
-    pub user_key: i64,
-    pub cue_key: i64,
-    pub cue_id: String,
-    pub cue_name: String,
-    pub execution_id: ExecutionId,
-    pub alert_webhook_url: Option<String>,
-}
-
 /// Filter of a list. A field that is `None` matches all alerts.
 #[derive(Debug, Clone, Default)]
 pub struct AlertFilter {
@@ -30,14 +19,17 @@ pub struct AlertFilter {
 }
 
 // From executions `e`, cues `c` and users `u`.
-row!(subject_columns, "e.", AlertSubject {
-    user_key,
-    cue_key,
-    cue_id = "c.id",
-    cue_name = "c.name",
-    execution_id = "e.id",
-    alert_webhook_url = "u.alert_webhook_url",
-});
+row! { subject_columns, "e.",
+/// The user, cue and execution that an alert is about.
+#[derive(Debug, Clone)]
+pub struct AlertSubject {
+    pub user_key: i64,
+    pub cue_key: i64,
+    pub cue_id: String = "c.id",
+    pub cue_name: String = "c.name",
+    pub execution_id: ExecutionId = "e.id",
+    pub alert_webhook_url: Option<String> = "u.alert_webhook_url",
+} }
 pub(in crate::store) use subject_columns;
 
 row!(columns, "a.", Alert { id, alert_type, cue_id = "c.id", execution_id, message, metadata, created_at });
@@ -131,7 +123,6 @@ pub fn has_more_since(read: &ReadTx<'_>, user_key: i64, since: Timestamp, count:
     read.any(HAS_MORE_SINCE, params![user_key, millis(since), count])
 }
 
-/// Inserts an alert of the user about a cue, or about the account.
 pub fn insert(tx: &WriteTx<'_>, user_key: i64, cue_key: Option<i64>, alert: &Alert) -> Result<()> {
     tx.run(
         INSERT,
@@ -148,7 +139,6 @@ pub fn insert(tx: &WriteTx<'_>, user_key: i64, cue_key: Option<i64>, alert: &Ale
     )
 }
 
-/// Deletes all alerts of the user except the newest `kept`.
 pub fn delete_surplus(tx: &WriteTx<'_>, user_key: i64, kept: u32) -> Result<()> {
     tx.run(DELETE_SURPLUS, params![user_key, kept])
 }

@@ -9,6 +9,7 @@ use crate::store::db::columns::{millis, row, row_count};
 use crate::store::notifications::alerts::{AlertSubject, subject_columns};
 use crate::store::{ReadTx, WriteTx};
 
+row! {
 /// A failed execution, and the `on_failure` settings of its cue.
 #[derive(Debug, Clone)]
 pub struct FailedExecution {
@@ -18,13 +19,10 @@ pub struct FailedExecution {
     pub http_status: Option<u16>,
     pub error: Option<String>,
     pub email: bool,
-    /// The URL to POST to.
     pub webhook: Option<String>,
     /// True if to pause the cue. Only an active recurring cue is paused.
     pub pause: bool,
-}
-
-row!(FailedExecution { subject, user_id, attempts, http_status, error, email, webhook, pause });
+} }
 
 // The error of a worker is in its report, that of a delivery in the execution.
 const FIND_FAILED: &str = concat!(
@@ -80,7 +78,6 @@ pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: i64) -> Result<u32
     tx.one(INCREMENT_SUPPRESSED, [user_key])
 }
 
-/// Deletes the records of the user's failure mails from `up_to` or earlier.
 pub fn delete_mails(tx: &WriteTx<'_>, user_key: i64, up_to: Timestamp) -> Result<()> {
     tx.run(DELETE_MAILS, params![user_key, millis(up_to)])
 }

@@ -26,50 +26,31 @@ pub struct NewNotification {
     pub body: String,
 }
 
+row! { columns, "",
 /// A notification that is ready to be sent. It contains secrets and must not be logged.
 #[derive(Clone)]
 pub struct Notification {
-    pub key: i64,
+    pub key: i64 = "outbox.key",
     pub user_key: i64,
-    pub id: String,
+    pub id: String = "outbox.id",
     pub kind: NotificationKind,
     /// `None` for a mail.
     pub url: Option<String>,
     /// Fairness key of the host and port; `None` for a mail.
-    pub destination: Option<i64>,
+    pub destination: Option<i64> = "destination_hash",
     pub body: String,
     /// The number of attempts that have ended.
     pub attempts: u32,
-    pub created_at: Timestamp,
-    pub user_id: String,
+    pub created_at: Timestamp = "outbox.created_at",
+    pub user_id: String = "users.id",
     pub email: String,
-    pub is_confirmed: bool,
+    pub is_confirmed: bool = "confirmed_at IS NOT NULL",
     pub disabled_at: Option<Timestamp>,
     pub webhook_secret: String,
     pub previous_webhook_secret: Option<String>,
     pub previous_webhook_secret_expires_at: Option<Timestamp>,
     pub alert_webhook_secret: String,
-}
-
-row!(columns, "", Notification {
-    key = "outbox.key",
-    user_key,
-    id = "outbox.id",
-    kind,
-    url,
-    destination = "destination_hash",
-    body,
-    attempts,
-    created_at = "outbox.created_at",
-    user_id = "users.id",
-    email,
-    is_confirmed = "confirmed_at IS NOT NULL",
-    disabled_at,
-    webhook_secret,
-    previous_webhook_secret,
-    previous_webhook_secret_expires_at,
-    alert_webhook_secret,
-});
+} }
 
 const INSERT: &str =
     "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at)
@@ -155,12 +136,10 @@ pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(NEXT_DUE, [])
 }
 
-/// Makes notifications ready that are due at `now`, at most `limit`.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
     tx.run(PROMOTE, params![millis(now), limit])
 }
 
-/// Returns whether any notification is ready or being sent.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     read.one(HAS_READY, [])
 }
@@ -219,7 +198,6 @@ pub fn end_backlog(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> R
     tx.find(END_BACKLOG, params![user_key, kind.as_str()])
 }
 
-/// The id of the user in row `user_key`, for the log.
 pub fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     read.one(USER_ID, [user_key])
 }

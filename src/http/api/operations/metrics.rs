@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::domain::execution::Trigger;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::schedule::wall_clock::ClockFault;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::metrics::process;
@@ -28,8 +28,7 @@ pub async fn metrics(request: Request) -> Result<Response> {
     if let Err(error) = &read {
         tracing::error!(request_id = request.id, %error, "cannot read the database");
     }
-    let closed = || Error::storage("the store is closed");
-    let encoder = encode(app, read.ok(), &sizes, app.store.write_stats().ok_or_else(closed)?, now);
+    let encoder = encode(app, read.ok(), &sizes, app.store.write_stats(), now);
     Ok(Response::text(StatusCode::OK, CONTENT_TYPE, encoder.into_text()))
 }
 

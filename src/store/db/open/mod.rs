@@ -202,8 +202,8 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
     disk.f_bavail.checked_mul(disk.f_frsize)
 }
 
-/// Moves the write-ahead log into the file and closes the connection, so that a stopped server leaves a single file. The log
-/// stays where another process uses it: a replica tool has it open all the time.
+/// Moves the write-ahead log into the file and closes the connection, so that a stopped server leaves a single file. The
+/// log stays where another process uses it: a replica tool has it open all the time.
 pub fn checkpoint(connection: Connection) {
     if let Err(error) = connection.busy_timeout(LAST_CHECKPOINT_WAIT) {
         tracing::debug!(error = %error, "busy timeout not set");

@@ -26,6 +26,7 @@ use crate::metrics::Stopwatch;
 use crate::panics;
 use crate::store::db::checkpoints::Checkpoints;
 use crate::store::db::counters::CounterDeltas;
+use crate::store::db::open;
 use crate::store::db::readers::{CorruptionFlag, Pending, ReadTx, execute};
 use crate::store::db::write_stats::{EventCounts, WriteEvent, WriteStats};
 use crate::store::db::writer::write_queue::{QueuedJob, WriteQueue, WriteSource};
@@ -39,10 +40,16 @@ pub struct CommitListeners {
     pub events: Option<Arc<dyn EventSink>>,
 }
 
-/// A handle to the writer thread, which ends when the last clone of the handle is dropped.
-#[derive(Clone)]
+/// A closure for [`Store::write`](crate::store::Store::write).
+pub trait WriteFn<T>: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static {}
+
+impl<T, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static> WriteFn<T> for F {}
+
+/// The writer thread. Dropped, it ends after its queued jobs, and the write-ahead log is moved into the file.
 pub struct Writer {
-    jobs: Sender<QueuedJob>,
+    /// `None` while it ends, as is the thread.
+    jobs: Option<Sender<QueuedJob>>,
+    thread: Option<JoinHandle<Connection>>,
     state: Arc<WriterState>,
 }
 
@@ -62,7 +69,7 @@ impl Writer {
         connection: Connection,
         corruption: CorruptionFlag,
         listeners: CommitListeners,
-    ) -> std::io::Result<(Self, JoinHandle<Connection>)> {
+    ) -> std::io::Result<Self> {
         let (jobs, submitted) = channel();
         let state = Arc::new(WriterState { corruption, ..WriterState::default() });
         let shared = Arc::clone(&state);
@@ -70,7 +77,11 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
             .spawn(move || run(connection, checkpoints, WriteQueue::new(submitted), &listeners, &shared))?;
-        Ok((Self { jobs, state }, thread))
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), state })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     pub fn is_writable(&self) -> bool {
@@ -83,17 +94,30 @@ impl Writer {
 
     /// Queues `job` for a commit, in the place that `source` gives it. It runs even if the caller drops the
     /// [`Pending`].
-    pub(in crate::store) fn submit<T, F>(&self, source: WriteSource, job: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
-    {
+    pub(in crate::store) fn submit<T: Send + 'static>(
+        &self,
+        source: WriteSource,
+        job: impl WriteFn<T>,
+    ) -> Pending<T> {
         let (sender, pending) = oneshot::channel();
         // Sending fails only after the writer has ended. The result's sender is then dropped, and `Pending` returns an
         // error.
         let job = Box::new(TypedJob { job: Some(job), result: None, sender });
-        drop(self.jobs.send(QueuedJob { source, job }));
+        drop(self.jobs.as_ref().map(|jobs| jobs.send(QueuedJob { source, job })));
         Pending::new(pending)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        // A write may be the last owner of the store, and a thread cannot join itself.
+        let joins = |thread: &JoinHandle<Connection>| thread.thread().id() != std::thread::current().id();
+        match self.thread.take().filter(joins).map(JoinHandle::join) {
+            Some(Ok(connection)) => open::checkpoint(connection),
+            Some(Err(_)) => tracing::error!("writer thread panicked"),
+            None => {}
+        }
     }
 }
 
@@ -198,7 +222,6 @@ impl Effects {
 #[derive(Default)]
 struct CommitSummary {
     effects: Effects,
-    /// True if at least one row was changed.
     changed: bool,
     /// The duration of the commit itself: almost only that of a sync of the log.
     sync: Duration,
@@ -294,11 +317,9 @@ fn run_job(
     Ok(())
 }
 
-/// A queued write and its result.
 pub(in crate::store::db) trait WriteJob: Send {
     /// Runs the closure and returns whether it succeeded. If not, its changes are rolled back.
     fn run(&mut self, tx: &WriteTx<'_>) -> bool;
-    /// The error that the closure returned.
     fn error(&self) -> Option<&Error>;
     /// Sends the result, or an error if the commit failed with `fault`.
     fn finish(self: Box<Self>, fault: Option<&Error>);

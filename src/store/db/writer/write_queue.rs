@@ -51,7 +51,6 @@ pub(in crate::store::db) struct QueuedJob {
     pub job: Job,
 }
 
-/// The jobs that wait for the writer.
 pub(in crate::store::db) struct WriteQueue {
     submitted: Receiver<QueuedJob>,
     engine: VecDeque<Job>,
@@ -110,7 +109,6 @@ impl WriteQueue {
         }
     }
 
-    /// Begins a batch of the jobs that wait now.
     pub fn begin_batch(&mut self) -> BatchProgress {
         self.receive();
         BatchProgress {
@@ -121,7 +119,6 @@ impl WriteQueue {
         }
     }
 
-    /// True if a single job waits.
     pub fn is_single(&self) -> bool {
         self.waiting() == 1
     }
