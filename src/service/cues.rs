@@ -124,7 +124,7 @@ impl ChangeContext {
         cues::save(tx, &cue)?;
         events::cue_changed(tx, (before.status, cue.status), user_key, cue.key, now);
         if cue.claim_within_minutes != before.claim_within_minutes {
-            unclaimed::look_again(tx, cue.key)?;
+            unclaimed::recheck(tx, cue.key)?;
             tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
         }
         tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });

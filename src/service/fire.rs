@@ -292,7 +292,7 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     events::execution(tx, EventType::ExecutionCreated, new.user_key, key, new.now);
     let is_ready = new.scheduled_for <= new.now;
     let schedule = match (is_ready, new.is_worker) {
-        (true, true) => unclaimed::look_at(tx, key)?,
+        (true, true) => unclaimed::check_at(tx, key)?,
         (true, false) => None,
         (false, _) => Some(new.scheduled_for),
     };

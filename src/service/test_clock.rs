@@ -81,9 +81,9 @@ fn wait_until(app: &App, stopping: &dyn Fn() -> bool, is_done: impl Fn() -> Resu
 
 fn is_idle(app: &App) -> Result<bool> {
     let (now, seen) = (app.clock.now(), app.engine_stats.last_seen());
-    let looks_from = workers_return_by(app.outage());
+    let checks_from = workers_return_by(app.outage());
     let idle = app.store.read(move |read| {
-        let waits = deadline(read, seen, looks_from)?.is_some_and(|deadline| deadline <= now);
+        let waits = deadline(read, seen, checks_from)?.is_some_and(|deadline| deadline <= now);
         if waits || hold::is_held(read)? {
             return Ok(!waits);
         }
@@ -96,18 +96,18 @@ fn is_idle(app: &App) -> Result<bool> {
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
     let seen = app.engine_stats.last_seen();
-    let looks_from = workers_return_by(app.outage());
-    app.store.read(move |read| deadline(read, seen, looks_from)).wait()
+    let checks_from = workers_return_by(app.outage());
+    app.store.read(move |read| deadline(read, seen, checks_from)).wait()
 }
 
 /// The earliest instant at which the engine has work; `None` while the file is on hold. Nothing fires by schedule before
-/// `seen`, and unclaimed executions are not looked at before `looks_from`.
-fn deadline(read: &ReadTx<'_>, seen: Timestamp, looks_from: Timestamp) -> Result<Option<Timestamp>> {
+/// `seen`, and unclaimed executions are not checked before `checks_from`.
+fn deadline(read: &ReadTx<'_>, seen: Timestamp, checks_from: Timestamp) -> Result<Option<Timestamp>> {
     if hold::is_held(read)? {
         return Ok(None);
     }
     let cue = due_cues::next(read)?.map(|next| next.max(seen));
     let others = [delivery_queue::next_due_at(read)?, claims::next_end(read)?, outbox::next_due_at(read)?];
-    let look = unclaimed::next_look(read)?.map(|look| look.max(looks_from));
-    Ok(others.into_iter().chain([cue, look]).flatten().min())
+    let check = unclaimed::next_check(read)?.map(|check| check.max(checks_from));
+    Ok(others.into_iter().chain([cue, check]).flatten().min())
 }

@@ -14,26 +14,26 @@ use crate::store::WriteTx;
 use crate::store::executions::unclaimed::{self, UnclaimedExecution};
 use crate::store::notifications::alerts;
 
-/// Looks at the claimable executions that are due for it, longest due first, at most `limit`. Once there are fewer, the
+/// Checks the claimable executions that are due for it, longest due first, at most `limit`. Once there are fewer, the
 /// next part of a cue whose limit has changed becomes due. Returns whether there may be more.
-pub fn look_at_due(tx: &WriteTx<'_>, firer: &CueFirer, limit: usize) -> Result<bool> {
+pub fn check_due(tx: &WriteTx<'_>, firer: &CueFirer, limit: usize) -> Result<bool> {
     let due = unclaimed::list_due(tx, firer.now(), limit)?;
     for execution in &due {
-        look_at(tx, execution, firer)?;
+        check(tx, execution, firer)?;
     }
-    Ok(due.len() == limit || unclaimed::continue_change(tx)?)
+    Ok(due.len() == limit || unclaimed::continue_recheck(tx)?)
 }
 
-fn look_at(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> Result<()> {
+fn check(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> Result<()> {
     let (key, cue_key, now) = (execution.key, execution.cue_key, firer.now());
     if execution.is_deleted {
-        return unclaimed::set_look(tx, key, None);
+        return unclaimed::set_check(tx, key, None);
     }
     let within = execution.claim_within_minutes.map(|minutes| SignedDuration::from_mins(minutes.into()));
     let last_alert = alerts::newest_of_cue(tx, cue_key, AlertType::Unclaimed, now)?;
     match unclaimed_step(execution.claimable_since, within, last_alert, now) {
         UnclaimedStep::Fail => fail(tx, execution, firer),
-        UnclaimedStep::Wait(at) => unclaimed::set_look(tx, key, at),
+        UnclaimedStep::Wait(at) => unclaimed::set_check(tx, key, at),
         // The alert of this cue within the hour may have been deleted as surplus.
         UnclaimedStep::Alert(at)
             if alerts::has_more_since(
@@ -44,14 +44,14 @@ fn look_at(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -
             )? =>
         {
             let later = saturating_add(now, ALERT_INTERVAL);
-            unclaimed::set_look(tx, key, Some(at.map_or(later, |at| at.min(later))))
+            unclaimed::set_check(tx, key, Some(at.map_or(later, |at| at.min(later))))
         }
         UnclaimedStep::Alert(at) => {
             let pending = now.duration_since(execution.claimable_since).as_mins();
             let waiting = unclaimed::count_waiting(tx, cue_key, MAX_COUNTED_WAITING)?;
             let task = execution.task.clone();
             raise(tx, key, &NewAlert::Unclaimed { pending_minutes: pending, waiting, task }, now)?;
-            unclaimed::set_look(tx, key, at)
+            unclaimed::set_check(tx, key, at)
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::service::finish::{FinishedExecution, count_retry, on_execution_finished};
 use crate::service::fire::CueFirer;
-use crate::service::unclaimed::look_at_due;
+use crate::service::unclaimed::check_due;
 use crate::service::{alerts, events};
 use crate::store::accounts::idempotency::{self, RETENTION_TIME};
 use crate::store::accounts::{device_logins, sessions};
@@ -77,12 +77,12 @@ pub fn look_for_unclaimed(app: &App, now: Timestamp) -> Result<bool> {
         return Ok(false);
     }
     let firer = CueFirer::new(app, now);
-    app.store.write_with_priority(move |tx| look_at_due(tx, &firer, BATCH)).wait()
+    app.store.write_with_priority(move |tx| check_due(tx, &firer, BATCH)).wait()
 }
 
 /// The time of the next look at an unclaimed execution.
 pub fn next_look(app: &App) -> Result<Option<Timestamp>> {
-    let next = app.store.read_blocking(unclaimed::next_look)?;
+    let next = app.store.read_blocking(unclaimed::next_check)?;
     Ok(next.map(|next| next.max(workers_return_by(app.outage()))))
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::http::input::targets::ANSWER_BYTES;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::service::bulk::{BEGUN, BulkCall, MAX_MATCHED};
+use crate::service::bulk::{BulkCall, IN_PROGRESS, MAX_MATCHED};
 use crate::service::idempotency::{IdempotencyRequest, StoredResponse};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -66,10 +66,10 @@ pub fn idempotency_request(
 /// Errors: as [`idempotency_request`].
 pub fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
     let (code, status) = ErrorCode::InvalidState.text_and_status();
-    let body = json!({"error": {"code": code, "message": BEGUN, "status": status}}).to_string();
-    let begun = StoredResponse { status, body };
+    let body = json!({"error": {"code": code, "message": IN_PROGRESS, "status": status}}).to_string();
+    let in_progress = StoredResponse { status, body };
     let call = idempotency_request(request, route, None)?;
-    Ok(call.map(|request| BulkCall { request, begun }))
+    Ok(call.map(|request| BulkCall { request, in_progress }))
 }
 
 /// Runs an action on many objects to its end, also if the client disconnects: a half of it would be done, and a repetition

@@ -159,7 +159,7 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(app.store.write_for(caller.user_key, move |tx| {
         stored_sessions::delete_of_key(tx, &old)?;
-        if api_keys::replace(tx, &old, &id, api_key.prefix(), &api_key.hash(), now)? {
+        if api_keys::replace(tx, &old, &id, &api_key, now)? {
             mail(tx, ReplacedCredential::ApiKey)?;
             Ok(api_key)
         } else {

@@ -33,14 +33,14 @@ pub struct RefusedCue {
 
 /// The cues that were changed, and those that were refused.
 #[derive(Debug, Clone, Default)]
-pub struct CuesDone {
+pub struct CueResults {
     pub ids: Vec<String>,
     pub refused: Vec<RefusedCue>,
     /// The executions that were created, in the order of `ids`.
     pub execution_ids: Vec<ExecutionId>,
 }
 
-impl BulkResults for CuesDone {
+impl BulkResults for CueResults {
     fn append(&mut self, next: Self) {
         self.ids.extend(next.ids);
         self.refused.extend(next.refused);
@@ -56,13 +56,13 @@ pub async fn apply(
     app: &App,
     caller: &Caller,
     action: CueAction,
-    request: BulkRequest<CuesDone>,
+    request: BulkRequest<CueResults>,
 ) -> Result<StoredResponse> {
     let user_key = caller.user_key;
     let action = |now| {
         let changes = ChangeContext::new(app, caller, now);
         let runs = RunContext::new(app, user_key, now);
-        move |tx: &WriteTx<'_>, id: &str, done: &mut CuesDone| {
+        move |tx: &WriteTx<'_>, id: &str, done: &mut CueResults| {
             let mut work = 1;
             match action {
                 CueAction::Pause => work = change_status(tx, &changes, id, RequestedStatus::Paused)?,

@@ -37,11 +37,11 @@ pub const MAX_MATCHED: usize = 10_000;
 #[derive(Debug, Clone)]
 pub struct BulkCall {
     pub request: IdempotencyRequest,
-    pub begun: StoredResponse,
+    pub in_progress: StoredResponse,
 }
 
-/// The message of [`BulkCall::begun`], a 409 `invalid_state`.
-pub const BEGUN: &str = "A request with this Idempotency-Key has begun and its answer is not stored: it still runs, was interrupted, \
+/// The message of [`BulkCall::in_progress`], a 409 `invalid_state`.
+pub const IN_PROGRESS: &str = "A request with this Idempotency-Key has begun and its answer is not stored: it still runs, was interrupted, \
      or its answer found no room. Look at what was done before you send it with a new key";
 
 /// The objects of a request that were changed, and those that were refused.
@@ -174,12 +174,12 @@ impl<D: BulkResults> Batch<D> {
         apply: &impl Fn(&WriteTx<'_>, &str, &mut D) -> Result<usize>,
     ) -> Result<BatchEnd<D>> {
         if self.first == 0
-            && let Some(BulkCall { request, begun }) = &self.request.call
+            && let Some(BulkCall { request, in_progress }) = &self.request.call
         {
             if let Some(response) = find_response(tx, self.user_key, Some(request), self.now)? {
                 return Ok(BatchEnd::Answered(response));
             }
-            self.keep(tx, request, begun)?;
+            self.keep(tx, request, in_progress)?;
         }
         let (mut work, mut next, mut done) = (0, self.first, D::default());
         while work < BATCH

@@ -13,12 +13,12 @@ use crate::store::WriteTx;
 
 /// The executions that were replayed, and those that were skipped.
 #[derive(Debug, Clone, Default)]
-pub struct ReplaysDone {
+pub struct ReplayResults {
     pub execution_ids: Vec<ExecutionId>,
     pub skipped: Vec<(String, ErrorCode)>,
 }
 
-impl BulkResults for ReplaysDone {
+impl BulkResults for ReplayResults {
     fn append(&mut self, next: Self) {
         self.execution_ids.extend(next.execution_ids);
         self.skipped.extend(next.skipped);
@@ -29,11 +29,15 @@ impl BulkResults for ReplaysDone {
     }
 }
 
-pub async fn apply(app: &App, caller: &Caller, request: BulkRequest<ReplaysDone>) -> Result<StoredResponse> {
+pub async fn apply(
+    app: &App,
+    caller: &Caller,
+    request: BulkRequest<ReplayResults>,
+) -> Result<StoredResponse> {
     let user_key = caller.user_key;
     let action = |now| {
         let runs = RunContext::new(app, user_key, now);
-        move |tx: &WriteTx<'_>, id: &str, done: &mut ReplaysDone| {
+        move |tx: &WriteTx<'_>, id: &str, done: &mut ReplayResults| {
             let (run, copied) = runs.replay(tx, ExecutionId::parse(id).ok_or_else(not_found)?)?;
             done.execution_ids.push(run.execution_id);
             Ok(work_of(copied))

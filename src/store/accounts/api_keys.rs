@@ -75,13 +75,12 @@ pub fn replace(
     tx: &WriteTx<'_>,
     old: &[u8; 32],
     new_id: &str,
-    prefix: &str,
-    hash: &[u8; 32],
+    api_key: &ApiKey,
     now: Timestamp,
 ) -> Result<bool> {
     tx.changes(
         "UPDATE api_keys SET id = ?2, prefix = ?3, key_hash = ?4, created_at = ?5 WHERE key_hash = ?1",
-        params![old, new_id, prefix, hash, millis(now)],
+        params![old, new_id, api_key.prefix(), api_key.hash(), millis(now)],
     )
 }
 

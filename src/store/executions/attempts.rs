@@ -91,8 +91,8 @@ pub fn keep_cut(tx: &WriteTx<'_>) -> Result<()> {
 pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Vec<Attempt>>> {
     let latest: Option<(i64, LatestAttempt)> = read.find(FIND_LATEST, params![user_key, id.bytes()])?;
     let Some((key, LatestAttempt(latest))) = latest else { return Ok(None) };
-    let kept: Vec<KeptAttempt> = read.all(LIST, [key])?;
-    let mut attempts: Vec<Attempt> = kept.into_iter().map(|KeptAttempt(attempt)| attempt).collect();
+    let kept: Vec<EarlierAttempt> = read.all(LIST, [key])?;
+    let mut attempts: Vec<Attempt> = kept.into_iter().map(|EarlierAttempt(attempt)| attempt).collect();
     // A cut attempt has a later number, and comes after it.
     let is_kept = |latest: &Attempt| {
         attempts.iter().any(|it| it.number >= latest.number && it.end != Some(AttemptEnd::Cut))
@@ -103,9 +103,9 @@ pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<
 }
 
 /// An attempt in a row of its own.
-struct KeptAttempt(Attempt);
+struct EarlierAttempt(Attempt);
 
-impl FromRow for KeptAttempt {
+impl FromRow for EarlierAttempt {
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
         let (number, is_counted, started_at): (u32, bool, _) = columns.get()?;
         let worker_id = columns.get()?;

@@ -10,7 +10,7 @@ use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::db::write_stats::WriteEvent;
-use crate::store::executions::unclaimed::first_look;
+use crate::store::executions::unclaimed::first_check;
 use crate::store::executions::{attempts, columns};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
@@ -165,7 +165,7 @@ pub fn next_end(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 
 const SET_END: &str = "UPDATE executions SET lease_expires_at = ?2 WHERE key = ?1";
 
-/// Moves the end of a lease; `None` if nobody is to look at it again, because its cue has been deleted.
+/// Moves the end of a lease; `None` if it is never checked again, because its cue has been deleted.
 pub fn set_end(tx: &WriteTx<'_>, key: i64, lease_expires_at: Option<Timestamp>) -> Result<()> {
     tx.run(SET_END, params![key, lease_expires_at.map(millis)])
 }
@@ -182,7 +182,7 @@ pub fn release(
     let sql = concat!(
         "UPDATE executions
             SET status = ?2, queue_name = iif(?2 = 'pending', 'claim', NULL), due_at = iif(?2 = 'pending', ",
-        first_look!("?4", "executions.cue_key"),
+        first_check!("?4", "executions.cue_key"),
         ", NULL), lease_expires_at = NULL,
                 claimed_by_worker = iif(?2 = 'pending', NULL, claimed_by_worker),
                 claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4,

@@ -18,7 +18,7 @@ use crate::store::db::columns::{from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::db::hold;
 use crate::store::executions::attempts;
-use crate::store::executions::unclaimed::first_look;
+use crate::store::executions::unclaimed::first_check;
 use crate::store::fair_queue::{AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
 
@@ -62,7 +62,7 @@ const PROMOTE: &str = concat!(
     "UPDATE executions
     SET queue_name = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END,
         due_at = CASE transport WHEN 'worker' THEN ",
-    first_look!("?1", "executions.cue_key"),
+    first_check!("?1", "executions.cue_key"),
     " ELSE due_at END,
         destination_hash = coalesce((SELECT cues.destination_hash FROM cues WHERE cues.key = executions.cue_key),
                                     destination_hash),

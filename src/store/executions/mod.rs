@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::db::counters::QueueName;
 use crate::store::db::write_stats::WriteEvent;
-use crate::store::executions::unclaimed::first_look;
+use crate::store::executions::unclaimed::first_check;
 use crate::store::{ReadTx, WriteTx};
 
 // From executions `e`. A pending execution may also wait, for its `send_at`. That is not a retry.
@@ -121,7 +121,7 @@ fn insert_row(
                                  task, agent, scheduled_for, triggered_by, payload_key, attempts, error_message,
                                  created_at, updated_at, is_catch_up, replayed_from)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, iif(?6 = 'claim', ",
-        first_look!("?15", "?2"),
+        first_check!("?15", "?2"),
         ", ?7), ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16, ?17)"
     ))?
     .execute(params![

@@ -1,4 +1,4 @@
-//! Claimable executions that no worker claims. `due_at` of an execution in queue 'claim' is the time of the next look at
+//! Claimable executions that no worker claims. `due_at` of an execution in queue 'claim' is the time of the next check of
 //! it: null is at once, the year 9999 is not again. `updated_at` is the time since which it is claimable.
 
 use jiff::Timestamp;
@@ -10,15 +10,15 @@ use crate::store::db::columns::{from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::{ReadTx, WriteTx};
 
-/// In `due_at`: nobody looks again. The year 9999, because every reader of an execution reads the column as an instant.
+/// In `due_at`: never checked again. The year 9999, because every reader of an execution reads the column as an instant.
 const NEVER: Timestamp = Timestamp::constant(253_370_764_800, 0);
 
 /// Executions of a cue in one part, when a new limit of the cue is applied to those that wait. More would hold up other
 /// writes.
 const PART: u32 = 1_000;
 
-/// The first look at an execution that becomes claimable at `$now`, as SQL: after 15 minutes, or at the limit of its cue.
-macro_rules! first_look {
+/// The first check of an execution that becomes claimable at `$now`, as SQL: after 15 minutes, or at the limit of its cue.
+macro_rules! first_check {
     ($now:literal, $cue_key:literal) => {
         concat!(
             "(",
@@ -29,9 +29,9 @@ macro_rules! first_look {
         )
     };
 }
-pub(in crate::store) use first_look;
+pub(in crate::store) use first_check;
 
-const NEXT_LOOK: &str = "SELECT due_at FROM executions WHERE queue_name = 'claim' ORDER BY due_at LIMIT 1";
+const NEXT_CHECK: &str = "SELECT due_at FROM executions WHERE queue_name = 'claim' ORDER BY due_at LIMIT 1";
 
 // Without a comparison of `due_at`: null comes first in the index, and the reader stops at the first later row. A deleted
 // cue is missing.
@@ -41,9 +41,9 @@ const DUE: &str =
    FROM executions e LEFT JOIN cues c ON c.key = e.cue_key
   WHERE e.queue_name = 'claim' ORDER BY e.due_at LIMIT ?1 + 0";
 
-const LOOK_AT: &str = "SELECT due_at FROM executions WHERE key = ?1";
+const CHECK_AT: &str = "SELECT due_at FROM executions WHERE key = ?1";
 
-const SET_LOOK: &str = "UPDATE executions SET due_at = ?2 WHERE key = ?1 AND queue_name = 'claim'";
+const SET_CHECK: &str = "UPDATE executions SET due_at = ?2 WHERE key = ?1 AND queue_name = 'claim'";
 
 const CHANGED: &str =
     "INSERT OR REPLACE INTO changed_claim_limits (cue_key, before) VALUES (?1, 9223372036854775807)";
@@ -53,12 +53,12 @@ const FIRST_CHANGED: &str = "SELECT cue_key, before FROM changed_claim_limits OR
 const OLDEST_OF_PART: &str =
     "SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3 - 1";
 
-const LOOK_AGAIN: &str = "UPDATE executions SET due_at = NULL WHERE queue_name = 'claim' AND key IN (
+const RECHECK: &str = "UPDATE executions SET due_at = NULL WHERE queue_name = 'claim' AND key IN (
     SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3 + 0)";
 
-const SET_REST: &str = "UPDATE changed_claim_limits SET before = ?2 WHERE cue_key = ?1";
+const SET_BEFORE: &str = "UPDATE changed_claim_limits SET before = ?2 WHERE cue_key = ?1";
 
-const END_CHANGE: &str = "DELETE FROM changed_claim_limits WHERE cue_key = ?1";
+const END_RECHECK: &str = "DELETE FROM changed_claim_limits WHERE cue_key = ?1";
 
 const WAITING: &str = "SELECT count(*) FROM (
     SELECT queue_name FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0) WHERE queue_name = 'claim'";
@@ -68,7 +68,7 @@ const FAIL: &str = "UPDATE executions
   WHERE key = ?1 AND queue_name = 'claim'";
 
 row! {
-/// A claimable execution that is due for a look.
+/// A claimable execution that is due for a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnclaimedExecution {
     pub key: i64,
@@ -83,21 +83,21 @@ pub struct UnclaimedExecution {
     pub claim_within_minutes: Option<u32>,
 } }
 
-/// The time of the next look, or of the next part of a changed limit; `None` if there is none to come.
-pub fn next_look(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+/// The time of the next check, or of the next part of a changed limit; `None` if there is none to come.
+pub fn next_check(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     if read.any(FIRST_CHANGED, [])? {
         return Ok(Some(Timestamp::MIN));
     }
-    let first: Option<Option<Timestamp>> = read.find(NEXT_LOOK, [])?;
+    let first: Option<Option<Timestamp>> = read.find(NEXT_CHECK, [])?;
     Ok(first.map(|due_at| due_at.unwrap_or(Timestamp::MIN)).filter(|due_at| *due_at < NEVER))
 }
 
-/// The time of the next look at the execution in row `key`.
-pub fn look_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
-    read.one(LOOK_AT, [key])
+/// The time of the next check of the execution in row `key`.
+pub fn check_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
+    read.one(CHECK_AT, [key])
 }
 
-/// The executions that are due for a look at `now`, at most `limit`. The caller fails each, or sets the next look.
+/// The executions that are due for a check at `now`, at most `limit`. The caller fails each, or sets the next check.
 pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<UnclaimedExecution>> {
     let mut statement = read.prepare_cached(DUE)?;
     let mut rows = statement.query([row_count(limit)])?;
@@ -112,27 +112,27 @@ pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<U
     Ok(due)
 }
 
-/// Sets the time of the next look; `None` is never. `updated_at` stays: the execution waits as before.
-pub fn set_look(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()> {
-    tx.run(SET_LOOK, [key, millis(at.unwrap_or(NEVER))])
+/// Sets the time of the next check; `None` is never. `updated_at` stays: the execution waits as before.
+pub fn set_check(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()> {
+    tx.run(SET_CHECK, [key, millis(at.unwrap_or(NEVER))])
 }
 
-/// Lets the waiting executions of a cue be looked at now, because its limit has changed. [`continue_change`] marks them.
-pub fn look_again(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+/// Checks the waiting executions of a cue again, because its limit has changed. [`continue_recheck`] marks them.
+pub fn recheck(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
     tx.run(CHANGED, [cue_key])
 }
 
-/// Marks the waiting executions among the next part of a cue whose limit has changed: they are due for a look at once.
+/// Marks the waiting executions among the next part of a cue whose limit has changed: they are due for a check at once.
 /// Returns false if no limit has changed.
-pub fn continue_change(tx: &WriteTx<'_>) -> Result<bool> {
+pub fn continue_recheck(tx: &WriteTx<'_>) -> Result<bool> {
     let changed: Option<(i64, i64)> = tx.find(FIRST_CHANGED, [])?;
     let Some((cue_key, before)) = changed else { return Ok(false) };
     let part = params![cue_key, before, PART];
     let oldest: Option<i64> = tx.find(OLDEST_OF_PART, part)?;
-    tx.run(LOOK_AGAIN, part)?;
+    tx.run(RECHECK, part)?;
     match oldest {
-        Some(oldest) => tx.run(SET_REST, [cue_key, oldest])?,
-        None => tx.run(END_CHANGE, [cue_key])?,
+        Some(oldest) => tx.run(SET_BEFORE, [cue_key, oldest])?,
+        None => tx.run(END_RECHECK, [cue_key])?,
     };
     Ok(true)
 }
@@ -155,22 +155,22 @@ mod tests {
     use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
     use crate::store::test_support::memory_database;
 
-    crate::store::test_support::plan_test! { looks_are_found_by_index_and_never_sorted:
-        NEXT_LOOK => "executions_unclaimed",
+    crate::store::test_support::plan_test! { checks_are_found_by_index_and_never_sorted:
+        NEXT_CHECK => "executions_unclaimed",
         DUE => "SCAN e USING INDEX executions_unclaimed",
         FIRST_CHANGED => "SCAN changed_claim_limits",
         OLDEST_OF_PART => "executions_by_cue (cue_key=? AND key<?)",
-        LOOK_AGAIN => "executions_by_cue (cue_key=? AND key<?)",
+        RECHECK => "executions_by_cue (cue_key=? AND key<?)",
         WAITING => "executions_by_cue (cue_key=?)",
-        SET_LOOK => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
+        SET_CHECK => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
         FAIL => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
     }
 
     #[test]
-    fn the_first_look_is_at_the_earlier_of_alert_and_limit() {
+    fn the_first_check_is_at_the_earlier_of_alert_and_limit() {
         let file = memory_database();
         assert_eq!(UNCLAIMED_AFTER.as_millis(), 15 * 60_000);
-        let sql = first_look!("?1", "?2");
+        let sql = first_check!("?1", "?2");
         for (minutes, expected) in [(None, 900_001), (Some(5), 300_001), (Some(10_080), 900_001)] {
             let sql = sql.replace("FROM cues", "FROM (SELECT 7 AS key, ?3 AS claim_within_minutes) AS cues");
             let found: i64 =

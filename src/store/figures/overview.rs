@@ -1,5 +1,5 @@
-//! The part of the overview that is about a user: numbers of cues, executions and workers, and the few cues to look at
-//! first. Read along indexes that begin with the user or with a cue of the user, never over the history.
+//! The part of the overview that is about a user: numbers of cues, executions and workers, and the few cues that need
+//! attention. Read along indexes that begin with the user or with a cue of the user, never over the history.
 
 use jiff::Timestamp;
 use rusqlite::params;

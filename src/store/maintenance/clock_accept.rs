@@ -45,7 +45,7 @@ const NOTE_FIRED: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, first, las
      WHERE key > ?1 AND key <= ?2 AND scheduled_for > ?3 AND triggered_by = 'schedule'
        AND EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key AND cron IS NOT NULL)";
 
-// The `send_at` of a manual fire is an instant of its user, and stays, but for calls that were put off. A look that comes
+// The `send_at` of a manual fire is an instant of its user, and stays, but for calls that were put off. A check that comes
 // too early plans the next one. A lease is cut to the longest that a claim of now has.
 const DATE_EXECUTIONS: &str = "UPDATE executions
     SET created_at = min(created_at, ?3), updated_at = min(updated_at, ?3),

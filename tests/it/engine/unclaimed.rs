@@ -215,7 +215,7 @@ fn change_time(fixture: &Fixture, cue: &Cue, minutes: Option<u32>) {
     changed.apply(&patch, fixture.now()).unwrap();
     let saved = fixture.app.store.write(move |tx| {
         cues::save(tx, &changed)?;
-        unclaimed::look_again(tx, changed.key)
+        unclaimed::recheck(tx, changed.key)
     });
     saved.wait().unwrap();
 }

@@ -12,7 +12,7 @@ use crate::http::request::Request;
 use crate::http::response::to_json;
 use crate::http::response::{Response, to_refusal};
 use crate::service::bulk::cues as actions;
-use crate::service::bulk::cues::{CueAction, CuesDone};
+use crate::service::bulk::cues::{CueAction, CueResults};
 use crate::service::bulk::{BulkCall, BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
 use crate::service::idempotency::StoredResponse;
 use crate::store::ReadTx;
@@ -89,7 +89,7 @@ async fn run_all(
     action: CueAction,
     ids: Vec<String>,
     call: Option<BulkCall>,
-    render: fn(&CuesDone) -> Result<StoredResponse>,
+    render: fn(&CueResults) -> Result<StoredResponse>,
 ) -> Result<Response> {
     let caller = request.caller()?;
     request.reserve_response(ids.len() * ANSWER_BYTES)?;
@@ -119,15 +119,15 @@ fn read_filter(fields: &mut JsonFields<'_>) -> CueFilter {
     }
 }
 
-fn render_done(done: &CuesDone) -> Result<StoredResponse> {
+fn render_done(done: &CueResults) -> Result<StoredResponse> {
     render(done, None)
 }
 
-fn render_fired(done: &CuesDone) -> Result<StoredResponse> {
+fn render_fired(done: &CueResults) -> Result<StoredResponse> {
     render(done, Some(done.execution_ids.iter().map(ToString::to_string).collect()))
 }
 
-fn render(done: &CuesDone, execution_ids: Option<Vec<String>>) -> Result<StoredResponse> {
+fn render(done: &CueResults, execution_ids: Option<Vec<String>>) -> Result<StoredResponse> {
     let failed: Vec<FailedView<'_>> = done
         .refused
         .iter()
@@ -142,7 +142,7 @@ fn render(done: &CuesDone, execution_ids: Option<Vec<String>>) -> Result<StoredR
     Ok(StoredResponse { status: 200, body })
 }
 
-fn render_deleted(done: &CuesDone) -> Result<StoredResponse> {
+fn render_deleted(done: &CueResults) -> Result<StoredResponse> {
     let skipped = done.refused.iter().map(|refused| refused.id.as_str()).collect();
     Ok(StoredResponse { status: 200, body: to_json(&DeletedView { deleted: &done.ids, skipped })? })
 }

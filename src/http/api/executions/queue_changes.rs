@@ -16,7 +16,7 @@ use crate::http::request::Request;
 use crate::http::response::to_json;
 use crate::http::response::{Response, to_refusal};
 use crate::service::bulk::replays as actions;
-use crate::service::bulk::replays::ReplaysDone;
+use crate::service::bulk::replays::ReplayResults;
 use crate::service::bulk::{BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
 use crate::service::idempotency::StoredResponse;
 use crate::service::manual_runs;
@@ -139,7 +139,7 @@ fn read_instant(fields: &mut JsonFields<'_>, name: &'static str) -> Option<jiff:
     }
 }
 
-fn render(done: &ReplaysDone) -> Result<StoredResponse> {
+fn render(done: &ReplayResults) -> Result<StoredResponse> {
     let skipped: Vec<SkippedView<'_>> =
         done.skipped.iter().map(|(id, code)| SkippedView { id, code: code.text_and_status().0 }).collect();
     let replayed = done.execution_ids.len();

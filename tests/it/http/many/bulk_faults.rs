@@ -6,7 +6,7 @@ use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
 use cued::domain::api_error::ErrorCode;
 use cued::http::response::to_refusal;
-use cued::service::bulk::cues::{CueAction, CuesDone, apply};
+use cued::service::bulk::cues::{CueAction, CueResults, apply};
 use cued::service::bulk::{BulkCall, BulkRequest};
 use cued::service::idempotency::{IdempotencyRequest, StoredResponse};
 use cued::store::db::counters;
@@ -146,10 +146,10 @@ fn a_disk_that_is_full_after_the_first_write_is_told_of_what_is_left() {
     fixture.app.store.write(move |tx| Ok(tx.commit_hook(Some(refuses))?)).wait().unwrap();
     let begun = StoredResponse { status: 409, body: "{}".to_owned() };
     let key = IdempotencyRequest { key: "k".to_owned(), fingerprint: [0; 32] };
-    let call = BulkCall { request: key, begun };
+    let call = BulkCall { request: key, in_progress: begun };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let pause = || {
-        let request = BulkRequest::<CuesDone> {
+        let request = BulkRequest::<CueResults> {
             ids: ids.clone(),
             call: Some(call.clone()),
             render: |done| {
