@@ -58,7 +58,6 @@ pub enum ErrorCode {
     StorageLimitExceeded,
     StorageUnavailable,
     TooManyStreams,
-    UriTooLong,
     ValidationError,
     WorkerLimitExceeded,
     WorkerNotFound,
@@ -117,7 +116,6 @@ impl ErrorCode {
             Self::StorageLimitExceeded => ("storage_limit_exceeded", 403),
             Self::StorageUnavailable => ("storage_unavailable", 503),
             Self::TooManyStreams => ("too_many_streams", 429),
-            Self::UriTooLong => ("uri_too_long", 414),
             Self::ValidationError => ("validation_error", 422),
             Self::WorkerLimitExceeded => ("worker_limit_exceeded", 409),
             Self::WorkerNotFound => ("worker_not_found", 404),
@@ -221,6 +219,11 @@ impl SchedulePart {
 impl Refusal {
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), problems: Vec::new(), schedule_part: None, retry_after: None }
+    }
+
+    /// The same with `Retry-After`.
+    pub fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
     }
 
     /// A 422 with all invalid fields; the message names the first.
