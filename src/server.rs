@@ -43,6 +43,9 @@ const LAST_SCRAPE: Duration = Duration::from_millis(500);
 /// attempt, and the client repeats it a second later: with the usual 128, every burst of clients contains some of those.
 const BACKLOG: u32 = 4096;
 
+/// Tasks that a busy HTTP thread runs before it takes a new connection, so that a flood of requests delays none for long.
+const GLOBAL_QUEUE_INTERVAL: u32 = 4;
+
 /// Bytes of the kernel's buffer for unread responses of a connection. The kernel reports room when a third of it is
 /// free: with a larger buffer, a client that reads slowly would seem to read nothing for seconds, and be cut off.
 const SEND_BUFFER: u32 = 128 << 10;
@@ -53,11 +56,9 @@ const METRICS_CONNECTIONS: usize = 16;
 /// The addresses of a server and the conditions under which it stops.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenConfig {
-    /// The address of the API.
     pub api: SocketAddr,
     /// Derive the public URL from `api`.
     pub own_url: bool,
-    /// The address of the metrics listener.
     pub metrics: Option<SocketAddr>,
     /// Also stop when standard input ends: together with the parent process, however that ends.
     pub until_input_ends: bool,
@@ -112,6 +113,7 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
     config.http.max_connections = max_connections(&config, max_open_files());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores::http_threads())
+        .global_queue_interval(GLOBAL_QUEUE_INTERVAL)
         .enable_all()
         .build()
         .map_err(ServeError::system("starting the HTTP threads"))?;

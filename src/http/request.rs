@@ -19,9 +19,7 @@ use crate::error::{Error, Result};
 use crate::http::input::body::BufferedBody;
 use crate::http::input::query::Query;
 use crate::http::limits::budget::{Owner, Reservation};
-use crate::http::limits::places::Place;
-use crate::http::limits::turns::Turn;
-use crate::http::limits::{MAX_WAITING, Shares};
+use crate::http::limits::{MAX_WAITING, Shares, Turn};
 use crate::locks::Mutex;
 use crate::service::executions::not_found;
 
@@ -86,11 +84,11 @@ impl Request {
 
     /// Takes a place for a long poll or an event stream, to be held until it ends. `None` where limits are off.
     /// Errors: 429 if the caller has too many of both.
-    pub fn begin_waiting(&self) -> Result<Option<Place<i64>>> {
+    pub fn begin_waiting(&self) -> Result<Option<Arc<()>>> {
         if !self.app.config.plans.are_limited() {
             return Ok(None);
         }
-        let place = self.shares.waiting.take(self.caller()?.user_key, MAX_WAITING);
+        let place = self.shares.waiting.take(self.caller()?.user_key);
         Ok(Some(place.ok_or_else(too_many_waiting)?))
     }
 
@@ -108,13 +106,11 @@ impl Request {
     }
 
     /// Waits for the caller's turn to read a list. The permit is to be held until the response is rendered.
-    /// Errors: [`Error::Fault`] on a bug.
     pub async fn list_turn(&self) -> Result<Turn> {
         self.shares.lists.wait(self.owner).await
     }
 
     /// As [`Request::list_turn`], for a list of a long history.
-    /// Errors: as [`Request::list_turn`].
     pub async fn slow_list_turn(&self) -> Result<Turn> {
         self.shares.slow_lists.wait(self.owner).await
     }
@@ -128,7 +124,6 @@ impl Request {
         Query::parse(&self.query)
     }
 
-    /// Returns the fields of a posted HTML form.
     pub fn form(&self) -> Query {
         Query::parse_form(&self.body.bytes)
     }
@@ -170,5 +165,5 @@ fn too_many_waiting() -> Refusal {
         "The account has {MAX_WAITING} long polls and event streams open, the most at a time; end one of them, or poll \
          without `wait`"
     );
-    Refusal { retry_after: Some(WAITING_RETRY_AFTER), ..Refusal::new(ErrorCode::RateLimitExceeded, message) }
+    Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(WAITING_RETRY_AFTER)
 }

@@ -16,7 +16,6 @@ use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::notification::event::{Event, EventFilter, EventType, ServerChange};
 use crate::error::{Error, Result};
 use crate::events::{EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, StreamStart, TooManyStreams};
-use crate::http::limits::places::Place;
 use crate::http::middleware::authentication::is_valid;
 use crate::http::pages::assets;
 use crate::http::request::Request;
@@ -134,11 +133,9 @@ fn too_many(reason: TooManyStreams) -> Error {
             )
         }
     };
-    let refusal = Refusal::new(ErrorCode::TooManyStreams, message);
-    Error::Refused(Refusal { retry_after: Some(RETRY_AFTER), ..refusal })
+    Refusal::new(ErrorCode::TooManyStreams, message).retry_after(RETRY_AFTER).into()
 }
 
-/// The first lines of a stream.
 fn greeting(request: &Request, events: &EventStream, start: StreamStart, held: bool) -> String {
     let hello = json!({
         "time": instant(request.now),
@@ -156,7 +153,6 @@ fn greeting(request: &Request, events: &EventStream, start: StreamStart, held: b
     text
 }
 
-/// An open stream.
 struct LiveStream {
     app: Arc<App>,
     events: EventStream,
@@ -169,7 +165,7 @@ struct LiveStream {
     /// The id that the client has.
     sent: String,
     is_over: bool,
-    _place: Option<Place<i64>>,
+    _place: Option<Arc<()>>,
 }
 
 impl LiveStream {

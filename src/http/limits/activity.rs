@@ -66,7 +66,6 @@ pub struct RequestGuard {
 }
 
 impl Activity {
-    /// The activity of a new connection.
     pub fn new() -> Self {
         let state = State {
             idle_since: Instant::now(),
@@ -124,7 +123,6 @@ impl Activity {
         self.state.lock().has_unread_body
     }
 
-    /// Records bytes from the peer.
     pub fn record_read(&self, bytes: &[u8]) {
         let mut state = self.state.lock();
         // No method of HTTP/1.1 begins like the preface of HTTP/2.
@@ -134,7 +132,6 @@ impl Activity {
         }
     }
 
-    /// Records an attempt to write.
     pub fn record_write(&self, is_blocked: bool) {
         let mut state = self.state.lock();
         if is_blocked {

@@ -44,11 +44,11 @@ impl Owner {
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
-    held: Mutex<Held>,
+    held: Mutex<Holdings>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Holdings {
     total: usize,
     /// Callers that hold something; the budget bounds their number.
     by_owner: HashMap<Owner, usize>,
@@ -63,7 +63,6 @@ pub struct Reservation {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, held: Mutex::default() }
     }
@@ -74,7 +73,6 @@ impl Budget {
     }
 
     /// Reserves `bytes` at once.
-    /// Errors: as [`Reservation::grow_to`].
     pub fn reserve(self: &Arc<Self>, owner: Owner, bytes: usize) -> Result<Reservation> {
         let mut reservation = self.open(owner);
         reservation.grow_to(bytes)?;
@@ -93,7 +91,7 @@ impl Budget {
     }
 
     /// Whether a caller that holds `own` bytes may hold `wanted`.
-    fn has_share(&self, held: &Held, own: usize, wanted: usize) -> bool {
+    fn has_share(&self, held: &Holdings, own: usize, wanted: usize) -> bool {
         let left_by_others = (self.limit - self.limit / RESERVE_FRACTION).saturating_sub(held.total - own);
         wanted <= self.limit / CALLER_FRACTION && wanted <= (left_by_others / 2).max(self.small_share())
     }
@@ -103,7 +101,7 @@ impl Budget {
     }
 
     /// Checks that `owner` may hold further `bytes`.
-    fn check(&self, held: &Held, bytes: usize, owner: Owner) -> Result<()> {
+    fn check(&self, held: &Holdings, bytes: usize, owner: Owner) -> Result<()> {
         let own = held.by_owner.get(&owner).copied().unwrap_or(0);
         let wanted = own.saturating_add(bytes);
         if wanted > self.limit / CALLER_FRACTION {
@@ -117,7 +115,7 @@ impl Budget {
     }
 }
 
-impl Held {
+impl Holdings {
     fn add(&mut self, bytes: usize, owner: Owner) {
         self.total += bytes;
         *self.by_owner.entry(owner).or_default() += bytes;
@@ -149,7 +147,6 @@ impl Reservation {
 
     /// Makes the reservation `bytes` large, for a response to a change that was made after [`Budget::require_room`]: up to
     /// [`SMALL_SHARE`] more are added even if there is no room.
-    /// Errors: as [`Reservation::grow_to`].
     pub fn resize(&mut self, bytes: usize) -> Result<()> {
         if bytes.saturating_sub(self.bytes) > SMALL_SHARE {
             return self.grow_to(bytes);
@@ -186,7 +183,7 @@ fn full() -> Error {
 }
 
 fn busy(message: &'static str) -> Error {
-    Error::Refused(Refusal { retry_after: Some(RETRY_AFTER), ..Refusal::new(ErrorCode::ServerBusy, message) })
+    Refusal::new(ErrorCode::ServerBusy, message).retry_after(RETRY_AFTER).into()
 }
 
 #[cfg(test)]

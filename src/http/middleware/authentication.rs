@@ -16,12 +16,11 @@ use crate::http::limits::budget::Owner as MemoryOwner;
 use crate::http::middleware::browser_guard::RequestSource;
 use crate::http::middleware::context::RequestContext;
 use crate::http::middleware::session_cookie::SessionCookie;
-use crate::http::middleware::state::{RateKey, ServerState};
+use crate::http::middleware::{RateKey, ServerState};
 use crate::http::router::Access;
 use crate::service::accounts::sessions;
-use crate::store::ReadTx;
 use crate::store::accounts::api_keys::{self, Owner};
-use crate::store::accounts::sessions as stored;
+use crate::store::accounts::sessions::{self as stored, SessionOwner};
 use crate::store::accounts::usage;
 
 /// The id of the account that a page was opened as. Another tab may have signed in as another account since, and the cookie
@@ -133,7 +132,7 @@ async fn find_session_owner(
     }
     let hash = token.hash_at(&cookie.origin);
     // While the file cannot be written, each request would try.
-    if owner.is_stored && is_to_record(owner.seen_at, now) && app.store.is_writable() {
+    if is_to_record(owner.seen_at, now) && app.store.is_writable() {
         let (write, expires_at) = sessions::record_seen(app, owner.user_key, hash, owner.created_at, now);
         match write.await {
             Ok(()) => context.set_cookie = Some(cookie.set(&token, now, expires_at)?),
@@ -151,7 +150,7 @@ async fn find_sessions(
     cookie: &SessionCookie,
     headers: &HeaderMap,
     now: Timestamp,
-) -> Result<Vec<(SessionToken, FoundSession)>> {
+) -> Result<Vec<(SessionToken, SessionOwner)>> {
     let account = headers.get(ACCOUNT_ID).map(HeaderValue::as_bytes);
     let mut sessions = Vec::new();
     for token in cookie.read(headers) {
@@ -196,43 +195,19 @@ async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Opt
     app.store.read_inline(move |read| api_keys::find_owner(read, &hash, now)).await
 }
 
-/// A session that is valid, in memory or in the file.
-struct FoundSession {
-    id: String,
-    api_key_key: Option<i64>,
-    created_at: Timestamp,
-    seen_at: Timestamp,
-    is_stored: bool,
-    user_key: i64,
-    user_id: String,
-    plan: String,
-    executions: i64,
-}
-
-async fn read_session(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<FoundSession>> {
+/// Finds a valid session, in memory or in the file. One in memory has no row, and is never recorded as seen.
+async fn read_session(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<SessionOwner>> {
     let unstored = app.unstored_sessions.lock().find(&hash, now).cloned();
-    if let Some(unstored) = unstored {
-        let owner = read_key_owner(app, unstored.key_hash, now).await?;
-        return Ok(owner.map(|owner| FoundSession {
-            id: unstored.session.id,
-            api_key_key: Some(owner.key),
-            created_at: unstored.session.created_at,
-            seen_at: unstored.session.seen_at,
-            is_stored: false,
-            user_key: owner.user_key,
-            user_id: owner.user_id,
-            plan: owner.plan,
-            executions: owner.executions,
-        }));
-    }
-    let find = move |read: &ReadTx<'_>| stored::find_owner(read, &hash, now);
-    let found = app.store.read_inline(find).await?;
-    Ok(found.map(|owner| FoundSession {
-        id: owner.id,
-        api_key_key: owner.api_key_key,
-        created_at: owner.created_at,
-        seen_at: owner.seen_at,
-        is_stored: true,
+    let Some(unstored) = unstored else {
+        return app.store.read_inline(move |read| stored::find_owner(read, &hash, now)).await;
+    };
+    let owner = read_key_owner(app, unstored.key_hash, now).await?;
+    Ok(owner.map(|owner| SessionOwner {
+        key: 0,
+        id: unstored.session.id,
+        api_key_key: Some(owner.key),
+        created_at: unstored.session.created_at,
+        seen_at: now,
         user_key: owner.user_key,
         user_id: owner.user_id,
         plan: owner.plan,

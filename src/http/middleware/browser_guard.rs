@@ -28,7 +28,6 @@ impl BrowserGuard {
     }
 
     /// Checks the host that a request names.
-    /// Errors: 403 `forbidden_host`.
     pub fn check_host(&self, host: &str) -> Result<(), Refusal> {
         let Some(allowed) = &self.allowed_hosts else { return Ok(()) };
         // In lower case, and an address in its usual form: `2130706433` is `127.0.0.1`.
@@ -189,38 +188,14 @@ mod tests {
     fn only_hosts_of_this_machine_and_allowed_ones_pass() {
         let guard =
             BrowserGuard::new(Some(vec!["cue.test".to_owned(), "[fd00::1]".to_owned()]), String::new());
-        for host in [
-            "localhost",
-            "LOCALHOST:8000",
-            "127.0.0.1",
-            "127.0.0.1:1",
-            "[::1]",
-            "[::1]:8000",
-            "a.localhost",
-            "a.b.localhost:80",
-            "cue.test",
-            "Cue.Test:8000",
-            "[fd00::1]:80",
-            "2130706433:8000",
-        ] {
+        let own = "localhost LOCALHOST:8000 127.0.0.1 127.0.0.1:1 [::1] [::1]:8000 a.localhost a.b.localhost:80 \
+                   cue.test Cue.Test:8000 [fd00::1]:80 2130706433:8000";
+        for host in own.split(' ') {
             assert_eq!(guard.check_host(host), Ok(()), "{host}");
         }
-        for host in [
-            "",
-            ":8000",
-            "evil.com",
-            "evil.com:8000",
-            "localhost.evil.com",
-            "evillocalhost",
-            "127.0.0.1.evil.com",
-            "127.0.0.2",
-            "0.0.0.0",
-            "[::]",
-            "[::1",
-            "::1",
-            "a.cue.test",
-            "localhost@evil.com",
-        ] {
+        let foreign = " :8000 evil.com evil.com:8000 localhost.evil.com evillocalhost 127.0.0.1.evil.com 127.0.0.2 \
+                       0.0.0.0 [::] [::1 ::1 a.cue.test localhost@evil.com";
+        for host in foreign.split(' ') {
             assert_eq!(guard.check_host(host).map_err(|it| it.code), Err(ErrorCode::ForbiddenHost), "{host}");
         }
         assert_eq!(BrowserGuard::new(None, String::new()).check_host("evil.com"), Ok(()));

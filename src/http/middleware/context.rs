@@ -18,7 +18,7 @@ use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::limits::budget::{Owner, Reservation};
-use crate::http::middleware::state::{RATE_WITHOUT_KEY, RateKey, ServerState};
+use crate::http::middleware::{RATE_WITHOUT_KEY, RateKey, ServerState};
 use crate::http::pages;
 use crate::http::response::{BodyStream, Response};
 use crate::http::router::{Access, Route};
@@ -38,7 +38,6 @@ const NO_ROUTE: &str = "none";
 pub struct RequestContext {
     pub id: String,
     pub now: Timestamp,
-    /// The address of the peer, or the one that a trusted proxy forwards.
     pub client_ip: IpAddr,
     pub rate_limit: RateLimitStatus,
     /// `None` until a route matches.
@@ -60,10 +59,7 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    pub fn new(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) -> Self {
-        // As bytes: what a client sends that is no text does not hide the address that its proxy appends.
-        let hops = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
-        let client_ip = client_address(peer.ip(), hops, &server.app.config.http.trusted_proxies);
+    pub fn new(server: &ServerState, client_ip: IpAddr, headers: &HeaderMap) -> Self {
         Self {
             id: request_id(headers),
             now: server.app.clock.now(),
@@ -104,14 +100,12 @@ impl RequestContext {
         self.rate_limit = address_status(server, self.client_ip);
     }
 
-    /// Errors: 429 if the request is above its rate limit.
     pub fn check_rate_limit(&self) -> Result<()> {
         let Some(seconds) = self.rate_limit.refused_for else { return Ok(()) };
         let limit = limit_or_max(self.rate_limit.limit);
         let message =
             format!("The limit of {limit} requests per minute is exceeded; try again in {seconds} s");
-        let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
-        Err(Error::Refused(Refusal { retry_after: Some(seconds), ..refusal }))
+        Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds).into())
     }
 
     /// Reserves the memory of a response until it is written. What the handler has reserved becomes a part of it. A
@@ -208,6 +202,13 @@ impl RequestContext {
     }
 }
 
+/// The address of the peer, or the one that a trusted proxy forwards.
+pub fn client_ip(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
+    // As bytes: what a client sends that is no text does not hide the address that its proxy appends.
+    let hops = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+    client_address(peer.ip(), hops, &server.app.config.http.trusted_proxies)
+}
+
 /// The status of a client without a key. Counts nothing.
 fn address_status(server: &ServerState, address: IpAddr) -> RateLimitStatus {
     let key = RateKey::Address(rate_limit_address(address));
@@ -228,18 +229,8 @@ fn request_id(headers: &HeaderMap) -> String {
 
 /// Returns `unknown` for a method that is not a standard one: a client can send any text as a method.
 fn method_name(method: &Method) -> &str {
-    let standard = [
-        Method::GET,
-        Method::HEAD,
-        Method::POST,
-        Method::PUT,
-        Method::PATCH,
-        Method::DELETE,
-        Method::OPTIONS,
-        Method::CONNECT,
-        Method::TRACE,
-    ];
-    if standard.contains(method) { method.as_str() } else { "unknown" }
+    let standard = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
+    if standard.contains(&method.as_str()) { method.as_str() } else { "unknown" }
 }
 
 fn status_class(status: StatusCode) -> &'static str {

@@ -8,7 +8,6 @@ pub(in crate::http) mod authentication;
 pub(in crate::http) mod browser_guard;
 mod context;
 pub(in crate::http) mod session_cookie;
-pub(in crate::http) mod state;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -20,20 +19,24 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Version};
+use jiff::SignedDuration;
+use tokio::sync::watch;
 
+use crate::app::App;
+use crate::domain::account::sliding_window::SlidingWindows;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
 use crate::http::input::body;
 use crate::http::input::body::BufferedBody;
+use crate::http::limits::Shares;
 use crate::http::limits::activity::RequestGuard;
 use crate::http::limits::budget::{Owner, Reservation};
 use crate::http::middleware::authentication::{authenticate, reached_near_quota};
-use crate::http::middleware::browser_guard::{RequestSource, host_of};
-use crate::http::middleware::context::RequestContext;
+use crate::http::middleware::browser_guard::{BrowserGuard, RequestSource, host_of};
+use crate::http::middleware::context::{RequestContext, client_ip};
 use crate::http::middleware::session_cookie::forwarded_host;
-use crate::http::middleware::state::ServerState;
 use crate::http::request::Request;
 use crate::http::response::{BodyStream, Response};
 use crate::http::router::{Access, Route, RouteMatch, match_route};
@@ -56,6 +59,60 @@ const HEADER_COST: usize = size_of::<HeaderName>() + size_of::<HeaderValue>() + 
 /// The most headers of a request. hyper limits them in HTTP/1.1 only.
 const MAX_HEADERS: usize = 100;
 
+/// Requests per minute and address without a valid key, whatever the plans say (contract §2.7).
+pub const RATE_WITHOUT_KEY: u32 = 60;
+
+/// The window of a minute that a request counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RateKey {
+    /// The programs of a user, by row key.
+    User(i64),
+    /// The sessions of a user: an open page takes nothing from the user's programs.
+    Sessions(i64),
+    /// An address (IPv6: a /64).
+    Address(IpAddr),
+}
+
+pub struct ServerState {
+    pub app: Arc<App>,
+    pub table: &'static [Route],
+    pub rates: Mutex<SlidingWindows<RateKey>>,
+    pub browser_guard: BrowserGuard,
+    pub shares: Arc<Shares>,
+    /// Becomes `true` when the server starts to shut down.
+    pub stopping: watch::Receiver<bool>,
+}
+
+impl ServerState {
+    /// The state of a server of `table`. Requests may name `allowed_hosts` beside the names of this machine; `None` permits
+    /// all.
+    pub fn new(
+        app: Arc<App>,
+        table: &'static [Route],
+        allowed_hosts: Option<Vec<String>>,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let rates = SlidingWindows::new(RATE_WITHOUT_KEY, SignedDuration::from_mins(1));
+        Self {
+            table,
+            rates: Mutex::new(rates),
+            browser_guard: BrowserGuard::new(allowed_hosts, app.config.public_url.clone()),
+            shares: Shares::new(app.config.http.max_buffered),
+            stopping,
+            app,
+        }
+    }
+
+    /// Returns whether the routes with this access rule exist on this server.
+    pub fn has_routes_of(&self, access: Access) -> bool {
+        match access {
+            Access::TestClock => self.app.clock.is_test(),
+            Access::Asset => self.app.config.http.page,
+            _ => true,
+        }
+    }
+}
+
 /// A response, with what must be held until it is written.
 pub struct Handled {
     pub response: hyper::Response<Bytes>,
@@ -74,26 +131,26 @@ pub async fn handle(
 ) -> Option<Handled> {
     let stopwatch = Stopwatch::start();
     let (head, body) = request.into_parts();
-    let mut context = RequestContext::new(server, peer, &head.headers);
+    let client_ip = client_ip(server, peer, &head.headers);
     let (method, is_http1) = (head.method.clone(), head.version < Version::HTTP_2);
     let cost = head_cost(&head.headers) + if is_http1 { 0 } else { STREAM_COST };
-    let of_head = server.shares.budget.reserve(Owner::from_client(context.client_ip), cost);
+    let of_head = server.shares.budget.reserve(Owner::from_client(client_ip), cost);
+    if of_head.is_err() && !is_http1 {
+        // A flood of streams that are refused would hold memory too. The connection of a proxy is that of other clients.
+        if client_ip == peer.ip().to_canonical() {
+            guard.close_connection();
+        }
+        return None;
+    }
+    let mut context = RequestContext::new(server, client_ip, &head.headers);
     let (of_head, response) = match of_head {
         Ok(of_head) => {
             let response = catch_panic(dispatch(server, peer, head, body, guard, &mut context)).await;
             (Some(of_head), response)
         }
-        Err(error) if is_http1 => {
+        Err(error) => {
             context.must_close = true;
             (None, Err(error))
-        }
-        Err(_) => {
-            // A flood of streams that are refused would hold memory too. The connection of a proxy is that of other
-            // clients.
-            if context.client_ip == peer.ip().to_canonical() {
-                guard.close_connection();
-            }
-            return None;
         }
     };
     let response = response.unwrap_or_else(|error| context.error_response(error));
@@ -329,22 +386,4 @@ async fn catch_panic<T>(handler: impl Future<Output = Result<T>>) -> Result<T> {
             .unwrap_or_else(|error| Poll::Ready(Err(error)))
     })
     .await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_is_caught_with_its_message() {
-        let number = 7;
-        let caught = catch_panic(async {
-            if number == 7 {
-                panic!("seven: {number}")
-            }
-            Ok(())
-        })
-        .await;
-        assert_eq!(caught.unwrap_err().to_string(), "a handler panicked: seven: 7");
-    }
 }

@@ -14,14 +14,13 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
-use tokio::time::Instant;
 
 use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::http::limits::activity::Activity;
 use crate::http::limits::budget::Owner;
-use crate::http::limits::places::{Place, Places};
-use crate::http::middleware::state::ServerState;
+use crate::http::limits::processor::ProcessorShare;
+use crate::http::middleware::ServerState;
 use crate::http::router::Route;
 use crate::http::timeout::within;
 
@@ -63,10 +62,10 @@ pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Outp
     let server = Arc::new(ServerState::new(app, table, allowed_hosts, stopped));
     let mut connections = Connections {
         limit: connections,
-        of_client: u32::try_from((connections / CLIENT_FRACTION).max(MIN_OF_CLIENT)).unwrap_or(u32::MAX),
+        of_client: (connections / CLIENT_FRACTION).max(MIN_OF_CLIENT),
         tasks: JoinSet::new(),
         open: HashMap::new(),
-        clients: Arc::default(),
+        clients: HashMap::new(),
     };
     tokio::select! {
         never = accept_all(&listener, &server, &mut connections) => match never {},
@@ -77,21 +76,26 @@ pub async fn serve(config: ListenerConfig, app: Arc<App>, stop: impl Future<Outp
     drain(connections.tasks, drain_time).await;
 }
 
-/// The open connections.
 struct Connections {
     limit: usize,
     /// The most of one client.
-    of_client: u32,
+    of_client: usize,
     tasks: JoinSet<()>,
     open: HashMap<Id, OpenConnection>,
-    clients: Arc<Places<IpAddr>>,
+    clients: HashMap<IpAddr, Client>,
 }
 
 struct OpenConnection {
     activity: Activity,
     /// `None` for a trusted proxy, whose connections belong to many clients.
-    place: Option<Place<IpAddr>>,
+    client: Option<IpAddr>,
     task: AbortHandle,
+}
+
+/// A client with open connections.
+struct Client {
+    processor: Arc<ProcessorShare>,
+    open: Vec<(Id, Activity)>,
 }
 
 impl Connections {
@@ -102,53 +106,60 @@ impl Connections {
         while let Some(ended) = self.tasks.try_join_next_with_id() {
             self.forget(ended);
         }
-        let mut place = None;
-        if let Some(client) = client_of(server, peer) {
-            if server.shares.budget.is_used_up_by(Owner::from_client(client)) {
-                tracing::debug!(client_ip = %peer.ip(), "connection refused: the client holds its share of memory");
-                return;
-            }
-            place = self.clients.take(client, self.of_client);
-            if place.is_none()
-                && let Some((_, id)) =
-                    self.idle(|it| it.client() == Some(client)).min_by_key(|(rank, _)| *rank)
-                && let Some(given_up) = self.open.remove(&id)
-            {
-                // Without a wait: a client at its limit delays no other one.
-                given_up.task.abort();
-                drop(given_up);
-                place = self.clients.take(client, self.of_client);
-            }
-            if place.is_none() {
-                tracing::debug!(client_ip = %peer.ip(), "connection refused: the client has too many");
-                return;
-            }
+        let client = client_of(server, peer);
+        if let Some(client) = client
+            && let Err(reason) = self.make_room_for(server, client)
+        {
+            tracing::debug!(client_ip = %peer.ip(), reason, "connection refused");
+            return;
         }
         while self.tasks.len() >= self.limit {
-            let mut idle: Vec<_> = self.idle(|_| true).collect();
-            idle.sort_unstable_by_key(|(rank, _)| *rank);
-            for (_, id) in idle.iter().take(self.limit.div_ceil(EVICTION_FRACTION)) {
-                self.open.get(id).into_iter().for_each(|connection| connection.activity.evict());
-            }
+            self.evict_idle();
             // Connections that are busy now may be idle at the next attempt.
             within(EVICTION_RETRY, self.wait_for_end()).await;
         }
         let activity = Activity::new();
-        let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, activity.clone()));
-        self.open.insert(task.id(), OpenConnection { activity, place, task });
+        let own = client.map(|client| self.clients.entry(client).or_insert_with(Client::new));
+        let processor = own.as_ref().map(|own| Arc::clone(&own.processor));
+        let served = connection::run(Arc::clone(server), stream, peer, activity.clone(), processor.clone());
+        let task = match processor {
+            Some(processor) => self.tasks.spawn(processor.run(served)),
+            None => self.tasks.spawn(served),
+        };
+        own.into_iter().for_each(|own| own.open.push((task.id(), activity.clone())));
+        self.open.insert(task.id(), OpenConnection { activity, client, task });
     }
 
-    /// The idle connections with their ranks: first those of the client that has the most, then those idle longest.
-    fn idle(
-        &self,
-        may_close: impl Fn(&OpenConnection) -> bool,
-    ) -> impl Iterator<Item = ((Reverse<u32>, Instant), Id)> {
-        let candidates = self.open.iter().filter(move |(_, connection)| may_close(connection));
-        candidates.filter_map(move |(id, connection)| {
+    /// Makes room for a further connection of `client`, if it has too many.
+    /// Errors: the reason to refuse it.
+    fn make_room_for(&mut self, server: &ServerState, client: IpAddr) -> Result<(), &'static str> {
+        if server.shares.budget.is_used_up_by(Owner::from_client(client)) {
+            return Err("the client holds its share of memory");
+        }
+        let Some(own) = self.clients.get(&client).filter(|own| own.open.len() >= self.of_client) else {
+            return Ok(());
+        };
+        let idle = own.open.iter().filter_map(|(id, activity)| Some((activity.idle_since()?, *id)));
+        let (_, oldest) = idle.min_by_key(|(since, _)| *since).ok_or("the client has too many")?;
+        // Without a wait: a client at its limit delays no other one.
+        self.remove(oldest).into_iter().for_each(|given_up| given_up.task.abort());
+        Ok(())
+    }
+
+    /// Asks some idle connections to end: first those of the client that has the most, then those idle longest.
+    fn evict_idle(&self) {
+        let rank = |connection: &OpenConnection| {
             // Of a trusted proxy one, so that no client is disconnected for the others.
-            let count = connection.client().map_or(1, |client| self.clients.count(&client));
-            Some(((Reverse(count), connection.activity.idle_since()?), *id))
-        })
+            let own = connection.client.and_then(|client| self.clients.get(&client));
+            let count = own.map_or(1, |client| client.open.len());
+            Some((Reverse(count), connection.activity.idle_since()?))
+        };
+        let ranked = self.open.values().filter_map(|connection| Some((rank(connection)?, connection)));
+        let mut idle: Vec<_> = ranked.collect();
+        idle.sort_unstable_by_key(|(rank, _)| *rank);
+        for (_, connection) in idle.iter().take(self.limit.div_ceil(EVICTION_FRACTION)) {
+            connection.activity.evict();
+        }
     }
 
     /// Waits until a connection ends; forever if none is open.
@@ -158,14 +169,27 @@ impl Connections {
     }
 
     fn forget(&mut self, ended: Result<(Id, ()), JoinError>) {
-        self.open.remove(&ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id));
+        self.remove(ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id));
         log_panic(ended.map(|_| ()));
+    }
+
+    fn remove(&mut self, id: Id) -> Option<OpenConnection> {
+        let removed = self.open.remove(&id)?;
+        if let Some(client) = removed.client
+            && let Some(own) = self.clients.get_mut(&client)
+        {
+            own.open.retain(|(it, _)| *it != id);
+            if own.open.is_empty() {
+                self.clients.remove(&client);
+            }
+        }
+        Some(removed)
     }
 }
 
-impl OpenConnection {
-    fn client(&self) -> Option<IpAddr> {
-        self.place.as_ref().map(|place| *place.key())
+impl Client {
+    fn new() -> Self {
+        Self { processor: ProcessorShare::new(), open: Vec::new() }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::domain::cue::recent_runs::MAX_RECENT_RUNS;
 use crate::domain::cue::{CueStatus, Transport};
 use crate::error::Result;
 use crate::http::input::query::{Pagination, Query};
-use crate::http::limits::turns::Turn;
+use crate::http::limits::Turn;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
 use crate::http::response::Response;

@@ -14,7 +14,7 @@ use crate::domain::execution::LEASE;
 use crate::domain::execution::worker::ANONYMOUS;
 use crate::domain::json::JsonStr;
 use crate::error::{Error, Result};
-use crate::http::limits::turns::Turn;
+use crate::http::limits::Turn;
 use crate::http::list::ListBody;
 use crate::http::middleware::authentication::is_valid;
 use crate::http::request::Request;
@@ -31,7 +31,6 @@ use crate::store::executions::claims::{ClaimFilter, ClaimableExecution, Claimabl
 /// difference is for the check itself on a busy machine.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// `GET /v1/executions/claimable`.
 pub async fn list(request: Request) -> Result<Response> {
     let query = request.query();
     let filter = ClaimFilter {
@@ -56,7 +55,6 @@ pub async fn list(request: Request) -> Result<Response> {
     Ok(list.with_more(found.has_more).into_response())
 }
 
-/// `POST /v1/executions/{execution_id}/claim`.
 pub async fn claim(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let mut fields = request.optional_fields()?;
@@ -67,7 +65,6 @@ pub async fn claim(request: Request) -> Result<Response> {
     claim_response(&request, claimed).await
 }
 
-/// `POST /v1/executions/claim`.
 pub async fn claim_next(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.optional_fields()?;
