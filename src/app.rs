@@ -72,24 +72,6 @@ pub struct App {
 
 impl App {
     /// Opens the database of `config` for a server and starts the thread that sends login mails.
-    ///
-    /// ```
-    /// use cued::app::App;
-    /// use cued::clock::Clock;
-    /// use cued::config::Config;
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let folder = tempfile::tempdir()?;
-    /// let path = folder.path().join("cued.db");
-    /// let app = App::open(Clock::system(), Config::new(path.clone()))?;
-    /// assert!(app.store.is_writable());
-    ///
-    /// // The server lock admits one process at a time.
-    /// assert!(App::open(Clock::system(), Config::new(path)).is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
-    /// Errors: the errors of [`Store::open`].
     pub fn open(clock: Clock, config: Config) -> Result<Self, OpenError> {
         let notifiers = Arc::new(Notifiers::default());
         let on_commit = Arc::clone(&notifiers);
@@ -135,7 +117,10 @@ impl App {
             unstored_sessions: Mutex::default(),
             instance,
             echoes: Mutex::default(),
-            billing: provider(&config),
+            billing: match &config.stripe {
+                Some(stripe) => Provider::Stripe(Box::new(Stripe::new(stripe.clone()))),
+                None => Provider::Manual,
+            },
             outage: Mutex::default(),
             clock_moves: Mutex::default(),
             config,
@@ -157,13 +142,6 @@ impl App {
     /// The last interval in which no schedule could fire, or `None` before the scheduler's first pass.
     pub fn outage(&self) -> Option<Outage> {
         *self.outage.lock()
-    }
-}
-
-fn provider(config: &Config) -> Provider {
-    match &config.stripe {
-        Some(stripe) => Provider::Stripe(Box::new(Stripe::new(stripe.clone()))),
-        None => Provider::Manual,
     }
 }
 

@@ -10,7 +10,6 @@ use crate::domain::cue::retention::Retention;
 use crate::domain::webhook::address_policy::{AddressPolicy, Cidr};
 use crate::mail::MailTransport;
 
-/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub db: PathBuf,
@@ -30,7 +29,6 @@ pub struct Config {
     pub retention: Retention,
     /// The payment provider; `None` is manual billing.
     pub stripe: Option<StripeConfig>,
-    /// Maximum number of concurrent deliveries.
     pub delivery_threads: usize,
     /// Extra certificate authorities that deliveries trust, in PEM format.
     pub callback_ca: Option<Vec<u8>>,

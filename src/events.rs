@@ -42,7 +42,6 @@ const MAX_TAKEN_BYTES: usize = 4 << 10;
 /// resumes without a gap.
 const KEPT_AFTER_LAST: Duration = Duration::from_secs(60);
 
-/// The events of the server's users.
 pub struct Events {
     boot: String,
     is_watched: AtomicBool,
@@ -167,12 +166,10 @@ impl Events {
         })
     }
 
-    /// The number of open streams.
     pub fn streams(&self) -> usize {
         self.state.lock().streams.len()
     }
 
-    /// The number of events that were recorded since the start.
     pub fn recorded(&self) -> u64 {
         self.recorded.get()
     }
@@ -370,7 +367,6 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// The id of its position.
     pub fn id(&self) -> String {
         format!("{}-{}", self.events.boot, self.position)
     }

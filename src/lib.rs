@@ -39,15 +39,8 @@
 //!
 //! # Dependencies
 //!
-//! A test holds these rules (`tests/it/architecture.rs`):
-//!
-//! - `http` → `store` (reads), `api`, `domain`; `api` → `domain`
-//! - `http`, `engine` → `service` → `store` → `domain`
-//! - `service` → `billing`, `mail`; `engine` → `mail`; `billing` → `store`, `domain`
-//! - `events` → `domain`; `store` knows it as an `EventSink` only.
-//! - `domain` uses no other module. `http` and `engine` never use each other; they share `app`.
-//! - `worker` → `client` → `domain`; they know the server by its API only.
-//! - Only `server` and `cli` may use every module.
+//! `http` and `engine` use `service`, that uses `store`, and all use `domain`, which uses no other module. `tests/it/architecture.rs`
+//! states what each module may use.
 //!
 //! # Machines with 32 bits
 //!

@@ -20,13 +20,11 @@ pub struct EndSignals {
 
 impl EndSignals {
     /// Catches SIGINT and SIGTERM from now on.
-    /// Errors: if the system refuses the handlers.
     pub fn catch() -> io::Result<Self> {
         Self::of(&[SignalKind::interrupt(), SignalKind::terminate()])
     }
 
     /// As [`EndSignals::catch`], and SIGHUP: the end of the terminal.
-    /// Errors: if the system refuses the handlers.
     pub fn catch_with_hangup() -> io::Result<Self> {
         Self::of(&[SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()])
     }

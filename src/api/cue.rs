@@ -39,7 +39,6 @@ pub const FIELDS: [&str; 10] = [
 /// The fields that a PATCH removes with `null`.
 pub const REMOVABLE_FIELDS: [&str; 3] = ["description", "payload", "claim_within_minutes"];
 
-/// Length in characters.
 const MAX_DESCRIPTION: usize = 10_000;
 
 /// Longest pause between two attempts: a year.
@@ -88,7 +87,6 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
 }
 
 /// Parses the `schedule` of a preview. Also returns the note of a `once` schedule whose local time a clock change skips.
-/// Errors: as [`new_cue`].
 pub fn preview_schedule(fields: &mut JsonFields<'_>) -> Option<Result<(Schedule, Option<String>), Refusal>> {
     let mut schedule = fields.required_object("schedule")?;
     let patch = read_schedule(&mut schedule, true);
@@ -352,7 +350,6 @@ impl Serialize for CueView<'_> {
     }
 }
 
-/// The latest runs of a cue.
 #[derive(Debug, Serialize)]
 pub struct RecentView<'a> {
     pub statuses: &'a str,

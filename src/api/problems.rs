@@ -69,7 +69,6 @@ impl ValidationErrors {
     }
 
     /// Returns all errors as one refusal and clears the list.
-    /// Errors: 422 if there is an error.
     pub fn finish(&self) -> Result<(), Refusal> {
         let errors = std::mem::take(&mut *self.0.lock()).errors;
         if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(errors)) }

@@ -13,7 +13,6 @@ use crate::domain::billing::offer::{FREE, Offer};
 use crate::error::Result;
 use crate::store::Store;
 
-/// The billing provider of a server.
 #[derive(Debug)]
 pub enum Provider {
     /// Manual billing: users confirm requests on pages of this server, the operator decides them with `cued billing`.

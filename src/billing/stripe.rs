@@ -18,7 +18,6 @@ use crate::domain::json::{self, JsonError};
 use crate::error::Result;
 use crate::random;
 
-/// Base URL of the API.
 pub const API_BASE: &str = "https://api.stripe.com";
 /// Time limit of a whole call. The user waits for the response, and a call occupies a thread.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,13 +33,10 @@ const MAX_LOGGED_CHARS: usize = 300;
 #[derive(Clone)]
 pub struct StripeConfig {
     pub secret_key: String,
-    /// Secret that signs webhook events.
     pub webhook_secret: String,
-    /// Price ids of the plans.
     pub prices: Prices,
     /// Base URL of the API, without a trailing slash.
     pub api_base: String,
-    /// Time limit of a whole call.
     pub timeout: Duration,
 }
 
@@ -88,18 +84,15 @@ impl Stripe {
         Self { config, agent: Agent::new_with_config(agent_config), calls: AtomicUsize::new(0) }
     }
 
-    /// Returns the secret that signs webhook events.
     pub fn webhook_secret(&self) -> &str {
         &self.config.webhook_secret
     }
 
-    /// Returns the price ids of the plans.
     pub fn prices(&self) -> &Prices {
         &self.config.prices
     }
 
     /// Creates a checkout session for an offer and returns its URL.
-    /// Errors: `billing_error`, `server_busy`.
     pub fn checkout(&self, public_url: &str, account: &BillingAccount, offer: Offer) -> Result<String> {
         let user = &account.user;
         let customer = match &account.customer {
@@ -126,7 +119,6 @@ impl Stripe {
     }
 
     /// Creates a portal session for a customer and returns its URL.
-    /// Errors: `billing_error`, `server_busy`.
     pub fn portal(&self, public_url: &str, customer: &str) -> Result<String> {
         let return_url = format!("{public_url}/billing/closed");
         self.create_session(
@@ -139,9 +131,7 @@ impl Stripe {
         let key = uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string();
         let Some(_permit) = CallPermit::acquire(&self.calls) else {
             let message = "Too many calls to the payment provider are in progress: try again in a second";
-            return Err(
-                Refusal { retry_after: Some(1), ..Refusal::new(ErrorCode::ServerBusy, message) }.into()
-            );
+            return Err(Refusal::new(ErrorCode::ServerBusy, message).retry_after(1).into());
         };
         self.post(endpoint, form, &key).map_err(|error| {
             tracing::error!(endpoint, error = self.redact(&error.to_string()), "call to Stripe failed");

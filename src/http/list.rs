@@ -6,8 +6,7 @@ use hyper::StatusCode;
 
 use crate::error::Result;
 use crate::http::input::query::Pagination;
-use crate::http::response::Response;
-use crate::http::response::append_json;
+use crate::http::response::{Response, append_json};
 use crate::store::MAX_LIST_BYTES;
 
 /// The room that is made for each entry at first: a cue or an execution without long texts takes 600 to 700 bytes. A text
@@ -27,7 +26,6 @@ pub struct ListBody {
 
 impl ListBody {
     /// An object with the list `name`: as many of the entries as fit, at least one.
-    /// Errors: [`crate::error::Error::Fault`] if a value has no JSON form.
     pub fn new<T: Serialize>(name: &str, entries: impl IntoIterator<Item = T>) -> Result<Self> {
         Self::after("{}", name, entries)
     }
@@ -63,7 +61,6 @@ impl ListBody {
         Ok(list)
     }
 
-    /// The number of entries that fit.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -90,13 +87,11 @@ impl ListBody {
         self.with("has_more", has_more)
     }
 
-    /// 200 with the list.
     pub fn into_response(mut self) -> Response {
         self.text.push(b'}');
         Response::json(StatusCode::OK, self.text)
     }
 
-    /// The JSON text.
     pub fn into_text(mut self) -> String {
         self.text.push(b'}');
         // serde_json writes UTF-8 only.

@@ -79,33 +79,6 @@ impl Access {
 
 /// Writes a routing table, one route per line: method, path, access rule, handler, and an optional body limit. Without
 /// one, a `GET` route takes no body, and the access rule limits that of other methods.
-///
-/// ```
-/// use cued::error::Result;
-/// use cued::http::request::Request;
-/// use cued::http::response::Response;
-/// use cued::http::router::{Access, BODY_LIMIT, KEYLESS_LIMIT, Route};
-/// use serde_json::json;
-///
-/// async fn show(request: Request) -> Result<Response> {
-///     Ok(Response::ok(&json!({"id": request.param("item_id")})))
-/// }
-///
-/// async fn upload(request: Request) -> Result<Response> {
-///     Ok(Response::created(&json!({"bytes": request.body().len()})))
-/// }
-///
-/// static TABLE: &[Route] = cued::routes! {
-///     GET  "/v1/items/{item_id}" ApiKey show,
-///     POST "/v1/items"           ApiKey upload,
-///     POST "/v1/try"             Public upload,
-///     POST "/v1/try/{item_id}"   Public upload; 16_384,
-/// };
-///
-/// assert_eq!(TABLE[0].access, Access::ApiKey);
-/// let limits: Vec<usize> = TABLE.iter().map(|route| route.body_limit).collect();
-/// assert_eq!(limits, [0, BODY_LIMIT, KEYLESS_LIMIT, 16_384]);
-/// ```
 #[macro_export]
 macro_rules! routes {
     ($($method:ident $path:literal $access:ident $handler:path $(; $limit:expr)?,)*) => {
@@ -262,18 +235,7 @@ mod tests {
 
     #[test]
     fn unknown_paths_are_not_found() {
-        for path in [
-            "",
-            "/",
-            "*",
-            "/v1",
-            "/v1/cues/",
-            "/v1/cues//",
-            "/v1/Cues",
-            "/v1/%63ues",
-            "//v1/cues",
-            "/v1/cues/a/b",
-        ] {
+        for path in " / * /v1 /v1/cues/ /v1/cues// /v1/Cues /v1/%63ues //v1/cues /v1/cues/a/b".split(' ') {
             assert_eq!(find(Method::GET, path), "404", "{path}");
         }
     }

@@ -25,10 +25,10 @@ const MIN_REQUESTED: u32 = 3;
 pub struct MailLimits {
     sign_ins: u32,
     others: u32,
-    sent: Mutex<Sent>,
+    sent: Mutex<MailCounts>,
 }
 
-struct Sent {
+struct MailCounts {
     mails: SlidingWindows<Kind>,
     requesters: SlidingWindows<IpAddr>,
     /// Kinds that are refused, from the first refusal to the next mail, so that each limit is logged once.
@@ -51,7 +51,7 @@ impl MailLimits {
         let requested = (sign_ins / REQUESTER_PART).max(MIN_REQUESTED);
         let mails = SlidingWindows::new(limit, WINDOW);
         let requesters = SlidingWindows::new(requested, WINDOW);
-        let sent = Sent { mails, requesters, full: BTreeSet::new() };
+        let sent = MailCounts { mails, requesters, full: BTreeSet::new() };
         Self { sign_ins, others: limit - sign_ins, sent: Mutex::new(sent) }
     }
 
@@ -102,7 +102,7 @@ impl MailLimits {
     }
 }
 
-impl Sent {
+impl MailCounts {
     fn take(&mut self, kind: Kind, limit: u32, now: Timestamp) -> Result<(), u32> {
         match self.mails.admit_below(kind, limit, now).refused_for {
             None => {

@@ -88,12 +88,10 @@ impl EngineStats {
         self.delivered.fetch_add(attempts, Ordering::Relaxed);
     }
 
-    /// The number of created executions.
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::Relaxed)
     }
 
-    /// The number of finished delivery attempts.
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
@@ -107,7 +105,6 @@ impl EngineStats {
         *self.last_pass.lock()
     }
 
-    /// The number of passes of the scheduler.
     pub fn passes(&self) -> u64 {
         self.passes.get()
     }

@@ -23,7 +23,6 @@ pub async fn checkout(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"checkout_url": url})))
 }
 
-/// `POST /v1/billing/portal`
 pub async fn portal(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let app = request.app;
@@ -31,7 +30,6 @@ pub async fn portal(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"portal_url": url})))
 }
 
-/// `POST /v1/billing/webhook`
 pub async fn webhook(request: Request) -> Result<Response> {
     stripe_events::receive(&request.app, request.header("stripe-signature"), request.body())?.await?;
     Ok(Response::ok(&json!({"received": true})))

@@ -29,7 +29,6 @@ pub async fn receive(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
 }
 
-/// `GET /v1/echo/{token}`
 pub async fn show(request: Request) -> Result<Response> {
     let token = token(&request)?;
     let found = echoes(&request).find(&token, request.now);

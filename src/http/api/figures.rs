@@ -9,8 +9,7 @@ use crate::app::App;
 use crate::domain::account::figures::{Figures, Grid, GridError, KEPT_FOR, MAX_STEPS, Step};
 use crate::domain::account::plan::{NO_LIMIT, bytes_or_max, limit_or_max};
 use crate::domain::account::user::{User, month_bounds};
-use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{EARLIEST, parse_instant};
+use crate::domain::schedule::EARLIEST;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
 use crate::http::api::operations::health::{server_state, uptime_seconds};
@@ -28,7 +27,6 @@ use crate::store::{ReadTx, cues};
 /// Hours in the overview: a day.
 const HOURS: i64 = 24;
 
-/// `GET /v1/overview`.
 pub async fn overview(request: Request) -> Result<Response> {
     let (user_key, now) = (request.caller()?.user_key, request.now);
     let grid = Grid::last_hours(HOURS, now);
@@ -154,20 +152,16 @@ pub async fn stats(request: Request) -> Result<Response> {
 
 /// `None` if the query has an error.
 fn parse_grid(query: &Query, now: Timestamp) -> Option<Grid> {
-    let instant = |name: &'static str| -> std::result::Result<Option<Timestamp>, ()> {
-        let Some(text) = query.text(name, 0..=64) else {
-            return if query.raw(name).is_some() { Err(()) } else { Ok(None) };
-        };
-        parse_instant(text, &Zone::UTC).map(Some).map_err(|_| {
-            let example = "should be a time such as 2030-01-31T09:00:00Z; write the + of an offset as %2B";
-            query.reject(name, &format!("{name} {example}"));
-        })
-    };
+    let (from, to) = (query.time("from"), query.time("to"));
     let step = match query.raw("step") {
         None => Some(Step::Hour),
         Some(_) => query.one_of("step", &Step::WORDS).and_then(Step::parse),
     };
-    let (Ok(from), Ok(to), Some(step)) = (instant("from"), instant("to"), step) else { return None };
+    let is_invalid = |name, time: Option<Timestamp>| time.is_none() && query.raw(name).is_some();
+    if is_invalid("from", from) || is_invalid("to", to) {
+        return None;
+    }
+    let step = step?;
     match Grid::new(step, from, to, now) {
         Ok(grid) if grid.millis().0 < EARLIEST.as_millisecond() => {
             let name = if from.is_some() { "from" } else { "to" };
@@ -213,7 +207,6 @@ fn render_figures(at: Option<Timestamp>, figures: &Figures) -> Value {
     body
 }
 
-/// `GET /v1/usage`
 pub async fn usage(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
     let user_key = caller.user_key;
@@ -226,7 +219,6 @@ pub async fn usage(request: Request) -> Result<Response> {
     Ok(Response::ok(&render_usage(&request, &user, &month)))
 }
 
-/// The body of `GET /v1/usage`.
 fn render_usage(request: &Request, user: &User, month: &MonthlyUsage) -> Value {
     let limits = request.app.config.plans.limits(&user.plan);
     let bounds = request.app.config.plans.storage_bounds(&user.plan, user.confirmed_at.is_some());
@@ -252,7 +244,6 @@ fn render_usage(request: &Request, user: &User, month: &MonthlyUsage) -> Value {
     })
 }
 
-/// Renders a used amount, its limit and the rest.
 fn render_quota(name: &'static str, used: i64, limit: Option<u32>) -> Value {
     let limit = limit_or_max(limit);
     json!({name: used, "limit": limit, "remaining": (i64::from(limit) - used).max(0)})

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod alerts;
 pub mod billing;
+pub(in crate::http) mod bulk;
 pub mod cues;
 pub mod echo;
 pub mod events;

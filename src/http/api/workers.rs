@@ -15,7 +15,6 @@ use crate::service;
 use crate::store::ReadTx;
 use crate::store::executions::workers;
 
-/// `POST /v1/worker/heartbeat`.
 pub async fn heartbeat(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
@@ -35,7 +34,6 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
 }
 
-/// `GET /v1/workers`.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
     let turn = request.list_turn().await?;
@@ -45,7 +43,6 @@ pub async fn list(request: Request) -> Result<Response> {
     Ok(list.with_more(has_more).into_response())
 }
 
-/// `DELETE /v1/workers/{worker_id}`.
 pub async fn remove(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     service::workers::remove(&request.app, caller.user_key, request.param("worker_id").to_owned()).await?;

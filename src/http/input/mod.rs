@@ -2,4 +2,3 @@
 
 pub(in crate::http) mod body;
 pub mod query;
-pub(in crate::http) mod targets;

@@ -7,8 +7,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
 use crate::http::request::Request;
-use crate::http::response::Response;
-use crate::http::response::compressed::{CompressedText, inflate};
+use crate::http::response::{CompressedText, Response, inflate};
 
 // `BUILD`, `INDEX` and `FILES`, from `src/build/page.rs`.
 include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
@@ -38,7 +37,6 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("permissions-policy"), "camera=(), microphone=(), geolocation=()"),
 ];
 
-/// `GET /`
 pub async fn index(request: Request) -> Result<Response> {
     let text = CompressedText { content_type: "text/html; charset=utf-8", gzip: INDEX, version: BUILD };
     let response = text.respond(&request.headers, || inflate(INDEX))?;

@@ -3,7 +3,7 @@
 use crate::domain::account::device_login::{LinkStatus, OtherKeys};
 use crate::domain::account::user::ApiKeyInfo;
 use crate::domain::time::rfc3339;
-use crate::http::pages::{Form, FormField, FormFieldKind, NoticeKind, Page, form_action};
+use crate::http::pages::{Form, NoticeKind, Page, form_action};
 use crate::service::device_login::LoginToConfirm;
 
 /// The values of the login form, to show it again after an error.
@@ -23,16 +23,10 @@ pub fn ask_email(public_url: &str, state: LoginFormState<'_>) -> Page {
             let page = Page::new("Connect your device").code("Code on your device", code);
             (page, form.hidden("code", code))
         }
-        None => {
-            let label = "Code on your device";
-            let field = FormField { name: "code", label, kind: FormFieldKind::Code, value: "", error: None };
-            (Page::new("Connect your device"), form.field(&field))
-        }
+        None => (Page::new("Connect your device"), form.device_code("Code on your device")),
     };
     let LoginFormState { email, error, .. } = state;
-    let label = "Your email address";
-    let form =
-        form.field(&FormField { name: "email", label, kind: FormFieldKind::Email, value: email, error });
+    let form = form.email("Your email address", email, error);
     page.text("We send a link to this address. Open it and confirm to sign in your device.")
         .form(&form.button("Send link"))
 }

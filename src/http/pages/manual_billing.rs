@@ -24,7 +24,6 @@ pub async fn checkout(request: Request) -> Result<Response> {
     Ok(request_page(&request, &plan_request, token))
 }
 
-/// `POST /billing/checkout`
 pub async fn confirm(request: Request) -> Result<Response> {
     let form = request.form();
     let token = form.raw("token").unwrap_or_default();
@@ -62,7 +61,6 @@ pub async fn cancel(request: Request) -> Result<Response> {
     Ok(page.small("You can close this page.").into_response(StatusCode::OK))
 }
 
-/// `GET /billing/thanks`
 pub async fn thanks(_: Request) -> Result<Response> {
     let page = Page::new("Thank you")
         .notice(NoticeKind::Success, "Your payment was submitted. Your new plan starts in a moment.")
@@ -70,7 +68,6 @@ pub async fn thanks(_: Request) -> Result<Response> {
     Ok(page.into_response(StatusCode::OK))
 }
 
-/// `GET /billing/closed`
 pub async fn closed(_: Request) -> Result<Response> {
     let page =
         Page::new("All done").text("Your account shows your current plan.").small("You can close this page.");

@@ -47,7 +47,6 @@ pub struct Page {
 }
 
 impl Page {
-    /// The title is the heading, too.
     pub fn new(title: &str) -> Self {
         Self { title: title.to_owned(), body: HtmlBuilder::default() }
     }
@@ -57,7 +56,6 @@ impl Page {
         self
     }
 
-    /// Adds a paragraph in small print.
     pub fn small(mut self, text: &str) -> Self {
         self.body.element("p", &[("class", "small")], text);
         self
@@ -127,25 +125,6 @@ pub struct Form {
     body: HtmlBuilder,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct FormField<'a> {
-    /// The name in the posted form.
-    pub name: &'static str,
-    pub label: &'a str,
-    pub kind: FormFieldKind,
-    pub value: &'a str,
-    /// The error message for `value`.
-    pub error: Option<&'a str>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FormFieldKind {
-    /// An email address. The browser may complete it.
-    Email,
-    /// The code of a device. The browser must not complete or correct it.
-    Code,
-}
-
 impl Form {
     /// Posts to a path of this server (see [`form_action`]).
     pub fn post(action: &str) -> Self {
@@ -158,22 +137,37 @@ impl Form {
         self
     }
 
-    pub fn field(mut self, field: &FormField<'_>) -> Self {
-        let error_id = format!("{}-error", field.name);
-        let mut attributes = vec![("id", field.name), ("name", field.name), ("value", field.value)];
-        attributes.extend_from_slice(match field.kind {
-            FormFieldKind::Email => &[("type", "email"), ("autocomplete", "email"), ("maxlength", "254")][..],
-            FormFieldKind::Code => &[("type", "text"), ("autocomplete", "off"), ("maxlength", "128")][..],
-        });
+    /// A field for an email address, which the browser may complete. `error` is about `value`.
+    pub fn email(self, label: &str, value: &str, error: Option<&str>) -> Self {
+        let kind = [("type", "email"), ("autocomplete", "email"), ("maxlength", "254"), ("value", value)];
+        self.field("email", label, &kind, error)
+    }
+
+    /// A field for the code of a device, which the browser must not complete or correct.
+    pub fn device_code(self, label: &str) -> Self {
+        let kind = [("type", "text"), ("autocomplete", "off"), ("maxlength", "128"), ("value", "")];
+        self.field("code", label, &kind, None)
+    }
+
+    fn field(
+        mut self,
+        name: &'static str,
+        label: &str,
+        kind: &[(&'static str, &str)],
+        error: Option<&str>,
+    ) -> Self {
+        let error_id = format!("{name}-error");
+        let mut attributes = vec![("id", name), ("name", name)];
+        attributes.extend_from_slice(kind);
         attributes.extend([("autocapitalize", "none"), ("spellcheck", "false"), ("required", "required")]);
-        if field.error.is_some() {
+        if error.is_some() {
             attributes.extend([("aria-invalid", "true"), ("aria-describedby", error_id.as_str())]);
         }
         self.body.open("div", &[("class", "field")]);
-        self.body.element("label", &[("for", field.name)], field.label);
+        self.body.element("label", &[("for", name)], label);
         self.body.open("input", &attributes);
         self.body.0.push('\n');
-        if let Some(error) = field.error {
+        if let Some(error) = error {
             self.body.element("p", &[("class", "error-text"), ("id", &error_id)], error);
         }
         self.body.close("div");
@@ -309,15 +303,11 @@ mod tests {
 
     #[test]
     fn every_value_in_a_page_is_escaped() {
-        let field = FormField {
-            name: "email",
-            label: HOSTILE,
-            kind: FormFieldKind::Email,
-            value: HOSTILE,
-            error: Some(HOSTILE),
-        };
-        let form =
-            Form::post(HOSTILE).hidden("token", HOSTILE).field(&field).button(HOSTILE).danger_button(HOSTILE);
+        let form = Form::post(HOSTILE)
+            .hidden("token", HOSTILE)
+            .email(HOSTILE, HOSTILE, Some(HOSTILE))
+            .button(HOSTILE)
+            .danger_button(HOSTILE);
         let form = form.select("choice", HOSTILE, &[(HOSTILE, HOSTILE)], "");
         let page = Page::new(HOSTILE)
             .text(HOSTILE)
@@ -342,7 +332,7 @@ mod tests {
     #[test]
     fn a_refusal_of_a_page_is_a_page_with_its_status() {
         let refusal = Refusal::new(ErrorCode::RateLimitExceeded, "Too many <b>");
-        let response = error_response(Refusal { retry_after: Some(7), ..refusal }.into(), "id");
+        let response = error_response(refusal.retry_after(7).into(), "id");
         assert_eq!(
             (response.status.as_u16(), &response.headers[header::RETRY_AFTER]),
             (429, &"7".parse().unwrap())

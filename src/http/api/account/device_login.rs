@@ -71,8 +71,7 @@ pub async fn poll(request: Request) -> Result<Response> {
     let retry_after = request.app.polls.lock().admit(code.hash(), request.now);
     if let Some(seconds) = retry_after {
         let message = format!("Poll at most once every {POLL_INTERVAL_SECS} s; try again in {seconds} s");
-        let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
-        return Err(Refusal { retry_after: Some(seconds), ..refusal }.into());
+        return Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds).into());
     }
     match login.state_at(request.now) {
         // The session begins with POST /v1/auth/session, which sets the cookie.
@@ -203,7 +202,7 @@ fn too_many_mails(seconds: u32) -> Refusal {
         "This server has sent its hourly number of sign-in mails, or its share for this client address: try again in \
          {seconds} s"
     );
-    Refusal { retry_after: Some(seconds), ..Refusal::new(ErrorCode::RateLimitExceeded, message) }
+    Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds)
 }
 
 async fn find(request: &Request, code: &DeviceCode) -> Result<Option<DeviceLogin>> {

@@ -61,7 +61,6 @@ pub async fn register(request: Request) -> Result<Response> {
     ))
 }
 
-/// `GET /v1/auth/me`
 pub async fn me(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
     let user_key = caller.user_key;
@@ -117,7 +116,6 @@ pub async fn update_me(request: Request) -> Result<Response> {
     me(request).await
 }
 
-/// `POST /v1/auth/key/regenerate`
 pub async fn regenerate_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let api_key = service::accounts::regenerate_key(&request.app, &caller)?.await?;
@@ -128,7 +126,6 @@ pub async fn regenerate_key(request: Request) -> Result<Response> {
     })))
 }
 
-/// `GET /v1/auth/keys`
 pub async fn list_keys(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let current = if let Credential::ApiKey { key, .. } = caller.credential { Some(key) } else { None };
@@ -163,7 +160,6 @@ pub async fn create_key(request: Request) -> Result<Response> {
     })))
 }
 
-/// `DELETE /v1/auth/keys/{key_id}`
 pub async fn revoke_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     service::accounts::revoke_key(&request.app.store, caller.user_key, request.param("key_id").to_owned())
@@ -171,14 +167,12 @@ pub async fn revoke_key(request: Request) -> Result<Response> {
     Ok(Response::no_content())
 }
 
-/// `GET /v1/auth/webhook-secret`
 pub async fn webhook_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let secret = request.app.store.read(move |read| users::webhook_secret(read, caller.user_key)).await?;
     Ok(Response::ok(&json!({"webhook_secret": secret})))
 }
 
-/// `POST /v1/auth/webhook-secret/regenerate`
 pub async fn rotate_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let (secret, expires) = service::accounts::rotate_secret(&request.app, &caller)?.await?;
@@ -188,14 +182,12 @@ pub async fn rotate_secret(request: Request) -> Result<Response> {
     })))
 }
 
-/// `GET /v1/auth/alert-webhook-secret`
 pub async fn alert_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let find = move |read: &ReadTx<'_>| users::alert_webhook_secret(read, caller.user_key);
     Ok(Response::ok(&json!({"alert_webhook_secret": request.app.store.read(find).await?})))
 }
 
-/// `POST /v1/auth/alert-webhook-secret/regenerate`
 pub async fn rotate_alert_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let secret = service::accounts::rotate_alert_secret(&request.app, &caller)?.await?;
@@ -207,8 +199,7 @@ fn too_many_registrations(seconds: u32) -> Error {
         "{MAX_REGISTRATIONS} accounts were registered from this client address within an hour: try again in {seconds} s, \
          or ask the operator for an account (cued user add)"
     );
-    let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
-    Error::Refused(Refusal { retry_after: Some(seconds), ..refusal })
+    Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds).into()
 }
 
 fn render_key(key: &ApiKeyInfo, current: bool) -> Value {

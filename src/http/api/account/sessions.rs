@@ -60,7 +60,6 @@ pub async fn begin(request: Request) -> Result<Response> {
     Ok(Response::created(&body).with(header::SET_COOKIE, cookie))
 }
 
-/// `DELETE /v1/auth/session`
 pub async fn end_own(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let Some(id) = caller.credential.session_id() else {
@@ -78,7 +77,6 @@ fn cookie_of(request: &Request) -> SessionCookie {
     SessionCookie::of_request(&request.app, request.peer.ip(), &request.headers, &request.host)
 }
 
-/// `GET /v1/auth/sessions`
 pub async fn list(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let current = caller.credential.session_id();
@@ -87,7 +85,6 @@ pub async fn list(request: Request) -> Result<Response> {
     Ok(ListBody::new("sessions", rendered)?.with_more(false).into_response())
 }
 
-/// `DELETE /v1/auth/sessions/{session_id}`
 pub async fn end(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let id = request.param("session_id").to_owned();
@@ -103,7 +100,6 @@ pub async fn end_others(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"ended": unstored + stored.await?})))
 }
 
-/// `POST /v1/auth/session-link`
 pub async fn create_link(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let (app, now) = (&request.app, request.now);
@@ -223,8 +219,7 @@ fn too_many_failures(seconds: u32) -> Error {
     let message = format!(
         "{MAX_FAILED_SIGN_INS} sign-ins from this client address have failed; try again in {seconds} s"
     );
-    let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
-    Error::Refused(Refusal { retry_after: Some(seconds), ..refusal })
+    Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds).into()
 }
 
 fn render(session: &Session, is_current: bool) -> Value {

@@ -6,14 +6,12 @@ use crate::api::fields::JsonFields;
 use crate::domain::cue::filter::{CueFilter, MAX_SEARCH, SearchText};
 use crate::domain::cue::{CueStatus, Transport};
 use crate::error::{Error, Result};
-use crate::http::api::idempotency::{bulk_call, dry_run, from_stored, run_to_end};
-use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_ids, read_targets};
+use crate::http::api::bulk::{ANSWER_BYTES, Resolved, bulk_call, read_ids, read_targets, run_to_end};
 use crate::http::request::Request;
-use crate::http::response::to_json;
-use crate::http::response::{Response, to_refusal};
+use crate::http::response::{Response, to_json, to_refusal};
 use crate::service::bulk::cues as actions;
 use crate::service::bulk::cues::{CueAction, CueResults};
-use crate::service::bulk::{BulkCall, BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
+use crate::service::bulk::{BulkCall, BulkRequest, MAX_MATCHED, distinct};
 use crate::service::idempotency::StoredResponse;
 use crate::store::ReadTx;
 use crate::store::cues::matching;
@@ -41,34 +39,19 @@ struct DeletedView<'a> {
     skipped: Vec<&'a str>,
 }
 
-/// `POST /v1/cues/bulk`
 pub async fn apply(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
     let mut fields = request.fields()?;
     let action = fields.required_one_of("action", &CueAction::WORDS).and_then(CueAction::parse);
-    let targets = read_targets(&mut fields, read_filter);
+    let targets = read_targets(&mut fields, distinct, read_filter);
     fields.forbid_unknown();
     fields.finish()?;
     let (Some(action), Some((targets, is_dry_run))) = (action, targets) else { return Err(missing()) };
     let call = bulk_call(&request, "POST /v1/cues/bulk")?;
-    let ids = match targets {
-        Targets::Ids(ids) => distinct(ids),
-        Targets::Matching { filter, .. } if is_dry_run => select(&request, filter).await?,
-        Targets::Matching { filter, expected } => {
-            if let Some(call) = &call
-                && let Some(response) = find_repeated(&request.app, caller.user_key, call.clone()).await?
-            {
-                return Ok(from_stored(response));
-            }
-            let ids = select(&request, filter).await?;
-            check_bound(ids.len(), "narrow it")?;
-            check_expected(ids.len(), expected)?;
-            ids
-        }
+    let select = |filter| select(&request, filter);
+    let ids = match targets.resolve(&request, (call.as_ref(), is_dry_run), "narrow it", select).await? {
+        Resolved::Ids(ids) => ids,
+        Resolved::Answer(response) => return Ok(response),
     };
-    if is_dry_run {
-        return dry_run(&request, ids);
-    }
     let render = if action == CueAction::Fire { render_fired } else { render_done };
     run_all(request, action, ids, call, render).await
 }
@@ -81,6 +64,7 @@ pub async fn delete(request: Request) -> Result<Response> {
     fields.finish()?;
     let ids = distinct(ids.ok_or_else(missing)?);
     let call = bulk_call(&request, "POST /v1/cues/bulk-delete")?;
+    request.reserve_response(ids.len() * ANSWER_BYTES)?;
     run_all(request, CueAction::Delete, ids, call, render_deleted).await
 }
 
@@ -92,7 +76,6 @@ async fn run_all(
     render: fn(&CueResults) -> Result<StoredResponse>,
 ) -> Result<Response> {
     let caller = request.caller()?;
-    request.reserve_response(ids.len() * ANSWER_BYTES)?;
     let request_id = request.id.clone();
     let bulk =
         BulkRequest { ids, call, render, explain: Box::new(move |error| to_refusal(error, &request_id)) };

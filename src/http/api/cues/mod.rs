@@ -7,8 +7,7 @@ pub(in crate::http) mod upcoming;
 use hyper::StatusCode;
 use serde_json::json;
 
-use crate::api::cue::CueView;
-use crate::api::cue::{cue_patch, new_cue};
+use crate::api::cue::{CueView, cue_patch, new_cue};
 use crate::api::instants::instant;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::payload::Payload;
@@ -22,8 +21,7 @@ use crate::http::api::idempotency::{from_stored, idempotency_request, read_key};
 use crate::http::input::query::Pagination;
 use crate::http::list::ListBody;
 use crate::http::request::Request;
-use crate::http::response::to_json;
-use crate::http::response::{Response, with_payload, with_payload_text};
+use crate::http::response::{Response, to_json, with_payload, with_payload_text};
 use crate::service;
 use crate::service::cues::not_found;
 use crate::service::idempotency::StoredResponse;
@@ -49,7 +47,6 @@ const MAX_OTHER_FIELDS: usize = 128 << 10;
 const NO_WORKER: &str = "No worker of this account was seen in the last 15 minutes: executions wait until a worker \
                          claims them";
 
-/// `POST /v1/cues`
 pub async fn create(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
@@ -98,7 +95,6 @@ pub async fn show(request: Request) -> Result<Response> {
     Ok(Response::json(StatusCode::OK, body))
 }
 
-/// `PATCH /v1/cues/{cue_id}`
 pub async fn update(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let patch = cue_patch(request.fields()?, &request.app.config.callbacks)?;
@@ -117,14 +113,12 @@ pub async fn update(mut request: Request) -> Result<Response> {
     Ok(Response::json(StatusCode::OK, body))
 }
 
-/// `DELETE /v1/cues/{cue_id}`
 pub async fn delete(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     service::cues::delete(&request.app, &caller, request.param("cue_id").to_owned()).await?;
     Ok(Response::no_content())
 }
 
-/// `POST /v1/cues/{cue_id}/fire`
 pub async fn fire(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.param("cue_id").to_owned());
     let mut fields = request.optional_fields()?;

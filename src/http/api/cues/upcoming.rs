@@ -17,10 +17,8 @@ use crate::http::response::Response;
 use crate::service::cues::not_found;
 use crate::store::cues;
 
-/// The number of runs without `limit`.
 const DEFAULT_LIMIT: i64 = 10;
 
-/// Longest text of `from`, in characters.
 const MAX_FROM: usize = 64;
 
 const BAD_FROM: &str = "from should be a time since the year 0001 such as 2030-01-31T09:00:00Z";
@@ -61,7 +59,6 @@ pub async fn upcoming(request: Request) -> Result<Response> {
     Ok(Response::ok(&body))
 }
 
-/// `POST /v1/schedule/preview`
 pub async fn preview(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let limit = fields.integer("limit", 1..=100).unwrap_or(DEFAULT_LIMIT);

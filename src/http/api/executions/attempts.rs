@@ -23,7 +23,6 @@ use crate::store::{ReadTx, executions};
 /// The body of a request is shown as a JSON string, in which a character of it takes at most two.
 const MAX_ESCAPED: usize = 2;
 
-/// `GET /v1/executions/{execution_id}/attempts`.
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let found = request.app.store.read_inline(move |read| attempts::list(read, caller.user_key, id)).await?;

@@ -78,7 +78,6 @@ impl Serialize for OutcomeView<'_> {
     }
 }
 
-/// The answer to a report.
 #[derive(Debug, Serialize)]
 pub struct RecordedView<'a> {
     pub execution_id: String,
@@ -87,7 +86,6 @@ pub struct RecordedView<'a> {
     pub outcome_state: &'static str,
 }
 
-/// The answer to more evidence.
 #[derive(Debug, Serialize)]
 pub struct EvidenceView<'a> {
     pub execution_id: String,

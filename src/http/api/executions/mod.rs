@@ -34,7 +34,6 @@ use crate::store::executions;
 use crate::store::executions::execution_list;
 use crate::store::executions::execution_list::{CreatedRange, ExecutionFilter};
 
-/// `GET /v1/executions/{execution_id}`.
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let found =
@@ -94,7 +93,6 @@ fn list_filter(query: &Query) -> ExecutionFilter {
     }
 }
 
-/// `POST /v1/executions/{execution_id}/replay`.
 pub async fn replay(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let mut body = render_run(&manual_runs::replay(&request.app, caller.user_key, id).await?);
@@ -102,7 +100,6 @@ pub async fn replay(request: Request) -> Result<Response> {
     Ok(Response::ok(&body))
 }
 
-/// `POST /v1/executions/{execution_id}/outcome`.
 pub async fn report(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let report = read_report(request.fields()?)?;
@@ -117,7 +114,6 @@ pub async fn report(request: Request) -> Result<Response> {
     })
 }
 
-/// `POST /v1/executions/{execution_id}/heartbeat`.
 pub async fn extend_lease(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let worker = request.header("x-worker-id").map(str::to_owned);
@@ -143,7 +139,6 @@ fn read_report(mut fields: JsonFields<'_>) -> Result<OutcomeReport> {
 /// Most bytes of the evidence of an execution.
 const MAX_EVIDENCE: usize = (TEXTS.len() + 1) * MAX_TEXT_BYTES;
 
-/// `POST /v1/executions/{execution_id}/verify`.
 pub async fn verify(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let mut fields = request.optional_fields()?;
@@ -163,7 +158,6 @@ pub async fn verify(request: Request) -> Result<Response> {
     })))
 }
 
-/// `POST /v1/executions/{execution_id}/verification-pending`.
 pub async fn set_pending(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let fields = request.optional_fields()?;
@@ -173,7 +167,6 @@ pub async fn set_pending(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
 }
 
-/// `PATCH /v1/executions/{execution_id}/evidence`.
 pub async fn append_evidence(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     let mut fields = request.fields()?;

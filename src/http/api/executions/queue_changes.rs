@@ -9,15 +9,13 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;
 use crate::error::{Error, Result};
+use crate::http::api::bulk::{Resolved, bulk_call, read_targets, run_to_end};
 use crate::http::api::executions::execution_response::{ExecutionView, render_run};
-use crate::http::api::idempotency::{bulk_call, dry_run, from_stored, run_to_end};
-use crate::http::input::targets::{ANSWER_BYTES, Targets, check_bound, read_targets};
 use crate::http::request::Request;
-use crate::http::response::to_json;
-use crate::http::response::{Response, to_refusal};
+use crate::http::response::{Response, to_json, to_refusal};
 use crate::service::bulk::replays as actions;
 use crate::service::bulk::replays::ReplayResults;
-use crate::service::bulk::{BulkRequest, MAX_MATCHED, check_expected, distinct, find_repeated};
+use crate::service::bulk::{BulkRequest, MAX_MATCHED, distinct};
 use crate::service::idempotency::StoredResponse;
 use crate::service::manual_runs;
 use crate::store::ReadTx;
@@ -38,7 +36,6 @@ struct SkippedView<'a> {
     code: &'static str,
 }
 
-/// `POST /v1/executions/{execution_id}/retry`
 pub async fn retry(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     request.optional_fields()?;
@@ -48,7 +45,6 @@ pub async fn retry(request: Request) -> Result<Response> {
     Ok(Response::ok(&body))
 }
 
-/// `POST /v1/executions/{execution_id}/cancel`
 pub async fn cancel(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
     request.optional_fields()?;
@@ -56,35 +52,21 @@ pub async fn cancel(request: Request) -> Result<Response> {
     Response::from_body(&ExecutionView(&cancelled))
 }
 
-/// `POST /v1/executions/replay`
 pub async fn replay_all(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
-    let targets = read_targets(&mut fields, read_filter);
+    let targets = read_targets(&mut fields, oldest_first, read_filter);
     fields.forbid_unknown();
     fields.finish()?;
     let (targets, is_dry_run) =
         targets.ok_or_else(|| Error::fault("the executions to replay are missing after validation"))?;
     let call = bulk_call(&request, "POST /v1/executions/replay")?;
-    let ids = match targets {
-        Targets::Ids(ids) => oldest_first(ids),
-        Targets::Matching { filter, .. } if is_dry_run => select(&request, filter).await?,
-        Targets::Matching { filter, expected } => {
-            if let Some(call) = &call
-                && let Some(response) = find_repeated(&request.app, caller.user_key, call.clone()).await?
-            {
-                return Ok(from_stored(response));
-            }
-            let ids = select(&request, filter).await?;
-            check_bound(ids.len(), "narrow since and until, and replay one part after the other")?;
-            check_expected(ids.len(), expected)?;
-            ids
-        }
+    let narrower = "narrow since and until, and replay one part after the other";
+    let select = |filter| select(&request, filter);
+    let ids = match targets.resolve(&request, (call.as_ref(), is_dry_run), narrower, select).await? {
+        Resolved::Ids(ids) => ids,
+        Resolved::Answer(response) => return Ok(response),
     };
-    if is_dry_run {
-        return dry_run(&request, ids);
-    }
-    request.reserve_response(ids.len() * ANSWER_BYTES)?;
     let request_id = request.id.clone();
     let bulk =
         BulkRequest { ids, call, render, explain: Box::new(move |error| to_refusal(error, &request_id)) };

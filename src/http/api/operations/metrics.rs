@@ -13,10 +13,9 @@ use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::metrics::process;
 use crate::metrics::prometheus::{CONTENT_TYPE, TextEncoder};
-use crate::store::db::hold;
-use crate::store::db::open;
 use crate::store::db::open::Sizes;
 use crate::store::db::write_stats::{WriteEvent, WriteStats};
+use crate::store::db::{hold, open};
 use crate::store::maintenance::queue_stats;
 use crate::store::maintenance::queue_stats::QueueStats;
 

@@ -21,12 +21,10 @@ use crate::error::{Error, Result};
 use crate::http::api::account::sessions::permits_dev;
 use crate::http::pages::assets;
 use crate::http::request::Request;
-use crate::http::response::Response;
-use crate::http::response::compressed::{CompressedText, inflate};
+use crate::http::response::{CompressedText, Response, inflate};
 use crate::service::test_clock;
 use crate::store::accounts::users;
 
-/// `GET /v1/info`
 pub async fn info(request: Request) -> Result<Response> {
     let (app, config) = (&request.app, &request.app.config);
     let users = app.store.read_inline(users::any_exist).await?;
@@ -71,7 +69,6 @@ pub async fn openapi(request: Request) -> Result<Response> {
         .with(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")))
 }
 
-/// `GET /v1/test/clock`
 pub async fn show_test_clock(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"now": instant(request.now)})))
 }

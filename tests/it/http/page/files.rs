@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cued::domain::account::credentials::sha256;
 use cued::http::pages::assets::{BUILD, FILES, INDEX};
-use cued::http::response::compressed::inflate;
+use cued::http::response::inflate;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
 

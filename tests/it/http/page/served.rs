@@ -1,7 +1,7 @@
 //! `GET /` and the files of the page below `/ui/{build}`.
 
 use cued::http::pages::assets::{BUILD, FILES};
-use cued::http::response::compressed::inflate;
+use cued::http::response::inflate;
 use serde_json::Value;
 
 use crate::support::api::Api;

@@ -1,7 +1,5 @@
 //! The response of a handler, and the format of errors. The only place that turns a `Refusal` into HTTP.
 
-pub mod compressed;
-
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -16,6 +14,10 @@ use crate::error::{Error, Result};
 
 /// `Retry-After` in seconds while the database cannot be used (contract §2.4).
 const STORAGE_RETRY_AFTER: u32 = 5;
+
+/// The bytes of a gzip file (RFC 1952) before and after the deflated content; the last four are the length of the text.
+const GZIP_HEAD: usize = 10;
+const GZIP_TAIL: usize = 8;
 
 /// Status, body and specific headers of a response. The middleware adds the headers that all responses have.
 #[derive(Debug)]
@@ -65,7 +67,6 @@ pub fn with_payload(mut object: String, payload: Option<String>) -> String {
 
 /// Adds the field `payload_text`, the stored payload as a string, to a serialized object. No reader of JSON changes the
 /// numbers in it.
-/// Errors: [`Error::Fault`] if the text has no JSON form.
 pub fn with_payload_text(mut object: String, payload: Option<&str>) -> Result<String> {
     let text = to_json(&payload)?;
     object.pop();
@@ -88,14 +89,12 @@ pub fn enclosed(mut before: String, mut text: String, after: &str) -> String {
 }
 
 /// Appends the JSON of `value`.
-/// Errors: [`Error::Fault`] if a value has no JSON form.
 pub fn append_json(text: &mut Vec<u8>, value: &impl Serialize) -> Result<()> {
     serde_json::to_writer(text, value)
         .map_err(|error| Error::fault_from("a response could not be written as JSON", error))
 }
 
 /// Serializes a body as JSON.
-/// Errors: as [`append_json`].
 pub fn to_json(body: &impl Serialize) -> Result<String> {
     let mut text = Vec::with_capacity(1_024);
     append_json(&mut text, body)?;
@@ -103,23 +102,19 @@ pub fn to_json(body: &impl Serialize) -> Result<String> {
 }
 
 impl Response {
-    /// 200 with a JSON body.
     pub fn ok(value: &Value) -> Self {
         Self::json(StatusCode::OK, value.to_string())
     }
 
     /// 200 with a serialized body.
-    /// Errors: [`Error::Fault`] if a value has no JSON form.
     pub fn from_body(body: &impl Serialize) -> Result<Self> {
         Ok(Self::json(StatusCode::OK, to_json(body)?))
     }
 
-    /// 201 with a JSON body.
     pub fn created(value: &Value) -> Self {
         Self::json(StatusCode::CREATED, value.to_string())
     }
 
-    /// 204, without a body.
     pub fn no_content() -> Self {
         Self { status: StatusCode::NO_CONTENT, body: Bytes::new(), headers: HeaderMap::new(), stream: None }
     }
@@ -143,7 +138,6 @@ impl Response {
         Self { stream: Some(stream), ..Self::text(StatusCode::OK, content_type, "") }
     }
 
-    /// Adds a header, or replaces it.
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
@@ -184,8 +178,7 @@ pub fn to_refusal(error: Error, request_id: &str) -> Refusal {
             tracing::error!(request_id, error = %reason, "the database is unavailable");
             let message =
                 format!("The database is temporarily unavailable; try again in {STORAGE_RETRY_AFTER} s");
-            let refusal = Refusal::new(ErrorCode::StorageUnavailable, message);
-            Refusal { retry_after: Some(STORAGE_RETRY_AFTER), ..refusal }
+            Refusal::new(ErrorCode::StorageUnavailable, message).retry_after(STORAGE_RETRY_AFTER)
         }
         Error::Fault(reason) | Error::Corrupt(reason) => {
             tracing::error!(request_id, error = %reason, "request failed");
@@ -207,6 +200,63 @@ fn detail(problem: &FieldError) -> Value {
         })
         .collect();
     json!({"type": problem.kind, "loc": loc, "msg": problem.msg, "input": problem.input})
+}
+
+/// A text of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct CompressedText<'a> {
+    pub content_type: &'static str,
+    pub gzip: &'static [u8],
+    /// Without quotes: another text at the same path has another version.
+    pub version: &'a str,
+}
+
+impl CompressedText<'_> {
+    /// Responds with the text in an encoding that the client accepts, or with 304 if the client has this version.
+    /// Errors: [`Error::Fault`] if `inflated`, the text for clients that do not accept gzip, is `None`.
+    pub fn respond(&self, headers: &HeaderMap, inflated: impl FnOnce() -> Option<Bytes>) -> Result<Response> {
+        // The strong tag belongs to the bytes of one encoding (RFC 9110, 8.8.3.3); the weak one is that of the other one.
+        let is_gzip = accepts_gzip(headers);
+        let strong = format!("\"{}\"", self.version);
+        let etag = if is_gzip { format!("W/{strong}") } else { strong.clone() };
+        let etag = HeaderValue::from_str(&etag)
+            .map_err(|error| Error::fault_from("the version of a text is not a header", error))?;
+        let known = headers.get_all(header::IF_NONE_MATCH).iter();
+        let is_known = known.filter_map(|value| value.to_str().ok()).any(|value| is_match(value, &strong));
+        let response = if is_known {
+            Response { status: StatusCode::NOT_MODIFIED, ..Response::no_content() }
+        } else if is_gzip {
+            Response::text(StatusCode::OK, self.content_type, Bytes::from_static(self.gzip))
+                .with(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))
+        } else {
+            let damaged = || Error::fault("a text of the program cannot be decompressed");
+            Response::text(StatusCode::OK, self.content_type, inflated().ok_or_else(damaged)?)
+        };
+        let vary = HeaderValue::from_static("accept-encoding");
+        Ok(response.with(header::ETAG, etag).with(header::VARY, vary))
+    }
+}
+
+/// Decompresses a gzip file; `None` if it is damaged.
+pub fn inflate(gzip: &[u8]) -> Option<Bytes> {
+    let content = gzip.get(GZIP_HEAD..gzip.len().checked_sub(GZIP_TAIL)?)?;
+    let length = usize::try_from(u32::from_le_bytes(*gzip.last_chunk()?)).ok()?;
+    miniz_oxide::inflate::decompress_to_vec_with_limit(content, length).ok().map(Bytes::from)
+}
+
+/// Returns whether an `If-None-Match` contains the tag, also in the weak form that compressing proxies make of it.
+fn is_match(value: &str, etag: &str) -> bool {
+    value.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}
+
+/// Returns whether the client names gzip and does not refuse it with the weight 0.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().trim_start_matches(['q', 'Q', '=', ' ']);
+        name.trim().eq_ignore_ascii_case("gzip") && !weight.parse().is_ok_and(|weight: f32| weight == 0.0)
+    })
 }
 
 #[cfg(test)]
@@ -239,26 +289,15 @@ mod tests {
     }
 
     #[test]
-    fn a_422_has_a_detail_next_to_the_error() {
-        let problem = FieldError {
-            kind: "missing",
-            loc: vec!["body".into(), "handlers".into(), 2.into()],
-            msg: "Field required".to_owned(),
-            input: json!({"a": 1}),
-        };
-        let response = Response::error(Refusal::invalid(vec![problem]).into(), "id");
-        assert_eq!(response.status, 422);
-        let body: Value = serde_json::from_slice(&response.body).unwrap();
-        assert_eq!(body["error"]["code"], "validation_error");
-        assert_eq!(
-            body["detail"],
-            json!([{"type": "missing", "loc": ["body", "handlers", 2], "msg": "Field required", "input": {"a": 1}}])
-        );
-    }
-
-    #[test]
     fn a_value_without_a_json_form_is_an_error() {
         let map = std::collections::HashMap::from([((1, 2), 3)]);
         assert!(to_json(&map).is_err());
+    }
+
+    #[test]
+    fn a_damaged_file_is_no_text() {
+        for file in [&[][..], &[0; 17], &[0xff; 40]] {
+            assert_eq!(inflate(file), None, "{file:?}");
+        }
     }
 }
