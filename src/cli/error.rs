@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::cli::printable::print_error;
-use crate::client::error::ClientError;
+use crate::client::request::ClientError;
 use crate::error::Error;
 use crate::server::ServeError;
 

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::cli::error::CliError;
-use crate::cli::output::print::print;
+use crate::cli::output::print;
 
 #[derive(Debug, Args)]
 pub struct Completions {

@@ -9,8 +9,7 @@ use ureq::BodyReader;
 use uuid::Uuid;
 
 use crate::client::Client;
-use crate::client::error::ClientError;
-use crate::client::request::ApiRequest;
+use crate::client::request::{ApiRequest, ClientError};
 
 /// The time without a byte after which a stream counts as lost: two beats of the server and a little.
 const SILENCE: Duration = Duration::from_secs(40);
@@ -234,8 +233,9 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::thread;
 
-    use super::*;
     use crate::client::{Connection, TlsOptions};
+
+    use super::*;
 
     const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n\
                          retry: 100\n\nid: a-1\nevent: hello\ndata: {\"resumed\":false}\n\n";

@@ -3,10 +3,8 @@
 //! Nothing here prints; `cli` does.
 
 pub mod credentials;
-pub mod error;
 pub mod event_stream;
 pub mod request;
-pub mod server_url;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,9 +14,8 @@ use ureq::http::{HeaderName, HeaderValue, Response};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
 
-use crate::client::error::{CertificateError, ClientError, RefusedRequest};
-use crate::client::request::{Answer, ApiRequest};
-use crate::client::server_url::is_loopback;
+use crate::client::credentials::is_loopback;
+use crate::client::request::{Answer, ApiRequest, CertificateError, ClientError, RefusedRequest};
 use crate::clock::Clock;
 
 /// More than any answer of the API has.

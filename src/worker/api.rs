@@ -7,8 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::client::Client;
-use crate::client::error::ClientError;
-use crate::client::request::{Answer, ApiRequest, segment};
+use crate::client::request::{Answer, ApiRequest, ClientError, segment};
 use crate::domain::json::JsonText;
 
 /// Of a poll, in addition to what the server holds it.

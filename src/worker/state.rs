@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::client::error::ClientError;
-use crate::client::request::Answer;
+use crate::client::request::{Answer, ClientError};
 use crate::clock::Clock;
 use crate::locks::{Condvar, Mutex};
 use crate::worker::api::{Api, Claim, may_pass, pause_after};

@@ -10,12 +10,10 @@ use serde_json::Value;
 
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::list::List;
-use crate::cli::output::times::parse_duration;
+use crate::cli::output::List;
+use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
-use crate::client::error::ClientError;
-use crate::client::request::{Answer, ApiRequest, segment};
+use crate::client::request::{Answer, ApiRequest, ClientError, segment};
 use crate::domain::cue::filter::MAX_SEARCH;
 use crate::domain::ids::{CueId, ExecutionId};
 

@@ -9,15 +9,12 @@ use std::time::Duration;
 use clap::{Args, ValueEnum as _};
 
 use crate::cli::error::CliError;
-use crate::cli::output::Output;
-use crate::cli::output::format::{ColorWhen, Format};
-use crate::cli::output::print::print_line;
-use crate::cli::output::times::Times;
+use crate::cli::output::table::Times;
+use crate::cli::output::{ColorWhen, Format, Output, print_line};
 use crate::cli::printable::print_error;
 use crate::client::credentials::{Chosen, Credentials, Target};
-use crate::client::error::ClientError;
 use crate::client::event_stream::EventStream;
-use crate::client::request::{Answer, ApiRequest};
+use crate::client::request::{Answer, ApiRequest, ClientError};
 use crate::client::{Client, Connection, Exchange, TlsOptions};
 
 /// The flags of all commands that are clients of a server.

@@ -4,5 +4,4 @@ pub mod arguments;
 pub mod command;
 pub mod commands;
 pub mod context;
-pub mod fields;
 pub mod live_output;

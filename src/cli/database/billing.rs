@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use crate::cli::database::DatabaseArgs;
 use crate::cli::error::CliError;
-use crate::cli::output::print::{print_line, print_paused, print_table};
+use crate::cli::output::{print_line, print_paused, print_table};
 use crate::cli::server::flag_values::{OnOff, plans_from};
 use crate::clock::Clock;
 use crate::domain::account::plan::Plans;

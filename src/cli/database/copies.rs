@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::cli::database::DatabaseArgs;
 use crate::cli::error::CliError;
-use crate::cli::output::print::{count, print_line};
+use crate::cli::output::{count, print_line};
 use crate::cli::printable::print_error;
 use crate::cli::progress::{self, Bar, size};
 use crate::clock::Clock;

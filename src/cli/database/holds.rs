@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::database::DatabaseArgs;
 use crate::cli::error::CliError;
-use crate::cli::output::print::{count, print_line};
+use crate::cli::output::{count, print_line};
 use crate::clock::Clock;
 use crate::domain::time::{EARLIEST_CLOCK, rfc3339};
 use crate::store::db::hold;

@@ -1,9 +1,17 @@
-//! Tables and details as text.
+//! Tables and details as text: cells, colours, instants and durations as people read them.
 
+use std::io::{self, IsTerminal as _};
+
+use anstream::ColorChoice;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::cli::output::style::{Style, Styles};
+use crate::cli::error::CliError;
+use crate::cli::output::ColorWhen;
 use crate::cli::printable::printable;
+use crate::domain::account::plan::NO_LIMIT;
 
 /// Between two columns.
 const GAP: &str = "  ";
@@ -142,8 +150,200 @@ pub fn cut(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
+/// The colour of a text by its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Style {
+    #[default]
+    Plain,
+    Title,
+    Good,
+    Warning,
+    Bad,
+    Faint,
+}
+
+/// The abilities of standard output.
+#[derive(Debug, Clone, Copy)]
+pub struct Styles {
+    pub has_colour: bool,
+    /// Columns of the terminal; `None` if the output is no terminal.
+    pub width: Option<usize>,
+}
+
+impl Styles {
+    /// By `--color`, then NO_COLOR, CLICOLOR_FORCE and the kind of terminal.
+    pub fn of_stdout(color: ColorWhen) -> Self {
+        let has_colour = match color {
+            ColorWhen::Always => true,
+            ColorWhen::Never => false,
+            ColorWhen::Auto => anstream::AutoStream::choice(&io::stdout()) != ColorChoice::Never,
+        };
+        let is_terminal = io::stdout().is_terminal();
+        let width =
+            is_terminal.then(|| terminal_size::terminal_size().map_or(80, |(width, _)| width.0.into()));
+        Self { has_colour, width }
+    }
+
+    pub fn paint(&self, text: &str, style: Style) -> String {
+        let code = match style {
+            Style::Plain => return text.to_owned(),
+            Style::Title => "1",
+            Style::Good => "32",
+            Style::Warning => "33",
+            Style::Bad => "31",
+            Style::Faint => "2",
+        };
+        if self.has_colour && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Characters of a message in a table or a line.
+const MAX_LINE: usize = 80;
+
+/// A field as text; empty if it is absent or null. A dot leads into an object: `callback.url`.
+pub fn text_of(object: &Value, field: &str) -> String {
+    let value = field.split('.').fold(object, |value, name| &value[name]);
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A status of a cue, an execution, an attempt or a worker, in its colour.
+pub fn status(word: &str) -> Cell {
+    let style = match word {
+        "success" | "active" | "completed" | "healthy" | "ok" | "alive" => Style::Good,
+        "failed" | "missed" | "dead" | "unhealthy" => Style::Bad,
+        "retrying" | "paused" | "stale" | "degraded" | "warning" | "waiting" => Style::Warning,
+        _ => Style::Plain,
+    };
+    Cell::new(word, style)
+}
+
+/// A used amount and its limit: `3 of 10 active`. It has a colour when little or nothing is left.
+pub fn quota(object: &Value, used: &str, limit: &str, unit: &str) -> Cell {
+    let number = |field: &str| text_of(object, field).parse::<u64>().ok();
+    match (number(used), number(limit)) {
+        (Some(used), Some(limit)) if limit < u64::from(NO_LIMIT) => {
+            Cell::new(format!("{used} of {limit}{unit}"), of_limit(used, limit))
+        }
+        (Some(used), _) => format!("{used}{unit}, no limit").into(),
+        (None, _) => Cell::default(),
+    }
+}
+
+/// The style of a used amount: bad at the limit, a warning from four fifths of it.
+pub fn of_limit(used: u64, limit: u64) -> Style {
+    match used {
+        _ if used >= limit => Style::Bad,
+        _ if used >= limit.saturating_sub(limit / 5) => Style::Warning,
+        _ => Style::Plain,
+    }
+}
+
+/// The last line of a text with any words, which names the reason: a message ends with it. Cut in its beginning if it is
+/// long.
+pub fn last_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let length = line.chars().count();
+    if length <= MAX_LINE {
+        return line.to_owned();
+    }
+    std::iter::once('…').chain(line.chars().skip(length - MAX_LINE + 1)).collect()
+}
+
+/// The time zone of the output.
+#[derive(Debug, Clone)]
+pub struct Times {
+    zone: TimeZone,
+}
+
+impl Times {
+    pub fn new(is_utc: bool, zone: Option<&str>) -> Result<Self, CliError> {
+        let zone = match zone {
+            _ if is_utc => TimeZone::UTC,
+            None => TimeZone::system(),
+            Some(name) => TimeZone::get(name).map_err(|_| {
+                CliError::Usage(format!("--tz: there is no time zone {name:?}; an example is Europe/Berlin"))
+            })?,
+        };
+        Ok(Self { zone })
+    }
+
+    /// An instant of the API: `2026-11-22 18:00:00+01:00`. Text that is no instant stays.
+    pub fn instant(&self, rfc3339: &str) -> String {
+        let Ok(at) = rfc3339.parse::<Timestamp>() else { return rfc3339.to_owned() };
+        let format =
+            if at.subsec_millisecond() == 0 { "%Y-%m-%d %H:%M:%S%:z" } else { "%Y-%m-%d %H:%M:%S%.3f%:z" };
+        at.to_zoned(self.zone.clone()).strftime(format).to_string()
+    }
+
+    /// An instant of the API for a narrow column, without year and seconds: `11-22 18:00`. Text that is no instant stays.
+    pub fn short(&self, rfc3339: &str) -> String {
+        let Ok(at) = rfc3339.parse::<Timestamp>() else { return rfc3339.to_owned() };
+        at.to_zoned(self.zone.clone()).strftime("%m-%d %H:%M").to_string()
+    }
+
+    /// The time of day with milliseconds, for a line of a log.
+    pub fn time_of_day(&self, at: Timestamp) -> String {
+        at.to_zoned(self.zone.clone()).strftime("%H:%M:%S%.3f").to_string()
+    }
+
+    pub fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+}
+
+/// A duration in milliseconds as text: `132 ms`, `30.0 s`, `2 min`, `3 h`, `4 d`.
+pub fn duration(millis: i64) -> String {
+    let sign = if millis < 0 { "-" } else { "" };
+    let of = |unit: i64| {
+        let unit = unit.unsigned_abs();
+        (millis.unsigned_abs() + unit / 2) / unit
+    };
+    let text = match millis.unsigned_abs() {
+        0..1_000 => format!("{} ms", millis.unsigned_abs()),
+        1_000..100_000 => format!("{}.{} s", of(100) / 10, of(100) % 10),
+        100_000..7_200_000 => format!("{} min", of(60_000)),
+        7_200_000..172_800_000 => format!("{} h", of(3_600_000)),
+        _ => format!("{} d", of(86_400_000)),
+    };
+    format!("{sign}{text}")
+}
+
+/// Parses a duration such as `90s`, `10m`, `2h`, `1d` or `1h30m`.
+pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
+    let expected = || format!("{text:?} is no duration; examples are 90s, 10m, 2h and 1d");
+    let (mut all, mut digits) = (SignedDuration::ZERO, String::new());
+    for char in text.chars() {
+        if char.is_ascii_digit() {
+            digits.push(char);
+            continue;
+        }
+        let number: i64 = digits.parse().map_err(|_| expected())?;
+        let seconds = match char {
+            's' => Some(number),
+            'm' => number.checked_mul(60),
+            'h' => number.checked_mul(3_600),
+            'd' => number.checked_mul(86_400),
+            _ => None,
+        };
+        let part = SignedDuration::from_secs(seconds.ok_or_else(expected)?);
+        all = all.checked_add(part).ok_or_else(expected)?;
+        digits.clear();
+    }
+    if !digits.is_empty() || all <= SignedDuration::ZERO { Err(expected()) } else { Ok(all) }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const PIPE: Styles = Styles { has_colour: false, width: None };
@@ -181,5 +381,44 @@ mod tests {
     fn colours_are_left_out_without_a_terminal() {
         assert_eq!(PIPE.paint("x", Style::Bad), "x");
         assert_eq!(Styles { has_colour: true, width: None }.paint("x", Style::Bad), "\u{1b}[31mx\u{1b}[0m");
+    }
+
+    #[test]
+    fn a_quota_has_a_colour_when_little_is_left() {
+        let of = |used: u32, limit: u32| quota(&json!({"u": used, "l": limit}), "u", "l", " active");
+        assert_eq!(of(7, 10), Cell::from("7 of 10 active"));
+        assert_eq!(of(8, 10), Cell::new("8 of 10 active", Style::Warning));
+        assert_eq!(of(10, 10), Cell::new("10 of 10 active", Style::Bad));
+        assert_eq!(of(8, NO_LIMIT), Cell::from("8 active, no limit"));
+        assert_eq!(quota(&json!({}), "u", "l", ""), Cell::default());
+    }
+
+    #[test]
+    fn instants_are_shown_in_the_zone() {
+        let berlin = Times::new(false, Some("Europe/Berlin")).unwrap();
+        assert_eq!(berlin.instant("2026-11-22T17:00:00Z"), "2026-11-22 18:00:00+01:00");
+        assert_eq!(
+            Times::new(true, None).unwrap().instant("2026-11-22T17:00:00.25Z"),
+            "2026-11-22 17:00:00.250+00:00"
+        );
+        assert_eq!(berlin.short("2026-11-22T17:00:00.25Z"), "11-22 18:00");
+        assert_eq!(berlin.short(""), "");
+        assert!(Times::new(false, Some("Mars/Olympus")).is_err());
+    }
+
+    #[test]
+    fn durations_are_rounded_to_their_unit() {
+        let shown = [0, 999, 1_000, 30_049, 119_000, 7_200_000, 172_800_000, -50].map(duration);
+        assert_eq!(shown, ["0 ms", "999 ms", "1.0 s", "30.0 s", "2 min", "2 h", "2 d", "-50 ms"]);
+    }
+
+    #[test]
+    fn durations_are_read_in_their_units() {
+        let seconds = |text| parse_duration(text).map(|it| it.as_secs());
+        assert_eq!(seconds("1h30m"), Ok(5_400));
+        assert_eq!(seconds("90s"), Ok(90));
+        for bad in ["", "10", "0s", "-5m", "5w", "m", "99999999999999999999d"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
     }
 }

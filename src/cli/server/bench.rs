@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-
 use serde_json::json;
 
 use crate::bench::{self, BenchOptions, Figure, Unit};
 use crate::cli::error::CliError;
-use crate::cli::output::print::print;
+use crate::cli::output::print;
 use crate::cli::progress::Bar;
 use crate::cores;
 

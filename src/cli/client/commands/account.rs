@@ -2,15 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::client::command::{Call, Entry, Group, Part, View, Work, entry, place, switch};
+use crate::cli::client::command::{
+    Call, Columns, Entry, Form, Group, Lines, Part, Shown, View, Work, entry, place, switch,
+};
 use crate::cli::client::context::Context;
-use crate::cli::client::fields::{Columns, Form, Lines, Shown};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::{of_limit, quota, text_of};
-use crate::cli::output::format::Format;
-use crate::cli::output::list::List;
-use crate::cli::output::print::print_part;
-use crate::cli::output::table::{Cell, details};
+use crate::cli::output::table::{Cell, details, of_limit, quota, text_of};
+use crate::cli::output::{Format, List, print_part};
 use crate::cli::printable::printable;
 use crate::cli::progress::size;
 use crate::client::request::{ApiRequest, segment};

@@ -12,8 +12,7 @@ use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::input::values;
-use crate::cli::output::format::Format;
-use crate::cli::output::print::{print_bytes, print_line};
+use crate::cli::output::{Format, print_bytes, print_line};
 use crate::client::request::{Answer, ApiRequest};
 use crate::domain::text::escaped::escaped;
 

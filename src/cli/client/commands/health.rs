@@ -6,19 +6,15 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::client::command::ClientAction;
+use crate::cli::client::command::{ClientAction, Form, Lines, details};
 use crate::cli::client::context::{ClientArgs, Context, environment, target};
-use crate::cli::client::fields::{Form, Lines, details};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::print::print_line;
-use crate::cli::output::table::Cell;
-use crate::cli::output::times::duration;
+use crate::cli::output::print_line;
+use crate::cli::output::table::{Cell, duration, text_of};
 use crate::cli::progress::size;
 use crate::cli::server::flag_values::socket_address;
 use crate::client::credentials::Target;
-use crate::client::error::ClientError;
-use crate::client::request::ApiRequest;
+use crate::client::request::{ApiRequest, ClientError};
 
 const HEALTH: Lines = &[
     ("server", Form::Cell(url)),

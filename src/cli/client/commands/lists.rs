@@ -2,14 +2,12 @@
 
 use serde_json::Value;
 
-use crate::cli::client::command::{Call, Entry, Group, Part, View, Work, entry, flag, moment, of_cue, place};
+use crate::cli::client::command::{
+    Call, Columns, Entry, Form, Group, Part, Shown, View, Work, entry, flag, moment, of_cue, place,
+};
 use crate::cli::client::context::Context;
-use crate::cli::client::fields::{Columns, Form, Shown};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::style::Style;
-use crate::cli::output::table::Cell;
-use crate::cli::output::times::duration;
+use crate::cli::output::table::{Cell, Style, duration, text_of};
 use crate::client::request::Answer;
 
 const WORKERS: Columns = &[

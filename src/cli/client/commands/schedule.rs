@@ -7,18 +7,13 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::client::command::{Call, ClientAction};
+use crate::cli::client::command::{Call, ClientAction, Columns, Form, Shown, table};
 use crate::cli::client::context::Context;
-use crate::cli::client::fields::{Columns, Form, Shown, table};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::format::Format;
-use crate::cli::output::print::{count, print, print_line};
-use crate::cli::output::style::Style;
-use crate::cli::output::table::Cell;
+use crate::cli::output::table::{Cell, Style, text_of};
+use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
-use crate::client::error::ClientError;
-use crate::client::request::{Answer, ApiRequest};
+use crate::client::request::{Answer, ApiRequest, ClientError};
 
 /// The local time of the schedule, and that of the output.
 const RUNS: Columns = &[

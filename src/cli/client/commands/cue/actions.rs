@@ -10,9 +10,8 @@ use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::error::CliError;
 use crate::cli::input::values;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::format::Format;
-use crate::cli::output::print::{count, print_line};
+use crate::cli::output::table::text_of;
+use crate::cli::output::{Format, count, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{Answer, ApiRequest};
 

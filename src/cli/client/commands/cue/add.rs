@@ -12,9 +12,8 @@ use crate::cli::client::commands::schedule::with_caret;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::input::values;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::format::Format;
-use crate::cli::output::times::parse_duration;
+use crate::cli::output::Format;
+use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
 use crate::client::request::{Answer, ApiRequest, segment};
 

@@ -8,18 +8,15 @@ use clap::Arg;
 use serde_json::Value;
 
 use crate::cli::client::command::{
-    ClientAction, Entry, Group, Part, View, Work, action, cue, entry, flag, number, place, switch, words,
+    ClientAction, Columns, Entry, Form, Group, Lines, Part, Shown, View, Work, action, cue, entry, flag,
+    number, place, switch, words,
 };
 use crate::cli::client::commands::cue::change::edit::Edit;
 use crate::cli::client::commands::cue::change::set::Set;
 use crate::cli::client::commands::schedule::print_next;
 use crate::cli::client::context::Context;
-use crate::cli::client::fields::{Columns, Form, Lines, Shown};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::style::Style;
-use crate::cli::output::table::Cell;
-use crate::cli::output::times::parse_duration;
+use crate::cli::output::table::{Cell, Style, parse_duration, text_of};
 use crate::domain::cue::list_order::CueSort;
 use crate::domain::cue::{CueStatus, Transport};
 

@@ -8,16 +8,12 @@ use clap::Arg;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Entry, Group, Part, View, Work, entry, flag, moment, number, of_cue, place, run_id, switch,
+    Call, Columns, Entry, Form, Group, Part, Shown, View, Work, entry, flag, moment, number, of_cue, place,
+    run_id, switch, table,
 };
-use crate::cli::client::fields::{Columns, Form, Shown, table};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::{last_line, status, text_of};
-use crate::cli::output::list::List;
-use crate::cli::output::print::print;
-use crate::cli::output::style::Style;
-use crate::cli::output::table::Cell;
-use crate::cli::output::times::parse_duration;
+use crate::cli::output::table::{Cell, Style, last_line, parse_duration, status, text_of};
+use crate::cli::output::{List, print};
 use crate::cli::printable::printable;
 use crate::client::request::{Answer, ApiRequest};
 

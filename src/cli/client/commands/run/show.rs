@@ -2,18 +2,13 @@
 
 use serde_json::Value;
 
-use crate::cli::client::command::Call;
+use crate::cli::client::command::{Call, Form, Lines, details};
 use crate::cli::client::commands::run::result_of;
 use crate::cli::client::context::Context;
-use crate::cli::client::fields::{Form, Lines, details};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::print::print;
-use crate::cli::output::style::Style;
-use crate::cli::output::table::{Cell, details as as_text};
-use crate::cli::output::times::{Times, duration};
-use crate::client::error::ClientError;
-use crate::client::request::{Answer, ApiRequest, segment};
+use crate::cli::output::print;
+use crate::cli::output::table::{Cell, Style, Times, details as as_text, duration, text_of};
+use crate::client::request::{Answer, ApiRequest, ClientError, segment};
 use crate::domain::execution::queue_change::CANCELLED;
 
 /// Characters of a message in the sentence that says why; all of it is shown below.

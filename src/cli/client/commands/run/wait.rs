@@ -5,15 +5,13 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::cli::client::command::Call;
+use crate::cli::client::command::{Call, Form, Lines, details};
 use crate::cli::client::context::Context;
-use crate::cli::client::fields::{Form, Lines, details};
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::client::error::ClientError;
+use crate::cli::output::table::text_of;
 use crate::client::event_stream::{EventStream, StreamItem, request};
-use crate::client::request::{Answer, ApiRequest, segment};
+use crate::client::request::{Answer, ApiRequest, ClientError, segment};
 
 /// The events after which a run may have ended, or be gone.
 const TYPES: &str = "execution.succeeded,execution.failed,execution.cancelled,cue.deleted";

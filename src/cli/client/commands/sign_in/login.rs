@@ -10,13 +10,13 @@ use crate::cli::client::commands::sign_in::{NewKey, ask, can_ask, device_flow, o
 use crate::cli::client::context::{ClientArgs, Context, credentials_path, environment};
 use crate::cli::error::CliError;
 use crate::cli::input::values;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::print::print_line;
+use crate::cli::output::print_line;
+use crate::cli::output::table::text_of;
 use crate::cli::printable::printable;
-use crate::client::credentials::{Chosen, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target};
-use crate::client::error::ClientError;
-use crate::client::request::ApiRequest;
-use crate::client::server_url::{host_of, normal_url};
+use crate::client::credentials::{
+    Chosen, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target, host_of, normal_url,
+};
+use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::account::credentials::may_contain_secret;
 
 #[derive(Debug, Args)]

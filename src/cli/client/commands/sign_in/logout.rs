@@ -8,12 +8,10 @@ use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::sign_in::own_key_id;
 use crate::cli::client::context::{Context, credentials_path};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::{quota, text_of};
-use crate::cli::output::print::print_line;
-use crate::client::credentials::{Credentials, Profile, Target};
-use crate::client::error::ClientError;
-use crate::client::request::{ApiRequest, segment};
-use crate::client::server_url::normal_url;
+use crate::cli::output::print_line;
+use crate::cli::output::table::{quota, text_of};
+use crate::client::credentials::{Credentials, Profile, Target, normal_url};
+use crate::client::request::{ApiRequest, ClientError, segment};
 
 #[derive(Debug, Args)]
 pub struct Logout {

@@ -9,8 +9,8 @@ use std::io::{self, IsTerminal as _};
 
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::list::List;
+use crate::cli::output::List;
+use crate::cli::output::table::text_of;
 use crate::cli::printable::print_error;
 use crate::client::request::ApiRequest;
 

@@ -14,7 +14,7 @@ use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::{Context, environment};
 use crate::cli::client::live_output::Interrupt;
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
+use crate::cli::output::table::text_of;
 use crate::client::request::ApiRequest;
 
 /// The time that a browser has to show the page.

@@ -15,15 +15,13 @@ use tokio::sync::mpsc;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::sink::receiver::Receiver;
-use crate::cli::client::context::Context;
-use crate::cli::client::context::environment;
+use crate::cli::client::context::{Context, environment};
 use crate::cli::error::CliError;
 use crate::cli::input::values;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::print::print_line;
+use crate::cli::output::print_line;
+use crate::cli::output::table::text_of;
 use crate::cli::server::flag_values::socket_address;
-use crate::client::error::ClientError;
-use crate::client::request::ApiRequest;
+use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::webhook::verification::Verification;
 use crate::locks::Mutex;
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cli::output::cells::text_of;
+use crate::cli::output::table::text_of;
 use crate::client::event_stream::StreamEvent;
 
 /// The events that are shown by default: results, and what needs attention.

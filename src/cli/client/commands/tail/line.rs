@@ -6,16 +6,10 @@ use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::commands::tail::event::TailEvent;
-use crate::cli::client::context::Context;
-use crate::cli::client::context::environment;
+use crate::cli::client::context::{Context, environment};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::last_line;
-use crate::cli::output::format::Format;
-use crate::cli::output::print::print_part;
-use crate::cli::output::style::{Style, Styles};
-use crate::cli::output::table::cut;
-use crate::cli::output::times::{Times, duration};
-use crate::cli::output::yaml;
+use crate::cli::output::table::{Style, Styles, Times, cut, duration, last_line};
+use crate::cli::output::{Format, print_part, yaml};
 use crate::cli::printable::printable;
 
 /// Columns of the name of a cue, of which a terminal shows as many. Longer text in a file moves the rest of its line.

@@ -16,8 +16,7 @@ use crate::cli::client::commands::tail::line::Printer;
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::{end_on_signals, end_with_reader};
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
-use crate::cli::output::times::{duration, parse_duration};
+use crate::cli::output::table::{duration, parse_duration, text_of};
 use crate::client::event_stream::{StreamItem, request};
 use crate::client::request::{ApiRequest, segment};
 

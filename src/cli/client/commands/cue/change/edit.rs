@@ -9,7 +9,7 @@ use crate::cli::client::commands::cue::change::editor::{document, edit_until_acc
 use crate::cli::client::commands::schedule::with_caret;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::output::cells::text_of;
+use crate::cli::output::table::text_of;
 use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
 

@@ -14,7 +14,7 @@ use crate::cli::error::CliError;
 use crate::cli::input::yaml;
 use crate::cli::output::yaml::document_of;
 use crate::cli::printable::print_error;
-use crate::client::error::ClientError;
+use crate::client::request::ClientError;
 
 /// The parts of fields, in the order of the text.
 const PARTS: &str =
