@@ -36,11 +36,14 @@ impl Write for EscapedStderr {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A value of `--log-format`. The lines of `Text` have time, level, message and `name=value`, those of `Json` the fields
+/// `timestamp`, `level`, `message` and the fields of the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people: time, level, message, `name=value`.
+    /// Human-readable lines
+    #[default]
     Text,
-    /// For programs: one JSON object per line with `timestamp`, `level`, `message` and the fields of the line.
+    /// One JSON object per line
     Json,
 }
 

@@ -1,10 +1,8 @@
 //! The commands that are a client of a server. Most of them are rows of a table: the arguments, the request that they make,
 //! and how its answer is printed.
 
-use std::marker::PhantomData;
-
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use serde_json::Value;
 
 use crate::cli::client::arguments::{FoundCue, Moment, fetch, find, find_run};
@@ -26,30 +24,6 @@ pub trait ClientAction {
     fn run(self, context: &Context) -> Result<(), CliError>;
 }
 
-/// A single command, such as `cued whoami`.
-#[derive(Debug, Args)]
-pub struct SingleCommand<A: Args> {
-    // First, so that its flags stand before the heading of the others.
-    #[command(flatten)]
-    action: A,
-    #[command(flatten)]
-    client: ClientArgs,
-}
-
-impl<A: Args + ClientAction> SingleCommand<A> {
-    pub fn action(&self) -> &A {
-        &self.action
-    }
-
-    pub fn run(self) -> Result<(), CliError> {
-        run_action(&self.client, self.action)
-    }
-}
-
-fn run_action<A: ClientAction>(args: &ClientArgs, action: A) -> Result<(), CliError> {
-    run(args, action.target(args), |context| action.run(context))
-}
-
 /// Runs a command. Its errors are JSON if its output is.
 fn run(
     args: &ClientArgs,
@@ -61,62 +35,15 @@ fn run(
     result.map_err(|error| if args.format().is_ok_and(Format::is_json) { error.into_json() } else { error })
 }
 
-/// The table of a group of commands.
-pub trait Group: 'static {
-    fn entries() -> Vec<Entry>;
-}
-
-/// A group of commands, such as `cued cue …`.
-#[derive(Debug, Args)]
-pub struct CommandGroup<G: Group> {
-    #[command(flatten)]
-    client: ClientArgs,
-    #[command(subcommand)]
-    given: Given<G>,
-}
-
-/// The arguments of a group.
-#[derive(Debug)]
-struct Given<G>(ArgMatches, PhantomData<fn() -> G>);
-
-impl<G: Group> CommandGroup<G> {
-    pub fn run(self) -> Result<(), CliError> {
-        run_one(G::entries(), "", &self.client, &self.given.0)
-    }
-}
-
-impl<G: Group> FromArgMatches for Given<G> {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(matches.clone(), PhantomData))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0 = matches.clone();
-        Ok(())
-    }
-}
-
-impl<G: Group> Subcommand for Given<G> {
-    fn augment_subcommands(command: Command) -> Command {
-        command.subcommands(G::entries().into_iter().map(|entry| entry.clap))
-    }
-
-    fn augment_subcommands_for_update(command: Command) -> Command {
-        Self::augment_subcommands(command)
-    }
-
-    fn has_subcommand(name: &str) -> bool {
-        G::entries().iter().any(|entry| entry.clap.get_name() == name)
-    }
-}
-
 pub type CallCode = fn(&Call<'_>) -> Result<(), CliError>;
 pub type AnswerCode = fn(&Call<'_>, &Answer) -> Result<(), CliError>;
 pub type ActionCode = fn(&ClientArgs, &ArgMatches) -> Result<(), CliError>;
 
-/// A command of a group.
+/// A command of the table.
 pub struct Entry {
     clap: Command,
+    /// Changes the command after the flags of all commands were added.
+    finish: fn(Command) -> Command,
     parts: Vec<(String, Part)>,
     /// A field of the query in the wide form.
     wide: Option<(&'static str, &'static str)>,
@@ -223,17 +150,17 @@ pub fn entry<const N: usize>(
             .arg_required_else_help(default.is_empty()),
         _ => command,
     };
-    Entry { clap: with_help(command, help), parts, wide: None, work }
+    Entry { clap: with_help(command, help), finish: |command| command, parts, wide: None, work }
 }
 
 /// A command with a type for its arguments.
 pub fn action<A: Args + ClientAction>(name: &'static str, help: &'static str) -> Entry {
     let work = Work::Action(|args, matches| {
         let action = A::from_arg_matches(matches).map_err(|error| CliError::Usage(error.to_string()))?;
-        run_action(args, action)
+        run(args, action.target(args), |context| action.run(context))
     });
-    let clap = with_help(A::augment_args(Command::new(name)), help);
-    Entry { clap, parts: Vec::new(), wide: None, work }
+    let entry = entry(name, help, [], work);
+    Entry { clap: A::augment_args(entry.clap), ..entry }
 }
 
 fn with_help(command: Command, help: &'static str) -> Command {
@@ -244,6 +171,19 @@ fn with_help(command: Command, help: &'static str) -> Command {
 }
 
 impl Entry {
+    pub fn name(&self) -> &str {
+        self.clap.get_name()
+    }
+
+    /// The definition of the command, with the flags of all commands.
+    pub fn into_command(self) -> Command {
+        (self.finish)(ClientArgs::augment_args(self.clap))
+    }
+
+    pub fn finish(self, finish: fn(Command) -> Command) -> Self {
+        Self { finish, ..self }
+    }
+
     /// Adds text at the end of the long help.
     pub fn example(self, text: &'static str) -> Self {
         Self { clap: self.clap.after_long_help(text), ..self }
@@ -254,25 +194,23 @@ impl Entry {
     }
 }
 
-fn run_one(
-    entries: Vec<Entry>,
-    default: &str,
-    args: &ClientArgs,
-    matches: &ArgMatches,
-) -> Result<(), CliError> {
+/// Runs the command that the arguments name, or else `default`.
+pub fn run_one(entries: Vec<Entry>, default: &str, matches: &ArgMatches) -> Result<(), CliError> {
     let (name, matches) = matches.subcommand().unwrap_or((default, matches));
-    let entry = entries.into_iter().find(|entry| entry.clap.get_name() == name);
+    let entry = entries.into_iter().find(|entry| entry.name() == name);
     let entry = entry.ok_or_else(|| CliError::Usage(format!("there is no command {name:?}")))?;
-    match entry.work {
-        Work::Action(run) => return run(args, matches),
-        Work::Group(entries, default) => return run_one(entries, default, args, matches),
-        Work::Request(..) | Work::Code(_) => {}
+    if let Work::Group(entries, default) = entry.work {
+        return run_one(entries, default, matches);
     }
+    let mut args =
+        ClientArgs::from_arg_matches(matches).map_err(|error| CliError::Usage(error.to_string()))?;
     // A command whose `--url` is another one names the server by `--server`.
-    let args = match matches.try_get_one::<String>("server") {
-        Ok(url) => ClientArgs { url: url.cloned(), ..args.clone() },
-        Err(_) => args.clone(),
-    };
+    if let Ok(url) = matches.try_get_one::<String>("server") {
+        args.url = url.cloned();
+    }
+    if let Work::Action(run) = entry.work {
+        return run(&args, matches);
+    }
     run(&args, target(&args), |context| {
         let call = Call::new(context, &entry, matches)?;
         match entry.work {

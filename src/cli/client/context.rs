@@ -17,7 +17,7 @@ use crate::client::event_stream::EventStream;
 use crate::client::request::{Answer, ApiRequest, ClientError};
 use crate::client::{Client, Connection, Exchange, TlsOptions};
 
-/// The flags of all commands that are clients of a server.
+// The flags of all commands that are clients of a server. A doc comment here would replace the help of each command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server and output")]
 pub struct ClientArgs {

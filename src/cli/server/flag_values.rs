@@ -9,7 +9,6 @@ use crate::cli::error::CliError;
 use crate::domain::account::plan::Plans;
 use crate::domain::webhook::address_policy::Cidr;
 use crate::domain::webhook::callback_url::CallbackTarget;
-use crate::logging::LogFormat;
 
 /// The values of `--limits` and `--page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -27,24 +26,6 @@ pub fn plans_from(path: Option<&Path>) -> Result<Plans, CliError> {
 
 pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(path).map_err(|error| CliError::Failed(format!("cannot read {}: {error}", path.display())))
-}
-
-/// The values of `--log-format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormatArg {
-    /// Human-readable lines
-    Text,
-    /// One JSON object per line
-    Json,
-}
-
-impl From<LogFormatArg> for LogFormat {
-    fn from(format: LogFormatArg) -> Self {
-        match format {
-            LogFormatArg::Text => Self::Text,
-            LogFormatArg::Json => Self::Json,
-        }
-    }
 }
 
 /// Parses `--trust-proxy`.

@@ -11,7 +11,7 @@ use tracing::Level;
 
 use crate::cli::error::CliError;
 use crate::cli::server::flag_values::{
-    LogFormatArg, OnOff, host_name, network, plans_from, read, socket_address, web_address,
+    OnOff, host_name, network, plans_from, read, socket_address, web_address,
 };
 use crate::cli::server::stripe::StripeFlags;
 use crate::clock::Clock;
@@ -149,7 +149,7 @@ pub struct Serve {
 
     /// Format of the log
     #[arg(long, env = "CUED_LOG_FORMAT", value_name = "FORMAT", default_value = "text", help_heading = LOGGING)]
-    log_format: LogFormatArg,
+    log_format: LogFormat,
 
     /// Development mode: open registration, callbacks to public, private and loopback addresses (both unless set by
     /// their own flags), and listening on loopback only
@@ -256,7 +256,7 @@ impl Serve {
             LogLevelArg::Debug => Level::DEBUG,
             LogLevelArg::Trace => Level::TRACE,
         };
-        (level, self.log_format.into())
+        (level, self.log_format)
     }
 
     fn listen_address(&self) -> SocketAddr {

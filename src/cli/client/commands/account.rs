@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Group, Lines, Part, Shown, View, Work, entry, place, switch,
+    Call, Columns, Entry, Form, Lines, Part, Shown, View, Work, entry, place, switch,
 };
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
@@ -58,22 +58,17 @@ const SESSIONS: Columns = &[
     ("EXPIRES", Form::Time("expires_at"), Shown::Always),
 ];
 
-#[derive(Debug)]
-pub struct AccountAction;
-
-impl Group for AccountAction {
-    fn entries() -> Vec<Entry> {
-        let usage = Work::Request("GET /v1/usage", View::Details("plan.name", USAGE));
-        let keys = Work::Group(key_entries(), "list");
-        let sessions = Work::Group(session_entries(), "list");
-        let secret = Work::Group(secret_entries(), "");
-        vec![
-            entry("usage", "Show what the account uses, and the limits of its plan", [], usage),
-            entry("keys", "List, add and revoke API keys", [], keys),
-            entry("sessions", "List and end the sessions of browsers", [], sessions),
-            entry("secret", "Show or replace the secret that signs webhooks", [], secret),
-        ]
-    }
+pub fn entries() -> Vec<Entry> {
+    let usage = Work::Request("GET /v1/usage", View::Details("plan.name", USAGE));
+    let keys = Work::Group(key_entries(), "list");
+    let sessions = Work::Group(session_entries(), "list");
+    let secret = Work::Group(secret_entries(), "");
+    vec![
+        entry("usage", "Show what the account uses, and the limits of its plan", [], usage),
+        entry("keys", "List, add and revoke API keys", [], keys),
+        entry("sessions", "List and end the sessions of browsers", [], sessions),
+        entry("secret", "Show or replace the secret that signs webhooks", [], secret),
+    ]
 }
 
 fn key_entries() -> Vec<Entry> {

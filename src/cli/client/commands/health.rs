@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::client::command::{ClientAction, Form, Lines, details};
+use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
 use crate::cli::client::context::{ClientArgs, Context, environment, target};
 use crate::cli::error::CliError;
 use crate::cli::output::print_line;
@@ -191,14 +191,10 @@ fn yes_or_no(value: &Value) -> &'static str {
     if value == true { "yes" } else { "no" }
 }
 
-#[derive(Debug, Args)]
-pub struct Info {}
-
-impl ClientAction for Info {
-    fn run(self, context: &Context) -> Result<(), CliError> {
-        let answer = context.send(&ApiRequest::get("/v1/info").anonymous())?;
-        context.output.object(&answer, "version", |info| details(INFO, context, info))
-    }
+pub fn info(call: &Call<'_>) -> Result<(), CliError> {
+    let context = call.context;
+    let answer = context.send(&ApiRequest::get("/v1/info").anonymous())?;
+    context.output.object(&answer, "version", |info| details(INFO, context, info))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Group, Part, Shown, View, Work, entry, flag, moment, of_cue, place,
+    Call, Columns, Entry, Form, Part, Shown, View, Work, entry, flag, moment, of_cue, place,
 };
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
@@ -27,63 +27,53 @@ const ALERTS: Columns = &[
     ("ID", Form::Text("id"), Shown::Wide),
 ];
 
-#[derive(Debug)]
-pub struct WorkerAction;
-
-impl Group for WorkerAction {
-    fn entries() -> Vec<Entry> {
-        let id = place("worker", "ID", "Id of the worker, as `cued worker list` shows it");
-        vec![
-            entry(
-                "list",
-                "List workers, the last one heard of first\n\nA worker is active if it was heard of within 3 minutes, stale \
-                 within 15, else dead. A worker that is silent for 30 days is forgotten.",
-                [],
-                Work::Request("GET /v1/workers", View::List("worker_id", "workers", WORKERS)),
+pub fn worker_entries() -> Vec<Entry> {
+    let id = place("worker", "ID", "Id of the worker, as `cued worker list` shows it");
+    vec![
+        entry(
+            "list",
+            "List workers, the last one heard of first\n\nA worker is active if it was heard of within 3 minutes, stale \
+             within 15, else dead. A worker that is silent for 30 days is forgotten.",
+            [],
+            Work::Request("GET /v1/workers", View::List("worker_id", "workers", WORKERS)),
+        ),
+        entry(
+            "rm",
+            "Remove a worker\n\nIts claims stay until their leases end. A worker that still runs appears again with its \
+             next heartbeat.",
+            [(id, Part::Place)],
+            Work::Request(
+                "DELETE /v1/workers/{worker}",
+                View::Sentence("worker_id", "removed worker {worker}"),
             ),
-            entry(
-                "rm",
-                "Remove a worker\n\nIts claims stay until their leases end. A worker that still runs appears again with its \
-                 next heartbeat.",
-                [(id, Part::Place)],
-                Work::Request(
-                    "DELETE /v1/workers/{worker}",
-                    View::Sentence("worker_id", "removed worker {worker}"),
-                ),
-            ),
-        ]
-    }
+        ),
+    ]
 }
 
-#[derive(Debug)]
-pub struct AlertAction;
-
-impl Group for AlertAction {
-    fn entries() -> Vec<Entry> {
-        let types =
-            "Only of this type: consecutive_failures, verification_failed, claim_lost, catch_up or unclaimed";
-        let since = "Only since then: a duration before now (2h), a date or an instant";
-        vec![
-            entry(
-                "list",
-                "List alerts, newest first\n\nThe newest 1,000 are kept.",
-                [
-                    (flag("type", "TYPE", types), Part::Query("alert_type")),
-                    of_cue(),
-                    (moment("since", since), Part::QueryMoment("since")),
-                ],
-                Work::Request("GET /v1/alerts", View::Pages("id", "alerts", ALERTS)),
-            )
-            .example("Example:\n  cued alert list --cue nightly-backup --since 7d"),
-            entry(
-                "test",
-                "Send a test alert to the alert webhook and print the result\n\nIt is signed and retried as alerts are, and \
-                 has the field \"test\": true. If it is not delivered, the exit code is 1.",
-                [],
-                Work::Request("POST /v1/alerts/test", View::Code(print_test)),
-            ),
-        ]
-    }
+pub fn alert_entries() -> Vec<Entry> {
+    let types =
+        "Only of this type: consecutive_failures, verification_failed, claim_lost, catch_up or unclaimed";
+    let since = "Only since then: a duration before now (2h), a date or an instant";
+    vec![
+        entry(
+            "list",
+            "List alerts, newest first\n\nThe newest 1,000 are kept.",
+            [
+                (flag("type", "TYPE", types), Part::Query("alert_type")),
+                of_cue(),
+                (moment("since", since), Part::QueryMoment("since")),
+            ],
+            Work::Request("GET /v1/alerts", View::Pages("id", "alerts", ALERTS)),
+        )
+        .example("Example:\n  cued alert list --cue nightly-backup --since 7d"),
+        entry(
+            "test",
+            "Send a test alert to the alert webhook and print the result\n\nIt is signed and retried as alerts are, and \
+             has the field \"test\": true. If it is not delivered, the exit code is 1.",
+            [],
+            Work::Request("POST /v1/alerts/test", View::Code(print_test)),
+        ),
+    ]
 }
 
 fn heartbeat(_: &Context, worker: &Value) -> Cell {

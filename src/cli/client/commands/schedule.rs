@@ -25,6 +25,8 @@ const RUNS: Columns = &[
 const RUNS_IN_TWO_ZONES: Columns =
     &[RUNS[0], RUNS[1], ("YOUR TIME", Form::Time("at"), Shown::Always), RUNS[3]];
 
+pub const ZONE: &str = "Time zone of the schedule, such as Europe/Berlin [default: UTC]";
+
 #[derive(Debug, Args)]
 pub struct Preview {
     /// Cron expression, in quotes: minute, hour, day of month, month, day of week

@@ -7,7 +7,7 @@ use serde_json::{Number, Value, json};
 
 use crate::cli::client::command::{Call, Part, flag, switch, words};
 use crate::cli::client::commands::cue;
-use crate::cli::client::commands::cue::change::editor::{document, edit_until_accepted, is_empty, read};
+use crate::cli::client::commands::cue::change::{document, edit_until_accepted, is_empty, read};
 use crate::cli::client::commands::schedule::with_caret;
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;

@@ -8,14 +8,10 @@ use clap::Arg;
 use serde_json::Value;
 
 use crate::cli::client::command::{
-    ClientAction, Columns, Entry, Form, Group, Lines, Part, Shown, View, Work, action, cue, entry, flag,
-    number, place, switch, words,
+    Columns, Entry, Form, Lines, Part, Shown, View, Work, cue, entry, flag, number, place, switch, words,
 };
-use crate::cli::client::commands::cue::change::edit::Edit;
-use crate::cli::client::commands::cue::change::set::Set;
 use crate::cli::client::commands::schedule::print_next;
 use crate::cli::client::context::Context;
-use crate::cli::error::CliError;
 use crate::cli::output::table::{Cell, Style, parse_duration, text_of};
 use crate::domain::cue::list_order::CueSort;
 use crate::domain::cue::{CueStatus, Transport};
@@ -64,6 +60,9 @@ const LINES: Lines = &[
     ("latest runs", Form::Cell(|context, cue| latest(context, cue).into())),
 ];
 
+const FIELDS: &str =
+    "Field and value: name=x, schedule.cron='0 3 * * *', payload=@payload.json, retry.max_attempts=3";
+
 const GAPS: Columns = &[
     ("FIRST", Form::Time("first"), Shown::Always),
     ("LAST", Form::Time("last"), Shown::Always),
@@ -71,74 +70,73 @@ const GAPS: Columns = &[
     ("REASON", Form::Text("reason"), Shown::Always),
 ];
 
-#[derive(Debug)]
-pub struct CueAction;
-
-impl Group for CueAction {
-    fn entries() -> Vec<Entry> {
-        let runs = number("runs", 100, "Latest runs that are shown").default_value("5");
-        let count = number("count", 100, "Runs that are shown").short('n').default_value("10");
-        let all = || (switch("all", "All cues that can be changed so").conflicts_with("cues"), Part::Own);
-        let several = |arg: Arg| (arg.num_args(1..=MAX_AT_ONCE), Part::Own);
-        let cues = || place("cues", "CUE", "Ids or names of cues");
-        let some_cues = || several(cues().required(false).required_unless_present("all"));
-        vec![
-            list(),
-            entry(
-                "show",
-                "Show a cue and its latest runs",
-                [cue(), (runs, Part::Query("execution_limit"))],
-                Work::Request("GET /v1/cues/{cue}", View::Details("id", LINES)),
-            ),
-            entry("add", "Add a cue", add::arguments(), Work::Code(add::add)).example(
-                "Example: cued cue add --name nightly --cron '0 2 * * *' --tz Europe/Berlin --url https://example.com/hook",
-            ),
-            action::<Edit>(
-                "edit",
-                "Edit a cue as YAML in an editor\n\nThe editor is that of VISUAL or EDITOR. Only changed fields are sent. If \
-                 somebody else changes the cue meanwhile, nothing is sent and the text is kept in a file. A text that cannot \
-                 be read is kept as well.",
-            ),
-            action::<Set>(
-                "set",
-                "Change fields of a cue\n\nA field inside another follows a dot. A value is JSON if it can be read as JSON, \
-                 else text; @FILE is the content of a file and - standard input (not for the cron expression and the name), \
-                 null removes what may be removed. Header fields and keys of the payload change one by one.\n\nExample: cued \
-                 cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true",
-            ),
-            entry(
-                "pause",
-                "Pause cues: they have no runs until they are resumed",
-                [some_cues(), all()],
-                Work::Code(|call| actions::change(call, &actions::PAUSE)),
-            ),
-            entry(
-                "resume",
-                "Resume paused cues from now on",
-                [some_cues(), all()],
-                Work::Code(|call| actions::change(call, &actions::RESUME)),
-            ),
-            entry("rm", "Delete cues and their executions", [several(cues())], Work::Code(actions::delete)),
-            entry(
-                "fire",
-                "Run a cue now or at an instant\n\nExample: cued cue fire nightly --payload '{\"full\": true}'",
-                fire_arguments(),
-                Work::Code(actions::fire),
-            ),
-            entry(
-                "next",
-                "Show the next runs of a cue",
-                [cue(), (count, Part::Query("limit"))],
-                Work::Request("GET /v1/cues/{cue}/upcoming?detail=true", View::Code(print_next)),
-            ),
-            entry(
-                "missed",
-                "List the runs that a cue missed, by gaps",
-                [cue()],
-                Work::Request("GET /v1/cues/{cue}/missed", View::Pages("first", "missed", GAPS)),
-            ),
-        ]
-    }
+pub fn entries() -> Vec<Entry> {
+    let runs = number("runs", 100, "Latest runs that are shown").default_value("5");
+    let count = number("count", 100, "Runs that are shown").short('n').default_value("10");
+    let all = || (switch("all", "All cues that can be changed so").conflicts_with("cues"), Part::Own);
+    let several = |arg: Arg| (arg.num_args(1..=MAX_AT_ONCE), Part::Own);
+    let cues = || place("cues", "CUE", "Ids or names of cues");
+    let some_cues = || several(cues().required(false).required_unless_present("all"));
+    vec![
+        list(),
+        entry(
+            "show",
+            "Show a cue and its latest runs",
+            [cue(), (runs, Part::Query("execution_limit"))],
+            Work::Request("GET /v1/cues/{cue}", View::Details("id", LINES)),
+        ),
+        entry("add", "Add a cue", add::arguments(), Work::Code(add::add)).example(
+            "Example: cued cue add --name nightly --cron '0 2 * * *' --tz Europe/Berlin --url https://example.com/hook",
+        ),
+        entry(
+            "edit",
+            "Edit a cue as YAML in an editor\n\nThe editor is that of VISUAL or EDITOR. Only changed fields are sent. If \
+             somebody else changes the cue meanwhile, nothing is sent and the text is kept in a file. A text that cannot \
+             be read is kept as well.",
+            [cue()],
+            Work::Code(change::edit),
+        ),
+        entry(
+            "set",
+            "Change fields of a cue\n\nA field inside another follows a dot. A value is JSON if it can be read as JSON, \
+             else text; @FILE is the content of a file and - standard input (not for the cron expression and the name), \
+             null removes what may be removed. Header fields and keys of the payload change one by one.\n\nExample: cued \
+             cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true",
+            [(cue().0, Part::Own), (place("fields", "FIELD=VALUE", FIELDS).num_args(1..), Part::Own)],
+            Work::Code(change::set),
+        ),
+        entry(
+            "pause",
+            "Pause cues: they have no runs until they are resumed",
+            [some_cues(), all()],
+            Work::Code(|call| actions::change(call, &actions::PAUSE)),
+        ),
+        entry(
+            "resume",
+            "Resume paused cues from now on",
+            [some_cues(), all()],
+            Work::Code(|call| actions::change(call, &actions::RESUME)),
+        ),
+        entry("rm", "Delete cues and their executions", [several(cues())], Work::Code(actions::delete)),
+        entry(
+            "fire",
+            "Run a cue now or at an instant\n\nExample: cued cue fire nightly --payload '{\"full\": true}'",
+            fire_arguments(),
+            Work::Code(actions::fire),
+        ),
+        entry(
+            "next",
+            "Show the next runs of a cue",
+            [cue(), (count, Part::Query("limit"))],
+            Work::Request("GET /v1/cues/{cue}/upcoming?detail=true", View::Code(print_next)),
+        ),
+        entry(
+            "missed",
+            "List the runs that a cue missed, by gaps",
+            [cue()],
+            Work::Request("GET /v1/cues/{cue}/missed", View::Pages("first", "missed", GAPS)),
+        ),
+    ]
 }
 
 /// The command that lists cues.
@@ -190,18 +188,6 @@ fn fire_arguments() -> [(Arg, Part); 6] {
             Part::Own,
         ),
     ]
-}
-
-impl ClientAction for Edit {
-    fn run(self, context: &Context) -> Result<(), CliError> {
-        Self::run(self, context)
-    }
-}
-
-impl ClientAction for Set {
-    fn run(self, context: &Context) -> Result<(), CliError> {
-        Self::run(self, context)
-    }
 }
 
 /// The expression and its zone, or the instant.

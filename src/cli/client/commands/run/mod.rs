@@ -8,8 +8,8 @@ use clap::Arg;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Group, Part, Shown, View, Work, entry, flag, moment, number, of_cue, place,
-    run_id, switch, table,
+    Call, Columns, Entry, Form, Part, Shown, View, Work, entry, flag, moment, number, of_cue, place, run_id,
+    switch, table,
 };
 use crate::cli::error::CliError;
 use crate::cli::output::table::{Cell, Style, last_line, parse_duration, status, text_of};
@@ -46,73 +46,67 @@ const ATTEMPTS: Columns = &[
     ("NEXT", Form::Time("next_retry"), Shown::Wide),
 ];
 
-#[derive(Debug)]
-pub struct RunAction;
-
-impl Group for RunAction {
-    fn entries() -> Vec<Entry> {
-        let attempt = number("attempt", u32::MAX, "Number of the attempt, from 1 [default: the latest]");
-        let timeout =
-            flag("timeout", "SPAN", "Give up after this time, such as 90s, 5m, 2h [default: never]");
-        let replay_examples = "Examples:\n  cued run replay 0198c0de-7a10\n  cued run replay --failed --since 1h --cue nightly-backup";
-        vec![
-            list(),
-            entry(
-                "show",
-                "Show a run: its state, why, its result",
-                [run_id()],
-                Work::Request("GET /v1/executions/{run}", View::Code(show::print_run)),
+pub fn entries() -> Vec<Entry> {
+    let attempt = number("attempt", u32::MAX, "Number of the attempt, from 1 [default: the latest]");
+    let timeout = flag("timeout", "SPAN", "Give up after this time, such as 90s, 5m, 2h [default: never]");
+    let replay_examples = "Examples:\n  cued run replay 0198c0de-7a10\n  cued run replay --failed --since 1h --cue nightly-backup";
+    vec![
+        list(),
+        entry(
+            "show",
+            "Show a run: its state, why, its result",
+            [run_id()],
+            Work::Request("GET /v1/executions/{run}", View::Code(show::print_run)),
+        ),
+        entry(
+            "attempts",
+            "Show the attempts of a run, oldest first",
+            [run_id(), (switch("body", "Show what the receiver answered, too"), Part::Own)],
+            Work::Request("GET /v1/executions/{run}/attempts", View::Code(print_attempts)),
+        ),
+        entry(
+            "request",
+            "Show the request that an attempt has sent\n\nThe server does not store requests: it builds this one again, \
+             and says what may differ.",
+            [run_id(), (attempt, Part::Query("attempt"))],
+            Work::Request("GET /v1/executions/{run}/request", View::Code(print_request)),
+        ),
+        entry(
+            "replay",
+            "Run again what has ended, with the same payload\n\nEach replay is a new run and counts against the quota. \
+             Runs that were cancelled are replayed by id only.",
+            replay_arguments(),
+            Work::Code(replay::replay),
+        )
+        .example(replay_examples),
+        entry(
+            "retry",
+            "Send a waiting run now instead of later\n\nIts attempts and the rest of its retry policy stay. A run that \
+             has ended is replayed instead: cued run replay.",
+            [run_id()],
+            Work::Request(
+                "POST /v1/executions/{run}/retry",
+                View::Sentence("id", "sending run {run} now; see `cued run show {run}`"),
             ),
-            entry(
-                "attempts",
-                "Show the attempts of a run, oldest first",
-                [run_id(), (switch("body", "Show what the receiver answered, too"), Part::Own)],
-                Work::Request("GET /v1/executions/{run}/attempts", View::Code(print_attempts)),
+        ),
+        entry(
+            "cancel",
+            "End a waiting run without sending it\n\nIt becomes failed, but nobody is notified.",
+            [run_id()],
+            Work::Request(
+                "POST /v1/executions/{run}/cancel",
+                View::Sentence("id", "cancelled run {run} of {cue_name}"),
             ),
-            entry(
-                "request",
-                "Show the request that an attempt has sent\n\nThe server does not store requests: it builds this one again, \
-                 and says what may differ.",
-                [run_id(), (attempt, Part::Query("attempt"))],
-                Work::Request("GET /v1/executions/{run}/request", View::Code(print_request)),
-            ),
-            entry(
-                "replay",
-                "Run again what has ended, with the same payload\n\nEach replay is a new run and counts against the quota. \
-                 Runs that were cancelled are replayed by id only.",
-                replay_arguments(),
-                Work::Code(replay::replay),
-            )
-            .example(replay_examples),
-            entry(
-                "retry",
-                "Send a waiting run now instead of later\n\nIts attempts and the rest of its retry policy stay. A run that \
-                 has ended is replayed instead: cued run replay.",
-                [run_id()],
-                Work::Request(
-                    "POST /v1/executions/{run}/retry",
-                    View::Sentence("id", "sending run {run} now; see `cued run show {run}`"),
-                ),
-            ),
-            entry(
-                "cancel",
-                "End a waiting run without sending it\n\nIt becomes failed, but nobody is notified.",
-                [run_id()],
-                Work::Request(
-                    "POST /v1/executions/{run}/cancel",
-                    View::Sentence("id", "cancelled run {run} of {cue_name}"),
-                ),
-            ),
-            verify_entry(),
-            entry(
-                "wait",
-                "Wait for the end of a run\n\nExits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if \
-                 the time is over before.\n\nExample: cued run wait 018cc251-f400-7abc-8000-000000000000 --timeout 5m",
-                [run_id(), (timeout.value_parser(parse_duration), Part::Own)],
-                Work::Code(wait::wait),
-            ),
-        ]
-    }
+        ),
+        verify_entry(),
+        entry(
+            "wait",
+            "Wait for the end of a run\n\nExits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if \
+             the time is over before.\n\nExample: cued run wait 018cc251-f400-7abc-8000-000000000000 --timeout 5m",
+            [run_id(), (timeout.value_parser(parse_duration), Part::Own)],
+            Work::Code(wait::wait),
+        ),
+    ]
 }
 
 /// The command that lists runs.

@@ -4,14 +4,26 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::client::command::ClientAction;
+use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
 use crate::cli::client::commands::sign_in::own_key_id;
 use crate::cli::client::context::{Context, credentials_path};
 use crate::cli::error::CliError;
 use crate::cli::output::print_line;
 use crate::cli::output::table::{quota, text_of};
 use crate::client::credentials::{Credentials, Profile, Target, normal_url};
-use crate::client::request::{ApiRequest, ClientError, segment};
+use crate::client::request::{Answer, ApiRequest, ClientError, segment};
+
+const ACCOUNT: Lines = &[
+    ("email", Form::Text("email")),
+    ("plan", Form::Text("plan")),
+    ("cues", Form::Cell(|_, user| quota(user, "active_cues", "active_cue_limit", " active"))),
+    (
+        "executions",
+        Form::Cell(|_, user| quota(user, "executions_this_month", "monthly_execution_limit", " this month")),
+    ),
+    ("server", Form::Cell(|context, _| context.target.url.as_str().into())),
+    ("key", Form::Cell(|context, user| key(context, user).into())),
+];
 
 #[derive(Debug, Args)]
 pub struct Logout {
@@ -122,28 +134,15 @@ fn remove(context: &Context, name: &str) -> Result<(), CliError> {
     }
 }
 
-#[derive(Debug, Args)]
-pub struct Whoami {}
-
-impl ClientAction for Whoami {
-    fn run(self, context: &Context) -> Result<(), CliError> {
-        let answer = context.send(&ApiRequest::get("/v1/auth/me"))?;
-        let others = other_profiles(context)?;
-        context.output.object(&answer, "id", |user| {
-            vec![
-                ("email", text_of(user, "email").into()),
-                ("plan", text_of(user, "plan").into()),
-                ("cues", quota(user, "active_cues", "active_cue_limit", " active")),
-                (
-                    "executions",
-                    quota(user, "executions_this_month", "monthly_execution_limit", " this month"),
-                ),
-                ("server", context.target.url.as_str().into()),
-                ("key", key(context, user).into()),
-                ("profiles", others.into()),
-            ]
-        })
-    }
+/// Prints the account of the key, where both come from, and the other profiles.
+pub fn print_account(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+    let context = call.context;
+    let others = other_profiles(context)?;
+    context.output.object(answer, "id", |user| {
+        let mut lines = details(ACCOUNT, context, user);
+        lines.push(("profiles", others.into()));
+        lines
+    })
 }
 
 /// The beginning of the key, and where it comes from.

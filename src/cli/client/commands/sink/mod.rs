@@ -32,6 +32,16 @@ const SECRET_VARIABLE: &str = "CUED_WEBHOOK_SECRET";
 const SECRET_TIMEOUT: Duration = Duration::from_secs(3);
 const SECRET_PAUSE: Duration = Duration::from_secs(5);
 
+pub const HELP: &str = "Receive deliveries for trying things, and print them
+
+Prints each delivery, verifies its signatures with the secret of your account (or CUED_WEBHOOK_SECRET), and answers by a \
+script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is asked to wait for five seconds, \
+and all others succeed:
+
+cued sink --script 500,timeout,429:5,200
+
+With --json each delivery is one line of JSON. Ctrl-C ends it.";
+
 #[derive(Debug, Args)]
 pub struct Sink {
     /// Address and port to listen on; with port 0 a free one

@@ -27,6 +27,17 @@ const PAGE: u64 = 100;
 /// Runs that were created this long before the span are read too: more than the retries of most runs take.
 const RETRY_SPAN: SignedDuration = SignedDuration::from_hours(1);
 
+pub const HELP: &str = "Show what happens in the account, line by line, until Ctrl-C
+
+A line of a run has the id of the run. Times are those of the server. The command goes on after a lost connection without a \
+gap. Events that the server no longer has, such as those before its restart, are missing: a line `gap: …` says so. Without \
+--types it shows the results of attempts, missed runs, alerts, quotas, and the state of the server.
+
+With --json each line is an object with the `id` and the type of the `event`, and its `data`; the event of a gap is `reset`. \
+What --since reads from the lists of runs and alerts has no id.
+
+Example: cued tail --failed --since 1h --body";
+
 #[derive(Debug, Args)]
 pub struct Tail {
     /// Only what concerns this cue: its id or its name

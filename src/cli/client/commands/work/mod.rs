@@ -15,7 +15,6 @@ use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::table::parse_duration;
 use crate::cli::output::{Format, Output};
-use crate::cli::server::flag_values::LogFormatArg;
 use crate::client::request::{Answer, ClientError};
 use crate::logging::LogFormat;
 use crate::systemd::SystemdService;
@@ -32,6 +31,24 @@ const MAX_JOBS: u16 = 256;
 
 /// Bytes of a task or agent that the server can filter by (contract §7.1).
 const MAX_FILTER: usize = 255;
+
+pub const HELP: &str = "Run a command for each execution of a task
+
+Claims the executions of worker cues whose payload has this task, runs the command for each, and reports its outcome. Needs \
+no open port.
+
+The command gets the payload as JSON on standard input, and CUED_EXECUTION_ID, CUED_CUE_ID, CUED_CUE_NAME, CUED_TASK, \
+CUED_SCHEDULED_FOR, CUED_ATTEMPT, CUED_WORKER_ID, CUED_URL, CUED_PAYLOAD (up to 32 KiB) and CUED_OUTCOME_FILE in its \
+environment; the same with CUEAPI_ in front. Exit code 0 is a success with the last 4 KiB of standard output as the result, \
+another one a failure with the last 4 KiB of standard error. The command may write a JSON object with success, result, error, \
+summary, external_id, result_url, result_ref, result_type, artifacts or metadata to the outcome file.
+
+SIGTERM or SIGINT: nothing more is claimed, and running commands have the grace time to end. A second signal ends them at \
+once, a third one kills them.
+
+`kill -9` of the worker leaves running commands behind; under systemd they end with it (examples/cued-work.service).
+
+Example: cued work --task report --jobs 2 -- ./report.sh weekly";
 
 #[derive(Debug, Args)]
 pub struct Work {
@@ -79,7 +96,7 @@ pub struct Work {
 
     /// Format of the log on standard error
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormatArg,
+    log_format: LogFormat,
 
     /// For tests: time between heartbeats.
     #[arg(long, value_name = "MILLIS", default_value_t = BEAT_MILLIS, hide = true, value_parser = clap::value_parser!(u64).range(1..))]
@@ -91,10 +108,6 @@ pub struct Work {
 }
 
 impl Work {
-    pub fn log_format(&self) -> LogFormat {
-        self.log_format.into()
-    }
-
     fn tasks(&self) -> Result<Vec<Task>, CliError> {
         let Some(file) = &self.file else {
             let task = Task {
