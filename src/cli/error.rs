@@ -1,5 +1,7 @@
 //! A failed command: its message, and its exit code.
 
+use std::fmt::Display;
+
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -84,6 +86,31 @@ impl CliError {
         };
         json!({"error": {"code": code, "message": self.to_string(), "status": null}})
     }
+}
+
+/// [`CliError::Usage`] with this message.
+pub fn usage(message: impl Into<String>) -> CliError {
+    CliError::Usage(message.into())
+}
+
+/// [`CliError::Failed`] with this message.
+pub fn failed(message: impl Into<String>) -> CliError {
+    CliError::Failed(message.into())
+}
+
+/// [`CliError::NotFound`] with this message.
+pub fn not_found(message: impl Into<String>) -> CliError {
+    CliError::NotFound(message.into())
+}
+
+/// [`CliError::Refused`] with this message.
+pub fn refused(message: impl Into<String>) -> CliError {
+    CliError::Refused(message.into())
+}
+
+/// The failure of a step: `cannot ask: …`.
+pub fn cannot(step: &str, error: impl Display) -> CliError {
+    failed(format!("cannot {step}: {error}"))
 }
 
 impl From<Error> for CliError {

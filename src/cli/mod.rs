@@ -6,7 +6,6 @@ pub mod database;
 pub mod error;
 mod help;
 pub mod input;
-mod manual;
 pub mod output;
 pub mod printable;
 mod progress;
@@ -20,8 +19,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing::Level;
 
 use crate::cli::client::ClientCommand;
-use crate::cli::database::{OnDatabase, accounts, billing, copies, holds};
-use crate::cli::error::CliError;
+use crate::cli::database::{OnDatabase, accounts, billing, copies};
+use crate::cli::error::{CliError, usage};
 use crate::cli::input::variables;
 use crate::cli::server::{bench, serve};
 use crate::logging;
@@ -62,17 +61,17 @@ enum Command {
     /// Restore a backup; it fires nothing until it is promoted
     Restore(copies::RestoreCommand),
     /// End the hold on a restored copy, so that it fires and delivers
-    Promote(holds::PromoteCommand),
+    Promote(copies::PromoteCommand),
     /// Continue after a clock that was ahead
-    Clock(OnDatabase<holds::ClockAction>),
+    Clock(OnDatabase<copies::ClockAction>),
     #[command(flatten)]
     Client(ClientCommand),
     /// Print a script that completes commands in a shell
     ///
     /// For bash: cued completions bash > ~/.local/share/bash-completion/completions/cued
-    Completions(manual::Completions),
+    Completions(help::Completions),
     /// Print a manual page, or write them all into a folder
-    Man(manual::ManualPage),
+    Man(help::ManualPage),
 }
 
 impl Cli {
@@ -111,7 +110,7 @@ fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
     if error.use_stderr() && std::env::args().any(|argument| is_json.contains(&argument.as_str())) {
         let text = error.to_string();
         let text = text.trim_start_matches("error: ").trim_end();
-        CliError::Usage(format!("{text}{}", source.unwrap_or_default().trim_end())).into_json().print();
+        usage(format!("{text}{}", source.unwrap_or_default().trim_end())).into_json().print();
         std::process::exit(USAGE);
     }
     // Without the standard streams the message is lost; the exit code remains.

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::worker::process::Cause;
 use crate::worker::run::execute;
-use crate::worker::settings::Mode;
-use crate::worker::state::{MAX_WAIT, Run, Shared};
+use crate::worker::state::{MAX_WAIT, Mode, Run, Shared};
 
 /// Threads at most. The server holds 20 polls of an account.
 pub const MAX_CLAIMERS: usize = 8;

@@ -9,13 +9,11 @@ pub mod claims;
 pub mod outcome;
 pub mod process;
 pub mod run;
-pub mod settings;
 pub mod state;
 
-use std::io;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uuid::Uuid;
@@ -25,8 +23,7 @@ use crate::client::request::Answer;
 use crate::signals::EndSignals;
 use crate::worker::api::HEARTBEAT_TIMEOUT;
 use crate::worker::claims::MAX_CLAIMERS;
-use crate::worker::settings::Settings;
-use crate::worker::state::{Ending, Shared, StopLevel};
+use crate::worker::state::{Ending, Settings, Shared, StopLevel};
 
 /// Without a sign of life of the heartbeats for this long, the worker hangs. There is one before each request.
 const HANG: Duration = Duration::from_secs(90);

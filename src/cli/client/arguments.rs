@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::cli::client::context::Context;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, not_found, refused, usage};
 use crate::cli::output::List;
 use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
@@ -97,7 +97,7 @@ pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
         return Ok(FoundCue { id: text.to_owned(), name: None });
     }
     if text.is_empty() {
-        return Err(CliError::Usage("the name of a cue is empty".to_owned()));
+        return Err(usage("the name of a cue is empty"));
     }
     // The search of the server is wider: it finds parts of names, and of other fields.
     let search: String = text.chars().take(MAX_SEARCH).collect();
@@ -106,9 +106,7 @@ pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
     cues.retain(|cue| cue["name"] == text);
     let name = printable(text);
     match cues.as_slice() {
-        [] => {
-            Err(CliError::NotFound(format!("no cue has the id or name {name:?}; `cued cue list` shows all")))
-        }
+        [] => Err(not_found(format!("no cue has the id or name {name:?}; `cued cue list` shows all"))),
         [cue] => Ok(FoundCue { id: text_of(cue, "id"), name: Some(text.to_owned()) }),
         several => {
             let line = |cue: &Value| {
@@ -116,7 +114,7 @@ pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
                 format!("\n  {}  {}  created {created}", text_of(cue, "id"), text_of(cue, "status"))
             };
             let lines: String = several.iter().take(MAX_SHOWN).map(line).collect();
-            Err(CliError::Refused(format!("several cues have the name {name:?}; use the id:{lines}")))
+            Err(refused(format!("several cues have the name {name:?}; use the id:{lines}")))
         }
     }
 }
@@ -138,13 +136,12 @@ pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
         return Ok(prefix);
     }
     if prefix.len() < MIN_CHARS || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
-        return Err(CliError::NotFound(format!(
+        return Err(not_found(format!(
             "no run has the id {text:?}: an id, or at least {MIN_CHARS} characters of its beginning, is expected; see \
              `cued run list`"
         )));
     }
-    let no_run =
-        || CliError::NotFound(format!("no run has an id that begins with {text:?}; see `cued run list`"));
+    let no_run = || not_found(format!("no run has an id that begins with {text:?}; see `cued run list`"));
     let range = created_range(&prefix).ok_or_else(no_run)?;
     let request = ApiRequest::get("/v1/executions")
         .query("since", range.start().to_string())
@@ -159,7 +156,7 @@ pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
             let shown = several.iter().take(MAX_SHOWN).map(|id| format!("\n  {id}"));
             let more = if several.len() > MAX_SHOWN || runs.has_more { "\n  and more" } else { "" };
             let shown: String = shown.collect();
-            Err(CliError::Refused(format!(
+            Err(refused(format!(
                 "several runs have an id that begins with {text:?}; give more of it:{shown}{more}"
             )))
         }
@@ -205,7 +202,7 @@ impl Moment {
     /// The instant in UTC.
     /// Errors: if the server does not state its time, or the instant is outside of the calendar.
     pub fn resolve(self, context: &Context) -> Result<Timestamp, CliError> {
-        let out_of_range = |_| CliError::Usage("the instant is too far away".to_owned());
+        let out_of_range = |_| usage("the instant is too far away");
         match self {
             Self::At(at) => Ok(at),
             Self::Local(local) => {

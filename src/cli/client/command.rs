@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cli::client::arguments::{FoundCue, Moment, fetch, find, find_run};
 use crate::cli::client::context::{ClientArgs, Context, target};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, usage};
 use crate::cli::output::table::{Cell, Column, Table, duration, status, text_of};
 use crate::cli::output::{Format, List};
 use crate::cli::printable::printable;
@@ -156,7 +156,7 @@ pub fn entry<const N: usize>(
 /// A command with a type for its arguments.
 pub fn action<A: Args + ClientAction>(name: &'static str, help: &'static str) -> Entry {
     let work = Work::Action(|args, matches| {
-        let action = A::from_arg_matches(matches).map_err(|error| CliError::Usage(error.to_string()))?;
+        let action = A::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
         run(args, action.target(args), |context| action.run(context))
     });
     let entry = entry(name, help, [], work);
@@ -198,12 +198,11 @@ impl Entry {
 pub fn run_one(entries: Vec<Entry>, default: &str, matches: &ArgMatches) -> Result<(), CliError> {
     let (name, matches) = matches.subcommand().unwrap_or((default, matches));
     let entry = entries.into_iter().find(|entry| entry.name() == name);
-    let entry = entry.ok_or_else(|| CliError::Usage(format!("there is no command {name:?}")))?;
+    let entry = entry.ok_or_else(|| usage(format!("there is no command {name:?}")))?;
     if let Work::Group(entries, default) = entry.work {
         return run_one(entries, default, matches);
     }
-    let mut args =
-        ClientArgs::from_arg_matches(matches).map_err(|error| CliError::Usage(error.to_string()))?;
+    let mut args = ClientArgs::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
     // A command whose `--url` is another one names the server by `--server`.
     if let Ok(url) = matches.try_get_one::<String>("server") {
         args.url = url.cloned();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum as _};
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, cannot, usage};
 use crate::cli::output::table::Times;
 use crate::cli::output::{ColorWhen, Format, Output, print_line};
 use crate::cli::printable::print_error;
@@ -72,7 +72,7 @@ impl ClientArgs {
             (None, None) => Ok(Format::default()),
             (None, Some(form)) => Format::from_str(&form, false).map_err(|_| {
                 let forms = "table, wide, json, jsonl, yaml, id";
-                CliError::Usage(format!("CUED_OUTPUT: {form:?} is none of {forms}"))
+                usage(format!("CUED_OUTPUT: {form:?} is none of {forms}"))
             }),
         }
     }
@@ -178,18 +178,18 @@ impl Context {
             return Ok(());
         }
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return Err(CliError::Usage(format!("{question} Nobody can be asked here: add -y for yes")));
+            return Err(usage(format!("{question} Nobody can be asked here: add -y for yes")));
         }
         let mut answer = String::new();
         let mut ask = || {
             print_error(&format!("{question} [y/N] "))?;
             io::stdin().read_line(&mut answer)
         };
-        ask().map_err(|error| CliError::Failed(format!("cannot ask: {error}")))?;
+        ask().map_err(|error| cannot("ask", error))?;
         if matches!(answer.trim(), "y" | "Y" | "yes") {
             return Ok(());
         }
-        Err(CliError::Usage("nothing was changed".to_owned()))
+        Err(usage("nothing was changed"))
     }
 }
 

@@ -7,13 +7,13 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, cannot};
 use crate::signals::EndSignals;
 
 /// From now on SIGINT and SIGTERM end the process between two lines, a second one at once.
 /// Errors: if the system refuses the handlers.
 pub fn end_on_signals() -> Result<(), CliError> {
-    watch_signals().map_err(|error| CliError::Failed(format!("cannot listen for signals: {error}")))
+    watch_signals().map_err(|error| cannot("listen for signals", error))
 }
 
 /// From now on the process ends with success when nobody reads its standard output any more, also if there is nothing to
@@ -31,7 +31,7 @@ pub fn end_with_reader() -> Result<(), CliError> {
         }
     };
     let thread = thread::Builder::new().name("reader".to_owned()).spawn(watch);
-    thread.map(drop).map_err(|error| CliError::Failed(format!("cannot start a thread: {error}")))
+    thread.map(drop).map_err(|error| cannot("start a thread", error))
 }
 
 fn watch_signals() -> io::Result<()> {
@@ -74,7 +74,7 @@ impl Interrupt {
         };
         match watch() {
             Ok(_thread) => Ok(Self(requested)),
-            Err(error) => Err(CliError::Failed(format!("cannot listen for signals: {error}"))),
+            Err(error) => Err(cannot("listen for signals", error)),
         }
     }
 

@@ -9,10 +9,9 @@ pub mod live_output;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 
 use crate::cli::client::command::{Entry, View, Work, action, entry, run_one};
-use crate::cli::client::commands::sign_in::login::Login;
-use crate::cli::client::commands::sign_in::logout::{Logout, print_account};
 use crate::cli::client::commands::sign_in::open::Open;
-use crate::cli::client::commands::{account, api, cue, health, lists, run, schedule, sink, tail, work};
+use crate::cli::client::commands::sign_in::{Login, Logout, print_account};
+use crate::cli::client::commands::{account, api, cue, health, run, schedule, sink, tail, work};
 use crate::cli::error::CliError;
 use crate::logging::LogFormat;
 
@@ -90,8 +89,8 @@ fn entries() -> Vec<Entry> {
             .finish(|command| command.mut_arg("tz", |tz| tz.help(schedule::ZONE))),
         action::<tail::Tail>("tail", tail::HELP),
         action::<work::Work>("work", work::HELP),
-        group("worker", "List and remove workers", lists::worker_entries()),
-        group("alert", "List alerts", lists::alert_entries()),
+        group("worker", "List and remove workers", account::worker_entries()),
+        group("alert", "List alerts", account::alert_entries()),
         group("account", "Show usage, API keys, sessions and secrets of your account", account::entries()),
         action::<api::Api>(
             "api",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use crate::cli::database::DatabaseArgs;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, failed, usage};
 use crate::cli::output::{print_fields, print_line, print_paused, print_table};
 use crate::cli::server::flag_values::{OnOff, plans_from, web_address};
 use crate::clock::Clock;
@@ -111,7 +111,7 @@ impl UserAction {
                 let (store, user) = open_for(database, &email)?;
                 if user.disabled_at.is_some() {
                     let way = "`cued user enable` comes first";
-                    return Err(CliError::Failed(format!("{} is disabled: {way}", user.email)));
+                    return Err(failed(format!("{} is disabled: {way}", user.email)));
                 }
                 let link = sessions::create_link(&store, user.key, None, now)?.wait()?;
                 print_line(&sessions::link_url(public_url.trim_end_matches('/'), &link))?;
@@ -130,7 +130,7 @@ impl UserAction {
                 let (store, user) = open_for(database, &email)?;
                 if !store.write(move |tx| users::enable(tx, user.key)).wait()? {
                     let message = format!("{} is not disabled: nothing was changed", user.email);
-                    return Err(CliError::Failed(message));
+                    return Err(failed(message));
                 }
                 print_line(&format!(
                     "enabled {}: its API keys work again; its cues stay paused, and failed executions stay failed; \
@@ -147,12 +147,12 @@ impl KeyAction {
         match self {
             Self::Add { email, name } => {
                 if !(1..=255).contains(&name.chars().count()) {
-                    return Err(CliError::Usage("--name must have 1 to 255 characters".to_owned()));
+                    return Err(usage("--name must have 1 to 255 characters"));
                 }
                 let (store, user) = open_for(database, &email)?;
                 if user.disabled_at.is_some() {
                     let message = format!("{} is disabled: its API keys are refused", user.email);
-                    return Err(CliError::Failed(message));
+                    return Err(failed(message));
                 }
                 // The limit is for callers of the API, not for the operator.
                 let new = actions::create_key(&store, user.key, name, None, Clock::system().now())?.wait()?;
@@ -171,7 +171,7 @@ impl KeyAction {
                 let id = key_id.clone();
                 let Some(user_key) = store.read(move |read| api_keys::find_user_key(read, &id)).wait()?
                 else {
-                    return Err(CliError::Failed(format!(
+                    return Err(failed(format!(
                         "there is no key {key_id}: list the keys of a user with `cued key list EMAIL`"
                     )));
                 };
@@ -212,7 +212,7 @@ fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -
 }
 
 fn require_plan(plans: &Plans, plan: &str) -> Result<(), CliError> {
-    plans.ensure_exists(plan).map_err(|error| CliError::Usage(error.to_string()))
+    plans.ensure_exists(plan).map_err(|error| usage(error.to_string()))
 }
 
 /// Opens the database and finds the user with this email address.
@@ -224,7 +224,7 @@ fn open_for(database: &DatabaseArgs, email: &str) -> Result<(Store, User), CliEr
 }
 
 fn parse_email(email: &str) -> Result<Email, CliError> {
-    Email::parse(email).map_err(|error| CliError::Usage(format!("{email:?}: {error}")))
+    Email::parse(email).map_err(|error| usage(format!("{email:?}: {error}")))
 }
 
 fn find_user(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {

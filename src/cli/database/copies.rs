@@ -1,21 +1,23 @@
-//! `cued backup`, `cued restore` and `cued check`: copies of the whole database, whether or not a server is running on it. A
-//! restored copy is on hold until `cued promote`.
+//! `cued backup`, `cued restore` and `cued check`: copies of the whole database. A restored copy is on hold until
+//! `cued promote`; `cued clock` ends the wait after a clock that was ahead. All work beside a running server.
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::cli::database::DatabaseArgs;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, failed};
 use crate::cli::output::{count, print_line};
 use crate::cli::printable::print_error;
 use crate::cli::progress::{self, Bar, size};
 use crate::clock::Clock;
+use crate::domain::time::{EARLIEST_CLOCK, rfc3339};
+use crate::store::db::hold;
 use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::maintenance::backup::CopyError;
 use crate::store::maintenance::check::{CheckReport, DatabaseSummary};
-use crate::store::maintenance::{backup, check};
+use crate::store::maintenance::{backup, check, clock_accept};
 
 /// One damaged page can cause thousands of problems; the first ones are enough to decide on a restore.
 const MAX_LISTED_PROBLEMS: usize = 20;
@@ -36,11 +38,9 @@ impl BackupCommand {
         let (db, out) = (self.database.existing()?, self.out);
         let copied = backup::copy(db, &out, Clock::system().now(), progress::of_copy("backup"));
         let bytes = copied.map_err(|error| match error {
-            CopyError::Exists(_) => CliError::Failed(format!("{error}: give the backup another name")),
-            CopyError::LeftoverFiles(_) => {
-                CliError::Failed(format!("{error}, or give the backup another name"))
-            }
-            other => CliError::Failed(other.to_string()),
+            CopyError::Exists(_) => failed(format!("{error}: give the backup another name")),
+            CopyError::LeftoverFiles(_) => failed(format!("{error}, or give the backup another name")),
+            other => failed(other.to_string()),
         })?;
         print_line(&format!("backed up {} to {} ({})", db.display(), out.display(), size(bytes)))
     }
@@ -68,9 +68,9 @@ impl RestoreCommand {
         let restored = backup::restore(&backup, db, now, self.replace, progress::of_copy("restore"));
         let kept = restored.map_err(|error| match error {
             CopyError::Exists(_) => {
-                CliError::Failed(format!("{error}: choose another --db, or add --replace to move it aside"))
+                failed(format!("{error}: choose another --db, or add --replace to move it aside"))
             }
-            other => CliError::Failed(other.to_string()),
+            other => failed(other.to_string()),
         })?;
         let has_file = kept.iter().any(|(was, _)| was == db);
         for (was, is) in kept {
@@ -122,16 +122,14 @@ fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport, CliError> {
     if let Ok(metadata) = file.metadata() {
         bar.say(&format!("reading {}", size(metadata.len())));
     }
-    check::inspect(file, now).map_err(|error| CliError::Failed(error.to_string()))
+    check::inspect(file, now).map_err(|error| failed(error.to_string()))
 }
 
 fn require_no_problems(file: &Path, report: &CheckReport) -> Result<(), CliError> {
     match report.problems.len() {
         0 => Ok(()),
-        1 => Err(CliError::Failed(format!("{} failed the check: 1 problem", file.display()))),
-        problems => {
-            Err(CliError::Failed(format!("{} failed the check: {problems} problems", file.display())))
-        }
+        1 => Err(failed(format!("{} failed the check: 1 problem", file.display()))),
+        problems => Err(failed(format!("{} failed the check: {problems} problems", file.display()))),
     }
 }
 
@@ -187,4 +185,68 @@ fn listed(problems: &[String]) -> impl Iterator<Item = String> {
 fn count_by_status(statuses: &[(String, i64)]) -> String {
     let counted: Vec<String> = statuses.iter().map(|(status, count)| format!("{count} {status}")).collect();
     if counted.is_empty() { "none".to_owned() } else { counted.join(", ") }
+}
+
+#[derive(Debug, Args)]
+pub struct PromoteCommand {
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+impl PromoteCommand {
+    /// Ends the hold and prints what is overdue.
+    pub fn run(self) -> Result<(), CliError> {
+        let now = Clock::system().now();
+        let write = self.database.open()?.write(move |tx| Ok((hold::promote(tx)?, hold::overdue(tx, now)?)));
+        let db = self.database.path().display();
+        let (held_since, overdue) = write.wait()?;
+        match held_since {
+            None => print_line(&format!("{db} is not on hold: nothing to promote")),
+            Some(since) => {
+                print_line(&format!("promoted {db} (on hold since {since})"))?;
+                print_line(&format!(
+                    "overdue: {}, to catch up according to `catch_up`; {}, to send or hand to workers\n\
+                     a running server begins within 5 seconds, otherwise the next start does",
+                    count(overdue.cues, "cue"),
+                    count(overdue.executions, "execution")
+                ))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClockAction {
+    /// Take the clock of this machine for right: cues fire again, none of their runs twice
+    ///
+    /// After the clock was ahead, nothing fires by schedule until it has caught up with the newest instant that the
+    /// database has seen. This computes the next runs from now on, and cuts the missed runs to those up to now. A run
+    /// that has fired ahead of its time does not fire again.
+    ///
+    /// A clock that has jumped ahead and is not believed yet is believed at once.
+    Accept,
+}
+
+impl ClockAction {
+    /// Runs the action and prints its result.
+    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+        let Self::Accept = self;
+        let (store, now) = (database.open()?, Clock::system().now());
+        if now < EARLIEST_CLOCK {
+            let message = format!("the clock of this machine shows {}: set it first", rfc3339(now));
+            return Err(failed(message));
+        }
+        let accepted = clock_accept::accept(&store, now)?;
+        let (db, to) = (database.path().display(), rfc3339(now));
+        match accepted.newest {
+            None => print_line(&format!("{db} has seen nothing later than {to}: nothing to set back")),
+            Some(newest) => print_line(&format!(
+                "set {db} back from {} to {to}: {} recomputed, {} of missed runs cut",
+                rfc3339(newest),
+                count(i64::try_from(accepted.cues).unwrap_or(i64::MAX), "cue"),
+                count(i64::try_from(accepted.missed).unwrap_or(i64::MAX), "interval")
+            )),
+        }?;
+        print_line("a running server goes on from its clock within 5 seconds")
+    }
 }

@@ -3,13 +3,12 @@
 pub mod accounts;
 pub mod billing;
 pub mod copies;
-pub mod holds;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, failed};
 use crate::store::Store;
 
 const CHOOSE_OR_CREATE: &str =
@@ -37,7 +36,7 @@ impl DatabaseArgs {
     pub fn open(&self) -> Result<Store, CliError> {
         let path = self.existing()?;
         if path.metadata().is_ok_and(|file| file.len() == 0) {
-            return Err(CliError::Failed(format!("{} is empty: {CHOOSE_OR_CREATE}", path.display())));
+            return Err(failed(format!("{} is empty: {CHOOSE_OR_CREATE}", path.display())));
         }
         self.open_or_create()
     }
@@ -47,7 +46,7 @@ impl DatabaseArgs {
         if self.db.exists() {
             return Ok(&self.db);
         }
-        Err(CliError::Failed(format!("{} does not exist: {CHOOSE_OR_CREATE}", self.db.display())))
+        Err(failed(format!("{} does not exist: {CHOOSE_OR_CREATE}", self.db.display())))
     }
 
     /// Returns the path, whether or not the file exists.
@@ -57,6 +56,6 @@ impl DatabaseArgs {
 
     /// Opens the database and creates it if necessary.
     pub fn open_or_create(&self) -> Result<Store, CliError> {
-        Store::open_shared(&self.db).map_err(|error| CliError::Failed(error.to_string()))
+        Store::open_shared(&self.db).map_err(|error| failed(error.to_string()))
     }
 }

@@ -1,5 +1,42 @@
 //! The input of commands besides their flags: values of arguments, variables of the environment, files, standard input.
 
-pub mod values;
 pub mod variables;
 pub mod yaml;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+
+use serde_json::Value;
+
+use crate::cli::error::{CliError, usage};
+
+/// The most that is read from a file or standard input. A payload has at most 1 MiB in its compact form.
+const MAX_INPUT: u64 = 16 << 20;
+
+/// The text of a value, from its file or standard input if the value names one. `name` is that of the argument.
+pub fn text(name: &str, value: &str) -> Result<String, CliError> {
+    let bytes = match value.strip_prefix('@') {
+        _ if value == "-" => limited(&mut io::stdin().lock()),
+        Some(path) => File::open(path).and_then(|mut file| limited(&mut file)),
+        None => return Ok(value.to_owned()),
+    };
+    let place = value.strip_prefix('@').unwrap_or("standard input");
+    let bytes = bytes.map_err(|error| usage(format!("{name}: cannot read {place}: {error}")))?;
+    if bytes.len() as u64 > MAX_INPUT {
+        return Err(usage(format!("{name}: {place} has more than {} MiB", MAX_INPUT >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| usage(format!("{name}: {place} is no text in UTF-8")))
+}
+
+/// The JSON or YAML of a value.
+pub fn structured(name: &str, value: &str) -> Result<Value, CliError> {
+    let text = text(name, value)?;
+    yaml::read(&text).map_err(|error| usage(format!("{name}: {error}")))
+}
+
+/// Reads one byte more than is permitted, so that a longer text is known as such.
+fn limited(reader: &mut dyn io::Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_INPUT + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, cannot, failed};
 use crate::cli::output::table::{Cell, Column, Styles, Table, Times, details, text_of};
 use crate::cli::printable::{print_error, printable};
 use crate::client::request::{Answer, ClientError};
@@ -103,8 +103,7 @@ impl Output {
 
     /// Prints what is not the result to standard error.
     pub fn note(&self, text: &str) -> Result<(), CliError> {
-        print_error(&format!("{text}\n"))
-            .map_err(|error| CliError::Failed(format!("cannot write to standard error: {error}")))
+        print_error(&format!("{text}\n")).map_err(|error| cannot("write to standard error", error))
     }
 }
 
@@ -218,7 +217,7 @@ fn is_read(written: io::Result<()>, consequence: &str) -> Result<bool, CliError>
 }
 
 fn write_failed(consequence: &str, error: &io::Error) -> CliError {
-    CliError::Failed(format!("cannot write to standard output: {error}{consequence}"))
+    failed(format!("cannot write to standard output: {error}{consequence}"))
 }
 
 /// A list, or its beginning.

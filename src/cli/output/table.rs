@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, usage};
 use crate::cli::output::ColorWhen;
 use crate::cli::printable::printable;
 use crate::domain::account::plan::NO_LIMIT;
@@ -269,7 +269,7 @@ impl Times {
             _ if is_utc => TimeZone::UTC,
             None => TimeZone::system(),
             Some(name) => TimeZone::get(name).map_err(|_| {
-                CliError::Usage(format!("--tz: there is no time zone {name:?}; an example is Europe/Berlin"))
+                usage(format!("--tz: there is no time zone {name:?}; an example is Europe/Berlin"))
             })?,
         };
         Ok(Self { zone })

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, failed};
 use crate::domain::json;
 use crate::domain::text::escaped::is_order_mark;
 
@@ -12,7 +12,7 @@ const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y
 /// The document of a JSON text.
 pub fn document(text: &str) -> Result<String, CliError> {
     let json = json::read(text.as_bytes())
-        .map_err(|error| CliError::Failed(format!("the answer of the server is no JSON: {error}")))?;
+        .map_err(|error| failed(format!("the answer of the server is no JSON: {error}")))?;
     Ok(document_of(&json.get().to_value()))
 }
 

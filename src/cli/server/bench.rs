@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::bench::{self, BenchOptions, Figure, Unit};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, failed};
 use crate::cli::output::print;
 use crate::cli::progress::Bar;
 use crate::cores;
@@ -42,7 +42,7 @@ impl BenchCommand {
         };
         let figures = bench::run(&options, &show);
         drop(bar);
-        let figures = figures.map_err(|error| CliError::Failed(error.to_string()))?;
+        let figures = figures.map_err(|error| failed(error.to_string()))?;
         if self.json {
             let (version, cpus, seconds) =
                 (env!("CARGO_PKG_VERSION"), cores::count(), options.duration.as_secs_f64());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, failed};
 use crate::domain::account::plan::Plans;
 use crate::domain::webhook::address_policy::Cidr;
 use crate::domain::webhook::callback_url::CallbackTarget;
@@ -21,11 +21,11 @@ pub enum OnOff {
 pub fn plans_from(path: Option<&Path>) -> Result<Plans, CliError> {
     let Some(path) = path else { return Ok(Plans::default()) };
     Plans::from_json(&String::from_utf8_lossy(&read(path)?))
-        .map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
+        .map_err(|error| failed(format!("{}: {error}", path.display())))
 }
 
 pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(path).map_err(|error| CliError::Failed(format!("cannot read {}: {error}", path.display())))
+    std::fs::read(path).map_err(|error| failed(format!("cannot read {}: {error}", path.display())))
 }
 
 /// Parses `--trust-proxy`.

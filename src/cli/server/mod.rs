@@ -3,4 +3,3 @@
 pub mod bench;
 pub mod flag_values;
 pub mod serve;
-pub mod stripe;

@@ -9,15 +9,16 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 use tracing::Level;
 
-use crate::cli::error::CliError;
+use crate::billing::stripe::{API_BASE, StripeConfig, TIMEOUT};
+use crate::cli::error::{CliError, usage};
 use crate::cli::server::flag_values::{
     OnOff, host_name, network, plans_from, read, socket_address, web_address,
 };
-use crate::cli::server::stripe::StripeFlags;
 use crate::clock::Clock;
 use crate::config::{Config, HttpLimits};
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::RegistrationPolicy;
+use crate::domain::billing::offer::Prices;
 use crate::domain::cue::retention::Retention;
 use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule, Cidr};
 use crate::domain::webhook::callback_url::CallbackTarget;
@@ -204,16 +205,15 @@ impl Serve {
         if self.ephemeral
             && let Some(db) = &self.db
         {
-            return Err(CliError::Usage(format!(
+            return Err(usage(format!(
                 "--ephemeral uses a temporary database and cannot be combined with --db {}: remove one of the two (or \
                  unset CUED_DB)",
                 db.display()
             )));
         }
         if self.ephemeral && self.held {
-            return Err(CliError::Usage(
-                "--ephemeral has a new database, in which there is nothing to hold: remove it or --held (CUED_HELD)"
-                    .to_owned(),
+            return Err(usage(
+                "--ephemeral has a new database, in which there is nothing to hold: remove it or --held (CUED_HELD)",
             ));
         }
         if dev {
@@ -270,7 +270,7 @@ impl Serve {
             Some("now") => Ok(Clock::test(None)),
             Some(text) => match text.parse::<Timestamp>() {
                 Ok(instant) => Ok(Clock::test(Some(instant))),
-                Err(_) => Err(CliError::Usage(format!(
+                Err(_) => Err(usage(format!(
                     "--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"
                 ))),
             },
@@ -329,7 +329,7 @@ impl Serve {
     fn mail(&self, dev: bool) -> Result<MailTransport, CliError> {
         match (self.smtp_url.as_deref(), self.mail_from.as_deref()) {
             (Some(url), Some(from)) => Ok(MailTransport::Smtp(Box::new(
-                Smtp::new(url, from).map_err(|error| CliError::Usage(error.to_string()))?,
+                Smtp::new(url, from).map_err(|error| usage(error.to_string()))?,
             ))),
             _ => Ok(MailTransport::Log { stdout: dev }),
         }
@@ -338,7 +338,7 @@ impl Serve {
     fn plans(&self) -> Result<Plans, CliError> {
         let plans = plans_from(self.plans.as_deref())?
             .with_default(&self.default_plan)
-            .map_err(|error| CliError::Usage(format!("--default-plan: {error}")))?;
+            .map_err(|error| usage(format!("--default-plan: {error}")))?;
         Ok(plans.limited(self.limits == OnOff::On))
     }
 }
@@ -346,9 +346,92 @@ impl Serve {
 /// Refuses an address outside loopback: `--dev` opens registration and callbacks to everyone who reaches the server.
 fn require_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Result<(), CliError> {
     match address {
-        Some(address) if !address.ip().is_loopback() => Err(CliError::Usage(format!(
+        Some(address) if !address.ip().is_loopback() => Err(usage(format!(
             "--dev listens on loopback only: use {flag} 127.0.0.1:{port} instead of {address}, or remove --dev"
         ))),
         _ => Ok(()),
+    }
+}
+
+/// Stripe account. Without these flags, users request plans and the operator decides with `cued billing`.
+#[derive(Args)]
+#[command(next_help_heading = "Billing with Stripe (set all or none; without it see `cued billing`)")]
+pub struct StripeFlags {
+    /// Secret API key of the Stripe account; prefer the environment variable, which `ps` does not show
+    #[arg(long, env = "CUED_STRIPE_SECRET_KEY", value_name = "KEY", hide_env_values = true)]
+    stripe_secret_key: Option<String>,
+
+    /// Signing secret of the webhook endpoint PUBLIC-URL/v1/billing/webhook
+    #[arg(long, env = "CUED_STRIPE_WEBHOOK_SECRET", value_name = "SECRET", hide_env_values = true)]
+    stripe_webhook_secret: Option<String>,
+
+    /// Price id of plan pro, billed monthly
+    #[arg(long, env = "CUED_STRIPE_PRICE_PRO_MONTHLY", value_name = "PRICE_ID")]
+    stripe_price_pro_monthly: Option<String>,
+
+    /// Price id of plan pro, billed annually
+    #[arg(long, env = "CUED_STRIPE_PRICE_PRO_ANNUAL", value_name = "PRICE_ID")]
+    stripe_price_pro_annual: Option<String>,
+
+    /// Price id of plan scale, billed monthly
+    #[arg(long, env = "CUED_STRIPE_PRICE_SCALE_MONTHLY", value_name = "PRICE_ID")]
+    stripe_price_scale_monthly: Option<String>,
+
+    /// Price id of plan scale, billed annually
+    #[arg(long, env = "CUED_STRIPE_PRICE_SCALE_ANNUAL", value_name = "PRICE_ID")]
+    stripe_price_scale_annual: Option<String>,
+
+    /// Base URL of Stripe's API, to use a test double
+    #[arg(long, env = "CUED_STRIPE_API_BASE", value_name = "URL", default_value = API_BASE)]
+    stripe_api_base: String,
+}
+
+impl StripeFlags {
+    /// Returns the configuration, or `None` if no flag is given.
+    /// Errors: if some flags are missing, the base URL is invalid or two prices are the same.
+    pub fn config(&self) -> Result<Option<StripeConfig>, CliError> {
+        let flags = [
+            ("--stripe-secret-key", &self.stripe_secret_key),
+            ("--stripe-webhook-secret", &self.stripe_webhook_secret),
+            ("--stripe-price-pro-monthly", &self.stripe_price_pro_monthly),
+            ("--stripe-price-pro-annual", &self.stripe_price_pro_annual),
+            ("--stripe-price-scale-monthly", &self.stripe_price_scale_monthly),
+            ("--stripe-price-scale-annual", &self.stripe_price_scale_annual),
+        ];
+        // Some tools, such as Docker Compose, pass an unset variable as an empty one.
+        let given = flags.map(|(_, value)| value.as_deref().map(str::trim).filter(|text| !text.is_empty()));
+        let api_base = self.stripe_api_base.trim_end_matches('/');
+        if given.iter().all(Option::is_none) && api_base == API_BASE {
+            return Ok(None);
+        }
+        let [Some(secret_key), Some(webhook_secret), Some(pm), Some(pa), Some(sm), Some(sa)] = given else {
+            let flags = flags.iter().zip(given).filter(|(_, given)| given.is_none());
+            let missing: Vec<&str> = flags.map(|((name, _), _)| *name).collect();
+            return Err(usage(format!(
+                "the configuration of Stripe is incomplete: add {}, or remove all --stripe-* flags and CUED_STRIPE_* \
+                 variables to use manual billing",
+                missing.join(", ")
+            )));
+        };
+        if !api_base.starts_with("https://") && !api_base.starts_with("http://") {
+            return Err(usage(format!("--stripe-api-base {api_base:?} is not an http or https URL")));
+        }
+        let prices = Prices::new([pm, pa, sm, sa].map(str::to_owned)).ok_or_else(|| {
+            usage("two --stripe-price-* flags have the same id: each plan and interval needs its own price")
+        })?;
+        Ok(Some(StripeConfig {
+            secret_key: secret_key.to_owned(),
+            webhook_secret: webhook_secret.to_owned(),
+            prices,
+            api_base: api_base.to_owned(),
+            timeout: TIMEOUT,
+        }))
+    }
+}
+
+// Hand-written: the key and the secret must not be printed.
+impl std::fmt::Debug for StripeFlags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StripeFlags").field("stripe_api_base", &self.stripe_api_base).finish_non_exhaustive()
     }
 }

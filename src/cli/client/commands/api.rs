@@ -10,8 +10,8 @@ use url::form_urlencoded;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
-use crate::cli::error::CliError;
-use crate::cli::input::values;
+use crate::cli::error::{CliError, usage};
+use crate::cli::input;
 use crate::cli::output::{Format, print_bytes, print_line};
 use crate::client::request::{Answer, ApiRequest};
 use crate::domain::text::escaped::escaped;
@@ -72,7 +72,7 @@ pub struct Api {
 impl ClientAction for Api {
     fn run(self, context: &Context) -> Result<(), CliError> {
         if matches!(context.output.format, Format::Wide | Format::Yaml | Format::Id) {
-            return Err(CliError::Usage("the answer is printed unchanged: leave out -q and -o".to_owned()));
+            return Err(usage("the answer is printed unchanged: leave out -q and -o"));
         }
         let request = self.request()?;
         let request = if context.target.key.is_none() { request.anonymous() } else { request };
@@ -115,9 +115,9 @@ impl Api {
         }
         match (&self.data, takes_query) {
             (Some(_), true) => {
-                Err(CliError::Usage(format!("{} has no body: use -f for fields of the query", self.method)))
+                Err(usage(format!("{} has no body: use -f for fields of the query", self.method)))
             }
-            (Some(data), false) => Ok(request.json(values::text("--data", data)?)),
+            (Some(data), false) => Ok(request.json(input::text("--data", data)?)),
             (None, false) if !self.field.is_empty() => Ok(request.json(object(&self.field))),
             _ => Ok(request),
         }
@@ -128,10 +128,9 @@ impl Api {
 fn target(path: &str) -> Result<String, CliError> {
     let lower = path.to_ascii_lowercase();
     if ["http://", "https://", "//"].iter().any(|begin| lower.starts_with(begin)) {
-        return Err(CliError::Usage(
+        return Err(usage(
             "give a path and no URL, such as /v1/cues: the key goes to the server of --url or of the profile and to no \
-             other"
-                .to_owned(),
+             other",
         ));
     }
     let path = path.split('#').next().unwrap_or_default();
@@ -140,7 +139,7 @@ fn target(path: &str) -> Result<String, CliError> {
     let target =
         if first == "v1" || OUTSIDE.contains(&first) { format!("/{path}") } else { format!("/v1/{path}") };
     if target.split('?').next() == Some(STREAM) {
-        return Err(CliError::Usage("the stream of events has no end: use `cued tail`".to_owned()));
+        return Err(usage("the stream of events has no end: use `cued tail`"));
     }
     Ok(target)
 }

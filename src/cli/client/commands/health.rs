@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
 use crate::cli::client::context::{ClientArgs, Context, environment, target};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, failed};
 use crate::cli::output::print_line;
 use crate::cli::output::table::{Cell, duration, text_of};
 use crate::cli::progress::size;
@@ -93,7 +93,7 @@ impl ClientAction for Health {
         if is_healthy {
             return Ok(());
         }
-        Err(CliError::Failed(format!("the server is not healthy: {}", causes(&health).join("; "))))
+        Err(failed(format!("the server is not healthy: {}", causes(&health).join("; "))))
     }
 }
 
@@ -103,8 +103,9 @@ impl Health {
         match (self.listen, environment("CUED_LISTEN")) {
             (Some(address), _) => Ok(address),
             // No wrong usage of this command: a health check has the exit codes 0 and 1 only.
-            (None, Some(text)) => socket_address(&text)
-                .map_err(|error| CliError::Failed(format!("CUED_LISTEN: {text:?}: {error}"))),
+            (None, Some(text)) => {
+                socket_address(&text).map_err(|error| failed(format!("CUED_LISTEN: {text:?}: {error}")))
+            }
             (None, None) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))),
         }
     }
@@ -115,7 +116,7 @@ fn local_url(address: SocketAddr) -> Result<String, CliError> {
     if address.port() == 0 {
         let reason =
             "port 0 names no server: use --listen with the address of the line `cued listening on …`";
-        return Err(CliError::Failed(reason.to_owned()));
+        return Err(failed(reason));
     }
     // A socket of [::] accepts IPv4 as well, and a container without IPv6 has no [::1].
     let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
@@ -126,15 +127,15 @@ fn local_url(address: SocketAddr) -> Result<String, CliError> {
 /// knows no other.
 fn local_error(error: ClientError) -> CliError {
     match error {
-        ClientError::Unreachable { url, source } => CliError::Failed(format!(
+        ClientError::Unreachable { url, source } => failed(format!(
             "no server answers at {url}: {source}; is `cued serve` running, and is this its address? (--listen or \
              CUED_LISTEN)"
         )),
-        ClientError::NotCued { url, status } => CliError::Failed(format!(
+        ClientError::NotCued { url, status } => failed(format!(
             "{url} answers with status {status} and no answer of cued: is this the address of the server? (--listen or \
              CUED_LISTEN)"
         )),
-        other => CliError::Failed(other.to_string()),
+        other => failed(other.to_string()),
     }
 }
 

@@ -4,7 +4,6 @@ pub mod account;
 pub mod api;
 pub mod cue;
 pub mod health;
-pub mod lists;
 pub mod run;
 pub mod schedule;
 pub mod sign_in;

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::command::{Call, ClientAction, Columns, Form, Shown, table};
 use crate::cli::client::context::Context;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, usage};
 use crate::cli::output::table::{Cell, Style, text_of};
 use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
@@ -115,7 +115,7 @@ fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp, CliError> {
     let local = text.parse::<DateTime>().or_else(|_| text.parse::<Date>().map(DateTime::from));
     let at = local.and_then(|local| zone.to_ambiguous_zoned(local).compatible());
     at.map(|at| at.timestamp()).map_err(|_| {
-        CliError::Usage(format!("--from: {text:?} is no date; examples are 2030-03-30 and 2030-03-30T09:00"))
+        usage(format!("--from: {text:?} is no date; examples are 2030-03-30 and 2030-03-30T09:00"))
     })
 }
 

@@ -10,8 +10,8 @@ use crate::cli::client::commands::cue;
 use crate::cli::client::commands::cue::change::{document, edit_until_accepted, is_empty, read};
 use crate::cli::client::commands::schedule::with_caret;
 use crate::cli::client::context::Context;
-use crate::cli::error::CliError;
-use crate::cli::input::values;
+use crate::cli::error::{CliError, usage};
+use crate::cli::input;
 use crate::cli::output::Format;
 use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
@@ -66,7 +66,7 @@ pub fn add(call: &Call<'_>) -> Result<(), CliError> {
     let text = document(&with_defaults(body), NEW_NOTE);
     edit_until_accepted(&text, |edited| {
         if is_empty(edited) {
-            return Err(CliError::Usage("the text is empty; no cue was added".to_owned()));
+            return Err(usage("the text is empty; no cue was added"));
         }
         let mut body = read(edited)?;
         complete(&mut body);
@@ -98,7 +98,7 @@ fn schedule(call: &Call<'_>) -> Result<Value, CliError> {
         (None, None) if call.is_set("edit") => json!({}),
         (None, None) => {
             let reason = "the cue has no schedule: add --cron, --at or --every (or --edit)";
-            return Err(CliError::Usage(reason.to_owned()));
+            return Err(usage(reason));
         }
     };
     for (name, id) in [("timezone", "tz"), ("catch_up", "catch-up")] {
@@ -118,7 +118,7 @@ fn callback(call: &Call<'_>) -> Result<Option<Value>, CliError> {
         None if call.is_set("edit") => json!({}),
         None => {
             let reason = "the cue has no target: add --url URL or --worker (or --edit)";
-            return Err(CliError::Usage(reason.to_owned()));
+            return Err(usage(reason));
         }
     };
     if let Some(method) = call.text("method") {
@@ -132,11 +132,11 @@ fn callback(call: &Call<'_>) -> Result<Option<Value>, CliError> {
 }
 
 fn payload(call: &Call<'_>) -> Result<Option<Value>, CliError> {
-    let payload = call.text("payload").map(|text| values::structured("--payload", text)).transpose()?;
+    let payload = call.text("payload").map(|text| input::structured("--payload", text)).transpose()?;
     let Some(task) = call.text("task") else { return Ok(payload) };
     let mut payload = payload.unwrap_or_else(|| json!({}));
     if !payload.is_object() {
-        return Err(CliError::Usage("--task needs a payload that is an object".to_owned()));
+        return Err(usage("--task needs a payload that is an object"));
     }
     payload["task"] = task.into();
     Ok(Some(payload))
@@ -253,11 +253,11 @@ fn on_failure(text: &str) -> Result<Value, String> {
 
 /// The name and the value of a header field; `@FILE` has the value in a file, so that it is not in the list of processes.
 fn header(text: &str) -> Result<(String, String), CliError> {
-    let (name, value) = text.split_once(':').ok_or_else(|| {
-        CliError::Usage(format!("--header: {text:?} has no colon; an example is 'X-Source: cued'"))
-    })?;
+    let (name, value) = text
+        .split_once(':')
+        .ok_or_else(|| usage(format!("--header: {text:?} has no colon; an example is 'X-Source: cued'")))?;
     let value = match value.trim() {
-        file if file.starts_with('@') => values::text("--header", file)?.trim().to_owned(),
+        file if file.starts_with('@') => input::text("--header", file)?.trim().to_owned(),
         value => value.to_owned(),
     };
     Ok((name.trim().to_owned(), value))

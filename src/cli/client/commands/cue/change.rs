@@ -13,8 +13,9 @@ use crate::cli::client::arguments::{FoundCue, find, label_of};
 use crate::cli::client::command::Call;
 use crate::cli::client::commands::schedule::with_caret;
 use crate::cli::client::context::{Context, environment};
-use crate::cli::error::CliError;
-use crate::cli::input::{values, yaml};
+use crate::cli::error::{CliError, cannot, failed, refused, usage};
+use crate::cli::input;
+use crate::cli::input::yaml;
 use crate::cli::output::table::text_of;
 use crate::cli::output::yaml::document_of;
 use crate::cli::printable::{print_error, printable};
@@ -41,7 +42,7 @@ pub fn edit(call: &Call<'_>) -> Result<(), CliError> {
         // Runs change `updated_at` too, so the fields themselves are compared.
         if editable(&fetch(context, found)?) != old {
             let reason = format!("{} was changed meanwhile; nothing was sent", label_of(&cue));
-            return Err(CliError::Refused(reason));
+            return Err(refused(reason));
         }
         send(context, found, &patch)
     })
@@ -143,14 +144,14 @@ struct Assignment {
 impl Assignment {
     fn parse(text: &str) -> Result<Self, CliError> {
         let Some((field, value)) = text.split_once('=') else {
-            return Err(CliError::Usage(format!("{text:?} has no value; an example is name=nightly")));
+            return Err(usage(format!("{text:?} has no value; an example is name=nightly")));
         };
         let is_header = field.starts_with("callback.headers.");
         // The name of a header field may have dots.
         let path: Vec<String> =
             field.splitn(if is_header { 3 } else { usize::MAX }, '.').map(str::to_owned).collect();
         if path.iter().any(String::is_empty) {
-            return Err(CliError::Usage(format!(
+            return Err(usage(format!(
                 "{text:?} has an empty field; an example is schedule.cron='0 9 * * *'"
             )));
         }
@@ -170,8 +171,7 @@ fn patch(cue: &Value, assignments: Vec<Assignment>) -> Result<Value, CliError> {
         }
     }
     for Assignment { path, whole, value } in assignments {
-        let conflict =
-            || CliError::Usage(format!("{} is given twice, or beside a field around it", path.join(".")));
+        let conflict = || usage(format!("{} is given twice, or beside a field around it", path.join(".")));
         let (name, around) = path.split_last().ok_or_else(conflict)?;
         let Some(Value::Object(object)) = entry_at(&mut patch, around) else { return Err(conflict()) };
         if whole == Some(2) {
@@ -197,11 +197,11 @@ fn entry_at<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Value> 
 
 fn value_of(field: &str, text: &str) -> Result<Value, CliError> {
     if field == "payload" && text != "null" {
-        return values::structured(field, text);
+        return input::structured(field, text);
     }
     // `@daily` is a cron expression, and the others are as short as the name of a file.
     let is_short = ["schedule.cron", "name", "status"].contains(&field);
-    let read = if is_short { text.to_owned() } else { values::text(field, text)? };
+    let read = if is_short { text.to_owned() } else { input::text(field, text)? };
     // The end of the line of a file is no part of a value.
     let read = if read.len() == text.len() { read } else { read.trim_end_matches(['\n', '\r']).to_owned() };
     let is_text = TEXTS.split(' ').any(|text| text == field) || field.starts_with("callback.headers.");
@@ -249,7 +249,7 @@ pub fn read(text: &str) -> Result<Value, CliError> {
         Ok(_) => "it is no object of fields".to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(CliError::Usage(format!("the text cannot be read: {fault}")))
+    Err(usage(format!("the text cannot be read: {fault}")))
 }
 
 /// Lets the user edit `text`, and passes it to `accept`. An error names the file that has the text.
@@ -262,10 +262,10 @@ pub fn edit_until_accepted(
         None if io::stdin().is_terminal() => "vi".to_owned(),
         None => {
             let message = "there is no terminal for an editor: set VISUAL or EDITOR";
-            return Err(CliError::Usage(message.to_owned()));
+            return Err(usage(message));
         }
     };
-    let failed = |error: io::Error| CliError::Failed(format!("cannot keep the text for the editor: {error}"));
+    let failed = |error: io::Error| cannot("keep the text for the editor", error);
     let mut file = tempfile::Builder::new().prefix("cued-").suffix(".yaml").tempfile().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     loop {
@@ -292,13 +292,12 @@ fn run_editor(editor: &str, path: &Path) -> Result<String, CliError> {
     // By the shell, because the variable may have arguments: `code --wait`.
     let script = format!("{editor} \"$1\"");
     let status = Command::new("sh").arg("-c").arg(script).arg("sh").arg(path).status();
-    let status = status.map_err(|error| CliError::Failed(format!("cannot run the editor: {error}")))?;
+    let status = status.map_err(|error| cannot("run the editor", error))?;
     if !status.success() {
-        return Err(CliError::Failed(format!("the editor {editor:?} failed; nothing was changed")));
+        return Err(failed(format!("the editor {editor:?} failed; nothing was changed")));
     }
     // Many editors replace the file, so it is opened by its name.
-    fs::read_to_string(path)
-        .map_err(|error| CliError::Failed(format!("cannot read the edited text: {error}")))
+    fs::read_to_string(path).map_err(|error| cannot("read the edited text", error))
 }
 
 /// Asks whether to open the editor again, with yes as the usual answer, if there is somebody to ask.
@@ -318,14 +317,14 @@ fn wants_again(error: &CliError) -> bool {
 /// The same error with a sentence more, also in its JSON.
 fn with_note(error: CliError, note: &str) -> CliError {
     match error {
-        CliError::Usage(text) => CliError::Usage(format!("{text}; {note}")),
-        CliError::Refused(text) => CliError::Refused(format!("{text}; {note}")),
+        CliError::Usage(text) => usage(format!("{text}; {note}")),
+        CliError::Refused(text) => refused(format!("{text}; {note}")),
         CliError::Client(ClientError::Refused(mut refused)) => {
             refused.message += &format!("\n{note}");
             refused.body["error"]["message"] = refused.message.as_str().into();
             CliError::Client(ClientError::Refused(refused))
         }
-        other => CliError::Failed(format!("{other}; {note}")),
+        other => failed(format!("{other}; {note}")),
     }
 }
 

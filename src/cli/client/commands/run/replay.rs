@@ -13,7 +13,7 @@ use crate::cli::client::arguments::{find_maybe_id, find_run, resolve_maybe};
 use crate::cli::client::command::Call;
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::Interrupt;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::output::table::text_of;
 use crate::cli::output::{Format, count, print, print_line, yaml};
 use crate::cli::printable::printable;
@@ -200,11 +200,9 @@ impl ReplayResult {
         match self.skipped.as_slice() {
             [] => Ok(()),
             skipped if self.replayed == 0 && skipped.iter().all(is_unknown) => {
-                Err(CliError::NotFound("no such run; nothing was replayed".to_owned()))
+                Err(not_found("no such run; nothing was replayed"))
             }
-            skipped => {
-                Err(CliError::Refused(format!("{} of {} were not replayed", skipped.len(), self.matched)))
-            }
+            skipped => Err(refused(format!("{} of {} were not replayed", skipped.len(), self.matched))),
         }
     }
 

@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::cli::client::commands::sign_in::{NewKey, ask, can_ask, open, prompt};
 use crate::cli::client::context::Context;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, failed};
 use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
 
@@ -202,9 +202,8 @@ impl PendingLogin<'_> {
         self.is_lost = false;
         match (answer.status.as_str(), answer.api_key) {
             (_, Some(api_key)) => Ok(Some(NewKey { api_key, email: answer.email })),
-            ("claimed", None) => Err(CliError::Failed(
-                "the key of this login was handed out, and its answer got lost: run `cued login` again"
-                    .to_owned(),
+            ("claimed", None) => Err(failed(
+                "the key of this login was handed out, and its answer got lost: run `cued login` again",
             )),
             ("expired", None) => Err(expired()),
             ("email_sent", None) if !self.is_mailed => {
@@ -264,7 +263,7 @@ fn next_line(context: &Context, lines: &mut Option<Receiver<String>>, time: Dura
 }
 
 fn expired() -> CliError {
-    CliError::Failed("the login expired without a confirmation: run `cued login` again".to_owned())
+    failed("the login expired without a confirmation: run `cued login` again")
 }
 
 /// The values of a link that approves a login.

@@ -1,18 +1,27 @@
-//! Signing in and out, here and in a browser, and who is signed in.
+//! Signing in and out. `cued login` gets a key, verifies it and stores it in the credentials file; `cued logout` revokes the
+//! key of a profile and removes the profile; `cued whoami` shows the account of the key, and where both come from.
 
 mod device_flow;
-pub mod login;
-pub mod logout;
 pub mod open;
 
 use std::io::{self, IsTerminal as _};
 
-use crate::cli::client::context::Context;
-use crate::cli::error::CliError;
-use crate::cli::output::List;
-use crate::cli::output::table::text_of;
-use crate::cli::printable::print_error;
-use crate::client::request::ApiRequest;
+use clap::Args;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use serde_json::Value;
+
+use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
+use crate::cli::client::context::{ClientArgs, Context, credentials_path, environment};
+use crate::cli::error::{CliError, cannot, failed, usage};
+use crate::cli::input;
+use crate::cli::output::table::{quota, text_of};
+use crate::cli::output::{List, print_line};
+use crate::cli::printable::{print_error, printable};
+use crate::client::credentials::{
+    Chosen, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target, host_of, normal_url,
+};
+use crate::client::request::{Answer, ApiRequest, ClientError, segment};
+use crate::domain::account::credentials::may_contain_secret;
 
 /// A key that is not stored yet.
 struct NewKey {
@@ -34,7 +43,7 @@ fn can_ask() -> bool {
 
 /// Prints a question without an end of the line.
 fn prompt(question: &str) -> Result<(), CliError> {
-    print_error(question).map_err(|error| CliError::Failed(format!("cannot ask: {error}")))
+    print_error(question).map_err(|error| cannot("ask", error))
 }
 
 /// Asks for a line of text.
@@ -42,8 +51,321 @@ fn ask(question: &str) -> Result<String, CliError> {
     prompt(question)?;
     let mut answer = String::new();
     match io::stdin().read_line(&mut answer) {
-        Ok(0) => Err(CliError::Usage("nothing was entered".to_owned())),
+        Ok(0) => Err(usage("nothing was entered")),
         Ok(_) => Ok(answer.trim().to_owned()),
-        Err(error) => Err(CliError::Failed(format!("cannot ask: {error}"))),
+        Err(error) => Err(cannot("ask", error)),
     }
+}
+
+#[derive(Debug, Args)]
+pub struct Login {
+    /// Address of the server [default: that of the profile, or http://127.0.0.1:8000]
+    ///
+    /// Without http:// or https:// it is http for local names and addresses, and https for others.
+    #[arg(value_name = "SERVER")]
+    server: Option<String>,
+
+    /// Read a key from standard input: `--key -`
+    ///
+    /// A key is never an argument, because every user of the machine can read those.
+    #[arg(long, value_name = "-", allow_hyphen_values = true)]
+    key: Option<String>,
+
+    /// Email address of the account, in place of the question for it
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "key")]
+    email: Option<String>,
+
+    /// Do not open the browser
+    #[arg(long)]
+    no_browser: bool,
+}
+
+impl ClientAction for Login {
+    /// The profile may be a new one. The key of the environment plays no part.
+    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
+        if let Some(argument) = &self.key {
+            check_argument(argument)?;
+        }
+        let path = credentials_path()?;
+        let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+        let named = args.profile.clone().or_else(|| environment("CUED_PROFILE"));
+        if named.as_ref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
+            return Err(usage("--profile: a name has one character or more"));
+        }
+        let chosen = Chosen {
+            url: self.server.clone().or_else(|| args.url.clone()),
+            profile: named.clone().filter(|name| credentials.profiles.contains_key(name)),
+        };
+        let env = |name: &str| environment(name).filter(|_| name.ends_with("URL") || name.ends_with("BASE"));
+        let found = Target::resolve(&chosen, &env, &credentials, &path).map_err(ClientError::from)?;
+        let profile = named.or(found.profile).unwrap_or_else(|| free_profile(&credentials, &found.url));
+        Ok(Target { url: found.url, key: None, profile: Some(profile), key_variable: None })
+    }
+
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        // A key that could not be stored would be lost.
+        Credentials::check_writable(&credentials_path()?).map_err(ClientError::from)?;
+        let new = if self.key.is_some() {
+            NewKey { api_key: read_key()?, email: None }
+        } else {
+            device_flow::sign_in(context, self.email.as_deref(), !self.no_browser)?
+        };
+        finish(context, new)
+    }
+}
+
+/// The name of a profile for a server that has none: the usual one, or the host if that is another server's.
+fn free_profile(credentials: &Credentials, url: &str) -> String {
+    let name =
+        if credentials.profiles.contains_key(DEFAULT_PROFILE) { host_of(url) } else { DEFAULT_PROFILE };
+    name.to_owned()
+}
+
+/// Verifies a key, stores it and makes its profile the current one.
+fn finish(context: &Context, new: NewKey) -> Result<(), CliError> {
+    let signed_in = context.at(Target { key: Some(new.api_key.clone()), ..context.target.clone() })?;
+    let me = match (signed_in.send(&ApiRequest::get("/v1/auth/me")), &new.email) {
+        // A key that was handed out once must not get lost because of one failed request.
+        (Err(CliError::Client(error)), Some(_)) if error.exit_code() == 1 => {
+            context.output.note(&format!("the key could not be verified: {error}"))?;
+            None
+        }
+        (me, _) => Some(me?),
+    };
+    let email = match (&me, new.email) {
+        (Some(me), _) => text_of(&me.value()?, "email"),
+        (None, email) => email.unwrap_or_default(),
+    };
+    // Without it, `cued logout` looks it up.
+    let key_id = me.as_ref().and_then(|_| own_key_id(&signed_in).unwrap_or_default());
+    let name = context.target.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.to_owned());
+    let profile = Profile { url: context.target.url.clone(), api_key: new.api_key, email, key_id };
+    let sentence = format!("Signed in to {} as {} (profile {name}).", profile.url, printable(&profile.email));
+    store(context, name, profile)?;
+    if let Some(name) = KEY_VARIABLES.into_iter().find(|name| environment(name).is_some()) {
+        context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
+    }
+    match me {
+        Some(me) => context.output.done(&me, "id", |_| sentence),
+        None if context.output.format.is_json() => Ok(()),
+        None => print_line(&sentence),
+    }
+}
+
+fn store(context: &Context, name: String, profile: Profile) -> Result<(), CliError> {
+    let path = credentials_path()?;
+    let (url, email) = (profile.url.clone(), profile.email.clone());
+    let stored = Credentials::update(&path, |credentials| {
+        let is_other = |old: &Profile| old.api_key != profile.api_key;
+        let replaced = credentials.profiles.get(&name).filter(|old| is_other(old)).cloned();
+        credentials.current = Some(name.clone());
+        credentials.profiles.insert(name.clone(), profile);
+        replaced
+    });
+    let replaced = stored.map_err(|error| {
+        let advice = "the key was not stored, and is still valid: revoke it with `cued account keys revoke`";
+        failed(format!("{error}; {advice}"))
+    })?;
+    let Some(old) = replaced else { return Ok(()) };
+    // The new key can revoke the old one if both are of one account.
+    let advice = match &old.key_id {
+        Some(id) if normal_url(&old.url) == url && old.email == email => {
+            format!(": `cued account keys revoke {id}`")
+        }
+        _ => format!(" for {} at {}", printable(&old.email), old.url),
+    };
+    context.output.note(&format!("The earlier key of profile {name} is replaced, and still valid{advice}"))
+}
+
+/// Refuses a key that was given as an argument, and does not repeat it.
+fn check_argument(argument: &str) -> Result<(), CliError> {
+    if argument == "-" {
+        return Ok(());
+    }
+    let mut text = "--key takes `-` only, and reads the key from standard input: `cued login --key - < FILE`. \
+                    An argument can be read by every user of this machine (ps) and stays in the shell's history"
+        .to_owned();
+    if may_contain_secret(argument) {
+        text.push_str(". Revoke this key and make a new one");
+    }
+    Err(CliError::Usage(text))
+}
+
+/// Reads a key; at a terminal it is asked for and not shown.
+fn read_key() -> Result<String, CliError> {
+    let text = if can_ask() { ask_hidden("API key: ")? } else { input::text("--key", "-")? };
+    let key = text.trim();
+    if key.is_empty() {
+        return Err(usage("--key -: standard input has no key"));
+    }
+    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(usage(
+            "--key -: this is no key: a key is one word of letters and digits, such as cue_sk_…",
+        ));
+    }
+    Ok(key.to_owned())
+}
+
+/// Asks for a text that does not appear on the screen.
+fn ask_hidden(question: &str) -> Result<String, CliError> {
+    let failed = |error| cannot("hide the input", error);
+    let shown = tcgetattr(io::stdin()).map_err(failed)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(io::stdin(), OptionalActions::Flush, &hidden).map_err(failed)?;
+    let answer = ask(question);
+    tcsetattr(io::stdin(), OptionalActions::Now, &shown).map_err(failed)?;
+    // The end of the line was not shown either.
+    prompt("\n")?;
+    answer
+}
+
+const ACCOUNT: Lines = &[
+    ("email", Form::Text("email")),
+    ("plan", Form::Text("plan")),
+    ("cues", Form::Cell(|_, user| quota(user, "active_cues", "active_cue_limit", " active"))),
+    (
+        "executions",
+        Form::Cell(|_, user| quota(user, "executions_this_month", "monthly_execution_limit", " this month")),
+    ),
+    ("server", Form::Cell(|context, _| context.target.url.as_str().into())),
+    ("key", Form::Cell(|context, user| key(context, user).into())),
+];
+
+#[derive(Debug, Args)]
+pub struct Logout {
+    /// All profiles
+    #[arg(long, conflicts_with = "profile")]
+    all: bool,
+
+    /// Remove the profile here; its key stays valid
+    #[arg(long)]
+    keep_key: bool,
+}
+
+impl ClientAction for Logout {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let path = credentials_path()?;
+        let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+        let names: Vec<String> = if self.all {
+            credentials.profiles.keys().cloned().collect()
+        } else {
+            context.target.profile.clone().into_iter().collect()
+        };
+        if names.is_empty() {
+            return Err(match context.target.key_variable {
+                Some(name) => usage(format!("the key comes from {name}, not from `cued login`: unset it")),
+                None => ClientError::NotSignedIn.into(),
+            });
+        }
+        let mut failed = None;
+        for name in names {
+            let Some(profile) = credentials.profiles.get(&name) else { continue };
+            match leave(context, &name, profile, self.keep_key) {
+                Ok(()) => {}
+                // With --all, a server that cannot be reached does not keep the others.
+                Err(error) if failed.is_none() => failed = Some(error),
+                Err(error) => context.output.note(&error.to_string())?,
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Revokes the key of one profile and removes it.
+fn leave(context: &Context, name: &str, profile: &Profile, keeps_key: bool) -> Result<(), CliError> {
+    if !keeps_key {
+        revoke(context, name, profile)?;
+    }
+    remove(context, name)?;
+    if context.output.format.is_json() {
+        return Ok(());
+    }
+    let key = if keeps_key { "its key is still valid" } else { "its key is revoked" };
+    print_line(&format!("Signed out of {} (profile {name}); {key}.", profile.url))
+}
+
+fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliError> {
+    let of_profile = context.at(Target {
+        url: normal_url(&profile.url),
+        key: Some(profile.api_key.clone()),
+        profile: Some(name.to_owned()),
+        key_variable: None,
+    })?;
+    let revoked = key_id(&of_profile, profile).and_then(|id| {
+        of_profile.send(&ApiRequest::delete(format!("/v1/auth/keys/{}", segment(&id)))).map(drop)
+    });
+    let keep = format!("`cued logout --profile {name} --keep-key` removes only the profile");
+    match revoked {
+        // The key is revoked already.
+        Err(CliError::Client(error)) if matches!(error.status(), Some(401 | 404)) => {
+            context.output.note("The key was not valid any more.")
+        }
+        Err(CliError::Client(error)) if error.status() == Some(409) || error.exit_code() == 1 => {
+            let text = format!("{error}. Nothing was changed, the key is still valid; {keep}");
+            Err(if error.status() == Some(409) { CliError::Refused(text) } else { CliError::Failed(text) })
+        }
+        result => result,
+    }
+}
+
+fn key_id(of_profile: &Context, profile: &Profile) -> Result<String, CliError> {
+    if let Some(id) = &profile.key_id {
+        return Ok(id.clone());
+    }
+    let id = own_key_id(of_profile)?;
+    id.ok_or_else(|| failed("the server does not tell the id of this key; use --keep-key"))
+}
+
+fn remove(context: &Context, name: &str) -> Result<(), CliError> {
+    let path = credentials_path()?;
+    let others = Credentials::update(&path, |credentials| {
+        credentials.profiles.remove(name);
+        if credentials.current.as_deref() == Some(name) {
+            credentials.current = None;
+        }
+        match credentials.current {
+            // Another server than the person had in mind must not get the next command.
+            None => credentials.profiles.keys().cloned().collect(),
+            Some(_) => Vec::new(),
+        }
+    });
+    let others = others.map_err(ClientError::from)?.join(", ");
+    match others.is_empty() {
+        true => Ok(()),
+        false => context.output.note(&format!("No profile is current now; name one by --profile: {others}")),
+    }
+}
+
+/// Prints the account of the key, where both come from, and the other profiles.
+pub fn print_account(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+    let context = call.context;
+    let others = other_profiles(context)?;
+    context.output.object(answer, "id", |user| {
+        let mut lines = details(ACCOUNT, context, user);
+        lines.push(("profiles", others.into()));
+        lines
+    })
+}
+
+/// The beginning of the key, and where it comes from.
+fn key(context: &Context, user: &Value) -> String {
+    let source = match (context.target.key_variable, &context.target.profile) {
+        (Some(name), _) => format!("from {name}"),
+        (None, Some(profile)) => format!("of profile {profile}"),
+        (None, None) => String::new(),
+    };
+    format!("{}… {source}", text_of(user, "api_key_prefix"))
+}
+
+/// The profiles of the credentials file, if there are several.
+fn other_profiles(context: &Context) -> Result<String, CliError> {
+    // A machine without a home has no file.
+    let Ok(path) = credentials_path() else { return Ok(String::new()) };
+    if context.output.format.is_json() {
+        return Ok(String::new());
+    }
+    let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+    let names: Vec<&str> = credentials.profiles.keys().map(String::as_str).collect();
+    Ok(if names.len() > 1 { names.join(", ") } else { String::new() })
 }

@@ -13,7 +13,7 @@ use url::Url;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::{Context, environment};
 use crate::cli::client::live_output::Interrupt;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, usage};
 use crate::cli::output::table::text_of;
 use crate::client::request::ApiRequest;
 
@@ -72,7 +72,7 @@ fn sessions(context: &Context) -> Option<Vec<String>> {
 fn screen(text: &str) -> Result<String, CliError> {
     let name = text.trim_start_matches(['#', '/']);
     if name.chars().any(|char| char.is_whitespace() || char.is_control()) {
-        return Err(CliError::Usage(format!("{text:?} is no screen: give one such as cues or runs/ID")));
+        return Err(usage(format!("{text:?} is no screen: give one such as cues or runs/ID")));
     }
     Ok(if name.is_empty() { String::new() } else { format!("/{name}") })
 }

@@ -22,9 +22,8 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::cli::client::commands::sink::Step;
-use crate::cli::client::commands::sink::receiver::{Delivery, End, Receiver};
-use crate::cli::error::CliError;
+use crate::cli::client::commands::sink::{Delivery, End, Receiver, Step};
+use crate::cli::error::{CliError, cannot, failed};
 
 /// A payload has at most 1 MiB of compact UTF-8. Sending non-ASCII as \uXXXX makes it up to three times larger.
 const MAX_BODY: usize = 8 << 20;
@@ -48,7 +47,7 @@ type SinkResponse = Response<Full<Bytes>>;
 pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
     let failed = |error: io::Error| {
         let way = "give another --listen, such as 127.0.0.1:0 for a free port";
-        CliError::Failed(format!("cannot listen on {address}: {error}; {way}"))
+        failed(format!("cannot listen on {address}: {error}; {way}"))
     };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -57,8 +56,7 @@ pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliE
 
 /// Receives until a signal, or until the receiver ends it.
 pub async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mpsc::Receiver<End>) -> End {
-    let handle =
-        |kind| signal(kind).map_err(|error| CliError::Failed(format!("cannot listen for signals: {error}")));
+    let handle = |kind| signal(kind).map_err(|error| cannot("listen for signals", error));
     let (mut interrupt, mut terminate) = (handle(SignalKind::interrupt())?, handle(SignalKind::terminate())?);
     let graceful = GracefulShutdown::new();
     let end = loop {

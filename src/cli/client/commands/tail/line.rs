@@ -5,14 +5,15 @@ use jiff::civil::Date;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::client::commands::tail::event::TailEvent;
+use crate::cli::client::commands::tail::TailEvent;
 use crate::cli::client::context::{Context, environment};
 use crate::cli::error::CliError;
-use crate::cli::output::table::{Style, Styles, Times, cut, duration, last_line};
-use crate::cli::output::{Format, print_part, yaml};
+use crate::cli::output::table::{Style, Times, cut, duration, last_line};
+use crate::cli::output::{Format, Output, print_part, yaml};
 use crate::cli::printable::printable;
+use crate::clock::Clock;
 
-/// Columns of the name of a cue, of which a terminal shows as many. Longer text in a file moves the rest of its line.
+/// Columns of the name of a cue. A terminal shows no more of it; in a file a longer name moves the rest of its line.
 const NAME: usize = 16;
 const NARROW_NAME: usize = 8;
 
@@ -26,8 +27,10 @@ const SHORT_ID: usize = 18;
 const MAX_BODY_LINES: usize = 10;
 
 pub struct Printer<'a> {
-    context: &'a Context,
-    layout: Layout<'a>,
+    output: &'a Output,
+    clock: &'a Clock,
+    /// The locale has no other signs.
+    is_ascii: bool,
     /// The date of the last line, which has the time only.
     date: Option<Date>,
 }
@@ -37,13 +40,12 @@ impl<'a> Printer<'a> {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(environment);
         let locale = locale.unwrap_or_default().to_ascii_lowercase();
         let is_ascii = !locale.contains("utf-8") && !locale.contains("utf8");
-        let layout = Layout { is_ascii, styles: &context.output.styles, times: &context.output.times };
-        Self { context, layout, date: None }
+        Self { output: &context.output, clock: context.client.clock(), is_ascii, date: None }
     }
 
     /// Prints an event. Returns false if the reader has closed the pipe.
     pub fn print(&mut self, event: &TailEvent) -> Result<bool, CliError> {
-        let text = match self.context.output.format {
+        let text = match self.output.format {
             Format::Json | Format::Jsonl => format!("{}\n", event.json()),
             Format::Yaml => format!("---\n{}", yaml::document(&event.json())?),
             Format::Id => {
@@ -51,7 +53,7 @@ impl<'a> Printer<'a> {
                 match fields.into_iter().find(|id| !id.is_empty()) {
                     Some(id) => format!("{}\n", printable(&id)),
                     None if event.event == "reset" => {
-                        self.context.output.note(&sentence(event, self.layout.times))?;
+                        self.output.note(&sentence(event, &self.output.times))?;
                         return Ok(true);
                     }
                     None => return Ok(true),
@@ -64,18 +66,69 @@ impl<'a> Printer<'a> {
 
     /// The line of an event, its body below, and above it the date if that is another than before.
     fn lines(&mut self, event: &TailEvent) -> String {
-        let zone = self.context.output.times.zone().clone();
-        let now = self.context.client.clock().now();
-        let date = event.at().unwrap_or(now).to_zoned(zone.clone()).date();
-        let before = self.date.replace(date).unwrap_or_else(|| now.to_zoned(zone).date());
-        let mut lines = vec![self.layout.line(event, now)];
-        if date != before {
-            lines.insert(0, self.layout.styles.paint(&date.to_string(), Style::Faint));
+        let paint = |text: &str| self.output.styles.paint(text, Style::Faint);
+        let date = |at: Timestamp| at.to_zoned(self.output.times.zone().clone()).date();
+        let now = self.clock.now();
+        let today = date(event.at().unwrap_or(now));
+        let mut lines = vec![self.line(event, now)];
+        if today != self.date.unwrap_or_else(|| date(now)) {
+            lines.insert(0, paint(&today.to_string()));
         }
-        let body = event.body.iter().flat_map(|body| body_lines(body));
         // Below the name of the cue.
-        lines.extend(body.map(|line| format!("{:17}{}", "", self.layout.styles.paint(&line, Style::Faint))));
+        let body = event.body.iter().flat_map(|body| body_lines(body));
+        lines.extend(body.map(|line| format!("{:17}{}", "", paint(&line))));
+        self.date = Some(today);
         lines.join("\n") + "\n"
+    }
+
+    /// The line of an event: texts, each with its columns. `now` stands for an instant that it lacks.
+    fn line(&self, event: &TailEvent, now: Timestamp) -> String {
+        let is_narrow = self.output.styles.width.is_some_and(|width| width < NARROW);
+        let name_width = if is_narrow { NARROW_NAME } else { NAME };
+        let (glyph, ascii, style) = glyph(event);
+        let name = ["cue_name", "worker_id"].map(|field| printable(&event.field(field)));
+        let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        let name = if self.output.styles.width.is_some() { cut(&name, name_width) } else { name };
+        let id = event.field("execution_id");
+        let id = if is_narrow { id.get(..SHORT_ID).unwrap_or(&id).to_owned() } else { id };
+        let mut parts = vec![
+            (self.output.times.time_of_day(event.at().unwrap_or(now)), 0, Style::Faint),
+            ((if self.is_ascii { ascii } else { glyph }).to_owned(), 1, style),
+            (name, name_width, Style::Plain),
+        ];
+        if event.event.starts_with("execution.") {
+            let (result, status, took) = result(event);
+            parts.extend([(result, 11, style), (status, 10, Style::Plain)]);
+            // Numbers are aligned at their right.
+            parts.extend([(format!("{took:>8}"), 8, Style::Plain), (id, 0, Style::Faint)]);
+            parts.extend([detail(event), message(event)].map(|text| (text, 0, Style::Plain)));
+            parts.retain(|(text, width, _)| !text.is_empty() || *width > 0);
+        } else {
+            let sentence = printable(&sentence(event, &self.output.times));
+            parts.extend([(sentence, 0, Style::Plain), (id, 0, Style::Faint)]);
+        }
+        let (mut line, mut used, last) = (String::new(), 0, parts.len() - 1);
+        for (index, (mut text, width, style)) in parts.into_iter().enumerate() {
+            if index > 0 {
+                line.push_str("  ");
+                used += 2;
+            }
+            // Only the end of a line is cut: the columns before it fit.
+            if let Some(columns) = self.output.styles.width.filter(|columns| used + text.width() > *columns) {
+                text = if used < columns { cut(&text, columns - used) } else { String::new() };
+            }
+            let missing = if index == last { 0 } else { width.saturating_sub(text.width()) };
+            used += text.width() + missing;
+            line.push_str(&self.output.styles.paint(&text, style));
+            line.push_str(&" ".repeat(missing));
+        }
+        let line = line.trim_end();
+        // Without a locale that has it, an ellipsis would be shown as three signs.
+        if self.is_ascii && self.output.styles.width.is_some() {
+            line.replace('…', "~")
+        } else {
+            line.to_owned()
+        }
     }
 }
 
@@ -88,62 +141,6 @@ fn body_lines(body: &str) -> Vec<String> {
         lines.push(format!("({more} more; --json shows all)"));
     }
     lines
-}
-
-/// The layout of lines.
-struct Layout<'a> {
-    /// The locale has no other signs.
-    is_ascii: bool,
-    styles: &'a Styles,
-    times: &'a Times,
-}
-
-impl Layout<'_> {
-    /// The line of an event: texts, each with its columns. `now` stands for an instant that it lacks.
-    fn line(&self, event: &TailEvent, now: Timestamp) -> String {
-        let is_narrow = self.styles.width.is_some_and(|width| width < NARROW);
-        let name_width = if is_narrow { NARROW_NAME } else { NAME };
-        let (glyph, ascii, style) = glyph(event);
-        let name = ["cue_name", "worker_id"].map(|field| printable(&event.field(field)));
-        let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-        let name = if self.styles.width.is_some() { cut(&name, name_width) } else { name };
-        let id = event.field("execution_id");
-        let id = if is_narrow { id.get(..SHORT_ID).unwrap_or(&id).to_owned() } else { id };
-        let mut parts = vec![
-            (self.times.time_of_day(event.at().unwrap_or(now)), 0, Style::Faint),
-            ((if self.is_ascii { ascii } else { glyph }).to_owned(), 1, style),
-            (name, name_width, Style::Plain),
-        ];
-        if event.event.starts_with("execution.") {
-            let (result, status, took) = result(event);
-            parts.extend([(result, 11, style), (status, 10, Style::Plain)]);
-            // Numbers are aligned at their right.
-            parts.extend([(format!("{took:>8}"), 8, Style::Plain), (id, 0, Style::Faint)]);
-            parts.extend([detail(event), message(event)].map(|text| (text, 0, Style::Plain)));
-            parts.retain(|(text, width, _)| !text.is_empty() || *width > 0);
-        } else {
-            let sentence = printable(&sentence(event, self.times));
-            parts.extend([(sentence, 0, Style::Plain), (id, 0, Style::Faint)]);
-        }
-        let (mut line, mut used, last) = (String::new(), 0, parts.len() - 1);
-        for (index, (mut text, width, style)) in parts.into_iter().enumerate() {
-            if index > 0 {
-                line.push_str("  ");
-                used += 2;
-            }
-            // Only the end of a line is cut: the columns before it fit.
-            if let Some(columns) = self.styles.width.filter(|columns| used + text.width() > *columns) {
-                text = if used < columns { cut(&text, columns - used) } else { String::new() };
-            }
-            let missing = if index == last { 0 } else { width.saturating_sub(text.width()) };
-            used += text.width() + missing;
-            line.push_str(&self.styles.paint(&text, style));
-            line.push_str(&" ".repeat(missing));
-        }
-        let line = line.trim_end();
-        // Without a locale that has it, an ellipsis would be shown as three signs.
-        if self.is_ascii && self.styles.width.is_some() { line.replace('…', "~") } else { line.to_owned() }
-    }
 }
 
 /// The sign of an event, that of a locale without UTF-8, and their style.
@@ -247,13 +244,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cli::output::table::Styles;
 
     const ID: &str = "018cc251-f400-7abc-8000-000000000000";
 
     fn lines(width: Option<usize>, events: &[TailEvent]) -> Vec<String> {
         let (styles, times) = (Styles { has_colour: false, width }, Times::new(true, None).unwrap());
-        let layout = Layout { is_ascii: false, styles: &styles, times: &times };
-        events.iter().map(|event| layout.line(event, Timestamp::UNIX_EPOCH)).collect()
+        let output = &Output { format: Format::Table, styles, times };
+        let printer = Printer { output, clock: &Clock::system(), is_ascii: false, date: None };
+        events.iter().map(|event| printer.line(event, Timestamp::UNIX_EPOCH)).collect()
     }
 
     fn some_of_each() -> [TailEvent; 4] {

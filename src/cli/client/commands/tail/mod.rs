@@ -1,6 +1,5 @@
 //! `cued tail`: what happens in the account, line by line, for as long as the command runs.
 
-mod event;
 mod line;
 
 use std::collections::HashSet;
@@ -9,20 +8,18 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::cli::client::arguments::find_maybe_id;
+use crate::cli::client::arguments::{fetch, find_maybe_id};
 use crate::cli::client::command::ClientAction;
-use crate::cli::client::commands::tail::event::{Selection, TailEvent};
 use crate::cli::client::commands::tail::line::Printer;
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::{end_on_signals, end_with_reader};
 use crate::cli::error::CliError;
 use crate::cli::output::table::{duration, parse_duration, text_of};
-use crate::client::event_stream::{StreamItem, request};
+use crate::client::event_stream::{StreamEvent, StreamItem, request};
 use crate::client::request::{ApiRequest, segment};
 
-/// Pages of 100 that are read of a list of the past.
-const MAX_PAGES: u64 = 10;
-const PAGE: u64 = 100;
+/// Rows that are read of a list of the past.
+const MAX_LISTED: u64 = 1_000;
 
 /// Runs that were created this long before the span are read too: more than the retries of most runs take.
 const RETRY_SPAN: SignedDuration = SignedDuration::from_hours(1);
@@ -71,7 +68,7 @@ impl ClientAction for Tail {
         end_with_reader()?;
         let mut printer = Printer::new(context);
         let mut since = self.since;
-        // What the lists have shown, until the stream repeats it.
+        // The events that the lists have shown, until the stream repeats them.
         let mut listed = HashSet::new();
         while let Some(item) = stream.next_item()? {
             let mut events = Vec::new();
@@ -89,11 +86,13 @@ impl ClientAction for Tail {
                         context.output.note(note)?;
                     }
                     if let Some(since) = since.take() {
-                        let now: Option<Timestamp> = text_of(&hello, "time").parse().ok();
-                        let now = now.unwrap_or_else(|| context.client.clock().now());
+                        // The clock of this machine stands in for that of a server that does not state its time.
+                        let now = text_of(&hello, "time").parse();
+                        let now: Timestamp = now.unwrap_or_else(|_| context.client.clock().now());
                         let begin = now.checked_sub(since).unwrap_or(Timestamp::UNIX_EPOCH);
                         events = past(context, cue_id.as_deref(), &selection, begin)?;
-                        listed.extend(events.iter().filter_map(TailEvent::key));
+                        // Pages shift while rows are created: a row may be on two.
+                        events.retain(|event| event.key().is_none_or(|key| listed.insert(key)));
                     }
                 }
                 StreamItem::Event(event) => {
@@ -146,9 +145,13 @@ fn past(
     begin: Timestamp,
 ) -> Result<Vec<TailEvent>, CliError> {
     let mut events = Vec::new();
-    let list = |path: &str, key: &str, since: Timestamp| {
+    let list = |path: &str, key: &'static str, since: Timestamp| {
         let request = ApiRequest::get(path).maybe_query("cue_id", cue_id).query("since", since.to_string());
-        items(context, &request, key)
+        let list = fetch(|page| context.look_up(page), &request, key, MAX_LISTED)?;
+        if list.has_more {
+            context.output.note("some older events are not shown: there are too many")?;
+        }
+        list.values()
     };
     if selection.has_runs() {
         let created = begin.checked_sub(RETRY_SPAN).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -163,19 +166,160 @@ fn past(
     Ok(events)
 }
 
-/// The items of a list, by pages.
-fn items(context: &Context, request: &ApiRequest, key: &str) -> Result<Vec<Value>, CliError> {
-    let (mut items, mut ids) = (Vec::new(), HashSet::new());
-    for page in 0..MAX_PAGES {
-        let request = request.clone().query("limit", PAGE.to_string());
-        let answer = context.look_up(&request.query("offset", (page * PAGE).to_string()))?.value()?;
-        // Pages shift while rows are created: a row may be on two.
-        let is_new = |item: &&Value| ids.insert(text_of(item, "id"));
-        items.extend(answer[key].as_array().into_iter().flatten().filter(is_new).cloned());
-        if answer["has_more"] != Value::Bool(true) {
-            return Ok(items);
-        }
+/// The events that are shown by default: results, and what needs attention.
+const DEFAULT: &str = "execution.retrying,execution.succeeded,execution.failed,execution.cancelled,execution.claim_lost,\
+                       execution.outcome,missed,alert,quota,cue.paused,cue.failed,server";
+
+const FAILURES: &str = "execution.retrying,execution.failed,execution.claim_lost,execution.outcome,missed,alert,\
+                        quota.exceeded,cue.failed";
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TailEvent {
+    /// `None` if it comes from a list.
+    pub id: Option<String>,
+    pub event: String,
+    pub data: Value,
+    /// The data as the server sent it; for an event from a list as JSON of this program.
+    text: String,
+    /// The body of the response of a failed attempt, if it was read.
+    pub body: Option<String>,
+}
+
+impl TailEvent {
+    /// An event that is read from a list.
+    pub fn listed(event: &str, data: Value) -> Self {
+        Self { id: None, event: event.to_owned(), text: data.to_string(), data, body: None }
     }
-    context.output.note("some older events are not shown: there are too many")?;
-    Ok(items)
+
+    /// The last event of a run, by its list row; `None` of one that has not been attempted.
+    pub fn of_run(run: &Value) -> Option<Self> {
+        let event = match run["status"].as_str()? {
+            "success" => "execution.succeeded",
+            "failed" if run["error_message"] == "cancelled" => "execution.cancelled",
+            "failed" => "execution.failed",
+            "retrying" => "execution.retrying",
+            _ => return None,
+        };
+        let mut data = run.clone();
+        for (name, of_row) in [
+            ("execution_id", "id"),
+            ("attempt", "attempts"),
+            ("at", "updated_at"),
+            ("worker_id", "claimed_by_worker"),
+        ] {
+            data[name] = run[of_row].clone();
+        }
+        Some(Self::listed(event, data))
+    }
+
+    /// An event of a stream; `None` if its data is no JSON.
+    pub fn streamed(event: StreamEvent) -> Option<Self> {
+        let data = serde_json::from_str(&event.data).ok()?;
+        Some(Self { id: Some(event.id), event: event.event, text: event.data, data, body: None })
+    }
+
+    /// The instant of the change.
+    pub fn at(&self) -> Option<Timestamp> {
+        let field = if self.event == "alert.created" { "created_at" } else { "at" };
+        self.data[field].as_str()?.parse().ok()
+    }
+
+    pub fn number(&self, field: &str) -> Option<i64> {
+        self.data[field].as_i64()
+    }
+
+    pub fn field(&self, field: &str) -> String {
+        text_of(&self.data, field)
+    }
+
+    /// Identifies an event of a list in the stream; `None` of those that no list has.
+    pub fn key(&self) -> Option<(String, String, i64)> {
+        let id = if self.event == "alert.created" { "id" } else { "execution_id" };
+        Some((self.event.clone(), self.data[id].as_str()?.to_owned(), self.number("attempt").unwrap_or(0)))
+    }
+
+    pub fn is_failed_attempt(&self) -> bool {
+        matches!(self.event.as_str(), "execution.retrying" | "execution.failed")
+    }
+
+    pub fn is_failed_outcome(&self) -> bool {
+        matches!(self.data["outcome_state"].as_str(), Some("reported_failure" | "verification_failed"))
+    }
+
+    /// A line of JSON. An alert has an id of its own: so the data stays an object in the object.
+    pub fn json(&self) -> String {
+        let (id, event) = (Value::from(self.id.clone()), Value::from(self.event.as_str()));
+        let body = self.body.as_deref().map(|body| format!(",\"response_body\":{}", Value::from(body)));
+        format!("{{\"id\":{id},\"event\":{event},\"data\":{}{}}}", self.text, body.unwrap_or_default())
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// Types of events, or their first words.
+    pub words: Vec<String>,
+    is_default: bool,
+    only_failures: bool,
+}
+
+impl Selection {
+    /// The events of `types`, if any are named.
+    pub fn new(types: &[String], only_failures: bool) -> Self {
+        let default = if only_failures { FAILURES } else { DEFAULT };
+        let is_default = types.is_empty();
+        let words = if is_default {
+            default.split(',').map(str::to_owned).collect()
+        } else {
+            types.iter().map(|word| word.trim().to_owned()).collect()
+        };
+        Self { words, is_default, only_failures }
+    }
+
+    pub fn has_runs(&self) -> bool {
+        self.words.iter().any(|word| word.split('.').next() == Some("execution"))
+    }
+
+    pub fn has_type(&self, event: &str) -> bool {
+        let group = event.split('.').next();
+        self.words.iter().any(|word| word == event || Some(word.as_str()) == group)
+    }
+
+    /// Whether an event is shown that has a selected type.
+    pub fn admits(&self, event: &TailEvent) -> bool {
+        // The result of a worker's run is its outcome, and is shown as that of the run.
+        event.event != "execution.outcome"
+            || !self.is_default
+            || (event.data["worker_id"].is_null() && (event.is_failed_outcome() || !self.only_failures))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn types_and_their_first_words_select_events_and_outcomes_those_of_deliveries() {
+        let selection = |types: &str, only_failures| {
+            let types: Vec<String> = types.split_terminator(',').map(str::to_owned).collect();
+            Selection::new(&types, only_failures)
+        };
+        let has = |selection: &Selection| {
+            ["execution.created", "execution.failed", "execution.succeeded", "alert.created", "cue.updated"]
+                .map(|word| selection.has_type(word))
+        };
+        assert_eq!(has(&selection("", false)), [false, true, true, true, false]);
+        assert_eq!(has(&selection("", true)), [false, true, false, true, false]);
+        assert_eq!(has(&selection("execution.created,cue", false)), [true, false, false, false, true]);
+        assert!(!selection("alert", false).has_runs() && selection("execution", false).has_runs());
+        let outcome = |worker: Option<&str>, state: &str| {
+            TailEvent::listed("execution.outcome", json!({"worker_id": worker, "outcome_state": state}))
+        };
+        let failures = selection("", true);
+        assert!(failures.admits(&outcome(None, "reported_failure")));
+        assert!(!failures.admits(&outcome(None, "reported_success")));
+        assert!(!failures.admits(&outcome(Some("w"), "reported_failure")));
+        assert!(selection("execution", false).admits(&outcome(Some("w"), "reported_failure")));
+    }
 }
