@@ -63,8 +63,9 @@ pub struct Client {
     connection: Connection,
     agent: Agent,
     clock: Clock,
-    on_exchange: Box<dyn Fn(&Exchange<'_>) + Send + Sync>,
-    on_pause: Box<dyn Fn(Duration) + Send + Sync>,
+    pub on_exchange: fn(&Exchange<'_>),
+    /// Called before each pause of a retry.
+    pub on_pause: fn(Duration),
 }
 
 impl Client {
@@ -73,19 +74,9 @@ impl Client {
             agent: agent(&connection)?,
             connection,
             clock: Clock::system(),
-            on_exchange: Box::new(|_| ()),
-            on_pause: Box::new(|_| ()),
+            on_exchange: |_| (),
+            on_pause: |_| (),
         })
-    }
-
-    /// Reports each exchange.
-    pub fn watch(&mut self, on_exchange: impl Fn(&Exchange<'_>) + Send + Sync + 'static) {
-        self.on_exchange = Box::new(on_exchange);
-    }
-
-    /// Reports each pause before a retry.
-    pub fn watch_pauses(&mut self, on_pause: impl Fn(Duration) + Send + Sync + 'static) {
-        self.on_pause = Box::new(on_pause);
     }
 
     pub fn connection(&self) -> &Connection {
@@ -124,12 +115,7 @@ impl Client {
 
     /// The error that an answer stands for; `None` for a success (2xx).
     pub fn refusal(&self, answer: &Answer) -> Option<ClientError> {
-        (!(200..300).contains(&answer.status)).then(|| self.error_of(answer))
-    }
-
-    fn error_of(&self, answer: &Answer) -> ClientError {
-        let retry_after = answer.header("retry-after");
-        RefusedRequest::read(answer.status, retry_after, &answer.body, &self.connection.url)
+        (!(200..300).contains(&answer.status)).then(|| RefusedRequest::read(answer, &self.connection.url))
     }
 
     fn success(&self, answer: Answer) -> Result<Answer, ClientError> {
@@ -155,7 +141,7 @@ impl Client {
         if response.status() == 200 {
             return Ok(response);
         }
-        Err(self.error_of(&self.read(&mut response)?))
+        Err(RefusedRequest::read(&self.read(&mut response)?, &self.connection.url))
     }
 
     fn call_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
@@ -213,10 +199,11 @@ impl Client {
     fn unreachable(&self, source: ureq::Error) -> ClientError {
         let url = self.connection.url.clone();
         match source {
-            ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => {
-                ClientError::Unreachable { url, source }
+            ureq::Error::Timeout(step)
+                if !matches!(step, ureq::Timeout::Connect | ureq::Timeout::Resolve) =>
+            {
+                ClientError::NoAnswer { url, source }
             }
-            ureq::Error::Timeout(_) => ClientError::NoAnswer { url, source },
             source => ClientError::Unreachable { url, source },
         }
     }
@@ -247,11 +234,13 @@ fn agent(Connection { url, tls, .. }: &Connection) -> Result<Agent, CertificateE
 fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CertificateError> {
     let at = || path.to_owned();
     let pem = std::fs::read(path).map_err(|source| CertificateError::File { path: at(), source })?;
-    let items: Result<Vec<PemItem<'_>>, _> = parse_pem(&pem).collect();
-    let items = items.map_err(|source| CertificateError::Pem { path: at(), source })?;
-    let certificates: Vec<_> = items
-        .into_iter()
-        .filter_map(|item| if let PemItem::Certificate(it) = item { Some(it) } else { None })
-        .collect();
+    let mut certificates = Vec::new();
+    for item in parse_pem(&pem) {
+        if let PemItem::Certificate(it) =
+            item.map_err(|source| CertificateError::Pem { path: at(), source })?
+        {
+            certificates.push(it);
+        }
+    }
     if certificates.is_empty() { Err(CertificateError::Empty(at())) } else { Ok(certificates) }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 use url::form_urlencoded::byte_serialize;
 
@@ -58,17 +58,14 @@ impl ApiRequest {
     }
 
     /// Adds a field of the query.
-    pub fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.query.push((name, value.into()));
-        self
+    pub fn query(self, name: &'static str, value: impl Into<String>) -> Self {
+        self.maybe_query(name, Some(value))
     }
 
     /// Adds a field of the query if there is a value.
-    pub fn maybe_query(self, name: &'static str, value: Option<impl Into<String>>) -> Self {
-        match value {
-            Some(value) => self.query(name, value),
-            None => self,
-        }
+    pub fn maybe_query(mut self, name: &'static str, value: Option<impl Into<String>>) -> Self {
+        self.query.extend(value.map(|value| (name, value.into())));
+        self
     }
 
     pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
@@ -274,13 +271,15 @@ pub struct RefusedRequest {
 
 impl RefusedRequest {
     /// The error of an answer with a status other than 2xx.
-    pub fn read(status: u16, retry_after: Option<&str>, body: &[u8], url: &str) -> ClientError {
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    pub fn read(answer: &Answer, url: &str) -> ClientError {
+        let status = answer.status;
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let text = |name: &str| body["error"][name].as_str().map(str::to_owned);
         let (Some(code), Some(message)) = (text("code"), text("message")) else {
             return ClientError::NotCued { url: url.to_owned(), status };
         };
-        let retry_after = retry_after.and_then(|seconds| seconds.trim().parse().ok());
+        // A date, the other form of this header, counts as absent.
+        let retry_after = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
         ClientError::Refused(Box::new(Self { status, code, message, retry_after, body }))
     }
@@ -371,9 +370,7 @@ impl ClientError {
     pub fn to_json(&self) -> Value {
         match self {
             Self::Refused(refused) => refused.body.clone(),
-            _ => {
-                serde_json::json!({"error": {"code": self.code(), "message": self.to_string(), "status": null}})
-            }
+            _ => json!({"error": {"code": self.code(), "message": self.to_string(), "status": null}}),
         }
     }
 
@@ -393,8 +390,6 @@ impl ClientError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use crate::client::TlsOptions;
 
     use super::*;
@@ -410,10 +405,9 @@ mod tests {
 
     #[test]
     fn a_request_is_repeatable_by_its_method_or_its_key() {
-        let is_repeatable = |request: ApiRequest| request.is_repeatable();
-        assert!(is_repeatable(ApiRequest::get("/")) && is_repeatable(ApiRequest::delete("/")));
-        assert!(!is_repeatable(ApiRequest::post("/")) && !is_repeatable(ApiRequest::patch("/")));
-        assert!(is_repeatable(ApiRequest::post("/").idempotent()));
+        let [get, delete] = [ApiRequest::get("/"), ApiRequest::delete("/")];
+        assert!([get, delete, ApiRequest::post("/").idempotent()].iter().all(ApiRequest::is_repeatable));
+        assert!(![ApiRequest::post("/"), ApiRequest::patch("/")].iter().any(ApiRequest::is_repeatable));
     }
 
     #[test]
@@ -434,20 +428,24 @@ mod tests {
     }
 
     fn refused(status: u16, body: &Value) -> ClientError {
-        RefusedRequest::read(status, Some("7"), body.to_string().as_bytes(), "http://x")
+        let headers = vec![("retry-after".to_owned(), "7".to_owned())];
+        let answer = Answer { status, reason: "", headers, body: body.to_string().into_bytes() };
+        RefusedRequest::read(&answer, "http://x")
     }
 
     #[test]
     fn each_status_has_its_exit_code() {
-        let with = |status: u16, code: &str| {
-            refused(status, &json!({"error": {"code": code, "message": "m", "status": status}})).exit_code()
-        };
-        assert_eq!(with(401, "invalid_api_key"), 4);
-        assert_eq!(with(404, "cue_not_found"), 3);
-        assert_eq!(with(409, "conflict"), 5);
-        assert_eq!(with(403, "cue_limit_exceeded"), 6);
-        assert_eq!(with(429, "rate_limit_exceeded"), 6);
-        assert_eq!(with(503, "unavailable"), 1);
+        for (status, code, expected) in [
+            (401, "invalid_api_key", 4),
+            (404, "cue_not_found", 3),
+            (409, "conflict", 5),
+            (403, "cue_limit_exceeded", 6),
+            (429, "rate_limit_exceeded", 6),
+            (503, "unavailable", 1),
+        ] {
+            let body = json!({"error": {"code": code, "message": "m", "status": status}});
+            assert_eq!(refused(status, &body).exit_code(), expected, "{code}");
+        }
         assert_eq!(refused(502, &json!({"x": 1})).exit_code(), 1, "no answer of cued");
     }
 

@@ -224,14 +224,14 @@ fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
     let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
     let mut client = Client::new(Connection { url: target.url.clone(), key: target.key.clone(), tls })?;
     if args.verbose {
-        client.watch(print_exchange);
+        client.on_exchange = print_exchange;
     }
-    client.watch_pauses(|pause| {
+    client.on_pause = |pause| {
         if pause >= NOTED_PAUSE {
-            // Without standard error there is nobody to tell.
+            // Without standard error the note is lost.
             drop(print_error(&format!("The server asks for a pause of {} s.\n", pause.as_secs())));
         }
-    });
+    };
     Ok(client)
 }
 
@@ -239,6 +239,6 @@ fn print_exchange(exchange: &Exchange<'_>) {
     let Exchange { method, url, status, duration, request_id } = exchange;
     let status = status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
     let id = request_id.map(|id| format!(" {id}")).unwrap_or_default();
-    // Without standard error there is nobody to tell.
+    // Without standard error the line is lost.
     drop(print_error(&format!("{method} {url} {status} {} ms{id}\n", duration.as_millis())));
 }
