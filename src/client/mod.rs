@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// Opens a stream, whose answer has no end. It fails after a `silence`, in which no byte arrives, and after the time-out
+    /// Opens a stream, whose answer has no end. It fails after a `silence` without a byte, and after the time-out
     /// of the request, if there is one.
     pub fn open_stream(
         &self,

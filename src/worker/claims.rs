@@ -89,7 +89,7 @@ fn search(worker: &Arc<Shared>, place: usize, has_work: bool, wait: u64, changes
             let (claimed, builder) = (Arc::clone(&run), thread::Builder::new().name("run".to_owned()));
             if let Err(error) = builder.spawn(move || execute(&shared, &claimed)) {
                 tracing::error!(%error, "the machine cannot start a thread for a run");
-                worker.claim_no_more();
+                worker.give_up(None);
                 worker.end(&run, Some(format!("the run was not started: {error}")), false);
             }
             return Search::Claimed;
@@ -129,7 +129,7 @@ fn announce(worker: &Shared) {
     worker.record_sign_of_life();
     match worker.api().beat(&worker.settings.worker_id, &tasks) {
         Ok(()) => {}
-        Err(error) if error.status() == Some(401) => worker.give_up(error),
+        Err(error) if error.status() == Some(401) => worker.give_up(Some(error)),
         Err(error) => tracing::warn!(%error, "heartbeat failed"),
     }
 }

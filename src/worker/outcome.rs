@@ -78,7 +78,7 @@ fn text(text: &str) -> JsonText {
     JsonText::from(&Value::from(text))
 }
 
-/// The file in which a command may report more than its exit code.
+/// The file for a report of more than an exit code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutcomeFile {
     success: Option<bool>,

@@ -31,7 +31,7 @@ pub struct TerminationPolicy {
     pub timeout: Duration,
     /// Between SIGTERM and SIGKILL.
     pub kill_after: Duration,
-    /// The time in which output is read after the process has ended. One that it left behind may hold the pipes for ever.
+    /// How long output is read after the end of the process. One that it left behind may hold the pipes for ever.
     pub drain: Duration,
 }
 

@@ -21,7 +21,7 @@ use crate::worker::state::{Run, Shared};
 /// Between SIGTERM and SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(10);
 
-/// The time in which output is read after the command has ended.
+/// How long output is read after the end of the command.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Larger payloads are on standard input only: systems limit the size of the environment.
@@ -31,7 +31,7 @@ const MAX_PAYLOAD: usize = 32 * 1024;
 const SHORTAGES: [Errno; 6] =
     [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
 
-/// Variables of the worker that a command does not get: its key, the file and the profile in which the key is stored, and
+/// Variables of the worker that a command does not get: its key, the file and the profile of the stored key, and
 /// its connection to the service manager, to which a command could report in its name.
 const REMOVED: [&str; 7] = [
     "CUED_API_KEY",
@@ -65,7 +65,7 @@ pub fn execute(worker: &Shared, run: &Arc<Run>) {
         Err(error) => {
             let message = "the machine cannot start a command: another worker can run it after the lease";
             tracing::error!(execution_id = id, task = name, %error, message);
-            worker.claim_no_more();
+            worker.give_up(None);
             return worker.end(run, Some(format!("the command was not started: {error}")), false);
         }
     };
@@ -212,7 +212,7 @@ fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -> bo
             }
             _ => {
                 if !is_refused {
-                    worker.give_up(error);
+                    worker.give_up(Some(error));
                 }
                 break;
             }

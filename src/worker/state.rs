@@ -145,7 +145,7 @@ pub struct Run {
 #[derive(Debug, Default)]
 struct RunState {
     end: EndRequest,
-    /// The lease is over, or the command has ended: the report needs no lease.
+    /// The lease is lost, or the command has ended: the report needs no lease.
     needs_no_lease: bool,
 }
 
@@ -288,10 +288,7 @@ impl Shared {
 
     /// A poll of this task began after so many changes, and found nothing.
     pub fn found_nothing(&self, place: usize, changes: u64) {
-        self.change(|state| {
-            state.failures = 0;
-            state.idle_since[place] = Some(changes);
-        });
+        self.change(|state| (state.failures, state.idle_since[place]) = (0, Some(changes)));
     }
 
     /// A claim succeeded: the run begins.
@@ -308,10 +305,7 @@ impl Shared {
     }
 
     pub fn claim_found_nothing(&self) {
-        self.change(|state| {
-            state.failures = 0;
-            state.claiming -= 1;
-        });
+        self.change(|state| (state.failures, state.claiming) = (0, state.claiming - 1));
     }
 
     /// A poll or a claim failed: claims and polls pause, or the worker ends.
@@ -339,18 +333,11 @@ impl Shared {
         }
     }
 
-    /// A failure after which the worker cannot go on.
-    pub fn give_up(&self, error: ClientError) {
-        self.change(|state| {
-            state.ending.error.get_or_insert(error);
-        });
-        self.claim_no_more();
-    }
-
-    /// Stops the worker as the first signal does.
-    pub fn claim_no_more(&self) {
+    /// Stops the worker as the first signal does, after a failure of the server or of the machine.
+    pub fn give_up(&self, error: Option<ClientError>) {
         let now = self.now();
         self.change(|state| {
+            state.ending.error = state.ending.error.take().or(error);
             state.stop.get_or_insert((StopLevel::Graceful, now));
         });
     }

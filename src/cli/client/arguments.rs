@@ -1,5 +1,5 @@
-//! The meaning of arguments that several commands take: the name of a cue, the beginning of a run's id, an instant. And
-//! the pages of a list, by which the first two are found.
+//! The meaning of arguments that several commands take: the name of a cue, the beginning of a run's id, an instant; and the
+//! pages of a list.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -91,7 +91,6 @@ pub fn find_maybe_id(context: &Context, text: Option<&str>) -> Result<Option<Str
 }
 
 /// Finds a cue. A text in the form of an id is one, without a request.
-/// Errors: if no cue has the name, or several have.
 pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
     if CueId::parse(text).is_some() {
         return Ok(FoundCue { id: text.to_owned(), name: None });
@@ -119,7 +118,7 @@ pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
     }
 }
 
-/// Finds cues, each once, in the order in which they are named.
+/// Finds cues, each once, in the order of their names.
 pub fn find_all(context: &Context, texts: &[&str]) -> Result<Vec<FoundCue>, CliError> {
     let mut seen = BTreeSet::new();
     let mut cues: Vec<FoundCue> = texts.iter().map(|text| find(context, text)).collect::<Result<_, _>>()?;

@@ -63,7 +63,6 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Errors: if CUED_OUTPUT counts, and is no form.
     pub fn format(&self) -> Result<Format, CliError> {
         let by_flag = [(self.json, Format::Json), (self.quiet, Format::Id)];
         let by_flag = by_flag.into_iter().find(|(is_set, _)| *is_set).map(|(_, form)| form);
@@ -94,7 +93,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// Errors: if a certificate or a time zone is not usable.
     pub fn new(args: &ClientArgs, target: Target) -> Result<Self, CliError> {
         let times = Times::new(args.utc, args.tz.as_deref())?;
         Ok(Self {
@@ -112,19 +110,17 @@ impl Context {
     }
 
     /// Reads the credentials again, for a long-running command.
-    pub fn anew(&self) -> Result<Self, CliError> {
+    pub fn reload(&self) -> Result<Self, CliError> {
         Self::new(&self.args, target(&self.args)?)
     }
 
-    /// Makes the request of the command, or shows it as a command of curl.
-    /// Errors: if the server refuses it or cannot be reached; [`CliError::OnlyShown`] if it was shown.
+    /// Makes the request of the command, or with `--curl` shows it and returns [`CliError::OnlyShown`].
     pub fn send(&self, request: &ApiRequest) -> Result<Answer, CliError> {
         self.show(request)?;
         self.look_up(request)
     }
 
     /// As [`Context::send`], but every answer is a result, whatever its status. Without a key the request has none.
-    /// Errors: if the server cannot be reached; [`CliError::OnlyShown`] if the request was shown.
     pub fn call(&self, request: &ApiRequest) -> Result<Answer, CliError> {
         self.show(request)?;
         Ok(self.client.call(request)?)
@@ -172,7 +168,6 @@ impl Context {
     }
 
     /// Asks a question that has yes or no as its answer.
-    /// Errors: if the answer is no, or if there is nobody to ask.
     pub fn confirm(&self, question: &str) -> Result<(), CliError> {
         if !self.asks() {
             return Ok(());
@@ -194,13 +189,11 @@ impl Context {
 }
 
 /// The place of the credentials file.
-/// Errors: if the environment names no home.
 pub fn credentials_path() -> Result<PathBuf, CliError> {
     Ok(Credentials::path(&environment).map_err(ClientError::from)?)
 }
 
 /// The server and the key by flags, environment and credentials file.
-/// Errors: if the file or an address is not usable.
 pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
     let chosen =
         Chosen { url: args.url.clone().filter(|url| !url.is_empty()), profile: args.profile.clone() };
@@ -217,7 +210,7 @@ pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
     Ok(Target::resolve(&chosen, &environment, &credentials, &path).map_err(ClientError::from)?)
 }
 
-/// A pause in which a command would seem to hang.
+/// A command seems to hang during a pause of this length.
 const NOTED_PAUSE: Duration = Duration::from_secs(2);
 
 fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {

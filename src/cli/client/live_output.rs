@@ -10,15 +10,31 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::cli::error::{CliError, cannot};
 use crate::signals::EndSignals;
 
-/// From now on SIGINT and SIGTERM end the process between two lines, a second one at once.
-/// Errors: if the system refuses the handlers.
-pub fn end_on_signals() -> Result<(), CliError> {
-    watch_signals().map_err(|error| cannot("listen for signals", error))
+/// Runs `first` after the first SIGINT or SIGTERM, with its exit code. A second signal ends the process at once.
+fn watch_signals(first: impl FnOnce(i32) + Send + 'static) -> Result<(), CliError> {
+    let start = || {
+        let mut signals = EndSignals::catch()?;
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let code = signals.wait();
+            first(code);
+            signals.wait();
+            std::process::exit(code)
+        })
+    };
+    start().map(drop).map_err(|error| cannot("listen for signals", error))
 }
 
-/// From now on the process ends with success when nobody reads its standard output any more, also if there is nothing to
-/// print.
-/// Errors: if the system has no thread for it.
+/// From now on SIGINT and SIGTERM end the process between two lines.
+pub fn end_on_signals() -> Result<(), CliError> {
+    watch_signals(|code| {
+        // In a thread of its own: it waits for the line that is being written.
+        if thread::Builder::new().spawn(move || end(code)).is_err() {
+            std::process::exit(code);
+        }
+    })
+}
+
+/// From now on the process ends with success when standard output is closed, even while there is nothing to print.
 pub fn end_with_reader() -> Result<(), CliError> {
     let watch = || {
         let stdout = io::stdout();
@@ -34,20 +50,6 @@ pub fn end_with_reader() -> Result<(), CliError> {
     thread.map(drop).map_err(|error| cannot("start a thread", error))
 }
 
-fn watch_signals() -> io::Result<()> {
-    let mut signals = EndSignals::catch()?;
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let code = signals.wait();
-        // In a thread of its own: it waits for the line that is being written.
-        let ending = thread::Builder::new().spawn(move || end(code));
-        if ending.is_ok() {
-            signals.wait();
-        }
-        std::process::exit(code)
-    })?;
-    Ok(())
-}
-
 /// Ends the process when no line is being written.
 fn end(code: i32) -> ! {
     let _line = io::stdout().lock();
@@ -59,23 +61,11 @@ fn end(code: i32) -> ! {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Catches the signals from now on. A second one ends the process at once.
-    /// Errors: if the system refuses the handlers.
+    /// Catches the signals from now on.
     pub fn listen() -> Result<Self, CliError> {
         let requested = Arc::new(AtomicBool::new(false));
-        let watch = || {
-            let mut signals = EndSignals::catch()?;
-            let requested = Arc::clone(&requested);
-            thread::Builder::new().name("signals".to_owned()).spawn(move || {
-                signals.wait();
-                requested.store(true, Ordering::Relaxed);
-                std::process::exit(signals.wait());
-            })
-        };
-        match watch() {
-            Ok(_thread) => Ok(Self(requested)),
-            Err(error) => Err(cannot("listen for signals", error)),
-        }
+        let interrupt = Self(Arc::clone(&requested));
+        watch_signals(move |_| requested.store(true, Ordering::Relaxed)).map(|()| interrupt)
     }
 
     pub fn is_requested(&self) -> bool {

@@ -101,9 +101,8 @@ fn entries() -> Vec<Entry> {
         .example(api::EXAMPLES),
         action::<health::Health>(
             "health",
-            "Show the state of the server; exits with 1 if it is not healthy\n\nA health check of a container, in which \
-             there is neither a shell nor curl, is `cued health --local`: it prints `healthy`, or one sentence that says \
-             what is wrong.",
+            "Show the state of the server; exits with 1 if it is not healthy\n\nA health check of a container without a shell and \
+             curl is `cued health --local`: it prints `healthy`, or one sentence that says what is wrong.",
         ),
         entry("info", "Show the version and public settings of the server", [], Work::Code(health::info)),
         action::<sink::Sink>("sink", sink::HELP),

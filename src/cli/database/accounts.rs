@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
-use crate::cli::database::DatabaseArgs;
+use crate::cli::database::{DatabaseArgs, PlanArgs};
 use crate::cli::error::{CliError, failed, usage};
 use crate::cli::output::{print_fields, print_line, print_paused, print_table};
-use crate::cli::server::flag_values::{OnOff, plans_from, web_address};
+use crate::cli::server::flag_values::{plans_from, web_address};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
@@ -17,6 +17,12 @@ use crate::service::accounts::sessions;
 use crate::service::fire::CueFirer;
 use crate::store::accounts::{api_keys, users};
 use crate::store::{ReadTx, Store, WriteTx};
+
+#[derive(Debug, Args)]
+pub struct UserArg {
+    /// Email address of the user
+    email: String,
+}
 
 #[derive(Debug, Subcommand)]
 pub enum UserAction {
@@ -39,12 +45,8 @@ pub enum UserAction {
         email: String,
         /// Name of the plan, such as free, pro or scale
         plan: String,
-        /// JSON file with the plans, the same as for `cued serve`
-        #[arg(long, env = "CUED_PLANS", value_name = "FILE")]
-        plans: Option<PathBuf>,
-        /// Enforce the limits of the plans, the same as for `cued serve`; with off no cue is paused
-        #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
-        limits: OnOff,
+        #[command(flatten)]
+        plans: PlanArgs,
     },
     /// Print an address that signs a user in to the page, once, within five minutes
     Link {
@@ -55,15 +57,9 @@ pub enum UserAction {
         public_url: String,
     },
     /// Disable a user: requests get 401 at once, cues are paused, pending executions fail
-    Disable {
-        /// Email address of the user
-        email: String,
-    },
+    Disable(UserArg),
     /// Enable a disabled user: its API keys work again, its cues stay paused
-    Enable {
-        /// Email address of the user
-        email: String,
-    },
+    Enable(UserArg),
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,10 +73,7 @@ pub enum KeyAction {
         name: String,
     },
     /// List the API keys of a user
-    List {
-        /// Email address of the user
-        email: String,
-    },
+    List(UserArg),
     /// Revoke an API key; requests with it get 401 at once
     Revoke {
         /// Key id, from `cued key list`
@@ -103,10 +96,7 @@ impl UserAction {
                 Ok(())
             }
             Self::List => list_users(database),
-            Self::SetPlan { email, plan, plans, limits } => {
-                let plans = plans_from(plans.as_deref())?.limited(limits == OnOff::On);
-                set_plan(database, &email, plan, &plans)
-            }
+            Self::SetPlan { email, plan, plans } => set_plan(database, &email, plan, &plans.plans()?),
             Self::Link { email, public_url } => {
                 let (store, user) = open_for(database, &email)?;
                 if user.disabled_at.is_some() {
@@ -118,7 +108,7 @@ impl UserAction {
                 eprintln!("The address works once, for five minutes.");
                 Ok(())
             }
-            Self::Disable { email } => {
+            Self::Disable(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
                 store.write(move |tx| actions::disable(tx, user.key, now)).wait()?;
                 print_line(&format!(
@@ -126,7 +116,7 @@ impl UserAction {
                     user.email
                 ))
             }
-            Self::Enable { email } => {
+            Self::Enable(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
                 if !store.write(move |tx| users::enable(tx, user.key)).wait()? {
                     let message = format!("{} is not disabled: nothing was changed", user.email);
@@ -160,7 +150,7 @@ impl KeyAction {
                 eprintln!("Save the key now: it is not shown again.");
                 Ok(())
             }
-            Self::List { email } => {
+            Self::List(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
                 let listed = store.read(move |read| api_keys::list(read, user.key)).wait()?;
                 let row = |key: ApiKeyInfo| [key.id, key.name, key.prefix, key.created_at.to_string()];

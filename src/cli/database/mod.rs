@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::cli::error::{CliError, failed};
+use crate::cli::server::flag_values::{OnOff, plans_from};
+use crate::domain::account::plan::Plans;
 use crate::store::Store;
 
 const CHOOSE_OR_CREATE: &str =
@@ -29,6 +31,23 @@ pub struct DatabaseArgs {
     /// Database file
     #[arg(long, env = "CUED_DB", value_name = "FILE", default_value = "cued.db", global = true)]
     db: PathBuf,
+}
+
+/// The plans and limits of the server, for a command that changes the plan of a user.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// JSON file with the plans, the same as for `cued serve`
+    #[arg(long, env = "CUED_PLANS", value_name = "FILE")]
+    plans: Option<PathBuf>,
+    /// Enforce the limits of the plans, the same as for `cued serve`; with off no cue is paused
+    #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on")]
+    limits: OnOff,
+}
+
+impl PlanArgs {
+    pub fn plans(&self) -> Result<Plans, CliError> {
+        Ok(plans_from(self.plans.as_deref())?.limited(self.limits == OnOff::On))
+    }
 }
 
 impl DatabaseArgs {

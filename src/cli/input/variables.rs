@@ -8,10 +8,9 @@ use clap::{Arg, Command};
 const PREFIX: &str = "CUED_";
 
 /// Variables of the client that set no flag, and of its commands' scripts.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 15] = [
     "CUED_API_KEY",
     "CUED_ATTEMPT",
-    "CUED_BENCH_FSYNC_DELAY",
     "CUED_CONFIG",
     "CUED_CUE_ID",
     "CUED_CUE_NAME",

@@ -111,7 +111,7 @@ fn print_json(text: &str) -> Result<(), CliError> {
     print_line(text.trim_end_matches('\n'))
 }
 
-/// The form in which results are printed.
+/// The form of printed results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
     /// Columns of text

@@ -89,7 +89,7 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAX_BUFFERED", value_name = "MIB", default_value = "64", value_parser = clap::value_parser!(u32).range(MIN_BUFFERED_MIB..=65_536), help_heading = LISTENING)]
     max_buffered: u32,
 
-    /// Maximum open event streams (GET /v1/events), of which one user has at most five; 0 turns them off
+    /// Maximum open event streams (GET /v1/events), at most five for a user; 0 turns them off
     #[arg(long, env = "CUED_MAX_STREAMS", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(0..=1024), help_heading = LISTENING)]
     max_streams: u16,
 
@@ -213,7 +213,7 @@ impl Serve {
         }
         if self.ephemeral && self.held {
             return Err(usage(
-                "--ephemeral has a new database, in which there is nothing to hold: remove it or --held (CUED_HELD)",
+                "--ephemeral has a new database with nothing to hold: remove it or --held (CUED_HELD)",
             ));
         }
         if dev {

@@ -14,7 +14,7 @@ use crate::cli::progress::size;
 use crate::client::request::{Answer, ApiRequest, segment};
 use crate::domain::account::plan::bytes_or_max;
 
-/// The characters by which the server names a key.
+/// The beginning of a key that the server shows.
 const KEY_PREFIX: usize = 12;
 
 const USAGE: Lines = &[

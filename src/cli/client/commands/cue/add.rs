@@ -34,7 +34,7 @@ pub fn arguments() -> [(Arg, Part); 18] {
     let retries = "Attempts in all, and minutes before each further one: 4:1,5,15";
     let actions =
         "Actions after a failed run: email, pause, a URL to call, several of them with commas, or none";
-    let minutes = flag("claim-within", "MINUTES", "Minutes in which a worker must claim a run");
+    let minutes = flag("claim-within", "MINUTES", "Minutes that a worker has to claim a run");
     [
         flag("name", "NAME", "Name of the cue").required_unless_present("edit"),
         flag("description", "TEXT", description),

@@ -361,7 +361,6 @@ fn ids(cues: &[FoundCue]) -> Value {
 }
 
 /// Prints a line for each cue; of all cues their number and the refused ones.
-/// Errors: if a cue was refused.
 fn report(context: &Context, done: &str, answer: &Answer, cues: &[FoundCue]) -> Result<(), CliError> {
     let value = answer.value()?;
     let array = |field: &str| value[field].as_array().into_iter().flatten();

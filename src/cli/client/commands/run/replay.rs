@@ -193,7 +193,6 @@ impl ReplayResult {
     }
 
     /// Prints what was done.
-    /// Errors: if runs were skipped.
     fn print(self, context: &Context) -> Result<(), CliError> {
         self.print_done(context)?;
         let is_unknown = |it: &Value| it["code"] == "execution_not_found";

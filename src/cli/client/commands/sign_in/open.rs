@@ -125,7 +125,7 @@ fn start(url: &str) -> bool {
 }
 
 fn program() -> Option<String> {
-    // A list of programs, of which the first is preferred.
+    // A list of programs; the first is preferred.
     let chosen = environment("BROWSER").and_then(|list| list.split(':').next().map(str::to_owned));
     let has_screen = || environment("DISPLAY").or_else(|| environment("WAYLAND_DISPLAY")).is_some();
     chosen.filter(|program| !program.is_empty()).or_else(|| {

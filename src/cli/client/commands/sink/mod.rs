@@ -94,7 +94,7 @@ impl ClientAction for Sink {
         secrets.announce(context)?;
         let (end, ends) = mpsc::channel(1);
         let receiver = Arc::new(Receiver {
-            context: context.anew()?,
+            context: context.reload()?,
             secrets: Mutex::new(secrets),
             script: self.script,
             reply: self.reply,
@@ -216,7 +216,7 @@ impl Secrets {
     /// Reads the secrets of the account, by the credentials of this moment.
     fn ask(&mut self, context: &Context) -> Result<(), CliError> {
         let now = context.client.clock().monotonic();
-        let context = context.anew()?;
+        let context = context.reload()?;
         if context.target.key.is_none() {
             return Err(ClientError::NotSignedIn.into());
         }
