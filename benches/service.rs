@@ -128,7 +128,7 @@ impl Bed {
             r#"{"free": {"cues": null, "executions": null, "requests_per_minute": null, "storage_mb": null}}"#,
         )?;
         let flags = [&flags[..], &[plans.to_str().unwrap_or_default()]].concat();
-        let server = ServerProcess::start_wrapped(&wrap, program, &folder.path().join("cued.db"), &flags)?;
+        let server = ServerProcess::start(&wrap, program, &folder.path().join("cued.db"), &flags)?;
         let duration = Duration::try_from_secs_f64(options.seconds)?;
         Ok(Self { server, _folder: folder, clock: Clock::system(), duration, lead: options.lead })
     }

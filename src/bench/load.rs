@@ -1,5 +1,5 @@
-//! What a benchmark needs around a server: the process itself, clients with a connection each, and a receiver of webhooks
-//! that records how late each one is. `benches/` uses it too.
+//! The surroundings of a measured server: its process, clients with a connection each, and a receiver of webhooks that
+//! records how late each one is. `benches/` uses it too.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,17 +28,11 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `program serve --dev` with `flags` and waits until it listens.
-    pub fn start(program: &Path, db: &Path, flags: &[&str]) -> io::Result<Self> {
-        Self::start_wrapped(&[], program, db, flags)
-    }
-
-    /// As [`ServerProcess::start`], by another command.
-    pub fn start_wrapped(wrap: &[&str], program: &Path, db: &Path, flags: &[&str]) -> io::Result<Self> {
+    /// Starts `program serve --dev` with `flags`, by the command `wrap` if it has words, and waits until it listens.
+    pub fn start(wrap: &[&str], program: &Path, db: &Path, flags: &[&str]) -> io::Result<Self> {
         let mut words = wrap.iter().map(OsStr::new).chain([program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words);
-        command.args(["serve", "--dev", "--listen", "127.0.0.1:0", "--db"]).arg(db).args(flags);
+        command.args(words).args(["serve", "--dev", "--listen", "127.0.0.1:0", "--db"]).arg(db).args(flags);
         // It ends with its standard input, so with this process, however that ends. A group of its own keeps Ctrl-C from
         // ending it first.
         command.arg("--until-input-ends").stdin(Stdio::piped()).process_group(0);
@@ -127,7 +121,7 @@ impl Message {
             if name.eq_ignore_ascii_case("content-length") {
                 length = value.trim().parse().map_err(io::Error::other)?;
             } else if name.eq_ignore_ascii_case("x-cueapi-scheduled-for") {
-                scheduled_for = value.trim().parse().ok();
+                scheduled_for = Some(value.trim().parse().map_err(io::Error::other)?);
             }
             line.clear();
         }

@@ -149,7 +149,7 @@ impl Bench {
         let path = folder.path().to_owned();
         held.folder = Some(folder);
         let program = std::env::current_exe()?;
-        let server = ServerProcess::start(&program, &path.join("cued.db"), &["--limits", "off"])?;
+        let server = ServerProcess::start(&[], &program, &path.join("cued.db"), &["--limits", "off"])?;
         let (address, memory) = (server.address, server.memory("VmRSS:"));
         held.server = Some(server);
         drop(held);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cli::client::arguments::{FoundCue, Moment, fetch, find, find_run};
 use crate::cli::client::context::{ClientArgs, Context, target};
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::{Cell, Column, Table, duration, status, text_of};
+use crate::cli::output::table::{Cell, Shown, Table, duration, status, text_of};
 use crate::cli::output::{Format, List};
 use crate::cli::printable::printable;
 use crate::client::credentials::Target;
@@ -88,6 +88,11 @@ pub enum Part {
     QuerySwitch(&'static str, &'static str),
     /// The code of the command reads the argument.
     Own,
+}
+
+/// An argument that the code of the command reads.
+pub fn own(arg: Arg) -> (Arg, Part) {
+    (arg, Part::Own)
 }
 
 pub fn cue() -> (Arg, Part) {
@@ -351,18 +356,6 @@ pub enum Form {
     Cell(fn(&Context, &Value) -> Cell),
 }
 
-/// When a column is shown, and whether it may be shortened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    Always,
-    /// Free text, which may be shortened.
-    Shortened,
-    /// In the wide form only.
-    Wide,
-    /// In the wide form, or if a row has a value.
-    WithValue,
-}
-
 impl Form {
     fn cell(self, context: &Context, object: &Value) -> Cell {
         match self {
@@ -398,14 +391,8 @@ pub fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
 
 pub fn table(columns: Columns, context: &Context, objects: &[Value]) -> Table {
     let row = |object: &Value| columns.iter().map(|(_, form, _)| form.cell(context, object)).collect();
-    let rows: Vec<Vec<Cell>> = objects.iter().map(row).collect();
-    let column = |(index, (title, _, shown)): (usize, &(&'static str, Form, Shown))| match shown {
-        Shown::Shortened => Column::new(title).text(),
-        Shown::Wide => Column::new(title).wide(),
-        Shown::WithValue if rows.iter().all(|row| row[index].text.is_empty()) => Column::new(title).wide(),
-        Shown::Always | Shown::WithValue => Column::new(title),
-    };
-    Table { columns: columns.iter().enumerate().map(column).collect(), rows }
+    let titles = columns.iter().map(|(title, _, shown)| (*title, *shown)).collect();
+    Table { columns: titles, rows: objects.iter().map(row).collect() }
 }
 
 pub fn details(lines: Lines, context: &Context, object: &Value) -> Vec<(&'static str, Cell)> {

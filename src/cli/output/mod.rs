@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cli::error::{CliError, cannot, failed};
-use crate::cli::output::table::{Cell, Column, Styles, Table, Times, details, text_of};
+use crate::cli::output::table::{Cell, Shown, Styles, Table, Times, details, text_of};
 use crate::cli::printable::{print_error, printable};
 use crate::client::request::{Answer, ClientError};
 use crate::domain::text::escaped::{STYLES, escaped};
@@ -166,7 +166,7 @@ pub fn print_table<const N: usize>(
     titles: [&'static str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> Result<(), CliError> {
-    let columns = titles.map(Column::new).to_vec();
+    let columns = titles.map(|title| (title, Shown::Always)).to_vec();
     let rows = rows.into_iter().map(|row| row.map(Cell::from).to_vec()).collect();
     print(&Table { columns, rows }.render(true, &Styles { has_colour: false, width: None }))
 }

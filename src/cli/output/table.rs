@@ -38,45 +38,36 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A column of a table.
-#[derive(Debug, Clone, Copy)]
-pub struct Column {
-    pub title: &'static str,
-    /// Shown only in the wide form.
-    pub is_wide: bool,
-    /// May be shortened so that the table fits into the terminal. Ids never are.
-    pub may_shorten: bool,
-}
-
-impl Column {
-    pub const fn new(title: &'static str) -> Self {
-        Self { title, is_wide: false, may_shorten: false }
-    }
-
-    /// A column of the wide form only.
-    pub const fn wide(self) -> Self {
-        Self { is_wide: true, ..self }
-    }
-
-    /// A column of free text.
-    pub const fn text(self) -> Self {
-        Self { may_shorten: true, ..self }
-    }
+/// When a column is shown, and whether it may be shortened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    Always,
+    /// Free text, which may be shortened so that the table fits into the terminal. Ids never are.
+    Shortened,
+    /// In the wide form only.
+    Wide,
+    /// In the wide form, or if a row has a value.
+    WithValue,
 }
 
 /// Rows of cells under columns.
 #[derive(Debug, Clone)]
 pub struct Table {
-    pub columns: Vec<Column>,
+    pub columns: Vec<(&'static str, Shown)>,
     /// Each with a cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     pub fn render(&self, is_wide: bool, styles: &Styles) -> String {
-        let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|index| is_wide || !self.columns[*index].is_wide).collect();
-        let title = |index: &usize| Cell::new(self.columns[*index].title, Style::Title);
+        let has_value = |index: usize| self.rows.iter().any(|row| !row[index].text.is_empty());
+        let is_shown = |index: &usize| match self.columns[*index].1 {
+            Shown::Always | Shown::Shortened => true,
+            Shown::Wide => is_wide,
+            Shown::WithValue => is_wide || has_value(*index),
+        };
+        let shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();
+        let title = |index: &usize| Cell::new(self.columns[*index].0, Style::Title);
         let mut rows: Vec<Vec<Cell>> = vec![shown.iter().map(title).collect()];
         let cell = |row: &Vec<Cell>, index: usize| {
             row.get(index).map(|cell| Cell::new(printable(&cell.text), cell.style)).unwrap_or_default()
@@ -85,7 +76,8 @@ impl Table {
         let width = |column: usize| rows.iter().map(|row| row[column].text.width()).max().unwrap_or(0);
         let mut widths: Vec<usize> = (0..shown.len()).map(width).collect();
         if let (Some(terminal), false) = (styles.width, is_wide) {
-            let may_shorten: Vec<bool> = shown.iter().map(|index| self.columns[*index].may_shorten).collect();
+            let may_shorten = shown.iter().map(|index| self.columns[*index].1 == Shown::Shortened);
+            let may_shorten: Vec<bool> = may_shorten.collect();
             shorten(&mut widths, &may_shorten, terminal);
         }
         rows.iter().map(|row| line(row, &widths, styles)).collect()
@@ -350,7 +342,7 @@ mod tests {
 
     fn table() -> Table {
         Table {
-            columns: vec![Column::new("ID"), Column::new("NAME").text(), Column::new("NOTE").wide()],
+            columns: vec![("ID", Shown::Always), ("NAME", Shown::Shortened), ("NOTE", Shown::Wide)],
             rows: vec![
                 vec!["cue_1".into(), "日本 nightly backup of everything".into(), "n".into()],
                 vec!["cue_22".into(), Cell::new("b\u{1b}[2J", Style::Bad), "".into()],

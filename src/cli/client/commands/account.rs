@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, Shown, View, Work, entry, flag, moment, of_cue, place, switch,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, entry, flag, moment, of_cue, own, place, switch,
 };
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, failed, not_found, refused};
-use crate::cli::output::table::{Cell, Style, details, duration, of_limit, quota, text_of};
+use crate::cli::output::table::{Cell, Shown, Style, details, duration, of_limit, quota, text_of};
 use crate::cli::output::{Format, List, print_part};
 use crate::cli::printable::printable;
 use crate::cli::progress::size;
@@ -77,8 +77,8 @@ fn key_entries() -> Vec<Entry> {
     let key = place("key", "KEY", "Id, name or beginning of the key; only one key may have it");
     vec![
         entry("list", "List the keys, without their secret part", [], list),
-        entry("add", "Add a key and print it, this once", [(name, Part::Own)], Work::Code(add_key)),
-        entry("revoke", "Revoke a key, at once", [(key, Part::Own)], Work::Code(revoke_key)),
+        entry("add", "Add a key and print it, this once", [own(name)], Work::Code(add_key)),
+        entry("revoke", "Revoke a key, at once", [own(key)], Work::Code(revoke_key)),
     ]
 }
 
@@ -86,7 +86,7 @@ fn session_entries() -> Vec<Entry> {
     let list = Work::Request("GET /v1/auth/sessions", View::List("id", "sessions", SESSIONS));
     let id = place("id", "ID", "Id of the session").required(false).required_unless_present("others");
     let others = switch("others", "End all sessions, and unused links").conflicts_with("id");
-    let arguments = [(id, Part::Own), (others, Part::Own)];
+    let arguments = [own(id), own(others)];
     vec![
         entry("list", "List the sessions", [], list),
         entry("rm", "End a session, at once", arguments, Work::Code(end_sessions)),
@@ -94,8 +94,7 @@ fn session_entries() -> Vec<Entry> {
 }
 
 fn secret_entries() -> Vec<Entry> {
-    let alert =
-        || (switch("alert", "The secret that signs alerts, in place of that of deliveries"), Part::Own);
+    let alert = || own(switch("alert", "The secret that signs alerts, in place of that of deliveries"));
     let replace = "Replace the secret and print the new one\n\nDeliveries are signed with both for 24 hours, so that \
                    receivers have time for the change. The old secret of alerts ends at once.";
     vec![

@@ -5,7 +5,7 @@ use std::str::FromStr as _;
 use clap::{Arg, ArgAction};
 use serde_json::{Number, Value, json};
 
-use crate::cli::client::command::{Call, Part, flag, switch, words};
+use crate::cli::client::command::{Call, Part, flag, own, switch, words};
 use crate::cli::client::commands::cue;
 use crate::cli::client::commands::cue::change::{document, edit_until_accepted, is_empty, read};
 use crate::cli::client::commands::schedule::with_caret;
@@ -55,7 +55,7 @@ pub fn arguments() -> [(Arg, Part); 18] {
         minutes.requires("worker").value_parser(clap::value_parser!(u32)),
         switch("edit", "Edit the cue as YAML in an editor before it is added"),
     ]
-    .map(|arg| (arg, Part::Own))
+    .map(own)
 }
 
 pub fn add(call: &Call<'_>) -> Result<(), CliError> {
@@ -312,26 +312,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_has_attempts_and_minutes() {
-        let read = |text: &str| retry(text).map(|retry| retry.to_string());
-        assert_eq!(read("4:1,5.5, 15").unwrap(), r#"{"backoff_minutes":[1,5.5,15],"max_attempts":4}"#);
-        assert_eq!(read("1").unwrap(), r#"{"max_attempts":1}"#);
-        for bad in ["", "x", "4:", "4:1,,2", "4:a", ":1"] {
-            assert!(read(bad).is_err(), "{bad}");
+    fn retry_and_on_failure_are_read_as_objects_of_the_api() {
+        for (read, expected) in [
+            (retry("4:1,5.5, 15"), r#"{"backoff_minutes":[1,5.5,15],"max_attempts":4}"#),
+            (retry("1"), r#"{"max_attempts":1}"#),
+            (on_failure("none"), r#"{"email":false,"pause":false,"webhook":null}"#),
+            (
+                on_failure("pause, https://x.test/a"),
+                r#"{"email":false,"pause":true,"webhook":"https://x.test/a"}"#,
+            ),
+        ] {
+            assert_eq!(read.unwrap().to_string(), expected);
         }
-    }
-
-    #[test]
-    fn on_failure_has_exactly_the_named_actions() {
-        let read = |text: &str| on_failure(text).map(|actions| actions.to_string());
-        assert_eq!(read("none").unwrap(), r#"{"email":false,"pause":false,"webhook":null}"#);
-        assert_eq!(
-            read("pause, https://x.test/a").unwrap(),
-            r#"{"email":false,"pause":true,"webhook":"https://x.test/a"}"#
-        );
-        for bad in ["mail", "http://a,http://b", "email,none"] {
-            assert!(read(bad).is_err(), "{bad}");
-        }
+        let bad_retry = ["", "x", "4:", "4:1,,2", "4:a", ":1"];
+        assert!(bad_retry.iter().all(|bad| retry(bad).is_err()));
+        let bad_actions = ["mail", "http://a,http://b", "email,none"];
+        assert!(bad_actions.iter().all(|bad| on_failure(bad).is_err()));
     }
 
     #[test]

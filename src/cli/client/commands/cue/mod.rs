@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::client::arguments::{FoundCue, find_all, label_of};
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, Shown, View, Work, cue, entry, flag, number, place, switch,
-    words,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, cue, entry, flag, number, own, place, switch, words,
 };
 use crate::cli::client::commands::run::{RunWatch, deadline, print_end};
 use crate::cli::client::commands::schedule::print_next;
@@ -18,7 +17,7 @@ use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::input;
-use crate::cli::output::table::{Cell, Style, parse_duration, text_of};
+use crate::cli::output::table::{Cell, Shown, Style, parse_duration, text_of};
 use crate::cli::output::{Format, count, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{Answer, ApiRequest};
@@ -82,8 +81,8 @@ const GAPS: Columns = &[
 pub fn entries() -> Vec<Entry> {
     let runs = number("runs", 100, "Latest runs that are shown").default_value("5");
     let count = number("count", 100, "Runs that are shown").short('n').default_value("10");
-    let all = || (switch("all", "All cues that can be changed so").conflicts_with("cues"), Part::Own);
-    let several = |arg: Arg| (arg.num_args(1..=MAX_AT_ONCE), Part::Own);
+    let all = || own(switch("all", "All cues that can be changed so").conflicts_with("cues"));
+    let several = |arg: Arg| own(arg.num_args(1..=MAX_AT_ONCE));
     let cues = || place("cues", "CUE", "Ids or names of cues");
     let some_cues = || several(cues().required(false).required_unless_present("all"));
     vec![
@@ -111,7 +110,7 @@ pub fn entries() -> Vec<Entry> {
              else text; @FILE is the content of a file and - standard input (not for the cron expression and the name), \
              null removes what may be removed. Header fields and keys of the payload change one by one.\n\nExample: cued \
              cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true",
-            [(cue().0, Part::Own), (place("fields", "FIELD=VALUE", FIELDS).num_args(1..), Part::Own)],
+            [own(cue().0), own(place("fields", "FIELD=VALUE", FIELDS).num_args(1..))],
             Work::Code(change::set),
         ),
         entry(
@@ -180,22 +179,17 @@ fn fire_arguments() -> [(Arg, Part); 6] {
         "Payload of this run, merged into that of the cue; @FILE and - read a file and standard input";
     [
         cue(),
-        (flag("payload", "JSON|@FILE|-", payload).allow_hyphen_values(true), Part::Own),
-        (
-            switch("replace", "The payload of this run replaces that of the cue").requires("payload"),
-            Part::Own,
-        ),
-        (
-            flag("at", "TIME", "The instant of the run; without an offset in the time zone of the cue"),
-            Part::Own,
-        ),
-        (switch("wait", "Wait for the end of the run; exits with 8 if it fails"), Part::Own),
-        (
-            flag("timeout", "SPAN", "Give up the wait after this time, such as 90s, 5m, 2h [default: never]")
-                .value_parser(parse_duration)
-                .requires("wait"),
-            Part::Own,
-        ),
+        own(flag("payload", "JSON|@FILE|-", payload).allow_hyphen_values(true)),
+        own(switch("replace", "The payload of this run replaces that of the cue").requires("payload")),
+        own(flag("at", "TIME", "The instant of the run; without an offset in the time zone of the cue")),
+        own(switch("wait", "Wait for the end of the run; exits with 8 if it fails")),
+        own(flag(
+            "timeout",
+            "SPAN",
+            "Give up the wait after this time, such as 90s, 5m, 2h [default: never]",
+        )
+        .value_parser(parse_duration)
+        .requires("wait")),
     ]
 }
 

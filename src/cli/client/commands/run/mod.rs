@@ -10,13 +10,13 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, Shown, View, Work, details, entry, flag, moment, number, of_cue,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, details, entry, flag, moment, number, of_cue, own,
     place, run_id, switch, table,
 };
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::error::{CliError, failed};
-use crate::cli::output::table::{Cell, Style, last_line, parse_duration, status, text_of};
+use crate::cli::output::table::{Cell, Shown, Style, last_line, parse_duration, status, text_of};
 use crate::cli::output::{List, print};
 use crate::cli::printable::printable;
 use crate::client::event_stream::{EventStream, StreamItem, request};
@@ -66,7 +66,7 @@ pub fn entries() -> Vec<Entry> {
         entry(
             "attempts",
             "Show the attempts of a run, oldest first",
-            [run_id(), (switch("body", "Show what the receiver answered, too"), Part::Own)],
+            [run_id(), own(switch("body", "Show what the receiver answered, too"))],
             Work::Request("GET /v1/executions/{run}/attempts", View::Code(print_attempts)),
         ),
         entry(
@@ -108,7 +108,7 @@ pub fn entries() -> Vec<Entry> {
             "wait",
             "Wait for the end of a run\n\nExits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if \
              the time is over before.\n\nExample: cued run wait 018cc251-f400-7abc-8000-000000000000 --timeout 5m",
-            [run_id(), (timeout.value_parser(parse_duration), Part::Own)],
+            [run_id(), own(timeout.value_parser(parse_duration))],
             Work::Code(wait),
         ),
     ]
@@ -151,9 +151,9 @@ fn verify_entry() -> Entry {
         "Accept or reject the outcome that a run reported",
         [
             run_id(),
-            (invalid, Part::Own),
-            (flag("reason", "TEXT", "Reason of the verdict"), Part::Own),
-            (reopen.conflicts_with_all(["invalid", "reason"]), Part::Own),
+            own(invalid),
+            own(flag("reason", "TEXT", "Reason of the verdict")),
+            own(reopen.conflicts_with_all(["invalid", "reason"])),
         ],
         Work::Code(verify),
     )
@@ -175,7 +175,7 @@ fn replay_arguments() -> [(Arg, Part); 7] {
         flag("cause", "CAUSE", cause).requires("failed"),
         switch("dry-run", "Only count the runs that would be replayed").requires("failed"),
     ]
-    .map(|arg| (arg, Part::Own))
+    .map(own)
 }
 
 fn attempt_result(attempt: &Value) -> Cell {

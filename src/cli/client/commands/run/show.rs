@@ -174,19 +174,14 @@ mod tests {
 
     #[test]
     fn a_sentence_says_why_a_run_is_in_its_state() {
+        let of_worker = |attempts: u32, worker: Option<&str>| json!({"status": "pending", "attempts": attempts, "transport": "worker", "claimed_by_worker": worker});
         for (run, expected) in [
+            (of_worker(0, None), "no worker has claimed it yet (cued worker list)"),
             (
-                json!({"status": "pending", "attempts": 0, "transport": "worker"}),
-                "no worker has claimed it yet (cued worker list)",
-            ),
-            (
-                json!({"status": "pending", "attempts": 1, "transport": "worker", "claimed_by_worker": "pi-1"}),
+                of_worker(1, Some("pi-1")),
                 "worker pi-1 lost its claim; no other has claimed the run yet (cued worker list)",
             ),
-            (
-                json!({"status": "pending", "attempts": 0}),
-                "it waits for its time, or for other deliveries to end",
-            ),
+            (json!({"status": "pending"}), "it waits for its time, or for other deliveries to end"),
             (
                 json!({"status": "delivering", "attempts": 1, "claimed_by_worker": "pi-1"}),
                 "worker pi-1 has claimed it and not reported yet",
@@ -206,7 +201,7 @@ mod tests {
             ),
             (json!({"status": "failed", "attempts": 1, "error_message": "cancelled"}), "it was cancelled"),
             (
-                json!({"status": "failed", "attempts": 0, "error_message": "over the quota"}),
+                json!({"status": "failed", "error_message": "over the quota"}),
                 "it was never sent (over the quota)",
             ),
             (json!({"status": "success", "attempts": 1}), ""),
