@@ -16,6 +16,11 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|char| if is_unsafe(char) { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }
 
+/// The lines of a text of others, each without control characters.
+pub fn printable_lines(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(|line| printable(&line.replace('\t', "    ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

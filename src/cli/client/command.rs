@@ -37,13 +37,14 @@ fn run(
 
 pub type CallCode = fn(&Call<'_>) -> Result<(), CliError>;
 pub type AnswerCode = fn(&Call<'_>, &Answer) -> Result<(), CliError>;
+pub type Finish = fn(Command) -> Command;
 pub type ActionCode = fn(&ClientArgs, &ArgMatches) -> Result<(), CliError>;
 
 /// A command of the table.
 pub struct Entry {
     clap: Command,
     /// Changes the command after the flags of all commands were added.
-    finish: fn(Command) -> Command,
+    finish: Finish,
     parts: Vec<(String, Part)>,
     /// A field of the query in the wide form.
     wide: Option<(&'static str, &'static str)>,
@@ -185,7 +186,7 @@ impl Entry {
         (self.finish)(ClientArgs::augment_args(self.clap))
     }
 
-    pub fn finish(self, finish: fn(Command) -> Command) -> Self {
+    pub fn finish(self, finish: Finish) -> Self {
         Self { finish, ..self }
     }
 

@@ -243,8 +243,8 @@ impl ClockAction {
             Some(newest) => print_line(&format!(
                 "set {db} back from {} to {to}: {} recomputed, {} of missed runs cut",
                 rfc3339(newest),
-                count(i64::try_from(accepted.cues).unwrap_or(i64::MAX), "cue"),
-                count(i64::try_from(accepted.missed).unwrap_or(i64::MAX), "interval")
+                count(accepted.cues as u64, "cue"),
+                count(accepted.missed as u64, "interval")
             )),
         }?;
         print_line("a running server goes on from its clock within 5 seconds")

@@ -148,7 +148,8 @@ impl Format {
 }
 
 /// Formats a count with its noun: `1 cue`, `2 cues`.
-pub fn count(number: i64, noun: &str) -> String {
+pub fn count(number: impl Into<i128>, noun: &str) -> String {
+    let number = number.into();
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -145,8 +145,8 @@ pub struct Serve {
     max_mails: u32,
 
     /// Log level on standard error; each level includes those above it
-    #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info", help_heading = LOGGING)]
-    log_level: LogLevelArg,
+    #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info", value_parser = log_level(), help_heading = LOGGING)]
+    log_level: Level,
 
     /// Format of the log
     #[arg(long, env = "CUED_LOG_FORMAT", value_name = "FORMAT", default_value = "text", help_heading = LOGGING)]
@@ -183,18 +183,16 @@ enum RegistrationArg {
     Closed,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogLevelArg {
-    /// Errors only
-    Error,
-    /// Plus warnings
-    Warn,
-    /// Plus notable events
-    Info,
-    /// Plus every request, delivery and mail
-    Debug,
-    /// Everything
-    Trace,
+/// Parses `--log-level`.
+fn log_level() -> impl TypedValueParser<Value = Level> {
+    let levels = [
+        PossibleValue::new("error").help("Errors only"),
+        PossibleValue::new("warn").help("Plus warnings"),
+        PossibleValue::new("info").help("Plus notable events"),
+        PossibleValue::new("debug").help("Plus every request, delivery and mail"),
+        PossibleValue::new("trace").help("Everything"),
+    ];
+    PossibleValuesParser::new(levels).try_map(|level| level.parse::<Level>())
 }
 
 impl Serve {
@@ -249,14 +247,7 @@ impl Serve {
 
     /// Level and format of the log.
     pub fn log_options(&self) -> (Level, LogFormat) {
-        let level = match self.log_level {
-            LogLevelArg::Error => Level::ERROR,
-            LogLevelArg::Warn => Level::WARN,
-            LogLevelArg::Info => Level::INFO,
-            LogLevelArg::Debug => Level::DEBUG,
-            LogLevelArg::Trace => Level::TRACE,
-        };
-        (level, self.log_format)
+        (self.log_level, self.log_format)
     }
 
     fn listen_address(&self) -> SocketAddr {

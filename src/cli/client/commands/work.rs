@@ -15,7 +15,7 @@ use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::parse_duration;
-use crate::cli::output::{Format, Output};
+use crate::cli::output::{Format, Output, count};
 use crate::client::request::{Answer, ClientError};
 use crate::logging::LogFormat;
 use crate::systemd::SystemdService;
@@ -199,22 +199,18 @@ fn result(ending: Ending, mode: Mode) -> Result<(), CliError> {
         return Err(error.into());
     }
     if unreported > 0 {
-        let message = format!("{} not reported; the log has the reports", count(unreported));
+        let message = format!("{} not reported; the log has the reports", count(unreported, "run"));
         return Err(failed(message));
     }
     if mode != Mode::Forever && failures > 0 {
         let reason = last_reason.unwrap_or_default();
-        return Err(CliError::WaitedFailed(format!("{failures} of {} failed: {reason}", count(runs))));
+        return Err(CliError::WaitedFailed(format!("{failures} of {} failed: {reason}", count(runs, "run"))));
     }
     let has_ended = mode == Mode::Forever || (mode == Mode::Once && runs > 0);
     if is_stopped && !has_ended {
         return Err(CliError::Interrupted("interrupted before the end of the work".to_owned()));
     }
     Ok(())
-}
-
-fn count(runs: u64) -> String {
-    format!("{runs} run{}", if runs == 1 { "" } else { "s" })
 }
 
 /// Prints the answer to a report, if a program reads the output. For people the log has a line.

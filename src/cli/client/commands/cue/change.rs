@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 use crate::api::cue::{FIELDS, REMOVABLE_FIELDS};
 use crate::cli::client::arguments::{FoundCue, find, label_of};
 use crate::cli::client::command::Call;
+use crate::cli::client::commands::cue::next_run;
 use crate::cli::client::commands::schedule::with_caret;
 use crate::cli::client::context::{Context, environment};
 use crate::cli::error::{CliError, cannot, failed, refused, usage};
 use crate::cli::input;
 use crate::cli::input::yaml;
-use crate::cli::output::table::text_of;
 use crate::cli::output::yaml::document_of;
 use crate::cli::printable::{print_error, printable};
 use crate::client::request::{ApiRequest, ClientError};
@@ -56,9 +56,7 @@ pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result<(), CliE
     context.output.done(&answer, "id", |cue| {
         let names: Vec<String> =
             patch.as_object().into_iter().flatten().map(|(name, _)| printable(name)).collect();
-        let next = context.output.times.instant(&text_of(cue, "next_run"));
-        let next = if next.is_empty() { next } else { format!("; next run {next}") };
-        format!("changed {}: {}{next}", label_of(cue), names.join(", "))
+        format!("changed {}: {}{}", label_of(cue), names.join(", "), next_run(context, cue))
     })
 }
 

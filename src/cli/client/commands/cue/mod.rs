@@ -117,13 +117,13 @@ pub fn entries() -> Vec<Entry> {
             "pause",
             "Pause cues: they have no runs until they are resumed",
             [some_cues(), all()],
-            Work::Code(|call| change_status(call, &PAUSE)),
+            Work::Code(|call| change_status(call, "pause")),
         ),
         entry(
             "resume",
             "Resume paused cues from now on",
             [some_cues(), all()],
-            Work::Code(|call| change_status(call, &RESUME)),
+            Work::Code(|call| change_status(call, "resume")),
         ),
         entry("rm", "Delete cues and their executions", [several(cues())], Work::Code(delete)),
         entry(
@@ -249,44 +249,34 @@ fn latest(context: &Context, cue: &Value) -> String {
     runs.map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A change of the status, in the words of the API and of sentences.
-pub struct Change {
-    action: &'static str,
-    title: &'static str,
-    done: &'static str,
-    from: &'static str,
-    to: &'static str,
-}
-
-pub const PAUSE: Change =
-    Change { action: "pause", title: "Pause", done: "paused", from: "active", to: "paused" };
-pub const RESUME: Change =
-    Change { action: "resume", title: "Resume", done: "resumed", from: "paused", to: "active" };
-
-fn change_status(call: &Call<'_>, change: &Change) -> Result<(), CliError> {
+/// Sets the status of cues. `action` is `pause` or `resume`.
+fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> {
+    let (title, from, to) = match action {
+        "pause" => ("Pause", "active", "paused"),
+        _ => ("Resume", "paused", "active"),
+    };
+    let done = &format!("{action}d");
     let context = call.context;
     let cues = find_all(context, &call.texts("cues"))?;
     if let [cue] = cues.as_slice() {
-        let answer = context.send(&ApiRequest::patch(cue.path()).json(json!({ "status": change.to })))?;
-        return context.output.done(&answer, "id", |cue| {
-            let next = context.output.times.instant(&text_of(cue, "next_run"));
-            let next = if next.is_empty() { next } else { format!("; next run {next}") };
-            format!("{} {}{next}", change.done, label_of(cue))
-        });
+        let answer = context.send(&ApiRequest::patch(cue.path()).json(json!({ "status": to })))?;
+        return context
+            .output
+            .done(&answer, "id", |cue| format!("{done} {}{}", label_of(cue), next_run(context, cue)));
     }
-    let mut body = json!({ "action": change.action, "ids": ids(&cues) });
+    let mut body = json!({ "action": action, "ids": ids(&cues) });
     if call.is_set("all") {
         // The server refuses if the number of cues in this status is another than the confirmed one.
-        let request = ApiRequest::get("/v1/cues").query("status", change.from).query("limit", "1");
+        let request = ApiRequest::get("/v1/cues").query("status", from).query("limit", "1");
         let total = context.look_up(&request)?.value()?["total"].as_i64().unwrap_or(0);
         if total > 0 {
-            let cues = count(total, &format!("{} cue", change.from));
-            context.confirm(&format!("{} all {cues}?", change.title))?;
+            let cues = count(total, &format!("{} cue", from));
+            context.confirm(&format!("{} all {cues}?", title))?;
         }
-        body = json!({ "action": change.action, "expected": total, "filter": { "status": change.from } });
+        body = json!({ "action": action, "expected": total, "filter": { "status": from } });
     }
     let answer = context.send(&ApiRequest::post("/v1/cues/bulk").json(body).idempotent())?;
-    report(context, change.done, &answer, &cues)
+    report(context, done, &answer, &cues)
 }
 
 pub fn delete(call: &Call<'_>) -> Result<(), CliError> {
@@ -339,8 +329,7 @@ pub fn fire(call: &Call<'_>) -> Result<(), CliError> {
 fn question(context: &Context, cues: &[FoundCue]) -> Result<String, CliError> {
     let mut described = Vec::new();
     for cue in cues {
-        let request = ApiRequest::get(cue.path()).query("execution_limit", "1");
-        let cue = context.look_up(&request)?.value()?;
+        let cue = change::fetch(context, cue)?;
         let executions = count(cue["execution_total"].as_i64().unwrap_or(0), "execution");
         described.push(format!("{}, {}, with {executions}", label_of(&cue), text_of(&cue, "status")));
     }
@@ -348,6 +337,14 @@ fn question(context: &Context, cues: &[FoundCue]) -> Result<String, CliError> {
         [cue] => format!("Delete {cue}?"),
         cues => format!("These {} cues are deleted:\n  {}\nDelete them?", cues.len(), cues.join("\n  ")),
     })
+}
+
+/// The next run of a changed cue, at the end of a sentence.
+fn next_run(context: &Context, cue: &Value) -> String {
+    match context.output.times.instant(&text_of(cue, "next_run")) {
+        next if next.is_empty() => next,
+        next => format!("; next run {next}"),
+    }
 }
 
 fn ids(cues: &[FoundCue]) -> Value {

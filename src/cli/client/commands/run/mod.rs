@@ -18,7 +18,7 @@ use crate::cli::client::live_output::end_on_signals;
 use crate::cli::error::{CliError, failed};
 use crate::cli::output::table::{Cell, Shown, Style, last_line, parse_duration, status, text_of};
 use crate::cli::output::{List, print};
-use crate::cli::printable::printable;
+use crate::cli::printable::{printable, printable_lines};
 use crate::client::event_stream::{EventStream, StreamItem, request};
 use crate::client::request::{Answer, ApiRequest, ClientError, segment};
 
@@ -254,9 +254,8 @@ fn headers(pairs: &Value) -> String {
     pairs.map(|pair| lines_of(&format!("{}: {}", text(pair, 0), text(pair, 1)))).collect()
 }
 
-/// A text of others, which may have several lines, each without control characters.
 fn lines_of(text: &str) -> String {
-    text.lines().map(|line| format!("{}\n", printable(&line.replace('\t', "    ")))).collect()
+    printable_lines(text).map(|line| line + "\n").collect()
 }
 
 /// The events after which a run may have ended, or be gone.

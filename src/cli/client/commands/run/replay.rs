@@ -61,7 +61,7 @@ fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
         fields.retain(|_, value| !value.is_null());
     }
     let ids = find(context, filter.clone())?;
-    let runs = count(i64::try_from(ids.len()).unwrap_or(i64::MAX), "failed run");
+    let runs = count(ids.len() as u64, "failed run");
     if call.is_set("dry-run") {
         let json = json!({"matched": ids.len()}).to_string();
         return match context.output.format {
@@ -218,8 +218,7 @@ impl ReplayResult {
         if self.matched == 0 {
             return print_line("nothing to replay: no failed run matches");
         }
-        let runs = if self.matched == 1 { "run" } else { "runs" };
-        print_line(&format!("replayed {} of {} {runs}", self.replayed, self.matched))?;
+        print_line(&format!("replayed {} of {}", self.replayed, count(self.matched, "run")))?;
         let mut codes = BTreeMap::<String, usize>::new();
         for skipped in &self.skipped {
             *codes.entry(text_of(skipped, "code")).or_default() += 1;

@@ -23,7 +23,7 @@ use crate::cli::error::{CliError, cannot, usage};
 use crate::cli::input;
 use crate::cli::output::table::{Style, text_of};
 use crate::cli::output::{Format, print_line, print_part};
-use crate::cli::printable::printable;
+use crate::cli::printable::{printable, printable_lines};
 use crate::cli::server::flag_values::socket_address;
 use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::text::one_line;
@@ -363,8 +363,8 @@ impl Receiver {
         }
         if self.has_body {
             let shown = body.get(..MAX_SHOWN).unwrap_or(body);
-            for line in String::from_utf8_lossy(shown).lines() {
-                text += &format!("  {}\n", printable(&line.replace('\t', "    ")));
+            for line in printable_lines(&String::from_utf8_lossy(shown)) {
+                text += &format!("  {line}\n");
             }
             if shown.len() < body.len() {
                 text += &format!("  … {} bytes more\n", body.len() - shown.len());

@@ -10,7 +10,7 @@ use crate::cli::client::context::{Context, environment};
 use crate::cli::error::CliError;
 use crate::cli::output::table::{Style, Times, cut, duration, last_line};
 use crate::cli::output::{Format, Output, print_part, yaml};
-use crate::cli::printable::printable;
+use crate::cli::printable::{printable, printable_lines};
 use crate::clock::Clock;
 
 /// Columns of the name of a cue. A terminal shows no more of it; in a file a longer name moves the rest of its line.
@@ -134,8 +134,7 @@ impl<'a> Printer<'a> {
 
 /// The beginning of a body, as lines without control characters.
 fn body_lines(body: &str) -> Vec<String> {
-    let mut lines: Vec<String> =
-        body.lines().take(MAX_BODY_LINES).map(|line| printable(&line.replace('\t', "    "))).collect();
+    let mut lines: Vec<String> = printable_lines(body).take(MAX_BODY_LINES).collect();
     let more = body.lines().count().saturating_sub(MAX_BODY_LINES);
     if more > 0 {
         lines.push(format!("({more} more; --json shows all)"));
