@@ -10,7 +10,6 @@ use crate::client::request::ClientError;
 use crate::error::Error;
 use crate::server::ServeError;
 
-/// A failed command.
 #[derive(Debug, ThisError)]
 pub enum CliError {
     /// Invalid command line: exit code 2.
@@ -88,22 +87,18 @@ impl CliError {
     }
 }
 
-/// [`CliError::Usage`] with this message.
 pub fn usage(message: impl Into<String>) -> CliError {
     CliError::Usage(message.into())
 }
 
-/// [`CliError::Failed`] with this message.
 pub fn failed(message: impl Into<String>) -> CliError {
     CliError::Failed(message.into())
 }
 
-/// [`CliError::NotFound`] with this message.
 pub fn not_found(message: impl Into<String>) -> CliError {
     CliError::NotFound(message.into())
 }
 
-/// [`CliError::Refused`] with this message.
 pub fn refused(message: impl Into<String>) -> CliError {
     CliError::Refused(message.into())
 }

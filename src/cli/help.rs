@@ -65,7 +65,6 @@ pub struct ManualPage {
 }
 
 impl Completions {
-    /// Prints the script.
     pub fn run(self, mut program: Command) -> Result<(), CliError> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "cued", &mut script);
@@ -74,7 +73,6 @@ impl Completions {
 }
 
 impl ManualPage {
-    /// Prints a page, or writes all of them.
     pub fn run(self, mut program: Command) -> Result<(), CliError> {
         let failed = |error: io::Error| cannot("write the manual pages", error);
         if let Some(dir) = self.dir {

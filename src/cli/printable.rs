@@ -9,8 +9,7 @@ pub fn print_error(text: &str) -> io::Result<()> {
     io::stderr().write_all(escaped(text, &[]).as_bytes())
 }
 
-/// Replaces control characters, which a terminal would execute as commands, and those that change the order of a text;
-/// the text comes from users.
+/// Replaces control characters, which a terminal would execute, and characters that change the order of a text.
 pub fn printable(text: &str) -> String {
     let is_unsafe = |char: char| char.is_control() || is_order_mark(char);
     text.chars().map(|char| if is_unsafe(char) { char::REPLACEMENT_CHARACTER } else { char }).collect()

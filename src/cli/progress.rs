@@ -48,7 +48,6 @@ impl Bar {
         }
     }
 
-    /// Clears the line.
     pub fn end(&mut self) {
         if !std::mem::take(&mut self.shown).is_empty() {
             write(CLEAR);
@@ -68,7 +67,6 @@ pub fn of_copy(label: &'static str) -> Progress {
     Box::new(move |done, of| bar.show(done, of, &format!("of {}", size(of))))
 }
 
-/// Formats a number of bytes.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),

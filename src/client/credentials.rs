@@ -52,7 +52,6 @@ pub enum CredentialsError {
     BadUrl(#[from] UrlError),
 }
 
-/// One server and the key for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     pub url: String,

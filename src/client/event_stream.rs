@@ -78,7 +78,7 @@ impl<'a> EventStream<'a> {
         let mut stream = Self::closed(client, request, deadline);
         let mut attempt = 1;
         while let Err(error) = stream.connect() {
-            // Other errors are returned at once: somebody may wait for them.
+            // Other errors are returned at once, for a person who waits.
             let is_rate_limited = error.status() == Some(429) && error.code() != "too_many_streams";
             let pause = error.pause_before_retry(attempt).filter(|_| is_rate_limited);
             client.pause(pause.ok_or(error)?);

@@ -25,8 +25,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of a whole request. The server ends its own after 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connections that are kept for the next request. A worker makes a request per run at a time; beyond this number it opens
-/// new connections, which costs time and no correctness.
+/// Idle connections. A worker makes a request per run at a time; beyond this number it opens new ones.
 const KEPT_CONNECTIONS: usize = 32;
 
 /// The address of the server, and the key.

@@ -57,7 +57,6 @@ impl ApiRequest {
         Self::new("DELETE", path)
     }
 
-    /// Adds a field of the query.
     pub fn query(self, name: &'static str, value: impl Into<String>) -> Self {
         self.maybe_query(name, Some(value))
     }
@@ -78,13 +77,11 @@ impl ApiRequest {
         self.headers.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
     }
 
-    /// Sets the body to the text of a JSON value.
     pub fn json(mut self, body: impl ToString) -> Self {
         self.body = Some(body.to_string());
         self
     }
 
-    /// Sets the body to the fields of a form.
     pub fn form(mut self, fields: &[(&str, &str)]) -> Self {
         let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
         let fields = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
@@ -178,7 +175,6 @@ fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,

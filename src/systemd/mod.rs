@@ -24,7 +24,6 @@ pub struct SystemdService {
 impl SystemdService {
     /// Notifies systemd that the program is ready, and starts the watchdog thread if the unit has a watchdog. `liveness`
     /// reports whether the program works.
-    /// Errors: the system cannot start another thread.
     pub fn ready(status: &str, liveness: Liveness) -> io::Result<Self> {
         let socket = NotifySocket::from_environment().map(Arc::new);
         let Some(socket) = socket else { return Ok(Self { socket, watchdog: None }) };
@@ -71,7 +70,6 @@ impl NotifySocket {
     }
 
     /// The socket at `name`: an absolute path, or `@` and the name of an abstract socket.
-    /// Errors: `name` has neither form, or the system cannot create a socket.
     pub fn at(name: &OsStr) -> io::Result<Self> {
         Ok(Self { socket: UnixDatagram::unbound()?, address: address(name)? })
     }

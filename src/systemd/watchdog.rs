@@ -23,7 +23,6 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Starts the thread. It notifies systemd twice per `timeout`, as systemd recommends.
-    /// Errors: the system cannot start another thread.
     pub fn start(liveness: Liveness, socket: Arc<NotifySocket>, timeout: Duration) -> io::Result<Self> {
         let (stopping, stop) = channel();
         let thread = std::thread::Builder::new()

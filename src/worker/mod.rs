@@ -35,8 +35,7 @@ const SUFFIX: usize = 9;
 /// The length of a worker's name: 255 with what follows it in claims (contract §7.4).
 pub const MAX_NAME: usize = 255 - SUFFIX;
 
-/// Open files of a job at most: its connection, and the pipes of its command on both sides while it starts; 10 in all, and
-/// some to spare.
+/// Open files of a job: its connection, and the pipes of its command on both sides while it starts; 10, and spare.
 const FILES_PER_JOB: u64 = 16;
 
 /// Those of the rest of the worker: standard streams, connections of claimers and heartbeats, signals.
@@ -80,7 +79,6 @@ impl Worker {
 
     /// Works until the work ends or the worker is stopped. Its threads are left behind: they hold nothing, and end with the
     /// process.
-    /// Errors: if the system cannot start a thread, or does not permit enough open files.
     pub fn run(self, on_stop: impl Fn() + Send + 'static) -> io::Result<Ending> {
         let Self { shared, signals } = self;
         let (jobs, tasks) = (shared.settings.jobs, shared.settings.tasks.len());

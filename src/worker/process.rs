@@ -53,7 +53,6 @@ pub struct EndRequest {
     pub is_urgent: bool,
 }
 
-/// The end of a command.
 #[derive(Debug)]
 pub struct ProcessExit {
     pub status: ExitStatus,
@@ -73,8 +72,7 @@ pub struct Process<'a> {
     tails: [Tail; 2],
 }
 
-/// Starts a command.
-/// Errors: if the command cannot be started. It has not run then.
+/// Starts a command. After an error it has not run.
 pub fn start<'a>(command: &mut Command, input: &'a [u8]) -> io::Result<Process<'a>> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempPath;
 
 use crate::worker::api::{may_pass, pause_after};
@@ -31,8 +30,7 @@ const MAX_PAYLOAD: usize = 32 * 1024;
 const SHORTAGES: [Errno; 6] =
     [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
 
-/// Variables of the worker that a command does not get: its key, the file and the profile of the stored key, and
-/// its connection to the service manager, to which a command could report in its name.
+/// Variables that a command does not get: the key, where it is stored, and the connection to the service manager.
 const REMOVED: [&str; 7] = [
     "CUED_API_KEY",
     "CUEAPI_API_KEY",
@@ -167,11 +165,8 @@ fn failure(exit: &ProcessExit, timeout: Duration) -> Option<String> {
 
 /// The task in a payload; empty if it names none.
 fn task_of(payload: &str) -> String {
-    #[derive(Deserialize)]
-    struct Payload {
-        task: String,
-    }
-    serde_json::from_str(payload).map_or_else(|_| String::new(), |payload: Payload| payload.task)
+    let payload: Value = serde_json::from_str(payload).unwrap_or_default();
+    payload["task"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Sends the report until the server has it. Returns `false` if it was given up; it is then in the log.

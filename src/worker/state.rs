@@ -16,7 +16,6 @@ use crate::locks::{Condvar, Mutex};
 use crate::worker::api::{Api, Claim, may_pass, pause_after};
 use crate::worker::process::{Cause, EndRequest};
 
-/// A task and the command that does it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// Executions with this `payload.task`; `None` is any task of the agent.
@@ -88,7 +87,6 @@ pub enum Mode {
     Drain,
 }
 
-/// The settings of a worker.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The name in the list of workers.

@@ -14,7 +14,6 @@ use crate::cli::printable::printable;
 use crate::client::credentials::Target;
 use crate::client::request::{Answer, ApiRequest, segment};
 
-/// The work of a command with a server.
 pub trait ClientAction {
     /// The server and the key.
     fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {

@@ -33,7 +33,6 @@ pub enum BillingAction {
 }
 
 impl BillingAction {
-    /// Runs the action and prints its result.
     pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
         match self {
             Self::List { all } => list(database, all),

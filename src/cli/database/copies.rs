@@ -94,7 +94,6 @@ pub struct CheckCommand {
 }
 
 impl CheckCommand {
-    /// Prints the contents of the file and its problems.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
         let report = inspect(&self.file, now)?;
@@ -228,7 +227,6 @@ pub enum ClockAction {
 }
 
 impl ClockAction {
-    /// Runs the action and prints its result.
     pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
         let Self::Accept = self;
         let (store, now) = (database.open()?, Clock::system().now());

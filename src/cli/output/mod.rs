@@ -264,7 +264,6 @@ impl List {
         })
     }
 
-    /// The items as values.
     pub fn values(&self) -> Result<Vec<Value>, CliError> {
         let value = |item: &RawValue| serde_json::from_str(item.get());
         Ok(self

@@ -238,8 +238,7 @@ pub fn of_limit(used: u64, limit: u64) -> Style {
     }
 }
 
-/// The last line of a text with any words, which names the reason: a message ends with it. Cut in its beginning if it is
-/// long.
+/// The last line with any words, which names the reason of a message; a long one without its beginning.
 pub fn last_line(text: &str) -> String {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let length = line.chars().count();

@@ -30,7 +30,6 @@ pub struct BenchCommand {
 }
 
 impl BenchCommand {
-    /// Runs the benchmark and prints its figures.
     pub fn run(self) -> Result<(), CliError> {
         let herd = usize::try_from(self.herd).unwrap_or(usize::MAX);
         let options = BenchOptions { folder: self.dir, duration: self.seconds, herd };

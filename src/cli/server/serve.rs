@@ -183,7 +183,6 @@ enum RegistrationArg {
     Closed,
 }
 
-/// Parses `--log-level`.
 fn log_level() -> impl TypedValueParser<Value = Level> {
     let levels = [
         PossibleValue::new("error").help("Errors only"),
@@ -245,7 +244,6 @@ impl Serve {
         served
     }
 
-    /// Level and format of the log.
     pub fn log_options(&self) -> (Level, LogFormat) {
         (self.log_level, self.log_format)
     }
@@ -379,7 +377,6 @@ pub struct StripeFlags {
 
 impl StripeFlags {
     /// Returns the configuration, or `None` if no flag is given.
-    /// Errors: if some flags are missing, the base URL is invalid or two prices are the same.
     pub fn config(&self) -> Result<Option<StripeConfig>, CliError> {
         let flags = [
             ("--stripe-secret-key", &self.stripe_secret_key),

@@ -48,8 +48,7 @@ const INFO: Lines = &[
     ("test clock", Form::Cell(|_, info| yes_or_no(&info["test_clock"]).into())),
 ];
 
-/// The whole exchange of a check with the server of this machine. It ends before the usual limit of a health check, so that
-/// its sentence is recorded.
+/// For a whole local check: shorter than the usual limit of health checks, so that its sentence is recorded.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The port of `cued serve` without `--listen`.

@@ -310,8 +310,7 @@ fn parse_task(name: &str, entry: Value, timeout: Duration) -> Result<Task, Strin
     })
 }
 
-/// A text, or a number or boolean as it is written: a version 1.10 is another one than 1.1. `None` for another value, and for
-/// a text with a NUL, which neither an argument nor a variable can have.
+/// A text, or a number or boolean as written (1.10 is not 1.1); `None` for other values and a text with a NUL.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()).filter(|text| !text.contains('\0')),

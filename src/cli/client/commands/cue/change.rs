@@ -298,7 +298,7 @@ fn run_editor(editor: &str, path: &Path) -> Result<String, CliError> {
     fs::read_to_string(path).map_err(|error| cannot("read the edited text", error))
 }
 
-/// Asks whether to open the editor again, with yes as the usual answer, if there is somebody to ask.
+/// Asks at a terminal whether to open the editor again, with yes as the usual answer.
 fn wants_again(error: &CliError) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return false;

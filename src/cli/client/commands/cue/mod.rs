@@ -147,7 +147,6 @@ pub fn entries() -> Vec<Entry> {
     ]
 }
 
-/// The command that lists cues.
 fn list() -> Entry {
     let search =
         "Only cues with this text in the name, the description or the host, or at the beginning of the id";

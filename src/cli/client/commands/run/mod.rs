@@ -114,7 +114,6 @@ pub fn entries() -> Vec<Entry> {
     ]
 }
 
-/// The command that lists runs.
 fn list() -> Entry {
     let states = "Only in these states: pending, delivering, retrying, success, failed; several with commas";
     let since = "Only created since then: a duration before now (2h), a date or an instant";

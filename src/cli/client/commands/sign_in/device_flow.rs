@@ -60,7 +60,7 @@ struct PendingLogin<'a> {
     is_lost: bool,
 }
 
-/// Signs in by email. `email` is asked for if it is absent and there is somebody to ask.
+/// Signs in by email. Asks for a missing `email` at a terminal.
 pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<NewKey, CliError> {
     let server = info(context)?;
     let email = match email {

@@ -46,7 +46,6 @@ fn prompt(question: &str) -> Result<(), CliError> {
     print_error(question).map_err(|error| cannot("ask", error))
 }
 
-/// Asks for a line of text.
 fn ask(question: &str) -> Result<String, CliError> {
     prompt(question)?;
     let mut answer = String::new();
@@ -314,7 +313,7 @@ fn key_id(of_profile: &Context, profile: &Profile) -> Result<String, CliError> {
         return Ok(id.clone());
     }
     let id = own_key_id(of_profile)?;
-    id.ok_or_else(|| failed("the server does not tell the id of this key; use --keep-key"))
+    id.ok_or_else(|| failed("the server does not return the id of this key; use --keep-key"))
 }
 
 fn remove(context: &Context, name: &str) -> Result<(), CliError> {

@@ -82,8 +82,8 @@ pub fn open(page: &str) -> bool {
     web_address(page).is_some_and(|url| start(url.as_str()))
 }
 
-/// Opens a page whose address is secret: every user of the machine sees the arguments of a process. The
-/// browser gets a file that leads to the page, to be kept until it has read it. `None` if there is no browser, or no home.
+/// Opens a page by a file that leads to it, because every user of the machine sees the arguments of a process. The file must
+/// exist until the browser has read it; `None` if there is no browser, or no home.
 fn open_secret(page: &str) -> Option<NamedTempFile> {
     let file = file_that_leads_to(&web_address(page)?).ok()?;
     let url = Url::from_file_path(file.path()).ok()?;

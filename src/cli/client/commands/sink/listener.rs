@@ -43,7 +43,6 @@ struct Disconnect;
 
 type SinkResponse = Response<Full<Bytes>>;
 
-/// Listens on an address.
 pub async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
     let failed = |error: io::Error| {
         let way = "give another --listen, such as 127.0.0.1:0 for a free port";

@@ -199,8 +199,8 @@ impl Secrets {
         context.output.note(&format!("signatures are not checked yet: {why}; {way}"))
     }
 
-    /// Verifies by `check`. The secrets of the account are read again if that may help: somebody has signed in since, or has
-    /// replaced the secret.
+    /// Verifies by `check`. The secrets of the account are read again if that may help: after a sign-in, or after
+    /// the secret was replaced.
     pub fn verify(&mut self, context: &Context, check: impl Fn(&[String]) -> Verification) -> Verification {
         let first = check(&self.known);
         let may_help = matches!(first, Verification::NoSecret | Verification::WrongSignature(_));
