@@ -1,27 +1,32 @@
-//! Cron expressions in the syntax of crontab(5) (contract §4): parsing, and matching in the plain calendar.
-//!
-//! The only module that uses saffron. saffron counts Sunday as 1 and differs from crontab(5) in other points, so it
-//! receives numbers in canonical form and never a user's text. Time zones and daylight saving are in `schedule`.
+//! Cron expressions in the syntax of crontab(5) (contract §4): parsing, and arithmetic on five sets of values in the plain
+//! calendar. Time zones and daylight saving are in `schedule`.
 
 mod field;
-mod pattern;
 mod words;
 
-use std::ops::{Add, Sub};
-use std::time::Duration;
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime};
 
-use jiff::civil;
+use crate::domain::schedule::cron::field::{FIELDS, Token, shown};
 
-use crate::domain::schedule::cron::field::Token;
-use crate::domain::schedule::cron::pattern::Pattern;
-
-/// A cron expression: the user's text and its meaning.
+/// A cron expression: the user's text, and a bit set for each field: bit n is the value n, Sunday is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronExpr {
     text: String,
-    pattern: Pattern,
-    saffron: saffron::Cron,
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// Both day fields are restricted, so that a day matches if either of them matches (crontab(5)).
+    either_day: bool,
 }
+
+const ALL_HOURS: u64 = (1 << 24) - 1;
+const ALL_DAYS: u64 = ((1 << 31) - 1) << 1;
+const ALL_WEEKDAYS: u64 = (1 << 7) - 1;
+/// Longer than an expression that lists every value of every field.
+const MAX_BYTES: usize = 1024;
 
 /// The error in a cron expression, with the field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,14 +55,35 @@ impl CronExpr {
     /// ```
     /// Errors: syntax unknown to crontab(5), a value out of range, a step larger than its field.
     pub fn parse(text: &str) -> Result<Self, CronError> {
-        let pattern = Pattern::parse(text)
-            .map_err(|error| CronError { span: in_characters(text, error.span), ..error })?;
-        let saffron = pattern.canonical().parse().map_err(|error| CronError {
-            field: "expression",
-            message: format!("it cannot be scheduled ({error}); write it in a simpler form"),
-            span: in_characters(text, (0, text.len())),
-        })?;
-        Ok(Self { text: text.to_owned(), pattern, saffron })
+        Self::read(text).map_err(|error| CronError { span: in_characters(text, error.span), ..error })
+    }
+
+    /// An error has its span in bytes.
+    fn read(text: &str) -> Result<Self, CronError> {
+        if text.len() > MAX_BYTES {
+            let surplus = (0..=MAX_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+            let message = format!("it is longer than {MAX_BYTES} bytes; use ranges and steps");
+            return Err(whole((surplus, text.len()), message));
+        }
+        let name = text.trim_ascii();
+        let expression = if name.starts_with('@') {
+            let start = text.len() - text.trim_ascii_start().len();
+            Token::whole(expand(name).map_err(|message| whole((start, start + name.len()), message))?)
+        } else {
+            Token::whole(text)
+        };
+        let fields: Vec<Token<'_>> = expression.words().collect();
+        let fields: [Token<'_>; 5] =
+            fields.try_into().map_err(|found: Vec<_>| wrong_count(expression, &found))?;
+        let mut sets = [0; 5];
+        for (set, (field, text)) in sets.iter_mut().zip(FIELDS.iter().zip(fields)) {
+            *set = field.parse(text)?;
+        }
+        let [minutes, hours, days, months, weekdays] = sets;
+        // crontab(5): a day field that starts with a star, `*/2` included, counts as unrestricted.
+        let restricted = |field: Token<'_>| !field.text.starts_with(['*', '?']);
+        let either_day = restricted(fields[2]) && restricted(fields[4]);
+        Ok(Self { text: text.to_owned(), minutes, hours, days, months, weekdays, either_day })
     }
 
     /// The expression as the user wrote it.
@@ -68,7 +94,7 @@ impl CronExpr {
     /// The days and times in English, such as `At 09:00, Monday to Friday`. Expressions with the same meaning have the
     /// same words. A long list is cut to its number of values and the first three.
     pub fn describe(&self) -> String {
-        words::describe(&self.pattern)
+        words::describe(self)
     }
 
     /// The place of the day-of-month field in the text, in characters.
@@ -79,36 +105,144 @@ impl CronExpr {
 
     /// Returns whether any date matches: `0 0 30 2 *` has none.
     pub fn ever_matches(&self) -> bool {
-        self.pattern.ever_matches()
+        const LONGEST_DAY: [u32; 13] = [0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        // Every date, 29 February included, eventually falls on each weekday.
+        self.either_day
+            || (1..)
+                .zip(&LONGEST_DAY[1..])
+                .any(|(month, longest)| has(self.months, month) && self.days.trailing_zeros() <= *longest)
     }
 
     /// Returns whether the hour field covers all 24 hours: the condition of the daylight saving rule (contract §4).
     pub fn covers_every_hour(&self) -> bool {
-        self.pattern.covers_every_hour()
+        self.hours == ALL_HOURS
+    }
+
+    fn includes_day(&self, date: Date) -> bool {
+        if !has(self.months, date.month()) {
+            return false;
+        }
+        let day = has(self.days, date.day());
+        let weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
+        if self.either_day { day || weekday } else { day && weekday }
     }
 
     /// The first matching minute strictly after `after`, up to the end of the year 9999.
-    pub fn next_civil(&self, after: civil::DateTime) -> Option<civil::DateTime> {
-        let mut after = after;
+    pub fn next_civil(&self, after: DateTime) -> Option<DateTime> {
+        let minute = after.date().at(after.hour(), after.minute(), 0, 0);
+        let mut from = minute.checked_add(SignedDuration::from_mins(1)).ok()?;
         loop {
-            let next = saffron_next(&self.saffron, after)?;
-            // saffron cannot AND two day fields: it gets the day of month, and the weekday is filtered here.
-            if self.pattern.includes_day(next.date()) {
-                return Some(next);
+            let date = from.date();
+            if self.includes_day(date)
+                && let Some((hour, minute)) = self.first_time(from.hour(), from.minute())
+            {
+                return Some(date.at(hour, minute, 0, 0));
             }
-            after = next.date().at(23, 59, 0, 0);
+            let last = if has(self.months, date.month()) { date } else { date.last_of_month() };
+            from = last.tomorrow().ok()?.at(0, 0, 0, 0);
         }
     }
 
-    /// The last matching minute in (`after`, `until`].
-    pub fn last_civil(&self, after: civil::DateTime, until: civil::DateTime) -> Option<civil::DateTime> {
-        self.pattern.last(after, until)
+    /// The number of matching minutes in (`after`, `until`]: whole days by multiplication, the ends by rank.
+    pub fn count_civil(&self, after: DateTime, until: DateTime) -> u64 {
+        if until <= after {
+            return 0;
+        }
+        let per_day = u64::from(self.hours.count_ones() * self.minutes.count_ones());
+        let mut days = 0;
+        let mut date = after.date();
+        while date < until.date() {
+            days += u64::from(self.includes_day(date));
+            // Cannot fail: `until` is a later date.
+            date = date.tomorrow().unwrap_or(Date::MAX);
+        }
+        days * per_day + self.rank(until) - self.rank(after)
     }
 
-    /// The number of matching minutes in (`after`, `until`].
-    pub fn count_civil(&self, after: civil::DateTime, until: civil::DateTime) -> u64 {
-        self.pattern.count(after, until)
+    /// The last matching minute in (`after`, `until`].
+    pub fn last_civil(&self, after: DateTime, until: DateTime) -> Option<DateTime> {
+        let mut until = until;
+        while until > after {
+            if self.includes_day(until.date())
+                && let Some((hour, minute)) = self.last_time(until.hour(), until.minute())
+            {
+                return Some(until.date().at(hour, minute, 0, 0)).filter(|last| *last > after);
+            }
+            until = until.date().yesterday().ok()?.at(23, 59, 0, 0);
+        }
+        None
     }
+
+    /// The number of matching minutes of this day up to and including `at`.
+    fn rank(&self, at: DateTime) -> u64 {
+        if !self.includes_day(at.date()) {
+            return 0;
+        }
+        let hours_before = (self.hours & below(at.hour())).count_ones();
+        let minutes = if has(self.hours, at.hour()) { self.minutes & through(at.minute()) } else { 0 };
+        u64::from(hours_before * self.minutes.count_ones() + minutes.count_ones())
+    }
+
+    /// The first matching time of day from this one on.
+    fn first_time(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
+        if has(self.hours, hour)
+            && let Some(minute) = lowest(self.minutes & !below(minute))
+        {
+            return Some((hour, minute));
+        }
+        Some((lowest(self.hours & !through(hour))?, lowest(self.minutes)?))
+    }
+
+    /// The last matching time of day up to and including this one.
+    fn last_time(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
+        if has(self.hours, hour)
+            && let Some(minute) = highest(self.minutes & through(minute))
+        {
+            return Some((hour, minute));
+        }
+        Some((highest(self.hours & below(hour))?, highest(self.minutes)?))
+    }
+}
+
+/// The fields that a macro stands for, or what is wrong with it.
+fn expand(name: &str) -> Result<&'static str, String> {
+    const MACROS: [(&str, &str); 7] = [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+    ];
+    if let Some((_, fields)) = MACROS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        return Ok(fields);
+    }
+    if name.eq_ignore_ascii_case("@reboot") {
+        return Err("@reboot has no time; use @daily or five fields".to_owned());
+    }
+    let known = MACROS.map(|(known, _)| known).join(" ");
+    Err(format!("`{}` is not a macro; use {known} or five fields", shown(name)))
+}
+
+/// The error points at the fields after the fifth, or at the end where fields are missing.
+fn wrong_count(expression: Token<'_>, found: &[Token<'_>]) -> CronError {
+    let (_, end) = expression.span();
+    let (count, hint, span) = match found {
+        [_, _, _, _, _, first, ..] => {
+            let last = found.last().unwrap_or(first);
+            let hint = "leave out seconds and years, and write lists without blanks";
+            (found.len(), hint, (first.span().0, last.span().1))
+        }
+        _ => (found.len(), "write * for a field that does not matter", (end, end)),
+    };
+    let order = "minute hour day-of-month month day-of-week";
+    let plural = if count == 1 { "" } else { "s" };
+    whole(span, format!("it has {count} field{plural}, a cron has five ({order}); {hint}"))
+}
+
+fn whole(span: (usize, usize), message: String) -> CronError {
+    CronError { field: "expression", message, span }
 }
 
 /// A span of bytes as a span of characters. All spans begin and end at characters.
@@ -117,19 +251,22 @@ fn in_characters(text: &str, (from, to): (usize, usize)) -> (usize, usize) {
     (characters(from), characters(to))
 }
 
-fn saffron_next(cron: &saffron::Cron, after: civil::DateTime) -> Option<civil::DateTime> {
-    const EPOCH: civil::DateTime = civil::date(1970, 1, 1).at(0, 0, 0, 0);
-    let minute = after.date().at(after.hour(), after.minute(), 0, 0);
-    let next = cron.next_after(at_second(minute.duration_since(EPOCH).as_secs()))?;
-    EPOCH.checked_add(jiff::SignedDuration::from_secs(next.timestamp())).ok()
+fn has(set: u64, value: i8) -> bool {
+    set & (1 << value) != 0
 }
 
-/// An instant in saffron's time type. Generic, because its crate (chrono) is not a dependency of ours; the type's
-/// default is the epoch.
-fn at_second<T>(seconds: i64) -> T
-where
-    T: Default + Add<Duration, Output = T> + Sub<Duration, Output = T>,
-{
-    let distance = Duration::from_secs(seconds.unsigned_abs());
-    if seconds < 0 { T::default() - distance } else { T::default() + distance }
+fn lowest(set: u64) -> Option<i8> {
+    if set == 0 { None } else { i8::try_from(set.trailing_zeros()).ok() }
+}
+
+fn highest(set: u64) -> Option<i8> {
+    i8::try_from(set.checked_ilog2()?).ok()
+}
+
+fn below(value: i8) -> u64 {
+    (1 << value) - 1
+}
+
+fn through(value: i8) -> u64 {
+    below(value + 1)
 }

@@ -3,7 +3,7 @@
 //! The words are made from the sets of values, so expressions with the same meaning read alike. Expressions with
 //! different meanings have different words, unless a long list is cut.
 
-use crate::domain::schedule::cron::pattern::{ALL_DAYS, ALL_WEEKDAYS, Pattern};
+use crate::domain::schedule::cron::{ALL_DAYS, ALL_WEEKDAYS, CronExpr};
 
 /// Most parts of a list that are written out. Longer ones are hard to read, and a cron line may have 30 parts.
 const MAX_LISTED: usize = 10;
@@ -40,13 +40,13 @@ struct Values {
 }
 
 /// `At 09:00, Monday to Friday, in March`.
-pub(super) fn describe(pattern: &Pattern) -> String {
-    let hours = Values::of(pattern.hours, 24);
-    let months = Values::of(pattern.months >> 1, 12);
-    let (days, joins_months) = days(pattern, &months);
+pub(super) fn describe(cron: &CronExpr) -> String {
+    let hours = Values::of(cron.hours, 24);
+    let months = Values::of(cron.months >> 1, 12);
+    let (days, joins_months) = days(cron, &months);
     // Hours past midnight follow the evening before only if the day after always matches too.
     let past_midnight = days.is_none() && months.is_all();
-    let mut words = times(&Values::of(pattern.minutes, 60), &hours, past_midnight);
+    let mut words = times(&Values::of(cron.minutes, 60), &hours, past_midnight);
     match days {
         Some(days) => words = format!("{words}, {days}"),
         // `Every 15 minutes` needs no `every day`.
@@ -124,22 +124,22 @@ fn minutes_of_hour(minutes: &Values) -> String {
 }
 
 /// The days, `None` for all, and whether the words contain the months.
-fn days(pattern: &Pattern, months: &Values) -> (Option<String>, bool) {
-    let (every_day, every_weekday) = (pattern.days == ALL_DAYS, pattern.weekdays == ALL_WEEKDAYS);
-    if (every_day && every_weekday) || pattern.either_day && (every_day || every_weekday) {
+fn days(cron: &CronExpr, months: &Values) -> (Option<String>, bool) {
+    let (every_day, every_weekday) = (cron.days == ALL_DAYS, cron.weekdays == ALL_WEEKDAYS);
+    if (every_day && every_weekday) || cron.either_day && (every_day || every_weekday) {
         return (None, false);
     }
     // A week begins on Monday, and Sunday is bit 0.
-    let weekdays = Values::of(pattern.weekdays >> 1 | (pattern.weekdays & 1) << 6, 7).of_weekdays();
+    let weekdays = Values::of(cron.weekdays >> 1 | (cron.weekdays & 1) << 6, 7).of_weekdays();
     if every_day {
         return (Some(weekdays), false);
     }
-    let days = Values::of(pattern.days >> 1, 31);
+    let days = Values::of(cron.days >> 1, 31);
     if every_weekday {
         return days_of_months(&days, months);
     }
     let days = days_of_month(&days);
-    let words = match pattern.either_day {
+    let words = match cron.either_day {
         true => format!("on {days} of the month, or {weekdays}"),
         false => format!("on {days} of the month, but only {weekdays}"),
     };
