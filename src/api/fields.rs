@@ -358,14 +358,7 @@ mod tests {
     }
 
     fn format_error(error: &FieldError) -> String {
-        let path: Vec<String> = error
-            .loc
-            .iter()
-            .map(|segment| match segment {
-                LocSegment::Field(name) => name.to_string(),
-                LocSegment::Index(index) => index.to_string(),
-            })
-            .collect();
+        let path: Vec<String> = error.loc.iter().map(ToString::to_string).collect();
         format!("{} {}: {}", error.kind, path.join("."), error.msg)
     }
 
