@@ -14,8 +14,8 @@ use crate::domain::cue::patch::{
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{Cue, NO_CLAIMS, NewCue, OnFailure, ScheduleSpec, StoredSchedule, Transport};
 use crate::domain::execution::RetryPolicy;
-use crate::domain::execution::unclaimed::{MAX_CLAIM_WITHIN, MIN_CLAIM_WITHIN};
 use crate::domain::execution::verification::VerificationMode;
+use crate::domain::execution::worker::{MAX_CLAIM_WITHIN, MIN_CLAIM_WITHIN};
 use crate::domain::json::JsonStr;
 use crate::domain::schedule::{CatchUp, Schedule};
 use crate::domain::webhook::address_policy::AddressPolicy;

@@ -146,72 +146,49 @@ mod tests {
         Timestamp::from_millisecond(millis).unwrap()
     }
 
-    /// A source that gives 0, 1, 2 … 255, 0, 1 …
-    fn counting() -> impl FnMut(&mut [u8]) -> Result<(), Infallible> {
-        let mut next = 0_u8;
-        move |bytes| {
-            for byte in bytes {
-                *byte = next;
-                next = next.wrapping_add(1);
-            }
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn a_new_cue_id_is_well_formed() {
-        let id = CueId::generate(at(0), counting()).unwrap();
-        assert_eq!(id.as_str(), "cue_aaabcdefghij");
-        assert_eq!(CueId::parse("cue_aaabcdefghij"), Some(id));
-    }
-
-    #[test]
-    fn cue_ids_of_one_minute_have_the_same_first_characters() {
-        let first =
-            |seconds: i64| CueId::generate(at(seconds * 1_000), counting()).unwrap().0[4..6].to_owned();
-        assert_eq!((first(60), first(119), first(120)), ("ab".into(), "ab".into(), "ac".into()));
-        assert_eq!((first(1_295 * 60), first(1_296 * 60)), ("99".into(), "aa".into()));
-        assert_eq!((first(-1), first(-60), first(-61)), ("99".into(), "99".into(), "98".into()));
-    }
-
-    #[test]
-    fn biased_bytes_are_discarded_and_redrawn() {
-        let mut rounds = 0;
-        let id = CueId::generate(at(0), |bytes| {
-            bytes.fill(252);
-            bytes[..8].fill(rounds);
-            rounds += 1;
+    /// A cue id of this second, of random bytes that begin with `first` and count up.
+    fn cue_id(second: i64, mut first: u8) -> String {
+        let id = CueId::generate(at(second * 1_000), |bytes| {
+            bytes.fill_with(|| {
+                first = first.wrapping_add(1);
+                first.wrapping_sub(1)
+            });
             Ok::<(), Infallible>(())
         });
-        assert_eq!(id.unwrap().as_str(), "cue_aaaaaaaaaabb");
+        id.unwrap().to_string()
     }
 
     #[test]
-    fn other_texts_are_not_cue_ids() {
-        for text in [
-            "",
-            "cue_",
-            "cue_abcdefghijk",
-            "cue_abcdefghijklm",
-            "cue_ABCDEFGHIJKL",
-            "abcdefghijkl",
-            "cue_éabcdefghij",
+    fn a_cue_id_begins_with_its_minute_and_has_unbiased_characters() {
+        for (second, minute) in [
+            (0, "aa"),
+            (60, "ab"),
+            (119, "ab"),
+            (120, "ac"),
+            (77_700, "99"),
+            (77_760, "aa"),
+            (-1, "99"),
+            (-61, "98"),
         ] {
-            assert_eq!(CueId::parse(text), None, "{text}");
+            let id = cue_id(second, 0);
+            assert_eq!(id, format!("cue_{minute}abcdefghij"));
+            assert_eq!(CueId::parse(&id).unwrap().as_str(), id);
         }
+        // Bytes from 252 on are drawn again.
+        assert_eq!(cue_id(0, 247), "cue_aa56789abcde");
+        let others = "cue_ cue_abcdefghijk cue_abcdefghijklm cue_ABCDEFGHIJKL abcdefghijkl cue_éabcdefghij";
+        assert!(others.split(' ').chain([""]).all(|text| CueId::parse(text).is_none()));
     }
 
     #[test]
-    fn an_execution_id_is_a_uuid_v7_that_starts_with_the_time() {
-        let id = ExecutionIdGenerator::default().generate(at(0x0123_4567_89AB), [0xFF; 10]);
-        assert_eq!(id.to_string(), "01234567-89ab-77ff-bfff-ffffffffffff");
-        assert_eq!(id.0.get_version_num(), 7);
-        let id = ExecutionIdGenerator::default().generate(at(0), [0; 10]);
-        assert_eq!(id.to_string(), "00000000-0000-7000-8000-000000000000");
-    }
-
-    #[test]
-    fn ids_of_one_millisecond_sort_by_creation() {
+    fn execution_ids_are_uuids_of_version_7_that_sort_by_creation() {
+        let first = |millis, random| ExecutionIdGenerator::default().generate(at(millis), random);
+        let id = first(0x0123_4567_89AB, [0xFF; 10]);
+        assert_eq!(
+            (id.to_string().as_str(), id.0.get_version_num()),
+            ("01234567-89ab-77ff-bfff-ffffffffffff", 7)
+        );
+        assert_eq!(first(0, [0; 10]).to_string(), "00000000-0000-7000-8000-000000000000");
         let mut ids = ExecutionIdGenerator::default();
         let mut last = ids.generate(at(1), [0xFF; 10]);
         for round in 0..10_000_u32 {
@@ -222,13 +199,8 @@ mod tests {
             last = next;
         }
         assert!(ids.generate(at(2), [0; 10]) > last);
-    }
-
-    #[test]
-    fn the_lowest_id_of_a_millisecond_sorts_before_all_others_of_it() {
         let lowest = ExecutionId::lowest_at(at(5));
-        assert!(ExecutionIdGenerator::default().generate(at(4), [0xFF; 10]) < lowest);
-        assert!(lowest <= ExecutionIdGenerator::default().generate(at(5), [0; 10]));
+        assert!(first(4, [0xFF; 10]) < lowest && lowest <= first(5, [0; 10]));
         assert_eq!(ExecutionId::lowest_at(at(-1)), ExecutionId::lowest_at(at(0)));
     }
 
@@ -238,16 +210,10 @@ mod tests {
         let id = ExecutionId::parse(text).unwrap();
         assert_eq!(id.to_string(), text);
         assert_eq!(ExecutionId::parse(&text.to_uppercase()), Some(id));
-        for text in [
-            "",
-            "x",
-            "0190a5c00000700080000000000000000f",
-            &format!("{{{text}}}"),
-            &format!("urn:uuid:{text}"),
-        ] {
-            assert_eq!(ExecutionId::parse(text), None, "{text}");
+        let forms = ["", "x", "0190a5c00000700080000000000000000f"].map(str::to_owned);
+        let changed = [text.replace('f', "g"), text.replace('-', "0"), format!("{{{text}}}")];
+        for text in forms.into_iter().chain(changed).chain([format!("urn:uuid:{text}")]) {
+            assert_eq!(ExecutionId::parse(&text), None, "{text}");
         }
-        assert_eq!(ExecutionId::parse(&text.replace('f', "g")), None);
-        assert_eq!(ExecutionId::parse(&text.replace('-', "0")), None);
     }
 }

@@ -6,45 +6,48 @@ pub mod notifications;
 pub mod scheduler;
 pub mod webhook_client;
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use crate::app::App;
-use crate::engine::delivery::delivery_service::{self, DeliveryService};
-use crate::engine::notifications::notification_service::NotificationService;
-use crate::engine::scheduler::scheduler_thread::SchedulerThread;
+use crate::clock::Notifier;
+use crate::engine::delivery::dispatcher::{self, DeliveryService};
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
 
+/// The pause after an error, before a pass is repeated: long enough to keep the log readable while a disk is full.
+const AFTER_FAULT: Duration = Duration::from_secs(1);
+
 pub struct Engine {
-    scheduler_thread: SchedulerThread,
+    app: Arc<App>,
+    scheduler: EngineThread,
     delivery: DeliveryService,
-    notifications: NotificationService,
+    notifications: EngineThread,
 }
 
 impl Engine {
     /// Requeues the deliveries that a crash cut off, then starts all threads.
     pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> Result<Self> {
-        let requeued = delivery_service::requeue_interrupted(app)?;
+        let requeued = dispatcher::requeue_interrupted(app)?;
         if requeued > 0 {
             tracing::info!(count = requeued, "requeued deliveries that the last stop cut off");
         }
-        let failed = |error| Error::fault_from("the delivery threads cannot start", error);
-        let notifications = NotificationService::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
+        let failed = |error| Error::fault_from("the threads of the engine cannot start", error);
+        let notifications = notifications::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
         let delivery = DeliveryService::start(app, webhook_client).map_err(failed)?;
-        Ok(Self {
-            scheduler_thread: SchedulerThread::start(app, delivery.handle())?,
-            delivery,
-            notifications,
-        })
+        let scheduler = scheduler::start(app, delivery.handle())?;
+        Ok(Self { app: Arc::clone(app), scheduler, delivery, notifications })
     }
 
     /// A function that makes the threads start nothing more, for the signal handler: running deliveries end while the
     /// port drains, not after it.
     pub fn halt(&self) -> impl FnOnce() + Send + 'static {
-        let flags =
-            [self.scheduler_thread.stop_flag(), self.delivery.stop_flag(), self.notifications.stop_flag()];
-        let notifiers = self.scheduler_thread.notifiers();
+        let flags = [&self.scheduler, self.delivery.thread(), &self.notifications]
+            .map(|thread| Arc::clone(&thread.stopping));
+        let notifiers = Arc::clone(&self.app.notifiers);
         move || {
             for flag in flags {
                 flag.store(true, Ordering::SeqCst);
@@ -55,8 +58,36 @@ impl Engine {
 
     /// Stops the scheduler, then waits until running deliveries and notifications are recorded, for 30 s at most each.
     pub fn stop(self) {
-        self.scheduler_thread.stop();
+        self.scheduler.stop(&self.app.notifiers.schedule);
         self.delivery.stop();
-        self.notifications.stop();
+        self.notifications.stop(&self.app.notifiers.notifications);
+    }
+}
+
+/// A thread that runs until its flag is set and it is notified.
+struct EngineThread {
+    name: &'static str,
+    stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl EngineThread {
+    fn start(
+        name: &'static str,
+        stopping: Arc<AtomicBool>,
+        run: impl FnOnce(&AtomicBool) + Send + 'static,
+    ) -> io::Result<Self> {
+        let stopped = Arc::clone(&stopping);
+        let thread = Builder::new().name(name.to_owned()).spawn(move || run(&stopped))?;
+        Ok(Self { name, stopping, thread })
+    }
+
+    /// Waits for the thread to end.
+    fn stop(self, notifier: &Notifier) {
+        self.stopping.store(true, Ordering::SeqCst);
+        notifier.notify();
+        if self.thread.join().is_err() {
+            tracing::error!("{} thread panicked", self.name);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::clock::Notifier;
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::FailureCause;
 use crate::locks::Mutex;
 use crate::metrics::{Counter, Family, Histogram, TIME};
 

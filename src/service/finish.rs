@@ -6,8 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::figures::{Figures, whole_millis};
 use crate::domain::cue::Cue;
-use crate::domain::execution::queue_change::CANCELLED;
-use crate::domain::execution::{Execution, ExecutionStatus, Trigger};
+use crate::domain::execution::{CANCELLED, Execution, ExecutionStatus, Trigger};
 use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
 use crate::domain::notification::event::EventType;
 use crate::domain::schedule::catch_up::MissReason;

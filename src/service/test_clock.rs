@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::execution::unclaimed::workers_return_by;
+use crate::domain::execution::worker::workers_return_by;
 use crate::domain::notification::event::{Event, ServerChange};
 use crate::error::{Error, Result};
 use crate::store::ReadTx;

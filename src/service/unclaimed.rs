@@ -3,7 +3,7 @@
 
 use jiff::SignedDuration;
 
-use crate::domain::execution::unclaimed::{ALERT_INTERVAL, UnclaimedStep, unclaimed_step};
+use crate::domain::execution::worker::{ALERT_INTERVAL, UnclaimedStep, unclaimed_step};
 use crate::domain::notification::alert::{AlertType, MAX_COUNTED_WAITING, MAX_KEPT, NewAlert};
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;

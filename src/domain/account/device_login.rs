@@ -252,82 +252,58 @@ mod tests {
 
     const TOKEN: [u8; 32] = [7; 32];
 
-    fn login(state: LoginState) -> (DeviceLogin, Timestamp) {
-        let created_at = "2026-01-01T10:00:00Z".parse().unwrap();
-        let token_hash = (state != LoginState::Pending).then_some(TOKEN);
-        (
-            DeviceLogin {
+    #[test]
+    fn every_state_before_and_after_its_expiry() {
+        use LoginState::{Approved, Claimed, EmailSent, Pending};
+        // State; then before its expiry and after it: the polled state, whether it accepts an address, its link.
+        for (state, accepts, link, polled_late, link_late) in [
+            (Pending, true, LinkStatus::Unknown, None, LinkStatus::Unknown),
+            (EmailSent, true, LinkStatus::Valid, None, LinkStatus::Expired),
+            (Approved, false, LinkStatus::Used, None, LinkStatus::Used),
+            (Claimed, false, LinkStatus::Used, Some(Claimed), LinkStatus::Used),
+        ] {
+            let created_at = "2026-01-01T10:00:00Z".parse().unwrap();
+            let login = DeviceLogin {
                 code_hash: [1; 32],
                 user_code: None,
                 state,
                 created_at,
                 email: None,
-                token_hash,
+                token_hash: (state != Pending).then_some(TOKEN),
                 mail_count: 0,
                 user_key: None,
                 is_for_session: false,
-            },
-            created_at,
-        )
-    }
-
-    #[test]
-    fn every_state_before_and_after_its_expiry() {
-        use LoginState::{Approved, Claimed, EmailSent, Pending};
-        // State; then before its expiry and after it: the polled state, whether it accepts an address, its link.
-        let table = [
-            (Pending, Some(Pending), true, LinkStatus::Unknown, None, LinkStatus::Unknown),
-            (EmailSent, Some(EmailSent), true, LinkStatus::Valid, None, LinkStatus::Expired),
-            (Approved, Some(Approved), false, LinkStatus::Used, None, LinkStatus::Used),
-            (Claimed, Some(Claimed), false, LinkStatus::Used, Some(Claimed), LinkStatus::Used),
-        ];
-        for (state, polled, takes, link, polled_late, link_late) in table {
-            let (login, begin) = login(state);
-            let last = begin + LIFETIME - SignedDuration::from_millis(1);
-            let late = begin + LIFETIME;
-            for now in [begin, last] {
-                assert_eq!(login.state_at(now), polled, "{state:?}");
-                assert_eq!(login.accepts_email(now), takes, "{state:?}");
-                assert_eq!(login.link_status(&TOKEN, now), link, "{state:?}");
+            };
+            let found = |now| (login.state_at(now), login.accepts_email(now), login.link_status(&TOKEN, now));
+            let late = created_at + LIFETIME;
+            for now in [created_at, late - SignedDuration::from_millis(1)] {
+                assert_eq!(found(now), (Some(state), accepts, link), "{state:?}");
             }
-            assert_eq!(login.state_at(late), polled_late, "{state:?}");
-            assert!(!login.accepts_email(late), "{state:?}");
-            assert_eq!(login.link_status(&TOKEN, late), link_late, "{state:?}");
-            assert_eq!(login.link_status(&[8; 32], begin), LinkStatus::Unknown, "{state:?}");
+            assert_eq!(found(late), (polled_late, false, link_late), "{state:?}");
+            assert_eq!(login.link_status(&[8; 32], created_at), LinkStatus::Unknown, "{state:?}");
         }
     }
 
     #[test]
-    fn a_generated_code_is_readable() {
+    fn codes_are_readable_and_a_token_is_hidden_in_debug_output() {
         let mut next = 0_u8;
-        let code = DeviceCode::generate(|bytes| {
-            // Counts down from 255, so that unfair bytes come first.
-            bytes.iter_mut().for_each(|byte| {
+        // Counts down from 255: the bytes above 239 are drawn again, and 239 is the last of the alphabet.
+        let mut fill = |bytes: &mut [u8]| {
+            bytes.fill_with(|| {
                 next = next.wrapping_sub(1);
-                *byte = next;
+                next
             });
             Ok::<(), ()>(())
-        });
-        // 239 and on downwards: the last of the alphabet first.
-        assert_eq!(code.as_ref().unwrap().as_str(), "ZYXW-VTSR-QPNM");
-        assert_eq!(DeviceCode::parse(code.as_ref().unwrap().as_str()), code.ok());
-    }
-
-    #[test]
-    fn a_user_code_has_two_groups_and_may_be_typed_in_lower_case() {
-        let code = UserCode::generate(|bytes| {
-            bytes.fill(0);
-            Ok::<(), ()>(())
-        });
-        assert_eq!(code.as_ref().unwrap().as_str(), "2222-2222");
-        assert_eq!(UserCode::typed(" abcd-2345 ").as_str(), "ABCD-2345");
-    }
-
-    #[test]
-    fn a_token_has_64_digits_and_is_hidden_in_debug_output() {
+        };
+        let code = DeviceCode::generate(&mut fill).unwrap();
+        assert_eq!((code.as_str(), DeviceCode::parse(code.as_str())), ("ZYXW-VTSR-QPNM", Some(code.clone())));
+        let user_code = UserCode::generate(|bytes| Ok::<(), ()>(bytes.fill(0))).unwrap();
+        assert_eq!((user_code.as_str(), UserCode::typed(" abcd-2345 ").as_str()), ("2222-2222", "ABCD-2345"));
         let token = LinkToken::from_random([0xA5; 32]);
-        assert_eq!(token.reveal(), "a5".repeat(32));
-        assert_eq!(token.hash(), LinkToken::hash_of(token.reveal()));
+        assert_eq!(
+            (token.reveal(), token.hash()),
+            ("a5".repeat(32).as_str(), LinkToken::hash_of(token.reveal()))
+        );
         assert_eq!(format!("{token:?}"), "LinkToken(…)");
     }
 }

@@ -197,35 +197,43 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_has_every_step_that_the_span_touches() {
-        let (from, to) = (Some("2026-03-10T09:59:59.999Z"), Some("2026-03-10T11:00:00Z"));
-        assert_eq!(grid(Step::Hour, from, to).unwrap(), ["2026-03-10T09:00:00Z", "2026-03-10T10:00:00Z"]);
-        assert_eq!(grid(Step::Day, from, to).unwrap(), ["2026-03-10T00:00:00Z"]);
-        let (from, to) = (Some("2026-03-09T23:00:00Z"), Some("2026-03-10T00:00:00.001Z"));
-        assert_eq!(grid(Step::Day, from, to).unwrap(), ["2026-03-09T00:00:00Z", "2026-03-10T00:00:00Z"]);
-    }
-
-    #[test]
-    fn without_bounds_a_grid_ends_with_the_present_step() {
-        let hours = grid(Step::Hour, None, None).unwrap();
-        let ends = [hours.first(), hours.last()].map(|it| it.unwrap().as_str());
-        assert_eq!((hours.len(), ends), (24, ["2026-03-09T13:00:00Z", "2026-03-10T12:00:00Z"]));
-        let days = grid(Step::Day, None, None).unwrap();
-        let ends = [days.first(), days.last()].map(|it| it.unwrap().as_str());
-        assert_eq!((days.len(), ends), (30, ["2026-02-09T00:00:00Z", "2026-03-10T00:00:00Z"]));
+    fn a_grid_has_every_step_that_the_span_touches_and_ends_with_the_present_one() {
+        for (step, from, to, count, first, last) in [
+            (Step::Hour, Some("2026-03-10T09:59:59.999Z"), Some("2026-03-10T11:00:00Z"), 2, "10T09", "10T10"),
+            (Step::Day, Some("2026-03-10T09:59:59.999Z"), Some("2026-03-10T11:00:00Z"), 1, "10T00", "10T00"),
+            (Step::Day, Some("2026-03-09T23:00:00Z"), Some("2026-03-10T00:00:00.001Z"), 2, "09T00", "10T00"),
+            (Step::Hour, None, None, 24, "09T13", "10T12"),
+            (Step::Day, Some("2026-03-01T00:00:00Z"), None, 10, "01T00", "10T00"),
+        ] {
+            let begins = grid(step, from, to).unwrap();
+            let ends = [&begins[0], &begins[begins.len() - 1]];
+            let expected = [first, last].map(|hour| format!("2026-03-{hour}:00:00Z"));
+            assert_eq!(
+                (begins.len(), ends),
+                (count, [&expected[0], &expected[1]]),
+                "{step:?} {from:?} {to:?}"
+            );
+        }
+        assert_eq!(grid(Step::Day, None, None).unwrap().len(), 30);
     }
 
     #[test]
     fn a_grid_has_between_one_and_a_thousand_steps() {
-        let now = Some("2026-03-10T12:34:56Z");
-        assert_eq!(grid(Step::Hour, now, now), Err(GridError::Empty));
-        assert_eq!(grid(Step::Hour, Some("2026-03-10T13:00:00Z"), None), Err(GridError::Empty));
-        let most = grid(Step::Hour, Some("2026-01-01T00:00:00Z"), Some("2026-02-11T16:00:00Z"));
-        assert_eq!(most.map(|steps| steps.len()), Ok(1_000));
-        let more = grid(Step::Hour, Some("2026-01-01T00:00:00Z"), Some("2026-02-11T16:00:00.001Z"));
-        assert_eq!(more, Err(GridError::TooLong));
-        let all = (Some("-009999-01-02T01:59:59Z"), Some("9999-12-30T22:00:00.999Z"));
-        assert_eq!(grid(Step::Day, all.0, all.1), Err(GridError::TooLong));
+        let (now, start) = (Some("2026-03-10T12:34:56Z"), Some("2026-01-01T00:00:00Z"));
+        for (step, from, to, count) in [
+            (Step::Hour, now, now, Err(GridError::Empty)),
+            (Step::Hour, Some("2026-03-10T13:00:00Z"), None, Err(GridError::Empty)),
+            (Step::Hour, start, Some("2026-02-11T16:00:00Z"), Ok(1_000)),
+            (Step::Hour, start, Some("2026-02-11T16:00:00.001Z"), Err(GridError::TooLong)),
+            (
+                Step::Day,
+                Some("-009999-01-02T01:59:59Z"),
+                Some("9999-12-30T22:00:00Z"),
+                Err(GridError::TooLong),
+            ),
+        ] {
+            assert_eq!(grid(step, from, to).map(|steps| steps.len()), count, "{step:?} {from:?} {to:?}");
+        }
     }
 
     #[test]

@@ -224,13 +224,8 @@ mod tests {
     }
 
     fn unstored(user_key: i64, number: u8) -> UnstoredSession {
-        let session = Session::begin(
-            format!("{user_key}-{number}"),
-            SignInWay::Key,
-            String::new(),
-            String::new(),
-            at(0),
-        );
+        let id = format!("{user_key}-{number}");
+        let session = Session::begin(id, SignInWay::Key, String::new(), String::new(), at(0));
         let mut token_hash = [number; 32];
         token_hash[0] = u8::try_from(user_key).unwrap();
         UnstoredSession { session, user_key, token_hash, key_hash: [0; 32] }
@@ -242,23 +237,23 @@ mod tests {
         assert_eq!((token.reveal().len(), &token.reveal()[..4]), (43, "-_v7"));
         assert_eq!(SessionToken::parse(token.reveal()), Some(token.clone()));
         assert_eq!(format!("{token:?}"), "SessionToken(…)");
-        for text in
-            ["", "a", &"a".repeat(44), &format!("{}=", "a".repeat(42)), &format!("{}ä", "a".repeat(41))]
-        {
-            assert_eq!(SessionToken::parse(text), None, "{text}");
+        for (chars, end) in [(0, ""), (1, ""), (44, ""), (42, "="), (41, "ä")] {
+            let text = "a".repeat(chars) + end;
+            assert_eq!(SessionToken::parse(&text), None, "{text}");
         }
     }
 
     #[test]
     fn a_device_has_a_readable_name() {
-        let firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
-        let edge = "Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0";
-        let phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile Safari/604.1";
-        assert_eq!(device_name(firefox), "Firefox on Linux");
-        assert_eq!(device_name(edge), "Edge on Windows");
-        assert_eq!(device_name(phone), "Safari on iPhone");
-        assert_eq!(device_name("curl/8.0\u{7}"), "curl/8.0");
-        assert_eq!(device_name(&"ä".repeat(100)).chars().count(), 64);
+        for (user_agent, name) in [
+            ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
+            ("Mozilla/5.0 (Windows NT 10.0) Chrome/140.0 Safari/537.36 Edg/140.0", "Edge on Windows"),
+            ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Safari/604.1", "Safari on iPhone"),
+            ("curl/8.0\u{7}", "curl/8.0"),
+            (&"ä".repeat(100), &"ä".repeat(64)),
+        ] {
+            assert_eq!(device_name(user_agent), name);
+        }
     }
 
     #[test]

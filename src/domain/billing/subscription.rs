@@ -135,12 +135,10 @@ mod tests {
             ("active", "canceled", S::Over),
             ("incomplete", "incomplete_expired", S::Over),
         ] {
-            let all: Vec<SubscriptionUpdate> = [before, status]
-                .into_iter()
-                .filter(|word| !word.is_empty())
-                .zip(1..)
-                .map(|(word, at)| update(at, word, "pm"))
-                .collect();
+            let mut all = vec![update(2, status, "pm")];
+            if !before.is_empty() {
+                all.insert(0, update(1, before, "pm"));
+            }
             assert_eq!(after_all(&all), Some((PRO, then)), "{before} → {status}");
         }
     }
@@ -148,42 +146,28 @@ mod tests {
     #[test]
     fn the_newest_update_counts_and_an_end_is_final() {
         use SubscriptionState as S;
-        let (pro, scale) = (update(1, "active", "pm"), update(2, "active", "sa"));
-        for (updates, then, why) in [
-            (vec![pro.clone(), scale.clone()], Some((SCALE, S::Live)), "in order"),
-            (vec![scale, pro.clone()], Some((SCALE, S::Live)), "out of order"),
-            (
-                vec![update(5, "canceled", "pm"), update(5, "active", "pm")],
-                Some((PRO, S::Over)),
-                "an end is final",
-            ),
-            (
-                vec![update(5, "active", "pm"), update(5, "active", "sa")],
-                Some((SCALE, S::Live)),
-                "in one second",
-            ),
-            (vec![update(1, "active", "price_of_a_mug")], None, "an unknown price"),
-            (
-                vec![pro.clone(), update(2, "active", "old")],
-                Some((PRO, S::Live)),
-                "a removed price keeps its plan",
-            ),
-            (vec![pro, update(2, "canceled", "old")], Some((PRO, S::Over)), "a removed price can end"),
+        for (first, second, then) in [
+            ((1, "active", "pm"), (2, "active", "sa"), Some((SCALE, S::Live))),
+            // Out of order, and in one second.
+            ((2, "active", "sa"), (1, "active", "pm"), Some((SCALE, S::Live))),
+            ((5, "active", "pm"), (5, "active", "sa"), Some((SCALE, S::Live))),
+            ((5, "canceled", "pm"), (5, "active", "pm"), Some((PRO, S::Over))),
+            ((1, "active", "price_of_a_mug"), (2, "active", "price_of_a_mug"), None),
+            // A removed price keeps its plan, and can end.
+            ((1, "active", "pm"), (2, "active", "old"), Some((PRO, S::Live))),
+            ((1, "active", "pm"), (2, "canceled", "old"), Some((PRO, S::Over))),
         ] {
-            assert_eq!(after_all(&updates), then, "{why}");
+            let updates = [first, second].map(|(created, status, price)| update(created, status, price));
+            assert_eq!(after_all(&updates), then, "{first:?}, {second:?}");
         }
-    }
-
-    #[test]
-    fn any_update_overrides_the_checkout() {
-        let purchase = Subscription {
+        let checkout = Subscription {
             id: "sub_1".to_owned(),
             customer: "cus_1".to_owned(),
             offer: PRO,
             state: SubscriptionState::Live,
             last_event_secs: None,
         };
-        let then = after_update(Some(&purchase), &update(1, "active", "sa"), &prices()).unwrap();
-        assert_eq!((then.offer, then.last_event_secs), (SCALE, Some(1)));
+        let then = after_update(Some(&checkout), &update(1, "active", "sa"), &prices()).unwrap();
+        assert_eq!((then.offer, then.last_event_secs), (SCALE, Some(1)), "any update overrides the checkout");
     }
 }

@@ -3,7 +3,7 @@
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
 use crate::domain::cue::payload::Payload;
 use crate::domain::cue::{OnFailure, ScheduleSpec, StoredSchedule};
-use crate::domain::execution::retry::RetryPolicy;
+use crate::domain::execution::attempt::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
 use crate::domain::schedule::time_zone::Zone;
 use crate::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule, parse_instant};

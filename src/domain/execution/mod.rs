@@ -2,26 +2,21 @@
 
 pub mod attempt;
 pub mod evidence;
-pub mod failure_cause;
 pub mod outcome;
-pub mod queue_change;
-pub mod retry;
-pub mod retry_after;
-pub mod unclaimed;
 pub mod verification;
 pub mod worker;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_add;
 
-pub use crate::domain::execution::retry::{AttemptResult, NextStep, RetryPolicy, after_attempt};
+pub use crate::domain::execution::attempt::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 
 /// The lease of a claim: the time without a sign of life after which it may be lost (contract §7).
 pub const LEASE: SignedDuration = SignedDuration::from_secs(900);
@@ -121,6 +116,49 @@ pub fn after_outcome(is_worker: bool, status: ExecutionStatus, success: bool) ->
     }
 }
 
+/// `error_message` of a cancelled execution.
+pub const CANCELLED: &str = "cancelled";
+
+/// Checks that an execution in `status` may be sent now. `is_waiting` is true until it is due: a retry that is due already
+/// is sent now anyway, and accepted, so that the answer does not depend on the moment.
+/// Errors: `execution_in_flight` during an attempt, `invalid_state` if it has ended or waits for nothing but its
+/// turn.
+pub fn may_retry(status: ExecutionStatus, is_waiting: bool) -> Result<(), Refusal> {
+    match status {
+        ExecutionStatus::Retrying => Ok(()),
+        ExecutionStatus::Pending if is_waiting => Ok(()),
+        ExecutionStatus::Pending => Err(Refusal::new(
+            ErrorCode::InvalidState,
+            "The execution is due already: it begins as soon as a delivery thread or a worker takes it",
+        )),
+        ExecutionStatus::Delivering => {
+            Err(in_flight("An attempt of the execution is running: wait for its end before you retry it"))
+        }
+        ExecutionStatus::Success | ExecutionStatus::Failed => Err(Refusal::new(
+            ErrorCode::InvalidState,
+            "The execution has ended and has no attempt left to send now: replay it to run it again",
+        )),
+    }
+}
+
+/// Checks that an execution in `status` may be cancelled.
+/// Errors: `execution_in_flight` during an attempt or a claim, `invalid_state` if it has ended.
+pub fn may_cancel(status: ExecutionStatus) -> Result<(), Refusal> {
+    match status {
+        ExecutionStatus::Pending | ExecutionStatus::Retrying => Ok(()),
+        ExecutionStatus::Delivering => Err(in_flight(
+            "An attempt of the execution is running, or a worker has claimed it: only a waiting one can be cancelled",
+        )),
+        ExecutionStatus::Success | ExecutionStatus::Failed => {
+            Err(Refusal::new(ErrorCode::InvalidState, "The execution has ended: there is nothing to cancel"))
+        }
+    }
+}
+
+fn in_flight(message: &'static str) -> Refusal {
+    Refusal::new(ErrorCode::ExecutionInFlight, message)
+}
+
 impl Execution {
     /// The delay of the first attempt; `None` before it. A clock that was set back makes no run early.
     pub fn lateness(&self) -> Option<SignedDuration> {
@@ -197,26 +235,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_pending_worker_execution_may_be_claimed() {
+    fn only_a_pending_worker_execution_may_be_claimed_and_only_its_worker_may_extend_the_claim() {
         for status in ExecutionStatus::ALL {
             for is_worker in [true, false] {
                 let allowed = is_worker && status == ExecutionStatus::Pending;
                 let code = may_claim(is_worker, status).map_err(|refusal| refusal.code);
                 assert_eq!(code, if allowed { Ok(()) } else { Err(ErrorCode::AlreadyClaimed) }, "{status:?}");
             }
-        }
-    }
-
-    #[test]
-    fn only_a_claimed_execution_may_be_extended_and_only_by_its_worker() {
-        for status in ExecutionStatus::ALL {
-            for (holder, worker) in [
-                (None, None),
-                (None, Some("a")),
-                (Some("a"), None),
-                (Some("a"), Some("a")),
-                (Some("a"), Some("b")),
-            ] {
+            let (a, b) = (Some("a"), Some("b"));
+            for (holder, worker) in [(None, None), (None, a), (a, None), (a, a), (a, b)] {
                 let expected = match (status, holder, worker) {
                     (ExecutionStatus::Delivering, Some("a"), Some("b")) => Err(ErrorCode::NotExecutionOwner),
                     (ExecutionStatus::Delivering, Some("a"), _) => Ok(()),
@@ -229,27 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn a_report_ends_every_worker_execution_and_no_webhook_one() {
-        for status in ExecutionStatus::ALL {
-            assert_eq!(after_outcome(true, status, true), ExecutionStatus::Success);
-            assert_eq!(after_outcome(true, status, false), ExecutionStatus::Failed);
-            assert_eq!(after_outcome(false, status, true), status);
-            assert_eq!(after_outcome(false, status, false), status);
-        }
-    }
-
-    #[test]
     fn an_expired_claim_returns_to_pending_until_attempts_run_out() {
-        let after: Vec<ExecutionStatus> = (1..=4).map(|attempt| after_lost_claim(3, attempt)).collect();
-        assert_eq!(
-            after,
-            [
-                ExecutionStatus::Pending,
-                ExecutionStatus::Pending,
-                ExecutionStatus::Failed,
-                ExecutionStatus::Failed
-            ]
-        );
+        let after = [1, 2, 3, 4].map(|attempt| after_lost_claim(3, attempt).as_str());
+        assert_eq!(after, ["pending", "pending", "failed", "failed"]);
     }
 
     #[test]
@@ -261,5 +270,22 @@ mod tests {
         assert_eq!(claim_lost_at(lease, Some(at("2026-01-01T09:57:00Z"))), at("2026-01-01T10:00:00.001Z"));
         assert_eq!(claim_lost_at(lease, Some(at("2026-01-01T09:59:00Z"))), at("2026-01-01T10:02:00.001Z"));
         assert_eq!(claim_lost_at(lease, Some(Timestamp::MAX)), Timestamp::MAX);
+    }
+
+    #[test]
+    fn only_a_waiting_execution_may_be_sent_now_or_cancelled() {
+        use ErrorCode::{ExecutionInFlight as InFlight, InvalidState};
+        for (status, retry_waiting, retry_due, cancel) in [
+            (ExecutionStatus::Pending, Ok(()), Err(InvalidState), Ok(())),
+            (ExecutionStatus::Retrying, Ok(()), Ok(()), Ok(())),
+            (ExecutionStatus::Delivering, Err(InFlight), Err(InFlight), Err(InFlight)),
+            (ExecutionStatus::Success, Err(InvalidState), Err(InvalidState), Err(InvalidState)),
+            (ExecutionStatus::Failed, Err(InvalidState), Err(InvalidState), Err(InvalidState)),
+        ] {
+            let code = |checked: Result<(), Refusal>| checked.map_err(|refusal| refusal.code);
+            assert_eq!(code(may_retry(status, true)), retry_waiting, "{status:?}");
+            assert_eq!(code(may_retry(status, false)), retry_due, "{status:?}");
+            assert_eq!(code(may_cancel(status)), cancel, "{status:?}");
+        }
     }
 }

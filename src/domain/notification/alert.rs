@@ -5,8 +5,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::domain::execution::unclaimed::ALERT_INTERVAL;
 use crate::domain::execution::verification::OutcomeState;
+use crate::domain::execution::worker::ALERT_INTERVAL;
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::catch_up::CaughtUp;
 use crate::domain::text::one_line;

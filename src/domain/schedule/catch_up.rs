@@ -143,45 +143,28 @@ mod tests {
     }
 
     #[test]
-    fn without_an_outage_a_late_cue_runs_for_every_instant_in_turn() {
-        let plan = fire_plan(&hourly(CatchUp::None), at("01:00:00"), None);
-        assert_eq!((plan.runs, plan.next_run), (vec![at("01:00:00")], Some(at("02:00:00"))));
-        assert_eq!(plan.missed.count, 0);
-    }
-
-    #[test]
-    fn latest_fires_the_newest_and_records_the_others_as_missed() {
-        let plan = fire_plan(&hourly(CatchUp::Latest), at("01:00:00"), outage("04:30:00"));
-        assert_eq!((plan.runs, plan.next_run), (vec![at("04:00:00")], Some(at("05:00:00"))));
-        let missed = Occurrences { first: Some(at("01:00:00")), last: Some(at("03:00:00")), count: 3 };
-        assert_eq!(plan.missed, missed);
-    }
-
-    #[test]
-    fn none_fires_nothing_and_records_all_as_missed() {
-        let plan = fire_plan(&hourly(CatchUp::None), at("01:00:00"), outage("04:30:00"));
-        assert_eq!((plan.runs.len(), plan.missed.count, plan.next_run), (0, 4, Some(at("05:00:00"))));
-    }
-
-    #[test]
-    fn all_fires_the_newest_hundred_oldest_first() {
+    fn a_plan_fires_and_records_as_missed_by_the_policy() {
+        let (none, known) = (None, outage("04:30:00"));
+        for (policy, due, outage, run, next, missed) in [
+            (CatchUp::None, "01:00:00", none, Some("01:00:00"), "02:00:00", 0),
+            (CatchUp::Latest, "01:00:00", known, Some("04:00:00"), "05:00:00", 3),
+            (CatchUp::None, "01:00:00", known, None, "05:00:00", 4),
+            // Due after the outage.
+            (CatchUp::None, "05:00:00", known, Some("05:00:00"), "06:00:00", 0),
+        ] {
+            let plan = fire_plan(&hourly(policy), at(due), outage);
+            let runs: Vec<Timestamp> = run.map(at).into_iter().collect();
+            assert_eq!((plan.runs, plan.next_run), (runs, Some(at(next))), "{policy:?} {due}");
+            let first = (missed > 0).then(|| at("01:00:00"));
+            assert_eq!((plan.missed.first, plan.missed.count), (first, missed), "{policy:?} {due}");
+        }
         let minutely = Schedule::recurring("* * * * *", "UTC", CatchUp::All).unwrap();
         let plan = fire_plan(&minutely, at("01:00:00"), outage("02:59:30"));
         assert_eq!((plan.runs.len(), plan.runs[0], plan.runs[99]), (100, at("01:20:00"), at("02:59:00")));
         assert_eq!((plan.missed.count, plan.missed.last), (20, Some(at("01:19:00"))));
-    }
-
-    #[test]
-    fn a_run_due_after_the_outage_is_not_missed() {
-        let plan = fire_plan(&hourly(CatchUp::None), at("05:00:00"), outage("04:30:00"));
-        assert_eq!((plan.runs, plan.missed.count), (vec![at("05:00:00")], 0));
-    }
-
-    #[test]
-    fn a_once_cue_fires_under_every_catch_up_policy() {
-        let mut once = Schedule::once("2026-03-01T01:00:00Z", "UTC").unwrap();
-        once.catch_up = CatchUp::None;
-        let plan = fire_plan(&once, at("01:00:00"), outage("04:30:00"));
+        // A once cue fires under every policy.
+        let once = Schedule::once("2026-03-01T01:00:00Z", "UTC").unwrap();
+        let plan = fire_plan(&Schedule { catch_up: CatchUp::None, ..once }, at("01:00:00"), known);
         assert_eq!((plan.runs, plan.next_run, plan.missed.count), (vec![at("01:00:00")], None, 0));
     }
 

@@ -165,42 +165,32 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_headers_pass() {
+    fn only_headers_that_a_request_can_carry_and_the_delivery_does_not_set_are_accepted() {
         for (name, value) in [
             ("Authorization", "Bearer abc.def"),
             ("content-type", "application/cloudevents+json; charset=utf-8"),
-            ("User-Agent", "mine/1"),
             ("X-Empty", ""),
             ("X-Tab", "a\tb"),
             ("X_Odd!#$%&'*+-.^`|~9", "~ !\"(){}"),
-            ("Teapot", "not TE"),
-            ("X-CueAPI", "no hyphen behind it"),
-            ("webhook", "no hyphen behind it"),
+            (&"x".repeat(256), &"x".repeat(4096)),
         ] {
             assert_eq!(check(name, value), Ok(()), "{name}");
         }
-    }
-
-    #[test]
-    fn headers_that_the_delivery_sets_are_refused_in_any_case() {
+        for name in ["User-Agent", "Teapot", "X-CueAPI", "webhook"] {
+            assert_eq!(check(name, "x"), Ok(()), "{name}");
+        }
         let list = "Host HOST content-length Transfer-Encoding Connection upgrade TE Trailer \
                     X-CueAPI-Signature x-cueapi-anything webhook-id Webhook-Signature WEBHOOK-x";
         for name in list.split_whitespace() {
             assert_eq!(check(name, "x"), Err(CallbackError::ReservedHeader(name.to_owned())));
         }
-    }
-
-    #[test]
-    fn header_names_and_values_that_could_break_a_request_are_refused() {
-        for name in
-            ["", " ", "a b", "a:", "a\r\nb", "a\0", "ä", "(x)", "x,y", "\u{7f}", "Host ", &"x".repeat(257)]
-        {
+        let long = "x".repeat(257);
+        for name in ["", " ", "a b", "a:", "a\r\nb", "a\0", "ä", "(x)", "x,y", "\u{7f}", "Host ", &long] {
             assert_eq!(check(name, "x"), Err(CallbackError::HeaderName(name.to_owned())), "{name:?}");
         }
         for value in ["a\r\nX: y", "a\nb", "a\rb", "a\0b", "ü", "\u{7f}", "\u{1b}", &"x".repeat(4097)] {
             assert_eq!(check("X-A", value), Err(CallbackError::HeaderValue("X-A".to_owned())), "{value:?}");
         }
-        assert_eq!(check(&"x".repeat(256), &"x".repeat(4096)), Ok(()));
     }
 
     #[test]
@@ -215,26 +205,14 @@ mod tests {
 
     #[test]
     fn custom_headers_replace_two_of_the_standard_ones_and_no_others() {
-        let standard = || {
-            let list = ["Content-Type", "User-Agent", "X-CueAPI-Cue-Id"];
-            list.into_iter().map(|name| (name, "ours".to_owned())).collect()
-        };
-        let own = pairs(&[
-            ("X-Mine", "mine"),
-            ("content-type", "mine"),
-            ("USER-AGENT", "mine"),
-            ("x-cueapi-cue-id", "mine"),
-            ("Accept", "mine"),
-        ]);
-        let merged = pairs(&[
-            ("Content-Type", "mine"),
-            ("User-Agent", "mine"),
-            ("X-CueAPI-Cue-Id", "ours"),
-            ("X-Mine", "mine"),
-            ("Accept", "mine"),
-        ]);
-        assert_eq!(delivery_headers(own, standard()), merged);
-        let untouched = [("Content-Type", "ours"), ("User-Agent", "ours"), ("X-CueAPI-Cue-Id", "ours")];
-        assert_eq!(delivery_headers(Vec::new(), standard()), pairs(&untouched));
+        let standard =
+            ["Content-Type", "User-Agent", "X-CueAPI-Cue-Id"].map(|name| (name, "ours".to_owned()));
+        let custom =
+            ["X-Mine", "content-type", "USER-AGENT", "x-cueapi-cue-id", "Accept"].map(|name| (name, "mine"));
+        let headers = delivery_headers(pairs(&custom), standard.to_vec());
+        let text: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let expected =
+            "Content-Type: mine, User-Agent: mine, X-CueAPI-Cue-Id: ours, X-Mine: mine, Accept: mine";
+        assert_eq!(text.join(", "), expected);
     }
 }

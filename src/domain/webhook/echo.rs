@@ -149,98 +149,60 @@ mod tests {
         EchoToken::parse(&format!("token-{number:010}")).unwrap()
     }
 
-    fn echo(bytes: usize, second: i64) -> Echo {
-        let received_at = Timestamp::from_second(second).unwrap();
-        Echo { payload: vec![b' '; bytes].into(), headers: Vec::new(), received_at }
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
     }
 
-    #[test]
-    fn a_callback_url_leads_to_the_echo_of_its_last_segment() {
-        let token = token(7);
-        for url in ["http://h/v1/echo/token-0000000007", "https://h:1/a/v1/echo/token-0000000007?a=/b#c"] {
-            assert!(token.is_target_of(url), "{url}");
-        }
-        for url in [
-            "http://h/v1/echo/token-0000000008",
-            "http://h/v1/echo/token-00000000070",
-            "http://h/v1/echo/x-token-0000000007",
-            "http://h/hook?to=/v1/echo/token-0000000007",
-            "http://h/token-0000000007",
-        ] {
-            assert!(!token.is_target_of(url), "{url}");
-        }
+    /// Puts an echo of the account with this row key.
+    fn put(store: &mut EchoStore, account: usize, number: usize, bytes: usize, second: i64) {
+        let echo = Echo { payload: vec![b' '; bytes].into(), headers: Vec::new(), received_at: at(second) };
+        store.put(EchoSender::Account(i64::try_from(account).unwrap()), token(number), echo);
     }
 
     fn used(store: &EchoStore) -> (usize, usize) {
         (store.echoes.len(), store.echoes.iter().map(|stored| stored.size).sum())
     }
 
-    /// The account with this row key.
-    fn account(key: usize) -> EchoSender {
-        EchoSender::Account(i64::try_from(key).unwrap())
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
+    #[test]
+    fn a_callback_url_leads_to_the_echo_of_its_last_segment() {
+        for (url, is_target) in [
+            ("http://h/v1/echo/token-0000000007", true),
+            ("https://h:1/a/v1/echo/token-0000000007?a=/b#c", true),
+            ("http://h/v1/echo/token-0000000008", false),
+            ("http://h/v1/echo/token-00000000070", false),
+            ("http://h/v1/echo/x-token-0000000007", false),
+            ("http://h/hook?to=/v1/echo/token-0000000007", false),
+            ("http://h/token-0000000007", false),
+        ] {
+            assert_eq!(token(7).is_target_of(url), is_target, "{url}");
+        }
     }
 
     #[test]
     fn an_echo_lasts_five_minutes_even_when_the_clock_moves_back() {
         let mut echoes = EchoStore::default();
-        echoes.put(account(1), token(1), echo(1, 1_000));
-        assert_eq!(echoes.find(&token(1), at(1_299)).unwrap().received_at, at(1_000));
-        assert!(echoes.find(&token(1), at(1_300)).is_none());
-        assert!(echoes.find(&token(1), at(700)).is_none());
-        assert!(echoes.find(&token(2), at(1_000)).is_none());
-        echoes.put(account(2), token(2), echo(1, 1_300));
-        assert_eq!(used(&echoes), (1, MIN_SIZE), "it was let go");
+        put(&mut echoes, 1, 1, 1, 1_000);
+        let is_found = [1_299, 1_300, 700].map(|second| echoes.find(&token(1), at(second)).is_some());
+        assert_eq!((is_found, echoes.find(&token(2), at(1_000))), ([true, false, false], None));
+        put(&mut echoes, 2, 2, 1, 1_300);
+        assert_eq!(used(&echoes), (1, MIN_SIZE), "the first was dropped");
     }
 
     #[test]
-    fn the_oldest_echoes_are_dropped_beyond_the_limits() {
+    fn the_oldest_echoes_of_the_largest_senders_are_dropped_beyond_the_limits() {
         let mut echoes = EchoStore::default();
-        for number in 0..3_000 {
-            echoes.put(account(number % 100), token(number), echo(1, 1_000));
-        }
-        assert_eq!(used(&echoes).0, 1_000);
-        assert!(echoes.find(&token(1_999), at(1_000)).is_none());
-        assert!(echoes.find(&token(2_000), at(1_000)).is_some());
-        for number in 0..100 {
-            let mut large = echo(MAX_PAYLOAD, 1_000);
-            large.headers.push(("x-large".to_owned(), "v".repeat(16_000)));
-            echoes.put(account(number), token(number), large);
-            assert!(used(&echoes).1 <= MAX_BYTES);
-            assert!(echoes.find(&token(number), at(1_000)).is_some(), "the newest is always kept");
-        }
-    }
-
-    #[test]
-    fn a_sender_has_at_most_a_quarter_of_the_memory() {
+        (0..3_000).for_each(|number| put(&mut echoes, number % 100, number, 1, 1_000));
+        let is_found = [1_999, 2_000].map(|number| echoes.find(&token(number), at(1_000)).is_some());
+        assert_eq!((used(&echoes).0, is_found), (1_000, [false, true]));
         let mut echoes = EchoStore::default();
-        let address = EchoSender::Address([192, 0, 2, 1].into());
-        for number in 0..100 {
-            echoes.put(address, token(number), echo(MAX_PAYLOAD / 2, 1_000));
+        put(&mut echoes, 0, 0, 3 * MAX_PAYLOAD / 4, 1_000);
+        for (bytes, numbers) in [(MAX_PAYLOAD, 1..200), (1, 200..5_000)] {
+            for number in numbers {
+                put(&mut echoes, 1 + number % 9, number, bytes, 1_001);
+                assert!(used(&echoes).1 <= MAX_BYTES);
+                assert!(echoes.find(&token(number), at(1_002)).is_some(), "the newest is always kept");
+            }
+            assert!(echoes.find(&token(0), at(1_002)).is_some(), "that of a smaller sender");
         }
-        assert_eq!(used(&echoes).0, 3, "beyond its payload an echo has a token and overhead");
-        assert!(echoes.find(&token(96), at(1_000)).is_none() && echoes.find(&token(97), at(1_000)).is_some());
-        for number in 100..2_000 {
-            echoes.put(address, token(number), echo(1, 1_000));
-        }
-        assert_eq!(used(&echoes).0, 250);
-    }
-
-    #[test]
-    fn senders_that_fill_the_memory_do_not_drop_the_echoes_of_smaller_ones() {
-        let mut echoes = EchoStore::default();
-        echoes.put(account(0), token(0), echo(3 * MAX_PAYLOAD / 4, 1_000));
-        for number in 1..200 {
-            echoes.put(account(1 + number % 9), token(number), echo(MAX_PAYLOAD, 1_001));
-        }
-        assert!(echoes.find(&token(0), at(1_002)).is_some(), "by bytes");
-        for number in 200..5_000 {
-            echoes.put(account(20 + number % 9), token(number), echo(1, 1_002));
-        }
-        assert!(echoes.find(&token(0), at(1_002)).is_some(), "by number");
-        assert!(used(&echoes).1 <= MAX_BYTES);
     }
 }

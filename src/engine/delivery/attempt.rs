@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::{FailureCause, requested_pause};
 use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome, OutcomeReport};
-use crate::domain::execution::retry_after::honoured_retry_after;
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
 use crate::domain::webhook::response_headers::kept_headers;
@@ -45,7 +44,7 @@ impl SendResult {
         match self {
             Self::Responded(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Responded {
                 http_status: *http_status,
-                retry_after: honoured_retry_after(*http_status, retry_after.as_deref(), now),
+                retry_after: requested_pause(*http_status, retry_after.as_deref(), now),
             },
             Self::NoResponse { timed_out: true, .. } => AttemptResult::TimedOut,
             Self::NoResponse { .. } | Self::Unsendable(_) => AttemptResult::NoResponse,

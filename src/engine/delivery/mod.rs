@@ -2,7 +2,6 @@
 
 pub mod attempt;
 pub mod attempt_queue;
-pub mod delivery_service;
 pub mod dispatcher;
 pub mod fair_share;
 pub mod thread_pool;

@@ -1,5 +1,5 @@
 //! Fires due cues: creates their executions and sets `next_run`. [`Scheduler::run_once`] is one pass;
-//! `scheduler_thread` waits between passes.
+//! the thread waits between passes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::schedule::catch_up::{CaughtUp, MissReason, Outage, is_clock_jump};
 use crate::domain::time::just_before;
-use crate::engine::delivery::delivery_service::DispatchHandle;
+use crate::engine::delivery::dispatcher::DispatchHandle;
 use crate::error::Result;
 use crate::metrics::engine::SchedulerPass;
 use crate::service::alerts;

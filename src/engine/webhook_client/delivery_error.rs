@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use ureq::Error;
 
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::FailureCause;
 use crate::engine::webhook_client::address_guard::ResolveError;
 
 /// An attempt got no complete response.

@@ -78,7 +78,7 @@ pub struct WebhookRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookResponse {
     pub http_status: u16,
-    /// The `Retry-After` header, parsed by `domain::execution::retry_after`.
+    /// The `Retry-After` header, parsed by `domain::execution::attempt::requested_pause`.
     pub retry_after: Option<String>,
     /// Of a response that is no success, the headers that may be kept: no cookies, at most [`MAX_KEPT_HEADERS`] bytes.
     pub headers: Vec<(String, String)>,

@@ -14,7 +14,7 @@ use crate::domain::account::session::SignInWay;
 use crate::domain::billing::offer::{Offer, RequestStatus};
 use crate::domain::billing::subscription::SubscriptionState;
 use crate::domain::cue::{CueStatus, ScheduleSpec, StoredSchedule, Transport};
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::verification::{OutcomeState, VerificationMode};
 use crate::domain::execution::{ExecutionStatus, RetryPolicy, Trigger};
 use crate::domain::ids::ExecutionId;

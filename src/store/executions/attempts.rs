@@ -6,8 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
 use crate::domain::execution::ExecutionStatus;
-use crate::domain::execution::attempt::{AttemptEnd, MAX_KEPT};
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::{AttemptEnd, FailureCause, MAX_KEPT};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::time::saturating_add;

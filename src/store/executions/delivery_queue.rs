@@ -9,7 +9,7 @@ use rusqlite::params;
 
 use crate::domain::account::figures::Figures;
 use crate::domain::execution::NextStep;
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome};
 use crate::domain::json::JsonText;
 use crate::domain::webhook::request::AttemptRef;

@@ -11,10 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
-use crate::domain::execution::failure_cause::FailureCause;
-use crate::domain::execution::queue_change::CANCELLED;
+use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::verification::OutcomeState;
-use crate::domain::execution::{ExecutionStatus, Trigger};
+use crate::domain::execution::{CANCELLED, ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
-use crate::domain::execution::unclaimed::NOT_CLAIMED;
+use crate::domain::execution::worker::NOT_CLAIMED;
 use crate::error::Result;
 use crate::store::db::columns::{from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
@@ -152,7 +152,7 @@ pub fn fail(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
+    use crate::domain::execution::worker::UNCLAIMED_AFTER;
     use crate::store::test_support::memory_database;
 
     crate::store::test_support::plan_test! { checks_are_found_by_index_and_never_sorted:

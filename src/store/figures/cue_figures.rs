@@ -4,8 +4,8 @@ use rusqlite::params;
 
 use crate::domain::account::figures::{Figures, Grid};
 use crate::domain::account::user::{ACCOUNT_DISABLED, KEYS_REVOKED};
-use crate::domain::execution::queue_change::CANCELLED;
-use crate::domain::execution::unclaimed::NOT_CLAIMED;
+use crate::domain::execution::CANCELLED;
+use crate::domain::execution::worker::NOT_CLAIMED;
 use crate::error::Result;
 use crate::store::ReadTx;
 

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
-use crate::domain::execution::queue_change::CANCELLED;
+use crate::domain::execution::CANCELLED;
 use crate::domain::execution::worker::{ACTIVE_FOR, DEAD_AFTER};
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::saturating_sub;

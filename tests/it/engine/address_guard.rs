@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cued::domain::execution::failure_cause::FailureCause;
+use cued::domain::execution::attempt::FailureCause;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
 use cued::domain::webhook::callback_url::check_url;

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use cued::domain::ids::ExecutionId;
 use cued::engine::delivery::attempt_queue::MAX_BYTES;
-use cued::engine::delivery::delivery_service::{DeliveryService, requeue_interrupted};
-use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
+use cued::engine::delivery::dispatcher::{DeliveryService, Dispatcher, DispatcherMode, requeue_interrupted};
 use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::db::counters;

@@ -6,8 +6,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use cued::domain::account::user::ACCOUNT_DISABLED;
-use cued::engine::delivery::delivery_service::{DeliveryService, promote_batch, requeue_interrupted};
-use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
+use cued::engine::delivery::dispatcher::{
+    DeliveryService, Dispatcher, DispatcherMode, promote_batch, requeue_interrupted,
+};
 use cued::engine::webhook_client::WebhookClient;
 use cued::error::Error;
 use cued::store::maintenance::cue_deletion;

@@ -14,10 +14,8 @@ use cued::domain::notification::NotificationKind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
 use cued::engine::delivery::attempt::deliver;
-use cued::engine::delivery::delivery_service::promote_batch;
-use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
-use cued::engine::notifications::notification_sender;
-use cued::engine::notifications::notification_service;
+use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, promote_batch};
+use cued::engine::notifications;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
 use cued::engine::webhook_client::WebhookResponse;
@@ -49,7 +47,7 @@ struct Trial {
     fixture: Fixture,
     webhook_client: RecordingClient,
     dispatcher: Dispatcher,
-    notifications: notification_service::NotificationDispatcher,
+    notifications: notifications::NotificationDispatcher,
     scheduler: Scheduler,
     failures: usize,
 }
@@ -58,8 +56,7 @@ impl Trial {
     fn begin(fault: Fault) -> Self {
         let fixture = Fixture::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
         fixture.user("ann");
-        let (dispatcher, notifications) =
-            (Dispatcher::new(8), notification_service::NotificationDispatcher::new(8));
+        let (dispatcher, notifications) = (Dispatcher::new(8), notifications::NotificationDispatcher::new(8));
         let webhook_client = RecordingClient::with([500, 503, 200, 200, 200].map(long_answer));
         let scheduler = Scheduler::start(&fixture.app).unwrap();
         let trial = Self { fixture, webhook_client, dispatcher, notifications, scheduler, failures: 0 };
@@ -180,14 +177,14 @@ impl Trial {
             let now = self.fixture.now();
             let route = &self.fixture.app.config.mail;
             let send_one = |notification: &Notification| match notification.kind {
-                NotificationKind::Mail => notification_sender::result_of_mail(
+                NotificationKind::Mail => notifications::result_of_mail(
                     notification,
-                    &notification_sender::send_mail(route, "http://cued", notification),
+                    &notifications::send_mail(route, "http://cued", notification),
                     now,
                 ),
-                _ => notification_sender::result_of_post(
+                _ => notifications::result_of_post(
                     notification,
-                    &notification_sender::send(&self.webhook_client, notification, now),
+                    &notifications::send(&self.webhook_client, notification, now),
                     now,
                 ),
             };

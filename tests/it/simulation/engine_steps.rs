@@ -3,9 +3,8 @@
 use std::mem::take;
 
 use cued::domain::webhook::request::AttemptRef;
-use cued::engine::delivery::delivery_service::promote_batch;
-use cued::engine::delivery::dispatcher::{DispatcherMode, FinishedAttempt};
-use cued::engine::notifications::notification_sender;
+use cued::engine::delivery::dispatcher::{DispatcherMode, FinishedAttempt, promote_batch};
+use cued::engine::notifications;
 use cued::engine::scheduler::reaper;
 use cued::engine::scheduler::retention_sweeper::SweepOutcome;
 use cued::error::{Error, Result};
@@ -122,14 +121,12 @@ impl Simulation {
             }
             let (now, mail) = (self.machine.app().clock.now(), &self.machine.app().config.mail);
             let send = |it: &Notification| match it.url {
-                None => notification_sender::result_of_mail(
-                    it,
-                    &notification_sender::send_mail(mail, "http://cued", it),
-                    now,
-                ),
+                None => {
+                    notifications::result_of_mail(it, &notifications::send_mail(mail, "http://cued", it), now)
+                }
                 Some(_) => {
-                    let sent = notification_sender::send(&client, it, now);
-                    notification_sender::result_of_post(it, &sent, now)
+                    let sent = notifications::send(&client, it, now);
+                    notifications::result_of_post(it, &sent, now)
                 }
             };
             finished = posts.iter().map(send).collect();

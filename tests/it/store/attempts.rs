@@ -1,6 +1,6 @@
 //! Kept attempts: their bounds, their deletion, and the check of the file.
 
-use cued::engine::delivery::delivery_service::promote_batch;
+use cued::engine::delivery::dispatcher::promote_batch;
 use cued::engine::webhook_client::WebhookResponse;
 use cued::store::db::counters;
 use cued::store::executions::attempts;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cued::domain::execution::failure_cause::FailureCause;
+use cued::domain::execution::attempt::FailureCause;
 use cued::domain::execution::verification::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::domain::ids::ExecutionId;

@@ -1,7 +1,7 @@
 //! The table of hours: its clean-up, and its place in the commit of a result.
 
 use cued::domain::account::figures::{KEPT_FOR, hour_of};
-use cued::engine::scheduler::cleanup::Cleanup;
+use cued::engine::scheduler::reaper::Cleanup;
 use jiff::SignedDuration;
 
 use crate::support::fixture::Fixture;

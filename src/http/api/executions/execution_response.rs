@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::instants::{JsonTimestamp, instant};
 use crate::domain::execution::ExecutionStatus;
-use crate::domain::execution::attempt::shown_body;
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::{FailureCause, shown_body};
 use crate::domain::execution::outcome::Outcome;
 use crate::domain::execution::verification::{OutcomeState, Verdict};
 use crate::domain::json::JsonText;

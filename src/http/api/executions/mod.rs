@@ -10,11 +10,11 @@ use serde_json::json;
 
 use crate::api::fields::JsonFields;
 use crate::api::instants::instant;
+use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::evidence::{
     ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, RESULT_URL, TEXTS,
     first_bad_artifact_url, is_storable_url, is_too_long_as_artifacts, trimmed, with_trimmed_urls,
 };
-use crate::domain::execution::failure_cause::FailureCause;
 use crate::domain::execution::outcome::OutcomeReport;
 use crate::domain::execution::verification::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::api::fields::JsonFields;
 use crate::domain::execution::ExecutionStatus;
-use crate::domain::execution::failure_cause::FailureCause;
+use crate::domain::execution::attempt::FailureCause;
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::parse_instant;
 use crate::domain::schedule::time_zone::Zone;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::instants::{instant, instant_without_zone};
 use crate::app::App;
-use crate::domain::execution::unclaimed::UNCLAIMED_AFTER;
+use crate::domain::execution::worker::UNCLAIMED_AFTER;
 use crate::domain::schedule::wall_clock::ClockFault;
 use crate::error::Result;
 use crate::http::request::Request;

@@ -5,10 +5,8 @@ use std::sync::atomic::Ordering;
 use cued::domain::notification::NotificationKind;
 use cued::domain::notification::alert::NewAlert;
 use cued::engine::delivery::dispatcher::DispatcherMode;
-use cued::engine::notifications::notification_sender::{
-    NotificationResult, result_of_mail, result_of_post, send, send_mail,
-};
-use cued::engine::notifications::notification_service::NotificationDispatcher;
+use cued::engine::notifications::NotificationDispatcher;
+use cued::engine::notifications::{NotificationResult, result_of_mail, result_of_post, send, send_mail};
 use cued::engine::webhook_client::WebhookRequest;
 use cued::error::Error;
 use cued::service::alerts;

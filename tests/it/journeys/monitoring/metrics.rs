@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
-use cued::domain::execution::failure_cause::FailureCause;
+use cued::domain::execution::attempt::FailureCause;
 use serde_json::{Value, json};
 
 use super::exposition::Exposition;

@@ -9,7 +9,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::print;
 use crate::cli::output::table::{Cell, Style, Times, details as as_text, duration, text_of};
 use crate::client::request::{Answer, ApiRequest, ClientError, segment};
-use crate::domain::execution::queue_change::CANCELLED;
+use crate::domain::execution::CANCELLED;
 
 /// Characters of a message in the sentence that says why; all of it is shown below.
 const MAX_REASON: usize = 100;

@@ -6,24 +6,30 @@
 //! next start.
 
 use std::collections::{HashSet, VecDeque};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::app::App;
+use crate::app::{App, Notifiers};
 use crate::domain::execution::NextStep;
-use crate::engine::delivery::delivery_service::DRAIN;
-use crate::engine::delivery::dispatcher::DispatcherMode;
+use crate::domain::notification::mail::StoredMail;
+use crate::domain::notification::test_alert::{RunningTests, TestAttempt};
+use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
+use crate::domain::webhook::callback::Method;
+use crate::domain::webhook::callback_url::authority_of;
+use crate::domain::webhook::request::SignedRequest;
+use crate::domain::webhook::signature::SigningSecrets;
+use crate::engine::delivery::attempt::{SendResult, send_guarded};
+use crate::engine::delivery::dispatcher::{DRAIN, DispatcherMode};
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::thread_pool::ThreadPool;
-use crate::engine::notifications::notification_sender::{
-    NotificationResult, is_worth_sending, post, result_of_mail, send_mail,
-};
-use crate::engine::webhook_client::WebhookClient;
+use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest};
+use crate::engine::{AFTER_FAULT, EngineThread};
 use crate::error::{Error, Result};
+use crate::locks::Mutex;
+use crate::mail::{Mail, MailTransport, SmtpError};
 use crate::panics;
 use crate::store::db::hold;
 use crate::store::fair_queue::{Grant, Rotation};
@@ -38,15 +44,6 @@ const BATCH: u32 = 500;
 
 /// Mails at a time: each holds a connection to the mail server, of which small servers allow few.
 const MAILS: usize = 2;
-
-/// The pause after a database error: long enough to keep the log readable while a disk is full.
-const AFTER_FAULT: Duration = Duration::from_secs(1);
-
-pub struct NotificationService {
-    app: Arc<App>,
-    stopping: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
 
 type Pool = ThreadPool<VecDeque<Notification>, NotificationResult>;
 
@@ -70,31 +67,14 @@ pub struct NotificationDispatcher {
     deadline: Option<Timestamp>,
 }
 
-impl NotificationService {
-    pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
-        let threads = NotificationThreads::start(app, webhook_client)?;
-        let stopping = Arc::new(AtomicBool::new(false));
-        let (shared, stopped) = (Arc::clone(app), Arc::clone(&stopping));
-        let thread = std::thread::Builder::new()
-            .name("notifications".to_owned())
-            .spawn(move || run(&shared, &stopped, &threads))?;
-        Ok(Self { app: Arc::clone(app), stopping, thread })
-    }
-
-    /// The flag that stops the service; notify `notifications` after setting it.
-    pub(in crate::engine) fn stop_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stopping)
-    }
-
-    /// Starts no further notification and waits for the running ones, for 30 s at most. The others are sent after the
-    /// next start.
-    pub fn stop(self) {
-        self.stopping.store(true, Ordering::Release);
-        self.app.notifiers.notifications.notify();
-        if self.thread.join().is_err() {
-            tracing::error!("notification thread panicked");
-        }
-    }
+/// Starts the thread of the dispatcher and those that send. A stop waits for the running notifications, for 30 s at most;
+/// the others are sent after the next start.
+pub(in crate::engine) fn start(
+    app: &Arc<App>,
+    webhook_client: Arc<dyn WebhookClient>,
+) -> io::Result<EngineThread> {
+    let (app, threads) = (Arc::clone(app), NotificationThreads::start(app, webhook_client)?);
+    EngineThread::start("notifications", Arc::default(), move |stopping| run(&app, stopping, &threads))
 }
 
 impl NotificationDispatcher {
@@ -190,35 +170,25 @@ impl NotificationDispatcher {
     }
 
     fn record(&mut self, app: &App) -> Result<()> {
-        if self.unrecorded.is_empty() {
-            return Ok(());
-        }
-        let ended = self.unrecorded.clone();
-        match app.store.write_with_priority(move |tx| record_all(tx, &ended)).wait() {
-            // A retry helps after a disk error, not after a fault: record the others one by one.
-            Err(Error::Fault(_) | Error::Corrupt(_)) => return self.record_each(app),
-            recorded => recorded?,
-        }
-        for (key, next) in self.unrecorded.drain(..) {
-            app.engine_stats.notifications.with([next.status().as_str()]).add(1);
-            self.in_flight.remove(&key);
-        }
-        Ok(())
-    }
-
-    /// Records results one by one after they failed together. A row that cannot be recorded is sent again after the next
-    /// start.
-    fn record_each(&mut self, app: &App) -> Result<()> {
-        while let Some(&(key, next)) = self.unrecorded.last() {
-            match app.store.write_with_priority(move |tx| record_all(tx, &[(key, next)])).wait() {
-                Err(error @ Error::Storage(_)) => return Err(error),
+        // Each in a write of its own, so that a row that cannot be recorded holds up no other; they share a commit.
+        let write =
+            |(key, next)| (key, next, app.store.write_with_priority(move |tx| record_result(tx, key, next)));
+        let writes: Vec<_> = self.unrecorded.drain(..).map(write).collect();
+        let mut recorded = Ok(());
+        for (key, next, write) in writes {
+            match write.wait() {
+                // It is repeated after a disk error. After a fault the row is sent again after the next start.
+                Err(error @ Error::Storage(_)) => {
+                    self.unrecorded.push((key, next));
+                    recorded = Err(error);
+                    continue;
+                }
                 Err(error) => self.skip(app, key, &error),
                 Ok(()) => app.engine_stats.notifications.with([next.status().as_str()]).add(1),
             }
-            self.unrecorded.pop();
             self.in_flight.remove(&key);
         }
-        Ok(())
+        recorded
     }
 
     fn skip(&mut self, app: &App, key: i64, error: &Error) {
@@ -283,17 +253,15 @@ fn promote_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
     }
 }
 
-fn record_all(tx: &WriteTx<'_>, ended: &[(i64, NextStep)]) -> Result<()> {
-    for (key, next) in ended {
-        outbox::record_result(tx, *key, *next)?;
-    }
+fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
+    outbox::record_result(tx, key, next)?;
     // More rows may be ready than the last pass had slots for, and the next deadline has changed.
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
 }
 
 impl NotificationThreads {
-    fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> std::io::Result<Self> {
+    fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> io::Result<Self> {
         let (route, base) = (app.config.mail.clone(), app.config.public_url.clone());
         let (tests, notifiers) = (Arc::clone(&app.test_alerts), Arc::clone(&app.notifiers));
         let posts = start_pool(THREADS, app, move |notification, now| {
@@ -327,7 +295,7 @@ fn start_pool(
     + Send
     + Sync
     + 'static,
-) -> std::io::Result<Pool> {
+) -> io::Result<Pool> {
     // A weak reference: a notification that a stop cuts off must not keep the database open.
     let (notifiers, weak_app) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
     let now = move || weak_app.upgrade().map(|app| app.clock.now());
@@ -367,4 +335,172 @@ fn run_pass(
             app.clock.sleep(AFTER_FAULT);
         }
     }
+}
+
+/// A finished attempt to send a notification.
+pub struct NotificationResult {
+    key: i64,
+    user_key: i64,
+    /// The destination that held a slot; `None` for a mail.
+    destination: Option<i64>,
+    is_confirmed: bool,
+    next: NextStep,
+    timed_out: bool,
+}
+
+impl NotificationResult {
+    fn new(notification: &Notification, next: NextStep, timed_out: bool) -> Self {
+        let Notification { key, user_key, destination, is_confirmed, .. } = *notification;
+        Self { key, user_key, destination, is_confirmed, next, timed_out }
+    }
+}
+
+/// Sends a POST, waits for the response and decides the next step. Reads the time with `now` before and after; `None` from
+/// it, when the program stops, ends the work without a result. Who waits for a test alert learns of it. Never panics.
+fn post(
+    webhook_client: &dyn WebhookClient,
+    notification: &Notification,
+    tests: &Mutex<RunningTests>,
+    notifiers: &Notifiers,
+    now: &dyn Fn() -> Option<Timestamp>,
+) -> Option<NotificationResult> {
+    let started = now()?;
+    let sent = send(webhook_client, notification, started);
+    let ended = now()?;
+    let result = result_of_post(notification, &sent, ended);
+    let attempt = || {
+        let (http_status, error_message) = sent.status_and_error(result.next == NextStep::Success);
+        let duration = ended.duration_since(started);
+        TestAttempt { http_status, duration, error_message, next: result.next }
+    };
+    if tests.lock().record(notification.user_key, &notification.id, attempt) {
+        notifiers.test_alerts.notify();
+    }
+    Some(result)
+}
+
+/// Sends a POST, signed at `now`, and waits for the response. Never panics.
+pub fn send(webhook_client: &dyn WebhookClient, notification: &Notification, now: Timestamp) -> SendResult {
+    send_guarded(
+        webhook_client,
+        || request(notification, now),
+        |error| tracing::error!(notification_id = %notification.id, %error, "notification panicked"),
+    )
+}
+
+/// The next step of a notification whose POST ended at `now`.
+pub fn result_of_post(
+    notification: &Notification,
+    result: &SendResult,
+    now: Timestamp,
+) -> NotificationResult {
+    let attempt = notification.attempts + 1;
+    let next = after_post(attempt, notification.created_at, &result.attempt(now), now);
+    if next == NextStep::Failed {
+        let why = match result {
+            SendResult::Responded(response) => format!("it returned {}", response.http_status),
+            SendResult::NoResponse { reason, detail: None, .. } | SendResult::Unsendable(reason) => {
+                reason.clone()
+            }
+            SendResult::NoResponse { reason, detail: Some(detail), .. } => format!("{reason}: {detail}"),
+        };
+        // The host alone: the path of such a URL is often a secret.
+        let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
+        give_up(notification, &format!("attempt {attempt} to reach {host} failed: {why}"));
+    }
+    NotificationResult::new(notification, next, result.timed_out())
+}
+
+/// Sends a mail, with links to the server at `base`, and waits until the mail server accepts or refuses it. Never panics.
+pub fn send_mail(
+    route: &MailTransport,
+    base: &str,
+    notification: &Notification,
+) -> std::result::Result<(), SmtpError> {
+    let mail = write_mail(base, notification)
+        .ok_or(SmtpError::permanent("the stored notification cannot be read"))?;
+    panics::catch("the mail transport", || Ok(route.send(&mail)))
+        .unwrap_or_else(|error| Err(SmtpError::permanent(&error.to_string())))
+}
+
+/// The next step of a notification whose mail was accepted or refused at `now`.
+pub fn result_of_mail(
+    notification: &Notification,
+    sent: &std::result::Result<(), SmtpError>,
+    now: Timestamp,
+) -> NotificationResult {
+    let attempt = notification.attempts + 1;
+    let next = match sent {
+        Ok(()) => NextStep::Success,
+        Err(error) if error.is_transient => after_mail(attempt, notification.created_at, now),
+        Err(_) => NextStep::Failed,
+    };
+    if let Err(error) = sent {
+        log_error(notification, attempt, error, next);
+    }
+    NotificationResult::new(notification, next, false)
+}
+
+fn log_error(notification: &Notification, attempt: u32, error: &SmtpError, next: NextStep) {
+    let (id, user_id) = (&notification.id, &notification.user_id);
+    match next {
+        NextStep::RetryAt(due) if attempt == 1 => {
+            tracing::warn!(notification_id = %id, %user_id, next_attempt = %due, error = %error, "mail not sent; retrying");
+        }
+        // Only the first failure is a warning: an outage of the mail server fails many attempts of many mails.
+        NextStep::RetryAt(due) => {
+            tracing::debug!(notification_id = %id, %user_id, next_attempt = %due, error = %error, "mail not sent; retrying");
+        }
+        NextStep::Success | NextStep::Failed => {
+            give_up(notification, &format!("attempt {attempt} to mail it failed: {error}"))
+        }
+    }
+}
+
+fn request(notification: &Notification, now: Timestamp) -> std::result::Result<WebhookRequest, String> {
+    let url = notification.url.clone().ok_or("the notification has no URL")?;
+    let secrets = match notification.kind {
+        NotificationKind::Alert(_) => {
+            SigningSecrets { current: &notification.alert_webhook_secret, previous: None }
+        }
+        NotificationKind::Failure | NotificationKind::Mail => SigningSecrets::at(
+            now,
+            &notification.webhook_secret,
+            notification.previous_webhook_secret.as_deref(),
+            notification.previous_webhook_secret_expires_at,
+        ),
+    };
+    let SignedRequest { headers, body } =
+        signed_post(notification.kind, &notification.id, &notification.body, secrets, now);
+    Ok(WebhookRequest { method: Method::Post, url, headers, body, max_response: MAX_KEPT_BODY })
+}
+
+fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
+    let mail = StoredMail::read(&notification.body)?;
+    let subject = mail.subject();
+    Some(Mail {
+        to: notification.email.clone(),
+        log_line: format!("{subject}: {}", mail.link(base)),
+        subject,
+        text: mail.text(base),
+        at: notification.created_at,
+        log_only: false,
+    })
+}
+
+/// Returns whether the notification may still be sent; if not, the reason is logged.
+fn is_worth_sending(notification: &Notification, now: Timestamp) -> bool {
+    if notification.disabled_at.is_some() {
+        give_up(notification, "the account is disabled");
+    } else if is_expired(notification.created_at, now) {
+        give_up(notification, "it is over a day old");
+    } else {
+        return true;
+    }
+    false
+}
+
+fn give_up(notification: &Notification, reason: &str) {
+    let (id, kind, user_id) = (&notification.id, notification.kind.as_str(), &notification.user_id);
+    tracing::warn!(notification_id = %id, kind, %user_id, reason, "notification given up");
 }
