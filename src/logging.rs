@@ -11,7 +11,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::clock::Clock;
-use crate::domain::text::escaped::escaped;
+use crate::domain::text::escaped;
 
 /// Writes the system's time on each line, even under a test clock, so that the lines sort with other logs.
 struct LogTimer(Clock);

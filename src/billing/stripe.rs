@@ -1,4 +1,4 @@
-//! Stripe's HTTP API: checkout and portal sessions. Its events are parsed in `domain::billing::stripe_event`.
+//! Stripe's HTTP API: checkout and portal sessions. Its events are parsed in `domain::billing::subscription`.
 //!
 //! The API key and the webhook secret never appear in `Debug` output or in the log.
 

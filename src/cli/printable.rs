@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use crate::domain::text::escaped::{escaped, is_order_mark};
+use crate::domain::text::{escaped, is_order_mark};
 
 /// Writes a text to standard error.
 pub fn print_error(text: &str) -> io::Result<()> {

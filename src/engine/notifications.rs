@@ -14,8 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::{App, Notifiers};
 use crate::domain::execution::NextStep;
+use crate::domain::notification::alert::{RunningTests, TestAttempt};
 use crate::domain::notification::mail::StoredMail;
-use crate::domain::notification::test_alert::{RunningTests, TestAttempt};
 use crate::domain::notification::{NotificationKind, after_mail, after_post, is_expired, signed_post};
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;

@@ -12,7 +12,7 @@ use std::io::{self, Write as _};
 
 use jiff::Timestamp;
 
-use crate::domain::text::escaped::escaped;
+use crate::domain::text::escaped;
 
 pub use crate::mail::smtp::{Smtp, SmtpConfigError, SmtpError, SmtpTls};
 

@@ -5,8 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::ErrorCode;
 use crate::domain::json::JsonText;
-use crate::domain::notification::alert::{Alert, AlertType, MAX_KEPT, NewAlert};
-use crate::domain::notification::test_alert::{self, MAX_WAITING_BEFORE_TEST, test_alert};
+use crate::domain::notification::alert::{
+    Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, NewAlert, TEST_KIND, test_alert,
+};
 use crate::domain::notification::{NotificationKind, account_notification_id, notification_id};
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{saturating_add, saturating_sub};
@@ -155,7 +156,7 @@ pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp)
                        {\"alert_webhook_url\": \"https://…\"}";
         return Err(Error::refused(ErrorCode::InvalidState, message));
     };
-    let kind = test_alert::KIND;
+    let kind = TEST_KIND;
     if outbox::count_waiting(tx, user_key, kind, MAX_WAITING_BEFORE_TEST)? >= MAX_WAITING_BEFORE_TEST {
         let message = format!(
             "{MAX_WAITING_BEFORE_TEST} alerts wait already for the alert webhook, which has not accepted them; they \

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::domain::account::quota::{Quota, is_nearly_used_up};
+use crate::domain::account::plan::{Quota, is_nearly_used_up};
 use crate::domain::cue::CueStatus;
 use crate::domain::execution::worker::HeartbeatStatus;
 use crate::domain::notification::alert::Alert;

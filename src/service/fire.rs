@@ -8,8 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::account::plan::Plans;
-use crate::domain::account::quota::{LIMIT_EXCEEDED, Quota};
+use crate::domain::account::plan::{LIMIT_EXCEEDED, Plans, Quota};
 use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, after_only_run};
 use crate::domain::execution::{NewExecution, Trigger};

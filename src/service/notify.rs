@@ -3,10 +3,10 @@
 
 use jiff::Timestamp;
 
-use crate::domain::notification::failure_report::{
-    FailureReport, MAX_MAILS, RATE_WINDOW, suppressed_until, truncated,
+use crate::domain::notification::mail::{
+    Credential, FailureReport, MAX_MAILS, MAX_WITH_REPLACEMENTS, RATE_WINDOW, StoredMail, suppressed_until,
+    truncated,
 };
-use crate::domain::notification::mail::{Credential, MAX_WITH_REPLACEMENTS, StoredMail};
 use crate::domain::notification::{
     BACKLOG_CLEARED, MAX_WAITING, NotificationKind, account_notification_id, notification_id,
 };

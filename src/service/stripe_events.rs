@@ -7,9 +7,9 @@ use crate::billing::Provider;
 use crate::domain::account::plan::Plans;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::billing::offer::Prices;
-use crate::domain::billing::stripe_event::{CheckoutCompleted, StripeEvent, StripeEventKind, read, verify};
 use crate::domain::billing::subscription::{
-    Subscription, SubscriptionState, SubscriptionUpdate, after_update, best_offer,
+    CheckoutCompleted, StripeEvent, StripeEventKind, Subscription, SubscriptionState, SubscriptionUpdate,
+    after_update, best_offer, read, verify,
 };
 use crate::error::{Error, Result};
 use crate::service::billing::grant_plan;

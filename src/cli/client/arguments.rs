@@ -14,7 +14,7 @@ use crate::cli::output::List;
 use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
 use crate::client::request::{Answer, ApiRequest, ClientError, segment};
-use crate::domain::cue::filter::MAX_SEARCH;
+use crate::domain::cue::list::MAX_SEARCH;
 use crate::domain::ids::{CueId, ExecutionId};
 
 /// Things of one name that an error shows.

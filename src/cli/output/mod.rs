@@ -15,7 +15,7 @@ use crate::cli::error::{CliError, cannot, failed};
 use crate::cli::output::table::{Cell, Shown, Styles, Table, Times, details, text_of};
 use crate::cli::printable::{print_error, printable};
 use crate::client::request::{Answer, ClientError};
-use crate::domain::text::escaped::{STYLES, escaped};
+use crate::domain::text::{STYLES, escaped};
 
 /// The form of a command's output.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::cli::error::{CliError, failed};
 use crate::domain::json;
-use crate::domain::text::escaped::is_order_mark;
+use crate::domain::text::is_order_mark;
 
 /// Words that readers of YAML take for something other than text.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];

@@ -5,7 +5,6 @@ pub mod credentials;
 pub mod device_login;
 pub mod figures;
 pub mod plan;
-pub mod quota;
 pub mod session;
 pub mod sliding_window;
 pub mod user;

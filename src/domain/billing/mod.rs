@@ -1,5 +1,4 @@
 //! Offers, subscriptions and the events of the payment provider.
 
 pub mod offer;
-pub mod stripe_event;
 pub mod subscription;

@@ -1,8 +1,14 @@
-//! The effect of a payment provider's subscriptions on an account's plan (contract §8).
-//!
-//! Updates arrive in any order; this module decides which one counts. They are parsed in `stripe_event`.
+//! Events of the payment provider, signature check and parsing, and the effect of its subscriptions on an account's plan
+//! (contract §8). Updates arrive in any order; this module decides which one counts.
 
+use jiff::Timestamp;
+use ring::hmac;
+use serde_json::Value;
+
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::offer::{Offer, Prices};
+use crate::domain::json;
+use crate::domain::text::hex;
 use crate::domain::text::word_enum::word_enum;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,10 +91,130 @@ fn state_after(status: &str, known: Option<SubscriptionState>) -> SubscriptionSt
     }
 }
 
+/// The maximum difference between a signature's time and the present, in seconds (contract §8).
+const TOLERANCE_SECS: i64 = 300;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripeEvent {
+    /// The provider's id. The same event may be sent several times.
+    pub id: String,
+    pub kind: StripeEventKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StripeEventKind {
+    CheckoutCompleted(CheckoutCompleted),
+    /// A subscription was created, changed or ended.
+    Subscription(SubscriptionUpdate),
+    /// A payment failed. Its effect on the subscription arrives as an event of its own.
+    PaymentFailed {
+        /// The provider's id of the customer.
+        customer: String,
+    },
+    /// An event without effect on a plan, by type.
+    Other(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckoutCompleted {
+    /// The user's id, as passed to the checkout.
+    pub user_id: String,
+    /// The provider's id of the customer.
+    pub customer: String,
+    /// The provider's id of the new subscription.
+    pub subscription: Option<String>,
+    /// The offer, if it is paid for.
+    pub paid: Option<Offer>,
+}
+
+/// Checks the signature header of an event against the received bytes.
+/// Errors: `invalid_signature`.
+pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -> Result<(), Refusal> {
+    let refusal = |why| Err(Refusal::new(ErrorCode::InvalidSignature, why));
+    let Some(header) = header else { return refusal("The Stripe-Signature header is missing") };
+    let values = |name: &'static str| {
+        let fields = header.split(',').filter_map(|field| field.trim().split_once('='));
+        fields.filter(move |(known, _)| *known == name).map(|(_, value)| value)
+    };
+    let (Some(time), 1) = (values("t").next(), values("t").count()) else {
+        return refusal("The signature must have exactly one time");
+    };
+    let Ok(seconds) = time.parse::<i64>() else { return refusal("The signature's time is not a number") };
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let message = [time.as_bytes(), b".", body].concat();
+    // `hmac::verify` compares in constant time.
+    let genuine = values("v1").filter_map(hex::decode).any(|tag| hmac::verify(&key, &message, &tag).is_ok());
+    if !genuine {
+        return refusal("The signature does not match the body");
+    }
+    if now.as_second().saturating_sub(seconds).saturating_abs() > TOLERANCE_SECS {
+        return refusal("The signature's time is too far from the present");
+    }
+    Ok(())
+}
+
+/// Parses a verified body.
+/// Errors: `invalid_json`, or `bad_request` for JSON that is not an event.
+pub fn read(body: &[u8]) -> Result<StripeEvent, Refusal> {
+    let event = json::read(body)?.get().to_value();
+    let lacks = |what: &str| Refusal::new(ErrorCode::BadRequest, format!("The event has no {what}"));
+    let id = text(&event, "/id").ok_or_else(|| lacks("id"))?;
+    let word = text(&event, "/type").ok_or_else(|| lacks("type"))?;
+    let kind = match word.as_str() {
+        "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
+            checkout(&event).map(StripeEventKind::CheckoutCompleted)
+        }
+        "customer.subscription.created" | "customer.subscription.updated" => {
+            update(&event, None).map(StripeEventKind::Subscription)
+        }
+        "customer.subscription.deleted" => {
+            update(&event, Some("canceled")).map(StripeEventKind::Subscription)
+        }
+        "invoice.payment_failed" => {
+            text(&event, "/data/object/customer").map(|customer| StripeEventKind::PaymentFailed { customer })
+        }
+        _ => None,
+    };
+    // An event of a known type without the required fields does not concern us: a payment without a subscription, for
+    // example.
+    Ok(StripeEvent { id, kind: kind.unwrap_or(StripeEventKind::Other(word)) })
+}
+
+fn checkout(event: &Value) -> Option<CheckoutCompleted> {
+    let at = |path: &str| text(event, &format!("/data/object{path}"));
+    let word = |path: &str| at(path).unwrap_or_default();
+    let offer = Offer::parse(&word("/metadata/plan"), &word("/metadata/interval"));
+    Some(CheckoutCompleted {
+        user_id: at("/client_reference_id")?,
+        customer: at("/customer")?,
+        subscription: at("/subscription"),
+        paid: offer.filter(|_| word("/payment_status") != "unpaid"),
+    })
+}
+
+fn update(event: &Value, status: Option<&str>) -> Option<SubscriptionUpdate> {
+    let at = |path: &str| text(event, &format!("/data/object{path}"));
+    let items = event.pointer("/data/object/items/data").and_then(Value::as_array);
+    let prices = items.into_iter().flatten().filter_map(|item| text(item, "/price/id")).collect();
+    Some(SubscriptionUpdate {
+        id: at("/id")?,
+        customer: at("/customer")?,
+        user_id: at("/metadata/user_id"),
+        prices,
+        status: status.map_or_else(|| at("/status"), |status| Some(status.to_owned()))?,
+        created: event.get("created")?.as_i64()?,
+    })
+}
+
+fn text(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer)?.as_str().map(str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::billing::offer::{Interval, PaidPlan};
+    use serde_json::json;
 
     const PRO: Offer = Offer { plan: PaidPlan::Pro, interval: Interval::Monthly };
     const SCALE: Offer = Offer { plan: PaidPlan::Scale, interval: Interval::Annual };
@@ -169,5 +295,75 @@ mod tests {
         };
         let then = after_update(Some(&checkout), &update(1, "active", "sa"), &prices()).unwrap();
         assert_eq!((then.offer, then.last_event_secs), (SCALE, Some(1)), "any update overrides the checkout");
+    }
+
+    const SECRET: &str = "whsec_test";
+    const BODY: &[u8] = br#"{"id": "evt_1"}"#;
+    const AT: i64 = 1_767_225_600;
+    // Computed with Python: hmac.new(b"whsec_test", b"1767225600." + body, "sha256").hexdigest()
+    const TAG: &str = "cadaa7d3969bfb3d2eb29334f30dba6a9887b21221ab72200cff0ad25e8a7bc0";
+
+    fn check(header: &str, body: &[u8], now: i64) -> bool {
+        verify(Some(header), body, SECRET, Timestamp::from_second(now).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn only_a_signature_of_the_same_secret_time_and_body_is_valid_for_five_minutes_either_way() {
+        let (header, zeros) = (format!("t={AT},v1={TAG}"), "0".repeat(64));
+        for valid in
+            [&header, &format!("t={AT},v1={zeros},v1={TAG},v0={zeros}"), &format!("t={AT}, v1={TAG}")]
+        {
+            assert!(check(valid, BODY, AT), "{valid}");
+        }
+        for (now, passes) in [(AT + 300, true), (AT + 301, false), (AT - 300, true), (AT - 301, false)] {
+            assert_eq!(check(&header, BODY, now), passes, "{now}");
+        }
+        assert!(!check(&header, br#"{"id": "evt_2"}"#, AT));
+        let changed = [header.replace("v1=", "v0="), format!("{header}0"), format!("t={},v1={TAG}", AT + 1)];
+        let incomplete = [format!("v1={TAG}"), format!("t=1,{header}"), format!("t=x,v1={TAG}")];
+        let odd = changed.iter().chain(&incomplete).map(String::as_str);
+        for odd in odd.chain(["", "t=", "v1=", &header[..header.len() - 2]]) {
+            assert!(!check(odd, BODY, AT), "{odd}");
+        }
+        let now = Timestamp::from_second(AT).unwrap();
+        assert!(verify(None, BODY, SECRET, now).is_err());
+        assert!(verify(Some(&header), BODY, "whsec_other", now).is_err());
+    }
+
+    fn kind_of(kind: &str, object: &Value) -> StripeEventKind {
+        let event = json!({"id": "evt_1", "type": kind, "created": 7, "data": {"object": object}});
+        read(event.to_string().as_bytes()).unwrap().kind
+    }
+
+    #[test]
+    fn a_checkout_has_its_user_and_its_offer_if_paid() {
+        let object = |status: &str| {
+            json!({"client_reference_id": "u1", "customer": "cus_1", "subscription": "sub_1",
+                   "payment_status": status, "metadata": {"plan": "pro", "interval": "annual"}})
+        };
+        let offer = Offer { plan: PaidPlan::Pro, interval: Interval::Annual };
+        for (status, paid) in [("paid", Some(offer)), ("no_payment_required", Some(offer)), ("unpaid", None)]
+        {
+            let StripeEventKind::CheckoutCompleted(purchase) =
+                kind_of("checkout.session.completed", &object(status))
+            else {
+                panic!("no checkout");
+            };
+            assert_eq!((purchase.user_id.as_str(), purchase.paid), ("u1", paid), "{status}");
+        }
+    }
+
+    #[test]
+    fn events_that_do_not_concern_a_subscription_are_other() {
+        for (kind, object) in [
+            ("invoice.paid", json!({"customer": "cus_1"})),
+            ("checkout.session.completed", json!({"customer": null, "client_reference_id": null})),
+            ("customer.subscription.updated", json!({"id": 5})),
+            ("invoice.payment_failed", json!({})),
+        ] {
+            assert_eq!(kind_of(kind, &object), StripeEventKind::Other(kind.to_owned()));
+        }
+        assert!(read(b"[]").is_err());
+        assert!(read(b"{").is_err());
     }
 }

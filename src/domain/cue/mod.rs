@@ -1,10 +1,8 @@
 //! Cues: their fields, and the effect of creating, changing and ending on their state (contract §4).
 
-pub mod filter;
-pub mod list_order;
+pub mod list;
 pub mod patch;
 pub mod payload;
-pub mod recent_runs;
 pub mod retention;
 
 use jiff::Timestamp;

@@ -1,12 +1,13 @@
-//! The mails about an account. The outbox stores the canonical JSON of their fields; text and links are written when a mail is
-//! sent.
+//! The mails about an account, the report of an execution's final failure, and the rate limit of the mails about it. The outbox
+//! stores the canonical JSON of their fields; text and links are written when a mail is sent.
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::domain::json::{self, JsonText};
-use crate::domain::notification::failure_report::{FailureReport, MAX_MAILS};
 use crate::domain::text::one_line;
+use crate::domain::time::saturating_add;
 use crate::domain::webhook::canonical_json::canonical;
 
 /// Mails of an account in an hour, failure mails included, above which a replacement is not mailed. More than of failures
@@ -162,6 +163,48 @@ fn failure_text(
         );
     }
     text + "\nTo stop mails about this cue, PATCH it with {\"on_failure\": {\"email\": false}}\n"
+}
+
+/// Failure mails per user in [`RATE_WINDOW`] (contract §6).
+pub const MAX_MAILS: usize = 10;
+
+pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
+
+/// Characters of an error in a POST.
+const MAX_POSTED: usize = 2_000;
+
+/// The failure. Serializes to the body of the POST (contract §6).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureReport {
+    pub event: String,
+    pub cue_id: String,
+    pub cue_name: String,
+    pub execution_id: String,
+    pub attempts: u32,
+    pub last_http_status: Option<u16>,
+    pub last_error: Option<String>,
+    pub failed_at: String,
+}
+
+impl FailureReport {
+    pub const EVENT: &'static str = "cue.failed";
+
+    /// The JSON that is signed and sent.
+    pub fn body(&self) -> String {
+        canonical(JsonText::from(&json!(self)).get())
+    }
+}
+
+/// An error truncated for a POST: a reported error may have 64 KiB.
+pub fn truncated(error: &str) -> String {
+    error.chars().take(MAX_POSTED).collect()
+}
+
+/// The end of the silence that the rate limit imposes at `now`. `tenth` is the creation time of the user's tenth
+/// newest mail.
+pub fn suppressed_until(tenth: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    let until = saturating_add(tenth?, RATE_WINDOW);
+    (now < until).then_some(until)
 }
 
 #[cfg(test)]

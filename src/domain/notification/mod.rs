@@ -5,9 +5,7 @@
 
 pub mod alert;
 pub mod event;
-pub mod failure_report;
 pub mod mail;
-pub mod test_alert;
 
 use jiff::{SignedDuration, Timestamp};
 

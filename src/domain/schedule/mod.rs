@@ -1,26 +1,26 @@
 //! Schedules: a cron expression in a time zone, or one instant. Computes upcoming and past runs, with the rule for
-//! daylight saving time of contract §4. The handling of missed runs is in `catch_up`, and of a clock that jumps in
-//! `wall_clock`.
+//! daylight saving time of contract §4, and a run as a person sees it: its local time, and what a clock change does to it
+//! (§4.5). The handling of missed runs is in `catch_up`, and of a clock that jumps in `wall_clock`.
 
-mod built_in_zones;
 pub mod catch_up;
 mod clock_segment;
 pub mod cron;
 pub mod instant;
-pub mod occurrence;
 pub mod time_zone;
 pub mod wall_clock;
 
-use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
 use crate::domain::schedule::clock_segment::ClockSegment;
 use crate::domain::schedule::cron::{CronError, CronExpr};
-use crate::domain::schedule::occurrence::clock_time;
-use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt};
-use crate::domain::text::word_enum::word_enum;
-
+use crate::domain::schedule::instant::skipped_time;
 pub use crate::domain::schedule::instant::{EARLIEST, parse_instant};
+use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt, last_nanosecond};
+use crate::domain::text::word_enum::word_enum;
+use crate::domain::time::saturating_add;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
@@ -206,5 +206,126 @@ impl From<ScheduleError> for Refusal {
             _ => error.to_string(),
         };
         Self { schedule_part: part, ..Self::new(code, message) }
+    }
+}
+
+/// The span in which runs are counted: no month is longer.
+const MONTH: SignedDuration = SignedDuration::from_hours(31 * 24);
+
+/// Most transitions of one answer. A hundred runs of a rare cron span thousands of years.
+const MAX_TRANSITIONS: usize = 100;
+
+/// One run of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occurrence {
+    pub at: Timestamp,
+    /// The local time at that instant.
+    pub local: DateTime,
+    pub offset: Offset,
+    /// The way in which a clock change moves or repeats the run.
+    pub note: Option<String>,
+}
+
+/// A change of the difference between local time and UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transition {
+    pub at: Timestamp,
+    pub from: Offset,
+    pub to: Offset,
+}
+
+impl Schedule {
+    /// The run at `at`, which must be one of this schedule.
+    pub fn occurrence(&self, at: Timestamp) -> Occurrence {
+        let local = self.zone.reading(at);
+        let note = match &self.rule {
+            ScheduleRule::Recurring(cron) if cron.covers_every_hour() => {
+                let repeated = self.zone.repetition(local);
+                repeated.map(|_| format!("fold: {} comes twice, runs both times", clock_time(local)))
+            }
+            ScheduleRule::Recurring(cron) => {
+                gap_note(cron, &self.zone, at).or_else(|| fold_note(&self.zone, at))
+            }
+            ScheduleRule::Once(_) => fold_note(&self.zone, at),
+        };
+        Occurrence { at, local, offset: self.zone.offset(at), note }
+    }
+
+    /// The note of a `once` schedule whose instant was `written` as a local time that a clock change skips. A schedule
+    /// holds the instant alone, which [`Self::occurrence`] cannot know.
+    pub fn skipped_note(&self, written: &str) -> Option<String> {
+        let ScheduleRule::Once(at) = self.rule else { return None };
+        let skipped = skipped_time(written, &self.zone)?;
+        let landing = self.zone.reading(at);
+        Some(format!("gap: {} does not exist, runs at {}", named_time(skipped, landing), clock_time(landing)))
+    }
+
+    /// The changes of the zone's offset in (`after`, `until`], the first hundred of them.
+    pub fn transitions(&self, after: Timestamp, until: Timestamp) -> Vec<Transition> {
+        let offsets =
+            |at| Transition { at, from: self.zone.offset(last_nanosecond(at)), to: self.zone.offset(at) };
+        let changes = self.zone.changes_after(after).take_while(|at| *at <= until).map(offsets);
+        changes.filter(|change| change.from != change.to).take(MAX_TRANSITIONS).collect()
+    }
+
+    /// The number of runs in the 31 days after `after`.
+    pub fn count_in_month(&self, after: Timestamp) -> u64 {
+        self.occurrences(after, saturating_add(after, MONTH)).count
+    }
+}
+
+/// The note of a run in place of times that a clock change at this instant skipped.
+fn gap_note(cron: &CronExpr, zone: &Zone, at: Timestamp) -> Option<String> {
+    let before = last_nanosecond(at);
+    if zone.changes_after(before).next() != Some(at) {
+        return None;
+    }
+    let landing = zone.reading(at);
+    let last_skipped = landing.checked_sub(SignedDuration::from_nanos(1)).ok()?;
+    let furthest = zone.latest_local_time(before);
+    let count = cron.count_civil(furthest, last_skipped);
+    let first = cron.next_civil(furthest).filter(|first| *first < landing)?;
+    let last = cron.last_civil(furthest, last_skipped)?;
+    let named = |time| named_time(time, landing);
+    let runs_itself = cron.last_civil(last_skipped, landing).is_some();
+    let run = clock_time(landing);
+    Some(match (count, runs_itself) {
+        (1, false) => format!("gap: {} does not exist, runs at {run}", named(first)),
+        (1, true) => format!("gap: {} does not exist, one run at {run} for both", named(first)),
+        (2, _) => format!("gap: {} and {} do not exist, one run at {run}", named(first), named(last)),
+        _ => format!("gap: {} to {} do not exist, one run at {run}", named(first), named(last)),
+    })
+}
+
+/// A skipped time, with its date if the run after the gap is on another one.
+fn named_time(skipped: DateTime, landing: DateTime) -> String {
+    match skipped.date() == landing.date() {
+        true => clock_time(skipped),
+        false => format!("{} {}", skipped.date(), clock_time(skipped)),
+    }
+}
+
+/// The note of a run at a local time that comes twice.
+fn fold_note(zone: &Zone, at: Timestamp) -> Option<String> {
+    let local = zone.reading(at);
+    let (first, _) = zone.repetition(local)?;
+    let pass = if zone.offset(at) == first { "first" } else { "second" };
+    Some(format!("fold: {} comes twice, runs the {pass} time", clock_time(local)))
+}
+
+/// `02:30`, with seconds only if there are any.
+pub fn clock_time(local: DateTime) -> String {
+    let format = if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" };
+    local.strftime(format).to_string()
+}
+
+/// `+02:00`, with seconds only if there are any.
+pub fn offset_text(offset: Offset) -> String {
+    let seconds = offset.seconds();
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let (hours, minutes) = (seconds.abs() / 3600, seconds.abs() / 60 % 60);
+    match seconds.abs() % 60 {
+        0 => format!("{sign}{hours:02}:{minutes:02}"),
+        seconds => format!("{sign}{hours:02}:{minutes:02}:{seconds:02}"),
     }
 }

@@ -7,8 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::{Host, ParseError};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::ip_class::{AddressClass, classify};
+use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, classify};
 
 pub const MAX_URL: usize = 2048;
 

@@ -5,8 +5,5 @@ pub mod callback;
 pub mod callback_url;
 pub mod canonical_json;
 pub mod echo;
-pub mod ip_class;
 pub mod request;
-pub mod response_headers;
 pub mod signature;
-pub mod verification;

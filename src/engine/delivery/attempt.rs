@@ -8,8 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::domain::execution::attempt::{FailureCause, requested_pause};
 use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome, OutcomeReport};
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
-use crate::domain::webhook::request::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
-use crate::domain::webhook::response_headers::kept_headers;
+use crate::domain::webhook::request::{
+    AttemptRef, DeliverySpec, SignedRequest, kept_headers, signed_request,
+};
 use crate::engine::delivery::dispatcher::{FinishedAttempt, cause_label};
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};

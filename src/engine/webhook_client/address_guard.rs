@@ -15,8 +15,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::ip_class::{classify, literal};
+use crate::domain::webhook::address_policy::{AddressPolicy, classify, literal};
 use crate::locks::Mutex;
 
 /// Reads the monotonic clock: the time since a fixed moment.

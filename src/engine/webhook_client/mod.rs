@@ -16,7 +16,7 @@ use ureq::{AsSendBody, Body};
 use crate::domain::execution::attempt::MAX_SHOWN_BODY;
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::Method;
-use crate::domain::webhook::response_headers::{MAX_KEPT_HEADERS, is_cookie};
+use crate::domain::webhook::request::{MAX_KEPT_HEADERS, is_cookie};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
 use crate::engine::webhook_client::delivery_error::DeliveryError;
 use crate::engine::webhook_client::tls::{CertificateError, TlsAgents};

@@ -6,8 +6,7 @@ use serde_json::json;
 
 use crate::api::instants::instant;
 use crate::domain::execution::NextStep;
-use crate::domain::notification::alert::{Alert, AlertType};
-use crate::domain::notification::test_alert::{TestAttempt, TestStatus};
+use crate::domain::notification::alert::{Alert, AlertType, TestAttempt, TestStatus};
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::request::Request;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
-use crate::domain::account::quota::is_nearly_used_up;
+use crate::domain::account::plan::is_nearly_used_up;
 use crate::domain::account::session::{REQUESTS_PER_MINUTE, SessionToken, is_to_record};
 use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::ErrorCode;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::app::App;
+use crate::domain::notification::alert::{TEST_KIND, TestAttempt};
 use crate::domain::notification::notification_id;
-use crate::domain::notification::test_alert::{KIND, TestAttempt};
 use crate::error::Result;
 use crate::service::alerts;
 use crate::service::executions::refuse_if_held;
@@ -23,7 +23,7 @@ impl TestAlert {
     pub fn begin(app: &Arc<App>, user_key: i64) -> Result<Self> {
         let now = app.clock.now();
         // No execution has this id: two tests within a millisecond have different ones.
-        let id = notification_id(app.ids.next(now)?, KIND, now);
+        let id = notification_id(app.ids.next(now)?, TEST_KIND, now);
         app.test_alerts.lock().begin(user_key, id.clone())?;
         Ok(Self { id, app: Arc::clone(app), user_key })
     }

@@ -4,8 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
-use crate::domain::account::plan::Plans;
-use crate::domain::account::quota::Quota;
+use crate::domain::account::plan::{Plans, Quota};
 use crate::domain::account::user::month_of;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};

@@ -8,8 +8,7 @@ use std::cmp::Ordering;
 
 use rusqlite::params;
 
-use crate::domain::cue::filter::CueFilter;
-use crate::domain::cue::list_order::{CueSort, ListPosition, SortValue};
+use crate::domain::cue::list::{CueFilter, CueSort, ListPosition, SortValue};
 use crate::domain::cue::{Cue, CueStatus};
 use crate::error::Result;
 use crate::store::accounts::users;

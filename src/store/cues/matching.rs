@@ -4,7 +4,7 @@
 use rusqlite::params;
 
 use crate::domain::cue::CueStatus;
-use crate::domain::cue::filter::{CueFacts, CueFilter};
+use crate::domain::cue::list::{CueFacts, CueFilter};
 use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::db::columns::RowReader;
@@ -69,7 +69,7 @@ fn is_match(filter: &CueFilter, columns: &mut RowReader<'_, '_>) -> rusqlite::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::cue::filter::SearchText;
+    use crate::domain::cue::list::SearchText;
     use crate::store::test_support::plan;
 
     #[test]

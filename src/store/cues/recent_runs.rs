@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::domain::cue::Cue;
-use crate::domain::cue::recent_runs::letters;
+use crate::domain::cue::list::letters;
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;

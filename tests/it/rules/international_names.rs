@@ -1,8 +1,7 @@
 //! Callback URLs with letters beyond ASCII in their host: converted by UTS 46, and then judged as any other.
 
-use cued::domain::webhook::address_policy::AddressPolicy;
+use cued::domain::webhook::address_policy::{AddressClass, AddressPolicy};
 use cued::domain::webhook::callback_url::{CallbackTarget, UrlError, check_url};
-use cued::domain::webhook::ip_class::AddressClass;
 use serde_json::json;
 
 use crate::support::receiver::Receiver;

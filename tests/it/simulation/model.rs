@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cued::domain::account::quota::Quota;
+use cued::domain::account::plan::Quota;
 use cued::domain::account::user::month_of;
 use jiff::Timestamp;
 use serde_json::Value;

@@ -14,7 +14,7 @@ use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::{Format, print_bytes, print_line};
 use crate::client::request::{Answer, ApiRequest};
-use crate::domain::text::escaped::escaped;
+use crate::domain::text::escaped;
 
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 

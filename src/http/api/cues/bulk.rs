@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::api::fields::JsonFields;
-use crate::domain::cue::filter::{CueFilter, MAX_SEARCH, SearchText};
+use crate::domain::cue::list::{CueFilter, MAX_SEARCH, SearchText};
 use crate::domain::cue::{CueStatus, Transport};
 use crate::error::{Error, Result};
 use crate::http::api::bulk::{ANSWER_BYTES, Resolved, bulk_call, read_ids, read_targets, run_to_end};

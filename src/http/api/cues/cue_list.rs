@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::api::cue::{CueView, LastRunView, RecentView};
 use crate::api::instants::JsonTimestamp;
 use crate::domain::account::credentials::sha256;
-use crate::domain::cue::filter::{CueFilter, MAX_SEARCH, SearchText};
-use crate::domain::cue::list_order::{CueSort, ListPosition, SortValue};
-use crate::domain::cue::recent_runs::MAX_RECENT_RUNS;
+use crate::domain::cue::list::{
+    CueFilter, CueSort, ListPosition, MAX_RECENT_RUNS, MAX_SEARCH, SearchText, SortValue,
+};
 use crate::domain::cue::{CueStatus, Transport};
 use crate::error::Result;
 use crate::http::input::query::{Pagination, Query};

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use cued::domain::text::escaped::is_order_mark;
+use cued::domain::text::is_order_mark;
 use serde_json::{Map, Value, json};
 
 use crate::cli::client::failures::COMMANDS;

@@ -1,7 +1,6 @@
 //! Runs in local time, with what a clock change does to them (contract §4.13).
 
-use cued::domain::schedule::Schedule;
-use cued::domain::schedule::occurrence::offset_text;
+use cued::domain::schedule::{Schedule, offset_text};
 
 use super::{at, recurring};
 

@@ -21,7 +21,7 @@ use crate::cli::output::table::{Cell, Shown, Style, parse_duration, text_of};
 use crate::cli::output::{Format, count, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{Answer, ApiRequest};
-use crate::domain::cue::list_order::CueSort;
+use crate::domain::cue::list::CueSort;
 use crate::domain::cue::{CueStatus, Transport};
 
 /// The most cues that a command names. The server takes as many ids in a request.

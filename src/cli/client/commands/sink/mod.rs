@@ -28,7 +28,7 @@ use crate::cli::server::flag_values::socket_address;
 use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::text::one_line;
 use crate::domain::time::rfc3339;
-use crate::domain::webhook::verification::{Verification, verify};
+use crate::domain::webhook::signature::{Verification, verify};
 use crate::locks::Mutex;
 
 const SECRET_VARIABLE: &str = "CUED_WEBHOOK_SECRET";

@@ -1,0 +1,307 @@
+//! Lists of cues: the filter, which actions on many cues use too (contract §4.8), the order and positions in it, and the latest
+//! runs of a cue as letters: one of each run, newest last.
+
+use std::cmp::Ordering;
+
+use jiff::Timestamp;
+
+use crate::domain::cue::{Cue, CueStatus, Transport};
+use crate::domain::execution::ExecutionStatus;
+use crate::domain::text::word_enum::word_enum;
+use crate::domain::webhook::callback_url::host_of;
+
+/// Most characters of `q`.
+pub const MAX_SEARCH: usize = 100;
+
+/// Characters of a description that are searched: what a person reads first. A page may look at all cues of a user, and
+/// longer descriptions in other than ASCII letters would take a second.
+const MAX_SEARCHED: usize = 1_000;
+
+/// The text of `q`, folded once. Two texts match if they differ in case alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchText(String);
+
+impl SearchText {
+    pub fn new(text: &str) -> Self {
+        Self(fold(text))
+    }
+
+    /// The buffer holds the folded text; several calls use one.
+    fn is_in(&self, text: &str, buffer: &mut String) -> bool {
+        fold_into(text, buffer);
+        buffer.contains(&self.0)
+    }
+
+    fn begins(&self, text: &str, buffer: &mut String) -> bool {
+        fold_into(text, buffer);
+        buffer.starts_with(&self.0)
+    }
+
+    /// The folded text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The text without distinction of case, character by character, so that a part of a text folds to a part of the folded
+/// text. Upper case first: `ß` and `ss` fold to the same text, and so do the two lower-case forms of `Σ`.
+pub fn fold(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    fold_into(text, &mut folded);
+    folded
+}
+
+/// Replaces the content of `folded` by the [folded](fold) text.
+fn fold_into(text: &str, folded: &mut String) {
+    folded.clear();
+    for char in text.chars() {
+        if char.is_ascii() {
+            folded.push(char.to_ascii_lowercase());
+        } else {
+            folded.extend(char.to_uppercase().flat_map(char::to_lowercase));
+        }
+    }
+}
+
+/// The part of a description in which `q` is searched.
+fn searched(description: &str) -> &str {
+    match description.char_indices().nth(MAX_SEARCHED) {
+        Some((end, _)) => &description[..end],
+        None => description,
+    }
+}
+
+/// The conditions that a cue must meet. `None` is no condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CueFilter {
+    pub q: Option<SearchText>,
+    pub status: Option<CueStatus>,
+    pub transport: Option<Transport>,
+    /// True if its latest executions failed, that is if it has a failure streak.
+    pub failing: Option<bool>,
+}
+
+/// The properties of a cue that a filter looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CueFacts<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub description: Option<&'a str>,
+    pub callback_url: Option<&'a str>,
+    pub status: CueStatus,
+    pub transport: Transport,
+    pub is_failing: bool,
+}
+
+impl CueFilter {
+    /// `q` is a part of the name, of the description or of the host of the callback, or the beginning of the id.
+    pub fn matches(&self, cue: &CueFacts<'_>) -> bool {
+        self.status.is_none_or(|status| status == cue.status)
+            && self.transport.is_none_or(|transport| transport == cue.transport)
+            && self.failing.is_none_or(|failing| failing == cue.is_failing)
+            && self.q.as_ref().is_none_or(|q| {
+                let mut buffer = String::new();
+                q.is_in(cue.name, &mut buffer)
+                    || q.begins(cue.id, &mut buffer)
+                    || cue.callback_url.is_some_and(|url| q.is_in(&host_of(url), &mut buffer))
+                    || cue.description.is_some_and(|text| q.is_in(searched(text), &mut buffer))
+            })
+    }
+}
+
+word_enum! {
+    /// The value by which a list is sorted. A minus sign is descending. Cues with the same value are in the order of their creation,
+    /// which is reversed with the list, and those without a value are last in either direction.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CueSort {
+        Oldest = "created",
+        Newest = "-created",
+        /// Without distinction of case.
+        Name = "name",
+        NameDescending = "-name",
+        NextRun = "next_run",
+        NextRunDescending = "-next_run",
+        LastRun = "last_run",
+        LastRunDescending = "-last_run",
+    }
+}
+
+/// The value of a cue that a list is sorted by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SortValue {
+    /// There is none, or the list is sorted by creation, which the key tells.
+    None,
+    /// Milliseconds since 1970.
+    Instant(i64),
+    /// A folded name.
+    Name(String),
+}
+
+/// The place of a cue in a sorted list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListPosition {
+    pub value: SortValue,
+    pub key: i64,
+}
+
+impl CueSort {
+    pub fn is_descending(self) -> bool {
+        self.as_str().starts_with('-')
+    }
+
+    pub fn is_by_creation(self) -> bool {
+        matches!(self, Self::Oldest | Self::Newest)
+    }
+
+    pub fn position_of(self, cue: &Cue) -> ListPosition {
+        let instant = |at: Option<jiff::Timestamp>| SortValue::instant(at.map(|at| at.as_millisecond()));
+        let value = match self {
+            Self::Oldest | Self::Newest => SortValue::None,
+            Self::Name | Self::NameDescending => SortValue::name(&cue.name),
+            Self::NextRun | Self::NextRunDescending => instant(cue.next_run),
+            Self::LastRun | Self::LastRunDescending => instant(cue.last_run),
+        };
+        ListPosition { value, key: cue.key }
+    }
+
+    /// The order of two positions of this list.
+    pub fn compare(self, one: &ListPosition, other: &ListPosition) -> Ordering {
+        let ascending = match (&one.value, &other.value) {
+            (SortValue::None, SortValue::None) => Ordering::Equal,
+            (SortValue::None, _) => return Ordering::Greater,
+            (_, SortValue::None) => return Ordering::Less,
+            (SortValue::Instant(one), SortValue::Instant(other)) => one.cmp(other),
+            (SortValue::Name(one), SortValue::Name(other)) => one.cmp(other),
+            // Values of one list are of one kind.
+            (SortValue::Instant(_), SortValue::Name(_)) => Ordering::Less,
+            (SortValue::Name(_), SortValue::Instant(_)) => Ordering::Greater,
+        };
+        let ascending = ascending.then(one.key.cmp(&other.key));
+        if self.is_descending() { ascending.reverse() } else { ascending }
+    }
+}
+
+impl SortValue {
+    pub fn instant(millis: Option<i64>) -> Self {
+        millis.map_or(Self::None, Self::Instant)
+    }
+
+    pub fn name(name: &str) -> Self {
+        Self::Name(fold(name))
+    }
+}
+
+/// Most runs of a cue that are shown as letters: a strip of a table on a page has room for no more.
+pub const MAX_RECENT_RUNS: u32 = 60;
+
+/// The letter of an interval of missed runs.
+const MISSED: char = 'm';
+
+/// The letter of an execution: the first one of its status.
+pub const fn letter_of(status: ExecutionStatus) -> char {
+    match status {
+        ExecutionStatus::Pending => 'p',
+        ExecutionStatus::Delivering => 'd',
+        ExecutionStatus::Retrying => 'r',
+        ExecutionStatus::Success => 's',
+        ExecutionStatus::Failed => 'f',
+    }
+}
+
+/// The letters of the newest `count` runs, newest last. `executions` and the ends of the intervals of missed runs are
+/// newest first; an interval is one letter, at the time of its last run.
+pub fn letters(executions: &[(ExecutionStatus, Timestamp)], missed: &[Timestamp], count: usize) -> String {
+    let (mut executions, mut missed) = (executions.iter().peekable(), missed.iter().peekable());
+    let mut newest_first = Vec::with_capacity(count);
+    while newest_first.len() < count {
+        let is_missed = match (executions.peek(), missed.peek()) {
+            (None, None) => break,
+            (Some((_, run)), Some(missed)) => *missed > run,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+        };
+        if is_missed {
+            missed.next();
+            newest_first.push(MISSED);
+        } else {
+            newest_first.extend(executions.next().map(|(status, _)| letter_of(*status)));
+        }
+    }
+    newest_first.into_iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CUE: CueFacts<'_> = CueFacts {
+        id: "cue_abcdefghijkl",
+        name: "Nightly Straße",
+        description: Some("Sends the ΟΔΟΣ report"),
+        callback_url: Some("https://Hooks.Example.com:8443/secret/path?token=t"),
+        status: CueStatus::Active,
+        transport: Transport::Webhook,
+        is_failing: false,
+    };
+
+    #[test]
+    fn q_is_found_in_name_description_host_and_the_beginning_of_the_id() {
+        let matches =
+            |q: &str| CueFilter { q: Some(SearchText::new(q)), ..CueFilter::default() }.matches(&CUE);
+        for q in ["nightly", "STRASSE", "straße", "οδος", "the", "hooks.example", "CUE_ABC", "cue_", "y S"]
+        {
+            assert!(matches(q), "{q}");
+        }
+        for q in ["daily", "abcdefghijkl", "secret", "token", "8443", "https", "nightly "] {
+            assert_eq!(matches(q), q == "nightly ", "{q}");
+        }
+    }
+
+    #[test]
+    fn the_first_thousand_characters_of_a_description_are_searched() {
+        let matches = |before: usize| {
+            let description = format!("{}x", "é ".repeat(before / 2));
+            let cue = CueFacts { description: Some(&description), ..CUE };
+            CueFilter { q: Some(SearchText::new("É X")), ..CueFilter::default() }.matches(&cue)
+        };
+        assert!(matches(MAX_SEARCHED - 2) && !matches(MAX_SEARCHED));
+    }
+
+    fn sorted(sort: CueSort, values: &[SortValue]) -> Vec<i64> {
+        let positions = values.iter().zip(1..).map(|(value, key)| ListPosition { value: value.clone(), key });
+        let mut positions: Vec<ListPosition> = positions.collect();
+        positions.sort_by(|one, other| sort.compare(one, other));
+        positions.iter().map(|position| position.key).collect()
+    }
+
+    #[test]
+    fn cues_without_a_value_are_last_in_both_directions() {
+        let values = [None, Some(3), Some(-1), None, Some(3)].map(SortValue::instant);
+        assert_eq!(sorted(CueSort::NextRun, &values), [3, 2, 5, 1, 4]);
+        assert_eq!(sorted(CueSort::LastRunDescending, &values), [5, 2, 3, 4, 1]);
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn letters_are_newest_last_and_the_first_of_the_status() {
+        let runs = ExecutionStatus::ALL.map(|status| (status, at(0)));
+        assert_eq!(letters(&runs, &[], 60), "fsrdp");
+        assert_eq!(letters(&runs, &[], 2), "dp");
+        assert_eq!((letters(&runs, &[], 0), letters(&[], &[], 60)), (String::new(), String::new()));
+        for status in ExecutionStatus::ALL {
+            assert!(status.as_str().starts_with(letter_of(status)));
+        }
+    }
+
+    #[test]
+    fn an_interval_of_missed_runs_is_one_letter_at_its_end() {
+        let runs = [(ExecutionStatus::Success, at(9)), (ExecutionStatus::Failed, at(3))];
+        assert_eq!(letters(&runs, &[at(10), at(5), at(1)], 60), "mfmsm");
+        assert_eq!(letters(&runs, &[at(10), at(5), at(1)], 3), "msm");
+        assert_eq!(letters(&runs, &[at(9)], 60), "fms");
+        assert_eq!(letters(&[], &[at(1), at(0)], 1), "m");
+    }
+}
