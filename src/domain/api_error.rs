@@ -86,7 +86,6 @@ error_codes! {
 pub enum LocSegment {
     /// A field of an object, or a part of the request (`body`, `query`).
     Field(Cow<'static, str>),
-    /// An element of an array.
     Index(usize),
 }
 
@@ -122,7 +121,6 @@ impl From<usize> for LocSegment {
 pub struct FieldError {
     /// `missing`, `string_type`, `extra_forbidden`, …
     pub kind: &'static str,
-    /// The path to the value.
     pub loc: Vec<LocSegment>,
     pub msg: String,
     /// The rejected value; for `extra_forbidden` the name of the field.
@@ -161,7 +159,6 @@ impl SchedulePart {
         Some(Box::new(Self { field, span: None }))
     }
 
-    /// A part of the cron expression.
     pub fn of_cron(field: &'static str, span: (usize, usize)) -> Option<Box<Self>> {
         Some(Box::new(Self { field, span: Some(span) }))
     }

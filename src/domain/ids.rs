@@ -52,7 +52,6 @@ impl CueId {
     }
 }
 
-/// The character of a random number.
 fn char_of(number: usize) -> char {
     char::from(CUE_ALPHABET[number % CUE_ALPHABET.len()])
 }

@@ -21,7 +21,6 @@ pub const MAX_DEPTH: usize = 64;
 /// The key of the only entry of the object as which serde_json passes a number, as text.
 const NUMBER_KEY: &str = "\"$serde_json::private::Number\"";
 
-/// A syntax error and its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("The JSON cannot be read: {problem} (line {line}, column {column})")]
 pub struct JsonError {
@@ -327,12 +326,10 @@ impl<'a> JsonStr<'a> {
         self.0.starts_with(|first: char| first == '-' || first.is_ascii_digit()).then_some(self.0)
     }
 
-    /// The characters of a string.
     pub fn as_text(self) -> Option<Cow<'a, str>> {
         self.0.strip_prefix('"')?.strip_suffix('"').map(unescaped)
     }
 
-    /// The items of an array.
     pub fn items(self) -> Option<impl Iterator<Item = JsonStr<'a>>> {
         self.0.starts_with('[').then(|| Parts { text: self.0, at: 1 }.map(JsonStr))
     }

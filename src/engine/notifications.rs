@@ -21,7 +21,9 @@ use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::callback_url::authority_of;
 use crate::domain::webhook::request::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
-use crate::engine::delivery::attempt::{SendResult, send_guarded};
+use crate::engine::delivery::attempt::{
+    SendResult, attempt_result, send_guarded, status_and_error, timed_out,
+};
 use crate::engine::delivery::dispatcher::{DRAIN, DispatcherMode};
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::thread_pool::ThreadPool;
@@ -369,7 +371,7 @@ fn post(
     let ended = now()?;
     let result = result_of_post(notification, &sent, ended);
     let attempt = || {
-        let (http_status, error_message) = sent.status_and_error(result.next == NextStep::Success);
+        let (http_status, error_message) = status_and_error(&sent, result.next == NextStep::Success);
         let duration = ended.duration_since(started);
         TestAttempt { http_status, duration, error_message, next: result.next }
     };
@@ -395,20 +397,19 @@ pub fn result_of_post(
     now: Timestamp,
 ) -> NotificationResult {
     let attempt = notification.attempts + 1;
-    let next = after_post(attempt, notification.created_at, &result.attempt(now), now);
+    let next = after_post(attempt, notification.created_at, &attempt_result(result, now), now);
     if next == NextStep::Failed {
         let why = match result {
-            SendResult::Responded(response) => format!("it returned {}", response.http_status),
-            SendResult::NoResponse { reason, detail: None, .. } | SendResult::Unsendable(reason) => {
-                reason.clone()
+            Ok(response) => format!("it returned {}", response.http_status),
+            Err(error) => {
+                [Some(error.to_string()), error.detail()].into_iter().flatten().collect::<Vec<_>>().join(": ")
             }
-            SendResult::NoResponse { reason, detail: Some(detail), .. } => format!("{reason}: {detail}"),
         };
         // The host alone: the path of such a URL is often a secret.
         let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
         give_up(notification, &format!("attempt {attempt} to reach {host} failed: {why}"));
     }
-    NotificationResult::new(notification, next, result.timed_out())
+    NotificationResult::new(notification, next, timed_out(result))
 }
 
 /// Sends a mail, with links to the server at `base`, and waits until the mail server accepts or refuses it. Never panics.

@@ -191,7 +191,6 @@ word_enum! {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLogin {
-    /// The hash of the device code.
     pub code_hash: [u8; 32],
     /// `None` in a login from before version 3 of the schema.
     pub user_code: Option<String>,
@@ -207,7 +206,6 @@ pub struct DeviceLogin {
     pub is_for_session: bool,
 }
 
-/// The state of a mailed link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkStatus {
     Valid,
@@ -233,7 +231,6 @@ impl DeviceLogin {
         matches!(self.state_at(now), Some(LoginState::Pending | LoginState::EmailSent))
     }
 
-    /// The state at `now` of a link with this token.
     pub fn link_status(&self, token_hash: &[u8; 32], now: Timestamp) -> LinkStatus {
         if self.token_hash.as_ref() != Some(token_hash) {
             return LinkStatus::Unknown;

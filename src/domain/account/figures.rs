@@ -30,7 +30,6 @@ pub fn whole_millis(duration: SignedDuration) -> i64 {
 /// Counts and times of the executions of an interval. Also the change of such counts, with negative numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Executions that ended.
     pub succeeded: i64,
     pub failed: i64,
     /// Attempts that another one followed.
@@ -145,7 +144,6 @@ impl Grid {
         Self { step: Step::Hour, first: end - hours, end }
     }
 
-    /// The number of steps.
     pub fn len(&self) -> usize {
         usize::try_from(self.end - self.first).unwrap_or(0)
     }
@@ -172,7 +170,6 @@ impl Grid {
         (self.first..self.end).contains(&number).then(|| usize::try_from(number - self.first).ok())?
     }
 
-    /// The begins of the steps.
     pub fn begins(&self) -> impl Iterator<Item = Timestamp> {
         let length = self.step.hours() * HOUR_MS;
         // The step of the first representable instant begins before it.

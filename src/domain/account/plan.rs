@@ -243,7 +243,6 @@ impl Plans {
     }
 }
 
-/// A limit as shown to callers.
 pub fn limit_or_max(limit: Option<u32>) -> u32 {
     limit.unwrap_or(NO_LIMIT)
 }

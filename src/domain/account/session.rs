@@ -31,7 +31,6 @@ pub const MAX_FAILED_SIGN_INS: u32 = 10;
 /// The window in which failed sign-ins are counted.
 pub const SIGN_IN_WINDOW: SignedDuration = SignedDuration::from_mins(15);
 
-/// The life of a one-time link.
 pub const LINK_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
 /// Unused links of a user. The oldest gives way.
@@ -43,7 +42,6 @@ pub const DEV_EMAIL: &str = "dev@example.com";
 /// Sessions in memory, of about 300 bytes each: they exist while the file cannot be written.
 const MAX_UNSTORED: usize = 100;
 
-/// Characters of the name of a device.
 const DEVICE_CHARS: usize = 64;
 
 const TOKEN_CHARS: usize = 43;
@@ -88,14 +86,10 @@ impl fmt::Debug for SessionToken {
 }
 
 word_enum! {
-    /// The way in which a session began.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SignInWay {
-        /// By an API key.
         Key = "key",
-        /// By a link in a mail.
         Mail = "mail",
-        /// By a one-time link.
         Link = "link",
         /// Without a credential, in development mode.
         Dev = "dev",
@@ -109,7 +103,6 @@ pub struct Session {
     pub via: SignInWay,
     /// The browser, as it named itself at the sign-in.
     pub device: String,
-    /// The address of the client at the sign-in.
     pub address: String,
     pub created_at: Timestamp,
     /// When it was last seen, less up to [`SEEN_INTERVAL`].
@@ -172,7 +165,6 @@ pub struct UnstoredSession {
     pub session: Session,
     pub user_key: i64,
     pub token_hash: [u8; 32],
-    /// The hash of the API key that began it.
     pub key_hash: [u8; 32],
 }
 
@@ -196,12 +188,10 @@ impl UnstoredSessions {
         self.0.push(new);
     }
 
-    /// The session with this token at `now`.
     pub fn find(&self, token_hash: &[u8; 32], now: Timestamp) -> Option<&UnstoredSession> {
         self.0.iter().find(|it| it.token_hash == *token_hash && it.session.expires_at > now)
     }
 
-    /// The sessions of a user at `now`.
     pub fn of_user(&self, user_key: i64, now: Timestamp) -> Vec<Session> {
         let own = self.0.iter().filter(|it| it.user_key == user_key && it.session.expires_at > now);
         own.map(|it| it.session.clone()).collect()

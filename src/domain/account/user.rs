@@ -10,7 +10,6 @@ use crate::domain::text::word_enum::word_enum;
 /// The time during which the previous webhook secret signs too (contract §3).
 pub const SECRET_OVERLAP: SignedDuration = SignedDuration::from_hours(24);
 
-/// The name of the first API key.
 pub const FIRST_KEY: &str = "default";
 
 /// The `error_message` of an execution that was not sent because its user is disabled.
@@ -30,7 +29,6 @@ pub const MAX_REGISTRATIONS: u32 = 10;
 /// The window in which registrations are counted.
 pub const REGISTRATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
-/// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub user_key: i64,
@@ -39,12 +37,10 @@ pub struct Caller {
     /// The name of the user's plan.
     pub plan: String,
     pub limits: PlanLimits,
-    /// Executions counted in this month.
     pub executions: i64,
 }
 
 word_enum! {
-    /// The kind of a [`Credential`].
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CredentialKind {
         Key = "key",
@@ -52,7 +48,6 @@ word_enum! {
     }
 }
 
-/// The credential of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     ApiKey {
@@ -79,7 +74,6 @@ impl Credential {
         }
     }
 
-    /// The id of the session.
     pub fn session_id(&self) -> Option<&str> {
         match self {
             Self::ApiKey { .. } => None,
@@ -120,7 +114,6 @@ pub struct ApiKeyInfo {
 }
 
 word_enum! {
-    /// The policy for registration over HTTP.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RegistrationPolicy {
         /// Open until one user exists.

@@ -23,7 +23,6 @@ pub struct Subscription {
 }
 
 word_enum! {
-    /// The effect of a subscription.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SubscriptionState {
         Live = "live",
@@ -42,7 +41,6 @@ pub struct SubscriptionUpdate {
     pub customer: String,
     /// The user's id, as passed to the checkout.
     pub user_id: Option<String>,
-    /// The ids of its prices.
     pub prices: Vec<String>,
     pub status: String,
     /// The time of this state, in epoch seconds.
@@ -123,7 +121,6 @@ pub struct CheckoutCompleted {
     pub customer: String,
     /// The provider's id of the new subscription.
     pub subscription: Option<String>,
-    /// The offer, if it is paid for.
     pub paid: Option<Offer>,
 }
 

@@ -37,7 +37,6 @@ impl SearchText {
         buffer.starts_with(&self.0)
     }
 
-    /// The folded text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,7 +50,6 @@ pub fn fold(text: &str) -> String {
     folded
 }
 
-/// Replaces the content of `folded` by the [folded](fold) text.
 fn fold_into(text: &str, folded: &mut String) {
     folded.clear();
     for char in text.chars() {
@@ -63,7 +61,6 @@ fn fold_into(text: &str, folded: &mut String) {
     }
 }
 
-/// The part of a description in which `q` is searched.
 fn searched(description: &str) -> &str {
     match description.char_indices().nth(MAX_SEARCHED) {
         Some((end, _)) => &description[..end],
@@ -133,7 +130,6 @@ pub enum SortValue {
     None,
     /// Milliseconds since 1970.
     Instant(i64),
-    /// A folded name.
     Name(String),
 }
 
@@ -164,7 +160,6 @@ impl CueSort {
         ListPosition { value, key: cue.key }
     }
 
-    /// The order of two positions of this list.
     pub fn compare(self, one: &ListPosition, other: &ListPosition) -> Ordering {
         let ascending = match (&one.value, &other.value) {
             (SortValue::None, SortValue::None) => Ordering::Equal,

@@ -38,7 +38,6 @@ word_enum! {
     pub enum Transport {
         /// The payload is sent to the callback's URL.
         Webhook = "webhook",
-        /// A worker claims the execution.
         Worker = "worker",
     }
 }

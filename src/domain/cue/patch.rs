@@ -64,27 +64,13 @@ impl SchedulePatch {
     /// A new schedule of type `kind`. The zone defaults to UTC.
     /// Errors: `invalid_schedule` or `invalid_timezone`.
     pub fn schedule(&self, kind: ScheduleKind) -> Result<Schedule, Refusal> {
-        let zone = self.timezone.as_deref().unwrap_or("UTC");
-        let catch_up = self.catch_up.unwrap_or_default();
-        match (kind, &self.cron, &self.at) {
-            (ScheduleKind::Recurring, Some(cron), _) => Ok(Schedule::recurring(cron, zone, catch_up)?),
-            (ScheduleKind::Once, _, Some(at)) => Ok(Schedule { catch_up, ..Schedule::once(at, zone)? }),
-            (ScheduleKind::Recurring, None, _) => Err(incomplete(
-                "expression",
-                "A recurring schedule needs schedule.cron, such as \"0 9 * * *\"",
-            )),
-            (ScheduleKind::Once, _, None) => {
-                Err(incomplete("at", "A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\""))
-            }
-        }
+        self.resolve(kind, None)
     }
 
     /// `current` with the given parts replaced. A cron expression or an instant alone implies the type; both together
     /// need `schedule.type`.
     /// Errors: `invalid_schedule` or `invalid_timezone`.
     pub fn applied_to(&self, current: &StoredSchedule) -> Result<Schedule, Refusal> {
-        let timezone = self.timezone.as_deref().unwrap_or(&current.timezone);
-        let catch_up = self.catch_up.unwrap_or(current.catch_up);
         if self.kind.is_none() && self.cron.is_some() && self.at.is_some() {
             return Err(incomplete(
                 "type",
@@ -97,35 +83,39 @@ impl SchedulePatch {
             (None, None, ScheduleSpec::Recurring(_)) => ScheduleKind::Recurring,
             (None, None, ScheduleSpec::Once(_)) => ScheduleKind::Once,
         });
-        match (kind, &self.cron, &self.at, &current.when) {
-            (ScheduleKind::Recurring, Some(cron), _, _)
-            | (ScheduleKind::Recurring, None, _, ScheduleSpec::Recurring(cron)) => {
-                Ok(Schedule::recurring(cron, timezone, catch_up)?)
+        self.resolve(kind, Some(current))
+    }
+
+    fn resolve(&self, kind: ScheduleKind, current: Option<&StoredSchedule>) -> Result<Schedule, Refusal> {
+        let zone = self.timezone.as_deref().or(current.map(|it| it.timezone.as_str())).unwrap_or("UTC");
+        let catch_up = self.catch_up.or(current.map(|it| it.catch_up)).unwrap_or_default();
+        let find_zone = || Zone::find(zone).map_err(ScheduleError::from);
+        let once = |at, zone| Ok(Schedule { rule: ScheduleRule::Once(at), zone, catch_up });
+        match (kind, &self.cron, &self.at, current.map(|it| &it.when)) {
+            (ScheduleKind::Recurring, Some(cron), ..)
+            | (ScheduleKind::Recurring, None, _, Some(ScheduleSpec::Recurring(cron))) => {
+                Ok(Schedule::recurring(cron, zone, catch_up)?)
             }
             (ScheduleKind::Once, _, Some(at), _) => {
-                let zone = Zone::find(timezone).map_err(ScheduleError::from)?;
-                Ok(Schedule { rule: ScheduleRule::Once(parse_instant(at, &zone)?), zone, catch_up })
+                let zone = find_zone()?;
+                once(parse_instant(at, &zone)?, zone)
             }
-            (ScheduleKind::Once, _, None, ScheduleSpec::Once(at)) => {
-                let zone = Zone::find(timezone).map_err(ScheduleError::from)?;
-                Ok(Schedule { rule: ScheduleRule::Once(*at), zone, catch_up })
-            }
-            (ScheduleKind::Recurring, None, _, ScheduleSpec::Once(_)) => {
-                Err(incomplete("expression", "A recurring schedule needs schedule.cron"))
-            }
-            (ScheduleKind::Once, _, None, ScheduleSpec::Recurring(_)) => {
-                Err(incomplete("at", "A once schedule needs schedule.at"))
+            (ScheduleKind::Once, _, None, Some(ScheduleSpec::Once(at))) => once(*at, find_zone()?),
+            (ScheduleKind::Recurring, ..) => Err(incomplete(
+                "expression",
+                "A recurring schedule needs schedule.cron, such as \"0 9 * * *\"",
+            )),
+            (ScheduleKind::Once, ..) => {
+                Err(incomplete("at", "A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\""))
             }
         }
     }
 }
 
-/// The refusal of a schedule without the value of `field`.
 fn incomplete(field: &'static str, message: &'static str) -> Refusal {
     Refusal { schedule_part: SchedulePart::of(field), ..Refusal::new(ErrorCode::InvalidSchedule, message) }
 }
 
-/// The validated parts of a callback.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallbackPatch {
     pub url: Option<String>,

@@ -13,7 +13,6 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// index; longer ones match nothing (contract §7.1).
 pub const MAX_FILTER_CHARS: usize = 255;
 
-/// A payload that is ready to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// The canonical JSON: the body of a delivery.

@@ -20,10 +20,8 @@ pub fn shown_body(stored: &str) -> &str {
 }
 
 word_enum! {
-    /// The end of an attempt.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum AttemptEnd {
-        /// Delivered, or reported as a success.
         Success = "success",
         /// Failed, and another one was planned.
         Retrying = "retrying",
@@ -127,7 +125,6 @@ pub enum NextStep {
 }
 
 impl NextStep {
-    /// The status of the execution.
     pub fn status(self) -> ExecutionStatus {
         match self {
             Self::Success => ExecutionStatus::Success,

@@ -5,7 +5,6 @@ use url::Url;
 
 use crate::domain::json::{JsonObject, JsonStr, JsonText, merged};
 
-/// The text fields of evidence.
 pub const TEXTS: [&str; 5] = ["external_id", RESULT_URL, "result_ref", "result_type", "summary"];
 
 /// The text field of evidence that must be a URL.
@@ -22,7 +21,6 @@ pub const MAX_TEXT_BYTES: usize = 65_536;
 /// Characters of `result_url`, as of a callback URL.
 pub const MAX_RESULT_URL: usize = 2048;
 
-/// The member of an artifact that must be a URL.
 const ARTIFACT_URL: &str = "url";
 
 /// Returns whether a list takes more than [`MAX_TEXT_BYTES`] in the stored evidence.
@@ -60,7 +58,6 @@ pub fn with_trimmed_urls(artifacts: JsonStr<'_>) -> JsonText {
     JsonText::stored(format!("[{}]", items.collect::<Vec<_>>().join(",")))
 }
 
-/// A URL as it is stored.
 pub fn trimmed(url: &str) -> JsonText {
     JsonText::from(&Value::from(url.trim()))
 }
@@ -90,7 +87,6 @@ pub fn is_result_url(text: &str) -> bool {
 pub struct Evidence(Option<JsonText>);
 
 impl From<JsonText> for Evidence {
-    /// The evidence in an object of fields.
     fn from(fields: JsonText) -> Self {
         Self((fields.get() != JsonStr::EMPTY_OBJECT).then_some(fields))
     }
@@ -111,7 +107,6 @@ impl Evidence {
         }
     }
 
-    /// Returns whether `field` is a [result URL](is_result_url).
     pub fn shows_url(&self, field: &str) -> bool {
         let text = self.get(field).and_then(JsonStr::as_text);
         text.is_some_and(|text| is_result_url(text.trim()))

@@ -46,12 +46,10 @@ impl ExecutionStatus {
 }
 
 word_enum! {
-    /// The origin of an execution.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Trigger {
         Schedule = "schedule",
         ManualFire = "manual_fire",
-        /// A replay of an earlier execution.
         Replay = "replay",
     }
 }
@@ -194,7 +192,6 @@ pub struct Execution {
     pub duration: Option<SignedDuration>,
     /// Why the latest delivery failed.
     pub cause: Option<FailureCause>,
-    /// The execution that this one repeats.
     pub replayed_from: Option<ExecutionId>,
     pub claimed_by_worker: Option<String>,
     pub claimed_at: Option<Timestamp>,
@@ -218,7 +215,6 @@ pub struct NewExecution {
     pub scheduled_for: Timestamp,
     pub triggered_by: Trigger,
     pub payload_key: Option<i64>,
-    /// The execution that this one repeats.
     pub replayed_from: Option<ExecutionId>,
     /// True for a run of an outage: runs that fall due now are sent first.
     pub is_catch_up: bool,

@@ -58,7 +58,6 @@ word_enum! {
     /// `outcome_state`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum OutcomeState {
-        /// A success without verification.
         ReportedSuccess = "reported_success",
         ReportedFailure = "reported_failure",
         /// A success, confirmed by its evidence or by a person.
@@ -80,7 +79,6 @@ pub struct Verdict {
     pub verified_at: Timestamp,
 }
 
-/// An event after the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerificationEvent {
     Verdict {
@@ -94,7 +92,6 @@ pub enum VerificationEvent {
     },
 }
 
-/// The state of a new outcome.
 pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) -> OutcomeState {
     match mode {
         _ if !success => OutcomeState::ReportedFailure,

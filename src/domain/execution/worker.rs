@@ -31,7 +31,6 @@ pub struct Worker {
 }
 
 word_enum! {
-    /// The liveness of a worker.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum HeartbeatStatus {
         Active = "active",

@@ -85,7 +85,6 @@ pub enum NewAlert {
         failures: i64,
     },
     VerificationFailed {
-        /// The failure reason as a clause.
         reason: String,
     },
     ClaimLost {
@@ -111,7 +110,6 @@ impl NewAlert {
         }
     }
 
-    /// The message as a sentence.
     pub fn message(&self, cue_name: &str) -> String {
         let cue_name = one_line(cue_name, MAX_QUOTED_CHARS);
         match self {
@@ -159,7 +157,6 @@ impl NewAlert {
     }
 }
 
-/// An alert that was raised.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alert {
     pub id: String,

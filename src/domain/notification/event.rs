@@ -22,10 +22,8 @@ word_enum! {
         ExecutionRetrying = "execution.retrying",
         ExecutionSucceeded = "execution.succeeded",
         ExecutionFailed = "execution.failed",
-        /// A worker has claimed it.
         ExecutionClaimed = "execution.claimed",
         ExecutionClaimLost = "execution.claim_lost",
-        /// Its outcome was reported.
         ExecutionOutcome = "execution.outcome",
         /// The verification state of its outcome was set after the report.
         ExecutionVerified = "execution.verified",
@@ -50,7 +48,6 @@ word_enum! {
 }
 
 word_enum! {
-    /// The change that `server.state` reports.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ServerChange {
         /// The database can be written again.
@@ -59,7 +56,6 @@ word_enum! {
         Unwritable = "unwritable",
         /// Corruption was found in the database.
         Damaged = "damaged",
-        /// The database is on hold.
         Held = "held",
         /// The hold has ended.
         Promoted = "promoted",
@@ -75,7 +71,6 @@ word_enum! {
     }
 }
 
-/// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub event_type: EventType,
@@ -107,7 +102,6 @@ pub trait EventSink: Send + Sync {
     /// Returns whether anybody follows events. One atomic load.
     fn is_watched(&self) -> bool;
 
-    /// Returns whether the user follows events.
     fn is_watched_by(&self, user_key: i64) -> bool;
 
     /// Hands out the events of a commit, in the order in which they happened.
@@ -119,7 +113,6 @@ impl Event {
         Self { event_type, user_key: Some(user_key), cue_id, data: to_text(data) }
     }
 
-    /// An event of the server.
     pub fn server(change: ServerChange, at: Timestamp) -> Self {
         let data = to_text(&json!({"state": change.as_str(), "at": rfc3339(at)}));
         Self { event_type: EventType::ServerState, user_key: None, cue_id: None, data }
@@ -151,7 +144,6 @@ pub struct ExecutionEvent {
     pub at: String,
 }
 
-/// The data of all events of cues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CueEvent {
     pub cue_id: String,

@@ -68,7 +68,6 @@ impl Credential {
 }
 
 impl StoredMail {
-    /// The JSON that is stored.
     pub fn body(&self) -> String {
         canonical(JsonText::from(&json!(self)).get())
     }

@@ -27,7 +27,6 @@ pub const MAX_WAITING: u32 = 1_000;
 /// A full backlog counts as cleared at half of the limit, so that a backlog that stays near the limit is logged once.
 pub const BACKLOG_CLEARED: u32 = MAX_WAITING / 2;
 
-/// The channel of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotificationKind {
     Mail,
@@ -38,7 +37,6 @@ pub enum NotificationKind {
 }
 
 impl NotificationKind {
-    /// The word in the outbox.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mail => "mail",
@@ -62,7 +60,6 @@ pub fn notification_id(execution: ExecutionId, kind: NotificationKind, at: Times
     derived_id(execution.bytes(), kind, at)
 }
 
-/// The id of a notification about the account in row `user_key` at `at`.
 pub fn account_notification_id(user_key: i64, kind: NotificationKind, at: Timestamp) -> String {
     derived_id(&user_key.to_be_bytes(), kind, at)
 }
@@ -100,7 +97,6 @@ fn unless_expired(next: NextStep, created_at: Timestamp) -> NextStep {
     }
 }
 
-/// Returns whether a notification created at `created_at` has expired at `now`.
 pub fn is_expired(created_at: Timestamp, now: Timestamp) -> bool {
     created_at.checked_add(MAX_AGE).is_ok_and(|end| end <= now)
 }

@@ -18,7 +18,6 @@ const MAX_CATCH_UP_RUNS: usize = 100;
 const JUMP_THRESHOLD: SignedDuration = SignedDuration::from_secs(60);
 
 word_enum! {
-    /// The cause of an outage.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum MissReason {
         /// The server was not running.

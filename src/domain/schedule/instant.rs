@@ -79,7 +79,6 @@ impl Parts {
     }
 }
 
-/// The unparsed rest of a text.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -90,7 +89,6 @@ impl Rest<'_> {
         Some(*first)
     }
 
-    /// Consumes a number of exactly `digits` digits.
     fn number<T: TryFrom<i32>>(&mut self, digits: usize) -> Option<T> {
         let (number, rest) = self.0.split_at_checked(digits)?;
         self.0 = rest;

@@ -215,11 +215,9 @@ const MONTH: SignedDuration = SignedDuration::from_hours(31 * 24);
 /// Most transitions of one answer. A hundred runs of a rare cron span thousands of years.
 const MAX_TRANSITIONS: usize = 100;
 
-/// One run of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occurrence {
     pub at: Timestamp,
-    /// The local time at that instant.
     pub local: DateTime,
     pub offset: Offset,
     /// The way in which a clock change moves or repeats the run.

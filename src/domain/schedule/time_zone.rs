@@ -55,7 +55,6 @@ impl Zone {
         self.rules.to_offset(at)
     }
 
-    /// The local time at an instant.
     pub fn reading(&self, at: Timestamp) -> DateTime {
         self.rules.to_datetime(at)
     }

@@ -34,7 +34,6 @@ macro_rules! word_enum {
             /// The words of [`Self::ALL`], in the same order.
             pub const WORDS: [&'static str; [$($word),+].len()] = [$($word),+];
 
-            /// The word of this variant.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word),+

@@ -22,7 +22,6 @@ pub enum AllowRule {
     Network(Cidr),
 }
 
-/// A network in CIDR notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     base: IpAddr,
@@ -37,9 +36,7 @@ pub struct ParseAllowRuleError(String);
 /// The addresses that callbacks may reach. The default is the public internet only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPolicy {
-    public: bool,
-    private: bool,
-    loopback: bool,
+    classes: Vec<AddressClass>,
     networks: Vec<Cidr>,
     exemption: Option<Exemption>,
 }
@@ -54,7 +51,7 @@ struct Exemption {
 
 impl Default for AddressPolicy {
     fn default() -> Self {
-        Self { public: true, private: false, loopback: false, networks: Vec::new(), exemption: None }
+        Self { classes: vec![AddressClass::Public], networks: Vec::new(), exemption: None }
     }
 }
 
@@ -64,12 +61,12 @@ impl AddressPolicy {
         if rules.is_empty() {
             return Self::default();
         }
-        let mut policy = Self { public: false, ..Self::default() };
+        let mut policy = Self { classes: Vec::new(), ..Self::default() };
         for rule in rules {
             match rule {
-                AllowRule::Public => policy.public = true,
-                AllowRule::Private => policy.private = true,
-                AllowRule::Loopback => policy.loopback = true,
+                AllowRule::Public => policy.classes.push(AddressClass::Public),
+                AllowRule::Private => policy.classes.push(AddressClass::Private),
+                AllowRule::Loopback => policy.classes.push(AddressClass::Loopback),
                 AllowRule::Network(cidr) => policy.networks.push(*cidr),
             }
         }
@@ -86,23 +83,17 @@ impl AddressPolicy {
 
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        let by_class = match classify(address) {
-            AddressClass::Public => self.public,
-            AddressClass::Private => self.private,
-            AddressClass::Loopback => self.loopback,
-            _ => false,
-        };
-        by_class || self.networks.iter().any(|network| network.contains(address))
+        self.classes.contains(&classify(address))
+            || self.networks.iter().any(|network| network.contains(address))
     }
 
-    /// The classes that can be allowed.
     pub const CLASSES: [&'static str; 3] =
         [AddressClass::Public.as_str(), AddressClass::Private.as_str(), AddressClass::Loopback.as_str()];
 
     /// The allowed ones of [`Self::CLASSES`]. Single networks are the operator's configuration and not listed.
     pub fn words(&self) -> Vec<&'static str> {
-        let all = Self::CLASSES.into_iter().zip([self.public, self.private, self.loopback]);
-        all.filter_map(|(word, allowed)| allowed.then_some(word)).collect()
+        let is_allowed = |word: &&str| self.classes.iter().any(|class| class.as_str() == *word);
+        Self::CLASSES.into_iter().filter(is_allowed).collect()
     }
 
     /// Returns whether the target is the exempt path of this server, for which no address is blocked.
@@ -117,15 +108,7 @@ impl AddressPolicy {
 
 impl Cidr {
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.base, address) {
-            (IpAddr::V4(base), IpAddr::V4(address)) => {
-                (base.to_bits() ^ address.to_bits()).checked_shr(32 - self.length).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(base), IpAddr::V6(address)) => {
-                (base.to_bits() ^ address.to_bits()).checked_shr(128 - self.length).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
+        self.base.is_ipv4() == address.is_ipv4() && Self::new(address, self.length).base == self.base
     }
 
     fn new(base: IpAddr, length: u32) -> Self {
@@ -207,13 +190,11 @@ impl FromStr for AllowRule {
 }
 
 word_enum! {
-    /// The class of an address.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum AddressClass {
         Public = "public",
         /// A private network: RFC 1918, or IPv6 unique local addresses.
         Private = "private",
-        /// This machine.
         Loopback = "loopback",
         /// The local link; clouds serve their metadata there.
         LinkLocal = "link-local",

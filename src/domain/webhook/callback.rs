@@ -5,7 +5,6 @@
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::text::word_enum::word_enum;
 
-/// Custom headers of a callback.
 pub const MAX_HEADERS: usize = 32;
 /// The size of a header value, in bytes: the limit of common servers, and half of a connection's buffer.
 pub const MAX_HEADER_VALUE: usize = 4096;

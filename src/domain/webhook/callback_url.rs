@@ -11,7 +11,6 @@ use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, classi
 
 pub const MAX_URL: usize = 2048;
 
-/// The target of a callback URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackTarget {
     /// A lower-case name without a trailing dot, or an address in its usual form without brackets.

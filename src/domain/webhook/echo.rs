@@ -10,7 +10,6 @@ use jiff::{SignedDuration, Timestamp};
 pub const FOLDER: &str = "/v1/echo/";
 /// Bytes of a body.
 pub const MAX_PAYLOAD: usize = 1 << 20;
-/// The lifetime of an echo.
 const RETENTION_TIME: SignedDuration = SignedDuration::from_mins(5);
 /// Bytes of all echoes together: it bounds the memory that anonymous callers can fill.
 const MAX_BYTES: usize = 8 << 20;
@@ -27,7 +26,6 @@ const OVERHEAD: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EchoToken(String);
 
-/// A request to the echo path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Echo {
     /// The body, which is JSON.

@@ -15,7 +15,6 @@ pub struct AttemptRef {
     pub id: ExecutionId,
     pub cue_key: i64,
     pub user_key: i64,
-    /// Fairness key of the destination.
     pub destination: i64,
     /// The attempt number, from 1.
     pub attempt: u32,
@@ -40,7 +39,6 @@ pub struct DeliverySpec {
     pub previous_webhook_secret_expires_at: Option<Timestamp>,
 }
 
-/// The headers and body of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedRequest {
     /// All headers except `Host` and those that frame the body.
@@ -49,7 +47,6 @@ pub struct SignedRequest {
     pub body: Option<Vec<u8>>,
 }
 
-/// The request of `attempt`, signed at `now`.
 pub fn signed_request(attempt: &AttemptRef, mut delivery: DeliverySpec, now: Timestamp) -> SignedRequest {
     // Moved: of a payload of megabytes there is one copy while it is sent.
     let payload = delivery.payload.take();
@@ -123,7 +120,6 @@ pub fn kept_headers<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -
     JsonText::stored(kept)
 }
 
-/// Returns whether the header carries cookies.
 pub fn is_cookie(name: &str) -> bool {
     name.eq_ignore_ascii_case("set-cookie") || name.eq_ignore_ascii_case("set-cookie2")
 }

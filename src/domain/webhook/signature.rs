@@ -79,7 +79,6 @@ pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs:
     }
 }
 
-/// Returns `true` if one of the signatures in `webhook-signature` is that of a body with this id and timestamp.
 pub fn verify_standard(secret: &str, id: &str, timestamp: &str, signatures: &str, body: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &standard_key(secret));
     let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
@@ -124,7 +123,6 @@ pub enum Verification {
     Verified,
     NoSignature,
     NoSecret,
-    /// A header that its signature covers is missing.
     MissingHeader(&'static str),
     /// The header is not the number of a second.
     InvalidTimestamp(&'static str),
@@ -211,7 +209,6 @@ pub fn verify<'a>(
     Verification::Verified
 }
 
-/// A right signature of this age in seconds.
 fn at_age(seconds: i64) -> Verification {
     match seconds {
         age if age > TOLERANCE => Verification::TooOld { seconds: age },
@@ -234,7 +231,6 @@ fn timestamp<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
     // The expected values were computed with Python's hmac, hashlib and base64.
     const CURRENT: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -248,16 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn v1_is_keyed_with_the_whole_text_of_the_secret() {
-        assert_eq!(
-            signature_v1(CURRENT, AT, BODY),
-            "v1=bb8d5493c3c781c7232f2b2f4a8ee8e323213f17aa4ed65fe5e2d68ee1f3e5af"
-        );
-    }
-
-    #[test]
-    fn only_the_signature_of_the_same_secret_time_and_body_is_verified() {
+    fn v1_is_keyed_with_the_whole_text_of_the_secret_and_verified_for_the_same_time_and_body() {
         let (at, signed) = (AT.to_string(), signature_v1(CURRENT, AT, BODY));
+        assert_eq!(signed, "v1=bb8d5493c3c781c7232f2b2f4a8ee8e323213f17aa4ed65fe5e2d68ee1f3e5af");
         assert!(verify_v1(CURRENT, &at, &signed, BODY));
         assert!(!verify_v1(PREVIOUS, &at, &signed, BODY));
         assert!(!verify_v1(CURRENT, "1767225601", &signed, BODY));
@@ -268,15 +257,15 @@ mod tests {
     }
 
     #[test]
-    fn standard_is_keyed_with_the_decoded_secret() {
-        assert_eq!(standard(CURRENT, None), "v1,gfiQxYpPhg0l4G16Tnholwi0vwWP4w5/suw21UZ8VJ4=");
-    }
-
-    #[test]
-    fn standard_is_verified_by_each_secret_that_signed() {
+    fn standard_is_keyed_with_the_decoded_secrets_and_verified_by_each_of_them() {
+        let (current, previous) = (
+            "v1,gfiQxYpPhg0l4G16Tnholwi0vwWP4w5/suw21UZ8VJ4=",
+            "v1,PAJLiJe41f2W3A5YuU+UUrqmsy9vkd7Ylp31YWVL7ec=",
+        );
         let (at, signed) = (AT.to_string(), standard(CURRENT, Some(PREVIOUS)));
-        assert!(verify_standard(CURRENT, ID, &at, &signed, BODY));
-        assert!(verify_standard(PREVIOUS, ID, &at, &signed, BODY));
+        assert_eq!((standard(CURRENT, None).as_str(), signed), (current, format!("{current} {previous}")));
+        let signed = standard(CURRENT, Some(PREVIOUS));
+        assert!([CURRENT, PREVIOUS].iter().all(|secret| verify_standard(secret, ID, &at, &signed, BODY)));
         assert!(!verify_standard("another", ID, &at, &signed, BODY));
         assert!(!verify_standard(CURRENT, "another", &at, &signed, BODY));
         assert!(!verify_standard(CURRENT, ID, "1767225601", &signed, BODY));
@@ -287,14 +276,6 @@ mod tests {
     }
 
     #[test]
-    fn standard_carries_both_signatures_after_a_rotation() {
-        assert_eq!(
-            standard(CURRENT, Some(PREVIOUS)),
-            "v1,gfiQxYpPhg0l4G16Tnholwi0vwWP4w5/suw21UZ8VJ4= v1,PAJLiJe41f2W3A5YuU+UUrqmsy9vkd7Ylp31YWVL7ec="
-        );
-    }
-
-    #[test]
     fn a_secret_that_is_not_base64_signs_with_its_bytes() {
         let expected = "v1,T7P360qC/JD72EhK6nmHl5prYuYsCL7LBtc5C0/ofdE=";
         assert_eq!(standard("whsec_not base64!", None), expected);
@@ -302,14 +283,9 @@ mod tests {
         assert_eq!(standard("", None), "v1,xaiWfAUf/QZJ1yjCrQtCxx2e7ps36umru/QYrA+hg/I=");
     }
 
-    const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-    const OTHER: &str = "whsec_ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
-    const AT: i64 = 1_767_225_600;
-    const BODY: &[u8] = b"{\"a\": 1}";
-
     /// The finding of a receiver `age` seconds after the signature; `change` changes the headers on their way.
-    fn found(secrets: &[&str], age: i64, change: impl Fn(&mut Vec<(&'static str, String)>)) -> Verification {
-        let signing = SigningSecrets { current: SECRET, previous: Some(OTHER) };
+    fn found(secrets: &[&str], age: i64, change: impl Fn(&mut Vec<(&str, String)>)) -> Verification {
+        let signing = SigningSecrets { current: CURRENT, previous: Some(PREVIOUS) };
         let mut headers = signature_headers(signing, "id", AT, BODY).to_vec();
         change(&mut headers);
         let secrets: Vec<String> = secrets.iter().map(|it| (*it).to_owned()).collect();
@@ -317,40 +293,33 @@ mod tests {
         verify(&secrets, &header, BODY, Timestamp::from_second(AT + age).unwrap())
     }
 
-    fn without(names: &'static [&str]) -> impl Fn(&mut Vec<(&'static str, String)>) {
-        move |headers| headers.retain(|(name, _)| !names.contains(name))
-    }
-
     #[test]
-    fn right_and_recent_signatures_are_verified() {
-        assert_eq!(found(&[SECRET], 0, |_| ()), Verification::Verified);
-        assert_eq!(found(&[OTHER, SECRET], 300, |_| ()), Verification::Verified, "any of the secrets");
-        assert_eq!(found(&[SECRET], -300, without(&[SIGNATURE])), Verification::Verified);
-        assert_eq!(found(&[SECRET], 0, without(&[STANDARD_SIGNATURE, STANDARD_ID])), Verification::Verified);
-        assert_eq!(
-            found(&[OTHER], 0, without(&[SIGNATURE])),
-            Verification::Verified,
-            "the second of two signatures"
-        );
-    }
-
-    #[test]
-    fn each_defect_has_its_reason() {
-        let all = |_: &mut Vec<(&'static str, String)>| ();
-        assert_eq!(found(&[], 0, all), Verification::NoSecret);
-        assert_eq!(found(&[], 0, |headers| headers.clear()), Verification::NoSignature);
-        assert_eq!(found(&[OTHER], 0, all), Verification::WrongSignature(SIGNATURE));
-        assert_eq!(
-            found(&["another"], 0, without(&[SIGNATURE])),
-            Verification::WrongSignature(STANDARD_SIGNATURE)
-        );
-        assert_eq!(found(&[SECRET], 301, all), Verification::TooOld { seconds: 301 });
-        assert_eq!(found(&[SECRET], -301, all), Verification::TooNew { seconds: 301 });
-        assert_eq!(found(&[SECRET], 0, without(&[TIMESTAMP])), Verification::MissingHeader(TIMESTAMP));
-        assert_eq!(found(&[SECRET], 0, without(&[STANDARD_ID])), Verification::MissingHeader(STANDARD_ID));
+    fn right_and_recent_signatures_are_verified_and_each_defect_has_its_reason() {
+        use Verification as V;
+        let (v1, ids) = (&["X-CueAPI-Signature"], &["webhook-signature", "webhook-id"]);
+        for (secrets, age, removed, finding) in [
+            (&[CURRENT][..], 0, &[][..], V::Verified),
+            (&[PREVIOUS, CURRENT], 300, &[], V::Verified),
+            (&[CURRENT], -300, v1, V::Verified),
+            (&[CURRENT], 0, ids, V::Verified),
+            // The second of two signatures.
+            (&[PREVIOUS], 0, v1, V::Verified),
+            (&[], 0, &[], V::NoSecret),
+            (&[PREVIOUS], 0, &[], V::WrongSignature(SIGNATURE)),
+            (&["another"], 0, v1, V::WrongSignature(STANDARD_SIGNATURE)),
+            (&[CURRENT], 301, &[], V::TooOld { seconds: 301 }),
+            (&[CURRENT], -301, &[], V::TooNew { seconds: 301 }),
+            (&[CURRENT], 0, &[TIMESTAMP], V::MissingHeader(TIMESTAMP)),
+            (&[CURRENT], 0, &[STANDARD_ID], V::MissingHeader(STANDARD_ID)),
+            (&[CURRENT], 0, &[SIGNATURE, STANDARD_SIGNATURE], V::NoSignature),
+        ] {
+            let remove =
+                |headers: &mut Vec<(&str, String)>| headers.retain(|(name, _)| !removed.contains(name));
+            assert_eq!(found(secrets, age, remove), finding, "{secrets:?}, {age} s, without {removed:?}");
+        }
         for no_time in ["", "1_0", "-1", "12345678901234567890", "\u{661}"] {
-            let change = |headers: &mut Vec<(&'static str, String)>| headers[0].1 = no_time.to_owned();
-            assert_eq!(found(&[SECRET], 0, change), Verification::InvalidTimestamp(TIMESTAMP), "{no_time}");
+            let change = |headers: &mut Vec<(&str, String)>| headers[0].1 = no_time.to_owned();
+            assert_eq!(found(&[CURRENT], 0, change), V::InvalidTimestamp(TIMESTAMP), "{no_time}");
         }
     }
 }

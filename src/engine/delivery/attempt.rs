@@ -12,8 +12,9 @@ use crate::domain::webhook::request::{
     AttemptRef, DeliverySpec, SignedRequest, kept_headers, signed_request,
 };
 use crate::engine::delivery::dispatcher::{FinishedAttempt, cause_label};
-use crate::engine::webhook_client::delivery_error::DeliveryError;
-use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
+use crate::engine::webhook_client::{
+    DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse,
+};
 use crate::error::Error;
 use crate::metrics::milliseconds;
 use crate::panics;
@@ -23,53 +24,35 @@ use crate::store::executions::delivery_request::LoadedDelivery;
 /// The pause after a database error, before another attempt: long enough to keep the log readable while a disk fails.
 const AFTER_READ_ERROR: SignedDuration = SignedDuration::from_secs(5);
 
-/// The result of sending a request.
-pub enum SendResult {
-    /// The receiver returned a complete response.
-    Responded(WebhookResponse),
-    /// No complete response arrived.
-    NoResponse {
-        reason: String,
-        /// More than the reason says, for the log only.
-        detail: Option<String>,
-        cause: FailureCause,
-        timed_out: bool,
-    },
-    /// The request cannot be built, now or later.
-    Unsendable(String),
+pub type SendResult = Result<WebhookResponse, DeliveryError>;
+
+/// The part of the result that the retry rules need.
+pub fn attempt_result(result: &SendResult, now: Timestamp) -> AttemptResult {
+    match result {
+        Ok(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Responded {
+            http_status: *http_status,
+            retry_after: requested_pause(*http_status, retry_after.as_deref(), now),
+        },
+        Err(DeliveryError::Timeout { .. }) => AttemptResult::TimedOut,
+        Err(_) => AttemptResult::NoResponse,
+    }
 }
 
-impl SendResult {
-    /// The part of the result that the retry rules need.
-    pub fn attempt(&self, now: Timestamp) -> AttemptResult {
-        match self {
-            Self::Responded(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Responded {
-                http_status: *http_status,
-                retry_after: requested_pause(*http_status, retry_after.as_deref(), now),
-            },
-            Self::NoResponse { timed_out: true, .. } => AttemptResult::TimedOut,
-            Self::NoResponse { .. } | Self::Unsendable(_) => AttemptResult::NoResponse,
+/// The status of the response, and for the user why the attempt has failed. A response that is no success has failed.
+pub(in crate::engine) fn status_and_error(
+    result: &SendResult,
+    is_success: bool,
+) -> (Option<u16>, Option<String>) {
+    match result {
+        Ok(WebhookResponse { http_status, .. }) => {
+            (Some(*http_status), (!is_success).then(|| status_message(*http_status)))
         }
+        Err(error) => (None, Some(error.to_string())),
     }
+}
 
-    /// The status of the response, and for the user why the attempt has failed. A response that is no success has failed.
-    pub(in crate::engine) fn status_and_error(&self, is_success: bool) -> (Option<u16>, Option<String>) {
-        match self {
-            Self::Responded(WebhookResponse { http_status, .. }) => {
-                (Some(*http_status), (!is_success).then(|| status_message(*http_status)))
-            }
-            Self::NoResponse { reason, .. } | Self::Unsendable(reason) => (None, Some(reason.clone())),
-        }
-    }
-
-    fn internal_error() -> Self {
-        let reason = "internal error in cued; the operator finds the cause in its log".to_owned();
-        Self::NoResponse { reason, detail: None, cause: FailureCause::Fault, timed_out: false }
-    }
-
-    pub fn timed_out(&self) -> bool {
-        matches!(self, Self::NoResponse { timed_out: true, .. })
-    }
+pub(in crate::engine) fn timed_out(result: &SendResult) -> bool {
+    matches!(result, Err(DeliveryError::Timeout { .. }))
 }
 
 /// Sends a claimed execution and returns its record. Reads the time with `now` before and after; `None` from it, when the
@@ -99,8 +82,7 @@ pub fn deliver(
 pub fn unread(claimed: ClaimedDelivery, error: &Error, now: Timestamp) -> FinishedAttempt {
     let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
     tracing::error!(execution_id = %id, attempt, %error, "cannot read a delivery; it is tried again");
-    let result = SendResult::internal_error();
-    let mut ended = classify(claimed, None, result, now);
+    let mut ended = classify(claimed, None, Err(DeliveryError::Internal), now);
     ended.record.next = now.checked_add(AFTER_READ_ERROR).map_or(NextStep::Failed, NextStep::RetryAt);
     ended
 }
@@ -133,21 +115,13 @@ pub fn send_guarded(
 ) -> SendResult {
     // Building and signing run inside as well: a panic would end the thread and leave the execution in flight until the
     // next start.
-    let sent = panics::catch("the delivery", || {
-        Ok(match build().map(|request| webhook_client.send(&request)) {
-            Ok(Ok(response)) => SendResult::Responded(response),
-            Ok(Err(delivery_error)) => SendResult::NoResponse {
-                reason: delivery_error.to_string(),
-                detail: delivery_error.detail(),
-                cause: delivery_error.cause(),
-                timed_out: matches!(delivery_error, DeliveryError::Timeout { .. }),
-            },
-            Err(reason) => SendResult::Unsendable(reason),
-        })
-    });
-    sent.unwrap_or_else(|error| {
+    let send = || match build() {
+        Ok(request) => webhook_client.send(&request),
+        Err(reason) => Err(DeliveryError::Unsendable(reason)),
+    };
+    panics::catch("the delivery", || Ok(send())).unwrap_or_else(|error| {
         log_panic(&error);
-        SendResult::internal_error()
+        Err(DeliveryError::Internal)
     })
 }
 
@@ -159,13 +133,12 @@ fn classify(
     result: SendResult,
     now: Timestamp,
 ) -> FinishedAttempt {
-    let timed_out = result.timed_out();
+    let timed_out = timed_out(&result);
     let next = retry.map_or(NextStep::Failed, |retry| {
-        after_attempt(retry, claimed.attempt_ref.attempt, &result.attempt(now), now)
+        after_attempt(retry, claimed.attempt_ref.attempt, &attempt_result(&result, now), now)
     });
-    let mut detail = None;
     let is_success = next == NextStep::Success;
-    let (http_status, error_message) = result.status_and_error(is_success);
+    let (http_status, error_message) = status_and_error(&result, is_success);
     let mut record = AttemptRecord {
         attempt_ref: claimed.attempt_ref,
         at: now,
@@ -178,18 +151,18 @@ fn classify(
         cause: cause(&result),
         outcome: None,
     };
-    match result {
-        SendResult::Responded(response) => {
+    let detail = match result {
+        Ok(response) => {
             record.response_body = Some(text(&response.body));
             if is_success && claimed.takes_outcome {
                 record.outcome = reported_outcome(&claimed.attempt_ref, &response.body, now);
             }
             let headers = response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             record.response_headers = (!is_success).then(|| kept_headers(headers));
+            None
         }
-        SendResult::NoResponse { detail: more, .. } => detail = more,
-        SendResult::Unsendable(_) => {}
-    }
+        Err(error) => error.detail(),
+    };
     FinishedAttempt { claimed, record, timed_out, detail, cue_id: None }
 }
 
@@ -202,7 +175,6 @@ fn reported_outcome(attempt_ref: &AttemptRef, body: &[u8], now: Timestamp) -> Op
     })
 }
 
-/// Logs an attempt that took `duration`.
 pub fn log(ended: &FinishedAttempt, duration: Duration) {
     let FinishedAttempt { claimed, record, detail, cue_id, .. } = ended;
     tracing::debug!(
@@ -221,9 +193,8 @@ pub fn log(ended: &FinishedAttempt, duration: Duration) {
 /// The cause of a failure; `None` for a success.
 fn cause(result: &SendResult) -> Option<FailureCause> {
     match result {
-        SendResult::Responded(response) => FailureCause::of_status(response.http_status),
-        SendResult::NoResponse { cause, .. } => Some(*cause),
-        SendResult::Unsendable(_) => Some(FailureCause::Unsendable),
+        Ok(response) => FailureCause::of_status(response.http_status),
+        Err(error) => Some(error.cause()),
     }
 }
 

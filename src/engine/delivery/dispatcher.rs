@@ -61,7 +61,6 @@ pub struct FinishedAttempt {
     pub cue_id: Option<String>,
 }
 
-/// The mode of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatcherMode {
     Running,
@@ -228,7 +227,6 @@ impl Dispatcher {
     }
 }
 
-/// The label of a cause in metrics and the log.
 pub fn cause_label(cause: Option<FailureCause>) -> &'static str {
     cause.map_or("none", FailureCause::as_str)
 }

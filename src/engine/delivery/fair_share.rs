@@ -117,7 +117,6 @@ impl FairShare {
         }
     }
 
-    /// The attempts under way.
     pub fn under_way(&self) -> usize {
         self.attempts.in_use()
     }

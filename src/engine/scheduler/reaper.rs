@@ -196,13 +196,11 @@ const WORKER_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 const HOURS_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 const ACCOUNT_INTERVAL: SignedDuration = SignedDuration::from_hours(6);
 
-/// Workers deleted in one write.
 const WORKER_BATCH: u32 = 500;
 
 /// Users looked at in one step: the cues of unconfirmed ones are read as well.
 const USER_BATCH: i64 = 200;
 
-/// Cues deleted in one write.
 const CUE_BATCH: u32 = 100;
 
 /// The rounds of one kind of clean-up.

@@ -62,7 +62,6 @@ pub enum SweepOutcome {
     At(Option<Timestamp>),
 }
 
-/// The start of the history of a queued cue.
 struct CueHistory {
     cue_key: i64,
     /// The execution after which the batch begins.
@@ -74,11 +73,9 @@ struct CueHistory {
     surplus: i64,
 }
 
-/// The work of one pass.
 enum SweepStep {
     /// Delete the rows that a deleted cue left.
     Erase(i64),
-    /// Trim the histories of these cues.
     Trim(Vec<CueHistory>),
     /// Delete what the scan found; the newest creation up to its end.
     Expire(HistoryScan, Timestamp),

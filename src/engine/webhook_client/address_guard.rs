@@ -43,18 +43,11 @@ pub struct AddressGuard {
 /// operator's network. [`ResolveError::detail`] has them for the log.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
-    /// All addresses of the host are blocked.
     #[error("{}", describe_blocked(host, *address))]
-    Blocked {
-        /// The host in the URL.
-        host: String,
-        /// The first address.
-        address: IpAddr,
-    },
+    Blocked { host: String, address: IpAddr },
     /// The name has no address.
     #[error("{}", describe_unreachable(name))]
     Unknown {
-        /// The name in the URL.
         name: String,
         /// The message of the operating system.
         why: String,

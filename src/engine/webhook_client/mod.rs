@@ -3,22 +3,21 @@
 //! One call is one attempt. The client does not retry, follow redirects or interpret the response.
 
 pub mod address_guard;
-pub mod delivery_error;
 pub mod tls;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
+use thiserror::Error;
 use ureq::http::{Request, Response, header};
 use ureq::unversioned::resolver::{DefaultResolver, Resolver};
 use ureq::{AsSendBody, Body};
 
-use crate::domain::execution::attempt::MAX_SHOWN_BODY;
+use crate::domain::execution::attempt::{FailureCause, MAX_SHOWN_BODY};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::request::{MAX_KEPT_HEADERS, is_cookie};
-use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic};
-use crate::engine::webhook_client::delivery_error::DeliveryError;
+use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic, ResolveError};
 use crate::engine::webhook_client::tls::{CertificateError, TlsAgents};
 
 /// Maximum bytes of a response body that are kept: one more than is shown, so that a longer body is known as such.
@@ -31,7 +30,6 @@ pub const MAX_READ_BODY: u64 = 64 * 1024;
 /// theirs open.
 pub const MAX_IDLE: usize = 128;
 
-/// The settings of a webhook client.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     pub policy: AddressPolicy,
@@ -172,4 +170,113 @@ fn headers(response: &Response<Body>) -> Vec<(String, String)> {
 fn retry_after(response: &Response<Body>) -> Option<String> {
     let value = response.headers().get(header::RETRY_AFTER)?;
     value.to_str().ok().map(str::to_owned)
+}
+
+/// The reason why an attempt got no complete response, worded for the user who asks why a cue did not run (contract §6.4).
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum DeliveryError {
+    #[error("{}", describe_timeout(*within, *status))]
+    Timeout {
+        within: Duration,
+        /// The status, if the response had begun.
+        status: Option<u16>,
+    },
+    /// The host has no address that callbacks may reach. Nothing was sent.
+    #[error("{0}")]
+    NoAddress(ResolveError),
+    /// No connection, a broken one, or a response that is not HTTP.
+    #[error("{0}")]
+    Connection(String),
+    /// No trusted TLS connection.
+    #[error("{0}")]
+    Tls(String),
+    /// The URL or a header is not valid in a request. Nothing was sent.
+    #[error("{0}")]
+    Unsendable(String),
+    /// An error of the program or of its database.
+    #[error("internal error in cued; the operator finds the cause in its log")]
+    Internal,
+}
+
+impl DeliveryError {
+    pub fn cause(&self) -> FailureCause {
+        match self {
+            Self::Timeout { .. } => FailureCause::Timeout,
+            Self::NoAddress(ResolveError::Blocked { .. }) => FailureCause::BlockedAddress,
+            Self::NoAddress(ResolveError::Unknown { .. }) => FailureCause::UnknownName,
+            Self::Connection(_) => FailureCause::Connection,
+            Self::Tls(_) => FailureCause::Tls,
+            Self::Unsendable(_) => FailureCause::Unsendable,
+            Self::Internal => FailureCause::Fault,
+        }
+    }
+
+    /// More than the text says, for the operator's log only.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Self::NoAddress(error) => Some(error.detail()),
+            _ => None,
+        }
+    }
+
+    /// Converts an error of the HTTP library. `status` is set if the error occurred while the body was read.
+    fn from_ureq(error: ureq::Error, status: Option<u16>, within: Duration) -> Self {
+        match error {
+            ureq::Error::Timeout(_) => Self::Timeout { within, status },
+            ureq::Error::Other(other) => match other.downcast::<ResolveError>() {
+                Ok(error) => Self::NoAddress(*error),
+                Err(other) => Self::Connection(other.to_string()),
+            },
+            ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => {
+                Self::Tls(tls(&error.to_string()))
+            }
+            ureq::Error::Io(error) => Self::Connection(after(status, &connection(&error))),
+            ureq::Error::Rustls(error) => Self::Tls(tls(&error.to_string())),
+            ureq::Error::Tls(what) => Self::Tls(tls(what)),
+            ureq::Error::Protocol(what) => {
+                Self::Connection(after(status, &format!("the response is not valid HTTP ({what})")))
+            }
+            ureq::Error::LargeResponseHeader(..) => {
+                Self::Connection("the headers of the response are too large".to_owned())
+            }
+            ureq::Error::Http(what) => Self::Unsendable(format!("the request is not valid: {what}")),
+            ureq::Error::BadUri(what) => Self::Unsendable(format!("the request is not valid: {what}")),
+            other => Self::Connection(after(status, &other.to_string())),
+        }
+    }
+}
+
+fn connection(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "the connection was refused".to_owned(),
+        ErrorKind::UnexpectedEof
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe => "the connection was closed before the response was complete".to_owned(),
+        _ => format!("the connection failed: {error}"),
+    }
+}
+
+fn tls(what: &str) -> String {
+    if what.contains("UnknownIssuer") {
+        return "the certificate is from an issuer that is not trusted (a certificate authority of your own is named \
+                with --callback-ca)"
+            .to_owned();
+    }
+    format!("no encrypted connection: {what}")
+}
+
+fn after(status: Option<u16>, what: &str) -> String {
+    match status {
+        Some(status) => format!("returned {status}, but {what}"),
+        None => what.to_owned(),
+    }
+}
+
+fn describe_timeout(within: Duration, status: Option<u16>) -> String {
+    let seconds = within.as_secs_f64();
+    match status {
+        None => format!("no response within {seconds} s"),
+        Some(status) => format!("returned {status}, but the body did not end within {seconds} s"),
+    }
 }

@@ -10,10 +10,10 @@ use cued::domain::execution::attempt::FailureCause;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
 use cued::domain::webhook::callback_url::check_url;
+use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::address_guard::{
     AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic, ResolveError,
 };
-use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::engine::webhook_client::{
     ClientOptions, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cued::engine::delivery::dispatcher::promote_batch;
-use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::cues::payloads::set_payload;
 use serde_json::json;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cued::domain::ids::ExecutionId;
 use cued::engine::delivery::attempt_queue::MAX_BYTES;
 use cued::engine::delivery::dispatcher::{DeliveryService, Dispatcher, DispatcherMode, requeue_interrupted};
-use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::db::counters;
 use rusqlite::Connection;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
-use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::{
     ClientOptions, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse,
 };

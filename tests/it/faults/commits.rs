@@ -18,8 +18,8 @@ use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, promote_bat
 use cued::engine::notifications;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
+use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::WebhookResponse;
-use cued::engine::webhook_client::delivery_error::DeliveryError;
 use cued::error::{Error, Result};
 use cued::service::executions::{claim_next, report};
 use cued::store::cues;

@@ -7,7 +7,7 @@ use cued::domain::webhook::request::AttemptRef;
 use cued::domain::webhook::signature::signature_v1;
 use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::dispatcher::FinishedAttempt;
-use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::executions::delivery_request::LoadedDelivery;
 use serde_json::Value;

@@ -10,7 +10,7 @@ use cued::domain::ids::ExecutionId;
 use cued::domain::webhook::callback_url::destination_hash;
 use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, FinishedAttempt};
-use cued::engine::webhook_client::delivery_error::DeliveryError;
+use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::executions::delivery_queue::ClaimedDelivery;
 use cued::store::executions::delivery_request;

@@ -2,9 +2,7 @@
 
 use crate::domain::schedule::cron::CronError;
 
-/// The syntax of a field.
 pub(super) struct CronField {
-    /// The name in error messages.
     pub(super) name: &'static str,
     /// The smallest and the greatest number that may be written.
     pub(super) range: (u8, u8),

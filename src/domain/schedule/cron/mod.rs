@@ -28,7 +28,6 @@ const ALL_WEEKDAYS: u64 = (1 << 7) - 1;
 /// Longer than an expression that lists every value of every field.
 const MAX_BYTES: usize = 1024;
 
-/// The error in a cron expression, with the field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct CronError {

@@ -194,7 +194,6 @@ fn days_of_month(days: &Values) -> String {
     }
 }
 
-/// A list in words.
 enum Listed {
     Whole(String),
     /// The number of values and the first of them: `17 days (1, 3, 4 …)`.
