@@ -122,15 +122,14 @@ impl NotificationDispatcher {
         }
         let now = app.clock.now();
         self.deadline = promote_due(app, now)?;
-        let (found, expired): (Vec<_>, Vec<_>) =
-            self.scan(app)?.into_iter().partition(|notification| is_worth_sending(notification, now));
-        for notification in expired {
-            if let Some(destination) = notification.destination {
-                self.slots.release(notification.user_key, destination, AttemptEnd::Unclaimed);
+        let mut found = self.scan(app)?;
+        found.retain(|notification| match self.postpone(app, notification, now) {
+            Some(next) => {
+                self.end(notification.key, next);
+                false
             }
-            self.end(notification.key, NextStep::Failed);
-        }
-        let found = self.within_mail_limit(app, found, now);
+            None => true,
+        });
         self.slots.forget_idle();
         self.mails += found.iter().filter(|notification| notification.destination.is_none()).count();
         self.in_flight.extend(found.iter().map(|notification| notification.key));
@@ -141,24 +140,21 @@ impl NotificationDispatcher {
         Ok(found)
     }
 
-    /// The notifications of `found` without the mails above the hourly limit, which wait in the outbox until it admits one
-    /// again.
-    fn within_mail_limit(
-        &mut self,
-        app: &App,
-        found: Vec<Notification>,
-        now: Timestamp,
-    ) -> Vec<Notification> {
-        let mut admitted = Vec::with_capacity(found.len());
-        for notification in found {
-            let is_confirmed = notification.is_confirmed;
-            match notification.destination.map_or_else(|| app.mail_limits.take(is_confirmed, now), |_| Ok(()))
-            {
-                Ok(()) => admitted.push(notification),
-                Err(free_at) => self.end(notification.key, NextStep::RetryAt(free_at)),
+    /// The next step of a notification that is not sent now: one that is given up, or a mail above the hourly limit, which
+    /// waits in the outbox until the limit admits one again.
+    fn postpone(&mut self, app: &App, notification: &Notification, now: Timestamp) -> Option<NextStep> {
+        let is_worth_sending = is_worth_sending(notification, now);
+        match notification.destination {
+            Some(_) if is_worth_sending => None,
+            Some(destination) => {
+                self.slots.release(notification.user_key, destination, AttemptEnd::Unclaimed);
+                Some(NextStep::Failed)
             }
+            None if is_worth_sending => {
+                app.mail_limits.take(notification.is_confirmed, now).err().map(NextStep::RetryAt)
+            }
+            None => Some(NextStep::Failed),
         }
-        admitted
     }
 
     /// Returns whether no notification is being sent or waits to be recorded.

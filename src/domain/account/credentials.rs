@@ -19,9 +19,44 @@ pub fn may_contain_secret(text: &str) -> bool {
     [KEY_PREFIX, SECRET_PREFIX].iter().any(|prefix| text.contains(prefix))
 }
 
-/// An API key: `cue_sk_` and 32 hexadecimal digits. Only its hash may be stored.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ApiKey(String);
+/// Declares a secret text, which `Debug` does not show.
+macro_rules! secret {
+    ($(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        #[derive(Clone, PartialEq, Eq)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The whole text, for the one response that shows it.
+            pub fn reveal(&self) -> &str {
+                &self.0
+            }
+
+            /// The SHA-256 that is stored and looked up.
+            pub fn hash(&self) -> [u8; 32] {
+                $crate::domain::account::credentials::sha256(self.0.as_bytes())
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(…)"))
+            }
+        }
+    };
+}
+
+pub(in crate::domain::account) use secret;
+
+secret! {
+    /// An API key: `cue_sk_` and 32 hexadecimal digits. Only its hash may be stored.
+    ApiKey
+}
+
+secret! {
+    /// The secret that signs webhooks: `whsec_` and 64 hexadecimal digits.
+    WebhookSecret
+}
 
 impl ApiKey {
     pub fn from_random(random: [u8; 16]) -> Self {
@@ -36,44 +71,15 @@ impl ApiKey {
         is_key.then(|| Self(text.to_owned()))
     }
 
-    /// The whole key, for the one response that shows it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
     /// The first 12 characters: they identify the key to its user.
     pub fn prefix(&self) -> &str {
         &self.0[..PREFIX_CHARS]
     }
-
-    /// The SHA-256 that is stored and looked up.
-    pub fn hash(&self) -> [u8; 32] {
-        sha256(self.0.as_bytes())
-    }
 }
-
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ApiKey({}…)", self.prefix())
-    }
-}
-
-#[derive(Clone, PartialEq, Eq)]
-pub struct WebhookSecret(String);
 
 impl WebhookSecret {
     pub fn from_random(random: [u8; 32]) -> Self {
         Self(format!("{SECRET_PREFIX}{}", hex::encode(&random)))
-    }
-
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for WebhookSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WebhookSecret(…)")
     }
 }
 
@@ -165,7 +171,7 @@ mod tests {
         for text in others.iter().map(String::as_str).chain(["", "cue_sk_", &text[..38], &text[7..]]) {
             assert_eq!(ApiKey::parse(text), None, "{text}");
         }
-        assert_eq!(format!("{key:?}"), "ApiKey(cue_sk_00010…)");
+        assert_eq!(format!("{key:?}"), "ApiKey(…)");
     }
 
     #[test]

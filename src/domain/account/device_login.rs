@@ -6,7 +6,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::account::credentials::sha256;
+use crate::domain::account::credentials::{secret, sha256};
 use crate::domain::text::hex;
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_add;
@@ -138,32 +138,19 @@ impl OtherKeys {
     }
 }
 
-/// The secret in a mailed link: 64 hexadecimal digits. Only its hash may be stored.
-#[derive(Clone, PartialEq, Eq)]
-pub struct LinkToken(String);
+secret! {
+    /// The secret in a mailed link: 64 hexadecimal digits. Only its hash may be stored.
+    LinkToken
+}
 
 impl LinkToken {
     pub fn from_random(random: [u8; 32]) -> Self {
         Self(hex::encode(&random))
     }
 
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    pub fn hash(&self) -> [u8; 32] {
-        Self::hash_of(&self.0)
-    }
-
     /// The hash of an unchecked token from a link.
     pub fn hash_of(text: &str) -> [u8; 32] {
         sha256(text.as_bytes())
-    }
-}
-
-impl fmt::Debug for LinkToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LinkToken(…)")
     }
 }
 

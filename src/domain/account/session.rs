@@ -1,12 +1,10 @@
 //! Sessions of browsers (contract §3.11): their token, their life, and those that are only in memory.
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::account::credentials::sha256;
+use crate::domain::account::credentials::{secret, sha256};
 use crate::domain::text::word_enum::word_enum;
 use crate::domain::time::saturating_add;
 
@@ -46,10 +44,11 @@ const DEVICE_CHARS: usize = 64;
 
 const TOKEN_CHARS: usize = 43;
 
-/// The secret of a session or of a one-time link: 32 random bytes in 43 characters of base64url. Only its hash may be
-/// stored.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SessionToken(String);
+secret! {
+    /// The secret of a session or of a one-time link: 32 random bytes in 43 characters of base64url. Only its hash may be
+    /// stored: of a session [`SessionToken::hash_at`].
+    SessionToken
+}
 
 impl SessionToken {
     pub fn from_random(random: [u8; 32]) -> Self {
@@ -63,25 +62,10 @@ impl SessionToken {
         is_token.then(|| Self(text.to_owned()))
     }
 
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// The SHA-256 of a link that is stored and looked up.
-    pub fn hash(&self) -> [u8; 32] {
-        sha256(self.0.as_bytes())
-    }
-
     /// The SHA-256 of a session that is stored and looked up. The token is of no use at another origin: a browser sends a
     /// cookie to all ports of a host.
     pub fn hash_at(&self, origin: &str) -> [u8; 32] {
         sha256(format!("{}\n{origin}", self.0).as_bytes())
-    }
-}
-
-impl fmt::Debug for SessionToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SessionToken(…)")
     }
 }
 

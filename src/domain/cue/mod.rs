@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
-use crate::domain::cue::patch::{CuePatch, RequestedStatus};
+use crate::domain::cue::patch::{CuePatch, RequestedStatus, set};
 use crate::domain::cue::payload::Payload;
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::verification::VerificationMode;
@@ -132,15 +132,9 @@ impl Cue {
     /// ended cue, `invalid_callback` for a callback of a worker cue, `validation_error` for a limit on claims of a
     /// webhook cue.
     pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
-        if let Some(name) = &change.name {
-            self.name.clone_from(name);
-        }
-        if let Some(description) = &change.description {
-            self.description.clone_from(description);
-        }
-        if let Some(verification) = change.verification {
-            self.verification = verification;
-        }
+        set(&mut self.name, &change.name);
+        set(&mut self.description, &change.description);
+        set(&mut self.verification, &change.verification);
         if let Some(minutes) = change.claim_within_minutes {
             if let (Transport::Webhook, Some(minutes)) = (self.transport, minutes) {
                 return Err(no_claims(minutes));

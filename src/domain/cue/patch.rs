@@ -141,18 +141,10 @@ impl CallbackPatch {
     }
 
     pub fn apply_to(&self, callback: &mut Callback) {
-        if let Some(url) = &self.url {
-            callback.url.clone_from(url);
-        }
-        if let Some(method) = self.method {
-            callback.method = method;
-        }
-        if let Some(headers) = &self.headers {
-            callback.headers.clone_from(headers);
-        }
-        if let Some(outcome_from_response) = self.outcome_from_response {
-            callback.outcome_from_response = outcome_from_response;
-        }
+        set(&mut callback.url, &self.url);
+        set(&mut callback.method, &self.method);
+        set(&mut callback.headers, &self.headers);
+        set(&mut callback.outcome_from_response, &self.outcome_from_response);
     }
 }
 
@@ -164,12 +156,15 @@ pub struct RetryPatch {
 
 impl RetryPatch {
     pub fn apply_to(&self, retry: &mut RetryPolicy) {
-        if let Some(max_attempts) = self.max_attempts {
-            retry.max_attempts = max_attempts;
-        }
-        if let Some(backoff_minutes) = &self.backoff_minutes {
-            retry.backoff_minutes.clone_from(backoff_minutes);
-        }
+        set(&mut retry.max_attempts, &self.max_attempts);
+        set(&mut retry.backoff_minutes, &self.backoff_minutes);
+    }
+}
+
+/// Changes a field if there is a value for it.
+pub(in crate::domain::cue) fn set<T: Clone>(field: &mut T, change: &Option<T>) {
+    if let Some(value) = change {
+        field.clone_from(value);
     }
 }
 
@@ -183,14 +178,8 @@ pub struct OnFailurePatch {
 
 impl OnFailurePatch {
     pub fn apply_to(&self, on_failure: &mut OnFailure) {
-        if let Some(email) = self.email {
-            on_failure.email = email;
-        }
-        if let Some(webhook) = &self.webhook {
-            on_failure.webhook.clone_from(webhook);
-        }
-        if let Some(pause) = self.pause {
-            on_failure.pause = pause;
-        }
+        set(&mut on_failure.email, &self.email);
+        set(&mut on_failure.webhook, &self.webhook);
+        set(&mut on_failure.pause, &self.pause);
     }
 }

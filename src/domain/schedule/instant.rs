@@ -52,21 +52,19 @@ struct Parts {
 
 impl Parts {
     fn read(text: &str) -> Option<Self> {
-        let mut rest = Rest(text.as_bytes());
-        let year = rest.number(4)?;
-        rest.skip(b"-")?;
-        let month = rest.number(2)?;
-        rest.skip(b"-")?;
-        let day = rest.number(2)?;
-        rest.skip(b"Tt ")?;
-        let hour = rest.number(2)?;
-        rest.skip(b":")?;
-        let minute = rest.number(2)?;
-        let (second, millisecond) = match rest.skip(b":") {
-            Some(_) => (rest.number(2)?, rest.fraction()?),
-            None => (0, 0),
-        };
-        let offset = rest.offset()?;
+        let offset_at = text.get(10..)?.find(['Z', 'z', '+', '-']).map_or(text.len(), |at| at + 10);
+        let (time, offset) = text.split_at(offset_at);
+        let (time, fraction) = time.split_once('.').map_or((time, None), |(time, rest)| (time, Some(rest)));
+        let is_fraction = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let has_seconds = has_form(time, "0000-00-00T00:00:00") && fraction.is_none_or(is_fraction);
+        if !has_seconds && !(fraction.is_none() && has_form(time, "0000-00-00T00:00")) {
+            return None;
+        }
+        let number = |at: usize| time.get(at..at + 2).unwrap_or("0").parse().ok();
+        // Of any length, cut to milliseconds.
+        let millisecond = format!("{:0<3}", fraction.unwrap_or_default()).get(..3)?.parse().ok()?;
+        let (month, day, hour, minute) = (number(5)?, number(8)?, number(11)?, number(14)?);
+        let (year, second, offset) = (time.get(..4)?.parse().ok()?, number(17)?, offset_seconds(offset)?);
         Some(Self { year, month, day, hour, minute, second, millisecond, offset })
     }
 
@@ -79,53 +77,25 @@ impl Parts {
     }
 }
 
-struct Rest<'a>(&'a [u8]);
-
-impl Rest<'_> {
-    /// Consumes the next byte if it is one of `any_of`.
-    fn skip(&mut self, any_of: &[u8]) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = if any_of.contains(first) { rest } else { return None };
-        Some(*first)
+/// The seconds of an offset; `Some(None)` if there is none.
+fn offset_seconds(text: &str) -> Option<Option<i32>> {
+    if text.is_empty() || text.eq_ignore_ascii_case("z") {
+        return Some((!text.is_empty()).then_some(0));
     }
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text.strip_prefix('+')), |rest| (-1, Some(rest)));
+    let digits = digits.filter(|digits| has_form(digits, "00:00") || has_form(digits, "0000"))?;
+    let (hours, minutes): (i32, i32) =
+        (digits.get(..2)?.parse().ok()?, digits.get(digits.len() - 2..)?.parse().ok()?);
+    (hours < 24 && minutes < 60).then_some(Some(sign * (hours * 3600 + minutes * 60)))
+}
 
-    fn number<T: TryFrom<i32>>(&mut self, digits: usize) -> Option<T> {
-        let (number, rest) = self.0.split_at_checked(digits)?;
-        self.0 = rest;
-        let number = number
-            .iter()
-            .try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i32::from(digit - b'0')))?;
-        T::try_from(number).ok()
-    }
-
-    /// Consumes an optional fraction of a second of any length, truncated to milliseconds.
-    fn fraction(&mut self) -> Option<i32> {
-        if self.skip(b".").is_none() {
-            return Some(0);
-        }
-        let length = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (digits, rest) = self.0.split_at_checked(length).filter(|(digits, _)| !digits.is_empty())?;
-        self.0 = rest;
-        let padded: Vec<u8> = digits.iter().copied().chain(*b"00").take(3).collect();
-        Rest(&padded).number(3)
-    }
-
-    /// Consumes the offset at the end of the text, in seconds; `Some(None)` if there is none.
-    fn offset(&mut self) -> Option<Option<i32>> {
-        if self.0.is_empty() {
-            return Some(None);
-        }
-        let sign = match self.skip(b"Zz+-")? {
-            b'+' => 1,
-            b'-' => -1,
-            _ => return self.0.is_empty().then_some(Some(0)),
-        };
-        let hours: i32 = self.number(2)?;
-        if self.0.starts_with(b":") {
-            self.skip(b":")?;
-        }
-        let minutes: i32 = self.number(2)?;
-        let valid = hours < 24 && minutes < 60 && self.0.is_empty();
-        valid.then_some(Some(sign * (hours * 3600 + minutes * 60)))
-    }
+/// Returns whether the text has a digit for each `0` of the form, for `T` one of the separators of RFC 3339, and the other
+/// characters.
+fn has_form(text: &str, form: &str) -> bool {
+    let fits = |(byte, form): (u8, u8)| match form {
+        b'0' => byte.is_ascii_digit(),
+        b'T' => matches!(byte, b'T' | b't' | b' '),
+        _ => byte == form,
+    };
+    text.len() == form.len() && text.bytes().zip(form.bytes()).all(fits)
 }

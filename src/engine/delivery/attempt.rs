@@ -11,7 +11,6 @@ use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attem
 use crate::domain::webhook::request::{
     AttemptRef, DeliverySpec, SignedRequest, kept_headers, signed_request,
 };
-use crate::engine::delivery::dispatcher::{FinishedAttempt, cause_label};
 use crate::engine::webhook_client::{
     DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse,
 };
@@ -23,6 +22,18 @@ use crate::store::executions::delivery_request::LoadedDelivery;
 
 /// The pause after a database error, before another attempt: long enough to keep the log readable while a disk fails.
 const AFTER_READ_ERROR: SignedDuration = SignedDuration::from_secs(5);
+
+/// An attempt that a delivery thread has ended.
+pub struct FinishedAttempt {
+    pub claimed: ClaimedDelivery,
+    pub record: AttemptRecord,
+    /// True if the attempt ended by its timeout.
+    pub timed_out: bool,
+    /// More than the error message says, for the log only.
+    pub detail: Option<String>,
+    /// The public id of the cue, for the log only.
+    pub cue_id: Option<String>,
+}
 
 pub type SendResult = Result<WebhookResponse, DeliveryError>;
 
@@ -221,6 +232,10 @@ fn text(body: &[u8]) -> String {
     let end = (MAX_KEPT_BODY..text.len()).find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or(text.len()));
     text
+}
+
+pub fn cause_label(cause: Option<FailureCause>) -> &'static str {
+    cause.map_or("none", FailureCause::as_str)
 }
 
 #[cfg(test)]

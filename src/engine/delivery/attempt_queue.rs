@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::engine::delivery::dispatcher::FinishedAttempt;
+use crate::engine::delivery::attempt::FinishedAttempt;
 use crate::engine::delivery::fair_share::{AccountShares, DestinationKey};
 use crate::engine::delivery::thread_pool::{JobQueue, Next};
 use crate::engine::webhook_client::address_guard::Monotonic;

@@ -14,10 +14,9 @@ use crate::app::{App, CallLimiter};
 use crate::clock::MAX_WAIT;
 use crate::cores;
 use crate::domain::account::plan::CALL_INTERVAL;
-use crate::domain::execution::attempt::FailureCause;
 use crate::domain::notification::event::EventType;
 use crate::domain::time::saturating_add;
-use crate::engine::delivery::attempt::{deliver, log, unread};
+use crate::engine::delivery::attempt::{FinishedAttempt, cause_label, deliver, log, unread};
 use crate::engine::delivery::attempt_queue::{AttemptQueue, SMALL};
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::thread_pool::ThreadPool;
@@ -48,18 +47,6 @@ const AHEAD: usize = 8;
 
 /// An attempt up to this duration is quick ([`AttemptEnd::Quick`]).
 const QUICK: Duration = Duration::from_millis(50);
-
-/// An attempt that a delivery thread has ended.
-pub struct FinishedAttempt {
-    pub claimed: ClaimedDelivery,
-    pub record: AttemptRecord,
-    /// True if the attempt ended by its timeout.
-    pub timed_out: bool,
-    /// More than the error message says, for the log only.
-    pub detail: Option<String>,
-    /// The public id of the cue, for the log only.
-    pub cue_id: Option<String>,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatcherMode {
@@ -225,10 +212,6 @@ impl Dispatcher {
         }
         Ok(())
     }
-}
-
-pub fn cause_label(cause: Option<FailureCause>) -> &'static str {
-    cause.map_or("none", FailureCause::as_str)
 }
 
 /// Counts attempts whose result is committed.

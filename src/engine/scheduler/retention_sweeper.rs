@@ -73,16 +73,6 @@ struct CueHistory {
     surplus: i64,
 }
 
-enum SweepStep {
-    /// Delete the rows that a deleted cue left.
-    Erase(i64),
-    Trim(Vec<CueHistory>),
-    /// Delete what the scan found; the newest creation up to its end.
-    Expire(HistoryScan, Timestamp),
-    /// Nothing to delete: the use of pages, and the creation time of the oldest execution.
-    Idle(PageUsage, Option<Timestamp>),
-}
-
 impl RetentionSweeper {
     /// The time for which the clock has run without a jump. A test clock is moved on purpose.
     pub fn settled_for(&mut self, app: &App) -> Duration {
@@ -106,27 +96,32 @@ impl RetentionSweeper {
             return self.mark(app, retention, after);
         }
         self.start_round(now);
-        match app.store.read_blocking(|read| self.find_work(read, retention, expired, now))? {
-            SweepStep::Erase(cue_key) => {
-                app.store.write_with_priority(move |tx| cue_deletion::erase_batch(tx, cue_key)).wait()?;
-            }
-            SweepStep::Trim(histories) => {
-                self.remember_waiting(&histories);
-                self.trimming = trim(app, retention, histories)?;
-            }
-            SweepStep::Expire(oldest, newest) => {
-                self.expired_up_to = delete(app, &oldest)?;
-                self.newest = newest;
-            }
-            SweepStep::Idle(usage, oldest) => {
-                if !self.return_free_pages(app, usage)? {
-                    // It may be past while the clock is not settled; the passes go on without a deadline.
-                    let expires = oldest.and_then(|made| retention.expires(made)).filter(|at| *at > now);
-                    return Ok(SweepOutcome::At([expires, self.next_round()].into_iter().flatten().min()));
-                }
-            }
+        if let Some(cue_key) = app.store.read_blocking(cue_deletion::first_pending)? {
+            app.store.write_with_priority(move |tx| cue_deletion::erase_batch(tx, cue_key)).wait()?;
+            return Ok(SweepOutcome::Again);
         }
-        Ok(SweepOutcome::Again)
+        let histories = app.store.read_blocking(|read| self.queued_histories(read, retention))?;
+        if !histories.is_empty() {
+            self.remember_waiting(&histories);
+            self.trimming = trim(app, retention, histories)?;
+            return Ok(SweepOutcome::Again);
+        }
+        let (after, mut newest) = (self.expired_up_to, self.newest);
+        let scan = |expired| {
+            let scan = |read: &ReadTx<'_>| retention::scan_expired(read, after, &mut newest, expired, now);
+            app.store.read_blocking(scan)
+        };
+        let oldest = expired.map(scan).transpose()?.unwrap_or_default();
+        if oldest.last_key.is_some() {
+            (self.expired_up_to, self.newest) = (delete(app, &oldest)?, newest);
+            return Ok(SweepOutcome::Again);
+        }
+        if self.return_free_pages(app, app.store.read_blocking(retention::page_usage)?)? {
+            return Ok(SweepOutcome::Again);
+        }
+        // It may be past while the clock is not settled; the passes go on without a deadline.
+        let expires = oldest.first_unexpired.and_then(|made| retention.expires(made)).filter(|at| *at > now);
+        Ok(SweepOutcome::At([expires, self.next_round()].into_iter().flatten().min()))
     }
 
     /// Compares `--retain` with the value of the last start: histories that are too long by a lower value are not queued yet.
@@ -168,31 +163,6 @@ impl RetentionSweeper {
         });
         self.marking = if is_last.wait()? { None } else { Some(after + CUE_BATCH) };
         Ok(SweepOutcome::Again)
-    }
-
-    fn find_work(
-        &self,
-        read: &ReadTx<'_>,
-        retention: Retention,
-        expired: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<SweepStep> {
-        if let Some(cue_key) = cue_deletion::first_pending(read)? {
-            return Ok(SweepStep::Erase(cue_key));
-        }
-        let histories = self.queued_histories(read, retention)?;
-        if !histories.is_empty() {
-            return Ok(SweepStep::Trim(histories));
-        }
-        let mut newest = self.newest;
-        let oldest = match expired {
-            Some(expired) => retention::scan_expired(read, self.expired_up_to, &mut newest, expired, now)?,
-            None => HistoryScan::default(),
-        };
-        Ok(match oldest.last_key {
-            Some(_) => SweepStep::Expire(oldest, newest),
-            None => SweepStep::Idle(retention::page_usage(read)?, oldest.first_unexpired),
-        })
     }
 
     /// Queued cues, as many as have a full batch of executions to delete between them. A transaction per cue would fall

@@ -3,7 +3,8 @@
 use std::mem::take;
 
 use cued::domain::webhook::request::AttemptRef;
-use cued::engine::delivery::dispatcher::{DispatcherMode, FinishedAttempt, promote_batch};
+use cued::engine::delivery::attempt::FinishedAttempt;
+use cued::engine::delivery::dispatcher::{DispatcherMode, promote_batch};
 use cued::engine::notifications;
 use cued::engine::scheduler::reaper;
 use cued::engine::scheduler::retention_sweeper::SweepOutcome;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use cued::domain::webhook::request::AttemptRef;
 use cued::domain::webhook::signature::signature_v1;
-use cued::engine::delivery::attempt::deliver;
-use cued::engine::delivery::dispatcher::FinishedAttempt;
+use cued::engine::delivery::attempt::{FinishedAttempt, deliver};
 use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::executions::delivery_request::LoadedDelivery;
