@@ -22,7 +22,6 @@ pub struct CueId(String);
 
 impl CueId {
     /// A new id of a cue that is created at this instant. `fill` fills a buffer with random bytes.
-    /// Errors: the errors of `fill`.
     pub fn generate<E>(at: Timestamp, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         // The largest multiple of 36 in a byte: higher values would make the first characters more likely.
         const LIMIT: u8 = 252;

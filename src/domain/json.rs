@@ -43,21 +43,14 @@ impl JsonError {
     }
 }
 
-impl From<&JsonError> for Refusal {
-    fn from(error: &JsonError) -> Self {
-        Self::new(ErrorCode::InvalidJson, error.to_string())
-    }
-}
-
 impl From<JsonError> for Refusal {
     fn from(error: JsonError) -> Self {
-        Self::from(&error)
+        Self::new(ErrorCode::InvalidJson, error.to_string())
     }
 }
 
 /// Reads one JSON value as its compact form: UTF-8 without white space, the keys of each object sorted. Of equal keys
 /// the last one counts.
-///
 /// Integers keep their digits (`-0` becomes `0`). Other numbers become the text of their double, so that equal
 /// numbers have equal texts. Beside the text it takes 16 bytes for each entry of the largest object and a copy of
 /// an object whose keys are not in order.

@@ -156,7 +156,7 @@ impl Request {
     /// Errors: 400 if the body is not JSON.
     pub fn json(&self) -> Result<JsonStr<'_>> {
         let read = self.json.get_or_init(|| json::read(&self.body.bytes));
-        Ok(read.as_ref().map(JsonText::get).map_err(Refusal::from)?)
+        Ok(read.as_ref().map(JsonText::get).map_err(|error| Refusal::from(error.clone()))?)
     }
 }
 

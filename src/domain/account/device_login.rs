@@ -49,7 +49,6 @@ pub struct DeviceCode(String);
 impl DeviceCode {
     /// A new code: three groups of four characters, uniformly distributed. 58 bits, because the code alone allows
     /// polling.
-    /// Errors: the errors of `fill`.
     pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         Ok(Self(random_groups(DEVICE_CODE_GROUPS, fill)?))
     }
@@ -90,7 +89,6 @@ pub struct UserCode(String);
 impl UserCode {
     /// A new code: two groups of four characters, uniformly distributed. 39 bits: a guess has to hit one of the logins of
     /// the last 15 minutes, and gains no key.
-    /// Errors: the errors of `fill`.
     pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         Ok(Self(random_groups(USER_CODE_GROUPS, fill)?))
     }

@@ -114,7 +114,6 @@ pub enum GridError {
 impl Grid {
     /// The steps that have a part from `from` until before `to`. Without `to`, the last one is that of `now`; without
     /// `from`, there are 24 hours or 30 days.
-    /// Errors: [`GridError`].
     pub fn new(
         step: Step,
         from: Option<Timestamp>,

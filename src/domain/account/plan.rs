@@ -162,7 +162,6 @@ impl Plans {
     }
 
     /// Makes `name` the plan of new users.
-    /// Errors: the plan does not exist.
     pub fn with_default(self, name: &str) -> Result<Self, PlansError> {
         self.ensure_exists(name)?;
         Ok(Self { default: name.to_owned(), ..self })
@@ -233,7 +232,6 @@ impl Plans {
     }
 
     /// Checks that the table has the plan `name`.
-    /// Errors: the plan does not exist; the message lists the plans.
     pub fn ensure_exists(&self, name: &str) -> Result<(), PlansError> {
         if self.table.contains_key(name) {
             return Ok(());

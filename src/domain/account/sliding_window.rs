@@ -112,7 +112,6 @@ impl<K: Copy + Eq + Hash> SlidingWindows<K> {
     }
 
     /// Drops empty windows once a minute, and at [`MAX_KEYS`] the half that was silent longest.
-    ///
     /// Compares the absolute difference: after the clock was set back, the next sweep does not wait for the old time.
     fn make_room(&mut self, key: &K, now: i64) {
         if now.saturating_sub(self.swept_at).saturating_abs() >= SWEEP_INTERVAL {

@@ -46,7 +46,6 @@ impl Offer {
     ];
 
     /// Parses the words of a request.
-    /// Errors: `invalid_plan`, `invalid_interval`.
     pub fn from_request(plan: &str, interval: &str) -> Result<Self, Refusal> {
         let plan = PaidPlan::parse(plan)
             .ok_or_else(|| Refusal::new(ErrorCode::InvalidPlan, "The plan must be pro or scale"))?;

@@ -125,7 +125,6 @@ pub struct CheckoutCompleted {
 }
 
 /// Checks the signature header of an event against the received bytes.
-/// Errors: `invalid_signature`.
 pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -> Result<(), Refusal> {
     let refusal = |why| Err(Refusal::new(ErrorCode::InvalidSignature, why));
     let Some(header) = header else { return refusal("The Stripe-Signature header is missing") };

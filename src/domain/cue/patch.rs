@@ -62,14 +62,12 @@ impl SchedulePatch {
     }
 
     /// A new schedule of type `kind`. The zone defaults to UTC.
-    /// Errors: `invalid_schedule` or `invalid_timezone`.
     pub fn schedule(&self, kind: ScheduleKind) -> Result<Schedule, Refusal> {
         self.resolve(kind, None)
     }
 
     /// `current` with the given parts replaced. A cron expression or an instant alone implies the type; both together
     /// need `schedule.type`.
-    /// Errors: `invalid_schedule` or `invalid_timezone`.
     pub fn applied_to(&self, current: &StoredSchedule) -> Result<Schedule, Refusal> {
         if self.kind.is_none() && self.cron.is_some() && self.at.is_some() {
             return Err(incomplete(

@@ -25,7 +25,6 @@ pub struct Payload {
 
 impl Payload {
     /// The payload of a request.
-    /// Errors: `invalid_payload_size`.
     pub fn new(json: JsonStr<'_>) -> Result<Self, Refusal> {
         let size = json.as_str().len();
         if size <= MAX_PAYLOAD {

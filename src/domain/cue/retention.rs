@@ -45,7 +45,6 @@ impl Retention {
     }
 
     /// Returns whether to sweep a cue's history when its run count goes from `before` to `after`.
-    ///
     /// A sweep walks all kept executions, so it runs once per 1/32 of the limit. The cue's key shifts the phase, so
     /// that cues created together are not swept together.
     pub fn is_sweep_due(&self, cue_key: i64, before: i64, after: i64) -> bool {

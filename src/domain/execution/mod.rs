@@ -74,7 +74,6 @@ pub fn lease_from(now: Timestamp) -> Timestamp {
 }
 
 /// Checks that a worker may claim an execution in `status`.
-/// Errors: `already_claimed` unless it is a pending worker execution.
 pub fn may_claim(is_worker: bool, status: ExecutionStatus) -> Result<(), Refusal> {
     if is_worker && status == ExecutionStatus::Pending {
         return Ok(());

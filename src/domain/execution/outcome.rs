@@ -31,7 +31,6 @@ pub struct OutcomeReport {
 
 impl OutcomeReport {
     /// The outcome of a report received at `now`.
-    /// Errors: `metadata_too_large` above [`MAX_METADATA_BYTES`].
     pub fn record(self, now: Timestamp) -> Result<Outcome, Refusal> {
         let bytes = self.metadata.as_ref().map_or(0, |metadata| metadata.as_str().len());
         if bytes > MAX_METADATA_BYTES {

@@ -81,7 +81,6 @@ pub enum UnclaimedStep {
 
 /// The step at `now` of an execution that is claimable since `since`. `claim_within` is the limit of its cue, and
 /// `last_alert` the time of the cue's newest alert about unclaimed executions.
-///
 /// An alert covers every execution of its cue that waited then. One that began to wait later is reported at the end of
 /// [`ALERT_INTERVAL`].
 pub fn unclaimed_step(

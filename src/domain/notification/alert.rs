@@ -299,7 +299,6 @@ impl TestAttempt {
 
 impl RunningTests {
     /// Begins to wait for the test alert `id`; [`RunningTests::end`] must follow.
-    /// Errors: 429 if the user waits for another one.
     pub fn begin(&mut self, user_key: i64, id: String) -> Result<(), Refusal> {
         match self.of_users.entry(user_key) {
             Entry::Vacant(place) => {

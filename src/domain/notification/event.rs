@@ -175,7 +175,6 @@ pub struct EventFilter {
 
 impl EventFilter {
     /// The filter for a comma-separated list of types and of their first words, and for the events of one cue.
-    /// Errors: the first word of the list that is not known.
     pub fn new(types: Option<&str>, cue_id: Option<String>) -> Result<Self, String> {
         let Some(list) = types else { return Ok(Self { types: None, cue_id }) };
         let mut selected = Vec::new();

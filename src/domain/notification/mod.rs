@@ -20,7 +20,6 @@ use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// Waiting POSTs of one kind per user; more are dropped until the backlog shrinks.
-///
 /// A receiver that is down for a day while its cues fail every few minutes must not fill the outbox.
 pub const MAX_WAITING: u32 = 1_000;
 
@@ -72,7 +71,6 @@ fn derived_id(about: &[u8], kind: NotificationKind, at: Timestamp) -> String {
 }
 
 /// The next step after POST number `attempt` (from 1) of a notification created at `created_at`.
-///
 /// At most three attempts, one and five minutes apart, or later if `Retry-After` asks for it, up to [`MAX_AGE`]:
 /// enough for a restart of the receiver. A dead receiver costs little, since the failure can be read over the API.
 pub fn after_post(attempt: u32, created_at: Timestamp, ended: &AttemptResult, now: Timestamp) -> NextStep {
@@ -82,7 +80,6 @@ pub fn after_post(attempt: u32, created_at: Timestamp, ended: &AttemptResult, no
 
 /// The next step after attempt number `attempt` (from 1) to send a mail created at `created_at` that the mail server
 /// refused for now.
-///
 /// Retries after 1, 5 and 15 minutes and then every half hour, up to [`MAX_AGE`]: quick for greylisting, which
 /// usually accepts a second attempt within minutes, and 48 attempts a day for a server that is down longer.
 pub fn after_mail(attempt: u32, created_at: Timestamp, now: Timestamp) -> NextStep {

@@ -11,7 +11,6 @@ const MAX_CATCH_UP_RUNS: usize = 100;
 
 /// A wall clock that gains more than this on the monotonic one has jumped, and a cue that is later than this was
 /// missed.
-///
 /// The figure is above any delay of a working scheduler, which passes at least every 5 s, and above the corrections
 /// of a time service. A larger one would fire runs late instead of applying `catch_up`; a smaller one would count a
 /// slow disk or a busy machine as an outage.

@@ -99,7 +99,6 @@ impl Schedule {
 
     /// A schedule of one run at `at`, in the form that [`parse_instant`] reads. An instant in the past is accepted
     /// here and rejected by [`Self::first_run`].
-    /// Errors: the text is not an instant, or the zone is unknown.
     pub fn once(at: &str, zone: &str) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let at = parse_instant(at, &zone)?;

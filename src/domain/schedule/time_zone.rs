@@ -60,7 +60,6 @@ impl Zone {
     }
 
     /// The latest local time shown at or before an instant.
-    ///
     /// During the second pass through a repeated hour it is ahead of the local time itself.
     pub fn latest_local_time(&self, at: Timestamp) -> DateTime {
         // No two offsets differ by more than 52 hours, so that the local time has passed every reading before the

@@ -58,14 +58,8 @@ pub struct WallClock {
     /// The last reading that was believed, and the time since the boot at it.
     believed: Option<(Timestamp, Duration)>,
     newest: Timestamp,
-    doubt: Option<Doubt>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Doubt {
-    /// The time since the boot at its begin.
-    since: Duration,
-    shown: Timestamp,
+    /// The time since the boot at which the doubt began, and the last reading.
+    doubt: Option<(Duration, Timestamp)>,
 }
 
 impl Default for WallClock {
@@ -93,11 +87,11 @@ impl WallClock {
         if wall <= latest || was_unset {
             return self.believe(wall, uptime);
         }
-        let begun = self.doubt.map_or(uptime, |doubt| doubt.since);
+        let begun = self.doubt.map_or(uptime, |(since, _)| since);
         if uptime.saturating_sub(begun) >= PROOF_TIME || is_set(latest) {
             return self.believe(wall, uptime);
         }
-        self.doubt = Some(Doubt { since: begun, shown: wall });
+        self.doubt = Some((begun, wall));
         expected
     }
 
@@ -114,7 +108,7 @@ impl WallClock {
     }
 
     pub fn doubted(&self) -> Option<Timestamp> {
-        self.doubt.map(|doubt| doubt.shown)
+        self.doubt.map(|(_, shown)| shown)
     }
 }
 

@@ -75,7 +75,6 @@ impl Method {
 }
 
 /// Checks the custom headers of a callback (contract §4).
-/// Errors: the first invalid header.
 pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> {
     if headers.len() > MAX_HEADERS {
         return Err(CallbackError::TooManyHeaders(headers.len()));

@@ -46,7 +46,6 @@ pub enum EchoSender {
 
 /// The echoes of the last five minutes, the newest of each token. At the limits the oldest are dropped, and only those
 /// of the largest sender: no sender can drop the echoes of one that has less. Addresses share one part like that.
-///
 /// Anyone may post: rejecting requests at the limits would let one caller block the others for minutes.
 #[derive(Debug, Default)]
 pub struct EchoStore {

@@ -99,7 +99,7 @@ fn secrets(delivery: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
 
 /// The size of the kept headers as JSON, in bytes: enough for those that name the server that answered and its reason. A row of an
 /// attempt then stays below 3.2 KB, with a body of 2,000 bytes.
-pub const MAX_KEPT_HEADERS: usize = 1024;
+const MAX_KEPT_HEADERS: usize = 1024;
 
 /// The headers as a JSON array of pairs of at most [`MAX_KEPT_HEADERS`] bytes, in their order. Those that do not fit are
 /// left out, and so are cookies, which may be credentials.
@@ -120,7 +120,7 @@ pub fn kept_headers<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -
     JsonText::stored(kept)
 }
 
-pub fn is_cookie(name: &str) -> bool {
+fn is_cookie(name: &str) -> bool {
     name.eq_ignore_ascii_case("set-cookie") || name.eq_ignore_ascii_case("set-cookie2")
 }
 

@@ -66,7 +66,6 @@ pub fn verify_v1(secret: &str, timestamp: &str, signature: &str, body: &[u8]) ->
 
 /// `webhook-signature` of Standard Webhooks: `v1,BASE64` over `ID.TIMESTAMP.BODY` for each secret, the current one
 /// first.
-///
 /// The key is the decoded base64 after `whsec_`. A secret that is not base64 signs with its bytes, so that no
 /// delivery is unsigned; secrets generated here are base64.
 pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs: i64, body: &[u8]) -> String {

@@ -243,23 +243,6 @@ mod tests {
     use super::*;
     use crate::engine::webhook_client::address_guard::ResolveError;
 
-    struct FixedResult(Result<u16, DeliveryError>);
-
-    impl WebhookClient for FixedResult {
-        fn send(&self, _: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
-            match &self.0 {
-                Ok(0) => panic!("a broken client"),
-                Ok(http_status) => Ok(WebhookResponse {
-                    http_status: *http_status,
-                    retry_after: None,
-                    headers: Vec::new(),
-                    body: Vec::new(),
-                }),
-                Err(delivery_error) => Err(delivery_error.clone()),
-            }
-        }
-    }
-
     #[test]
     fn every_failure_cause_has_a_counter_from_the_start() {
         let why = || "why".to_owned();
@@ -273,19 +256,15 @@ mod tests {
             DeliveryError::Connection(why()),
             DeliveryError::Tls(why()),
             DeliveryError::Unsendable(why()),
+            DeliveryError::Internal,
         ];
-        let request = || {
-            let (url, headers, body) = (String::new(), Vec::new(), None);
-            let method = crate::domain::webhook::callback::Method::Post;
-            WebhookRequest { method, url, headers, body, max_response: MAX_KEPT_BODY }
+        let response = |http_status| {
+            Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body: Vec::new() })
         };
-        let answers = errors.into_iter().map(Err).chain([0, 199, 302, 404, 500, 600].map(Ok));
-        let mut causes: Vec<_> = answers
-            .map(|answer| cause(&send_guarded(&FixedResult(answer), || Ok(request()), |_| ())))
-            .collect();
-        causes.push(cause(&send_guarded(&FixedResult(Ok(200)), || Err(why()), |_| ())));
+        let results = errors.into_iter().map(Err).chain([199, 200, 302, 404, 500, 600].map(response));
+        let mut causes: Vec<_> = results.filter_map(|result| cause(&result)).collect();
         causes.sort_unstable();
         causes.dedup();
-        assert_eq!(causes, FailureCause::ALL.map(Some));
+        assert_eq!(causes, FailureCause::ALL);
     }
 }

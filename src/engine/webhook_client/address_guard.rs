@@ -38,7 +38,6 @@ pub struct AddressGuard {
 }
 
 /// The guard returned no address.
-///
 /// The text is shown to users. Of a name it says neither its addresses nor whether it exists: both could be facts of the
 /// operator's network. [`ResolveError::detail`] has them for the log.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

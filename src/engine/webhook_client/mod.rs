@@ -16,7 +16,6 @@ use ureq::{AsSendBody, Body};
 use crate::domain::execution::attempt::{FailureCause, MAX_SHOWN_BODY};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::Method;
-use crate::domain::webhook::request::{MAX_KEPT_HEADERS, is_cookie};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic, ResolveError};
 use crate::engine::webhook_client::tls::{CertificateError, TlsAgents};
 
@@ -78,7 +77,7 @@ pub struct WebhookResponse {
     pub http_status: u16,
     /// The `Retry-After` header, parsed by `domain::execution::attempt::requested_pause`.
     pub retry_after: Option<String>,
-    /// Of a response that is no success, the headers that may be kept: no cookies, at most [`MAX_KEPT_HEADERS`] bytes.
+    /// The headers of a response that is no success.
     pub headers: Vec<(String, String)>,
     /// The first bytes of the body, as many as are kept.
     pub body: Vec<u8>,
@@ -92,13 +91,11 @@ pub struct HttpWebhookClient {
 
 impl HttpWebhookClient {
     /// A client that uses the resolver of the operating system.
-    /// Errors: `ca_pem` holds no usable certificate.
     pub fn new(options: &ClientOptions, monotonic: Monotonic) -> Result<Self, CertificateError> {
         Self::with_resolver(options, monotonic, DefaultResolver::default())
     }
 
     /// A client with another resolver, whose addresses pass the same checks.
-    /// Errors: `ca_pem` holds no usable certificate.
     pub fn with_resolver(
         options: &ClientOptions,
         monotonic: Monotonic,
@@ -155,16 +152,12 @@ fn read_body(body: &mut Body, kept: usize) -> Result<Vec<u8>, ureq::Error> {
 }
 
 fn headers(response: &Response<Body>) -> Vec<(String, String)> {
-    let mut room = MAX_KEPT_HEADERS;
-    let headers = response.headers().iter().filter(|(name, _)| !is_cookie(name.as_str()));
-    let fitting = headers.filter(|(name, value)| {
-        let size = name.as_str().len() + value.len();
-        let fits = size <= room;
-        room -= if fits { size } else { 0 };
-        fits
-    });
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    fitting.map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes()))).collect()
+    response
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
+        .collect()
 }
 
 fn retry_after(response: &Response<Body>) -> Option<String> {

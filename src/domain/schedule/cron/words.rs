@@ -103,10 +103,10 @@ fn times(minutes: &Values, hours: &Values, past_midnight: bool) -> String {
         return format!("At {}", list(&all.collect::<Vec<_>>()));
     }
     let plural = if hours.values.len() == 1 { "hour" } else { "hours" };
-    let listed = hours.listed("hours", |hour| format!("{hour:02}"));
-    match listed {
-        Listed::Whole(text) => format!("{} in the {plural} {text}", minutes_of_hour(minutes)),
-        Listed::Cut(text) => format!("{} in {text} of the day", minutes_of_hour(minutes)),
+    let (text, is_whole) = hours.listed("hours", |hour| format!("{hour:02}"));
+    match is_whole {
+        true => format!("{} in the {plural} {text}", minutes_of_hour(minutes)),
+        false => format!("{} in {text} of the day", minutes_of_hour(minutes)),
     }
 }
 
@@ -120,7 +120,7 @@ fn minutes_of_hour(minutes: &Values) -> String {
     if let Some(step) = minutes.progression() {
         return format!("{} from :{first:02} to :{last:02}", every(step, "minute"));
     }
-    format!("At {}", minutes.listed("minutes", |minute| format!(":{minute:02}")).text())
+    format!("At {}", minutes.listed("minutes", |minute| format!(":{minute:02}")).0)
 }
 
 /// The days, `None` for all, and whether the words contain the months.
@@ -159,7 +159,7 @@ fn days_of_months(days: &Values, months: &Values) -> (Option<String>, bool) {
                 Some((from, to)) if months.values.len() > 2 => {
                     format!("every month from {} to {}", MONTHS[from], MONTHS[to])
                 }
-                _ => months.listed("months", |month| MONTHS[month].to_owned()).text(),
+                _ => months.listed("months", |month| MONTHS[month].to_owned()).0,
             };
             let lacks = |month: &usize| days.last() + 1 > SURE_DAYS[*month];
             // Nobody expects every day up to 31 in every month.
@@ -188,24 +188,8 @@ fn days_of_month(days: &Values) -> String {
         return format!("every {step}{ending} day from {first} to {last}");
     }
     let plural = if days.values.len() == 1 { "day" } else { "days" };
-    match days.listed("days", |day| (day + 1).to_string()) {
-        Listed::Whole(text) => format!("{plural} {text}"),
-        Listed::Cut(text) => text,
-    }
-}
-
-enum Listed {
-    Whole(String),
-    /// The number of values and the first of them: `17 days (1, 3, 4 …)`.
-    Cut(String),
-}
-
-impl Listed {
-    fn text(self) -> String {
-        match self {
-            Self::Whole(text) | Self::Cut(text) => text,
-        }
-    }
+    let (text, is_whole) = days.listed("days", |day| (day + 1).to_string());
+    if is_whole { format!("{plural} {text}") } else { text }
 }
 
 impl Values {
@@ -253,8 +237,9 @@ impl Values {
         Some((*start, (start + self.values.len() - 1) % self.size))
     }
 
-    /// The values in words, three or more in a row as `a to b`.
-    fn listed(&self, plural: &str, name: impl Fn(usize) -> String) -> Listed {
+    /// The values in words, three or more in a row as `a to b`, and whether all are named: a long list is cut to the number of
+    /// values and the first of them, `17 days (1, 3, 4 …)`.
+    fn listed(&self, plural: &str, name: impl Fn(usize) -> String) -> (String, bool) {
         let mut parts = Vec::new();
         let mut rest = &self.values[..];
         while let [first, ..] = rest {
@@ -269,10 +254,10 @@ impl Values {
             rest = after;
         }
         if parts.len() <= MAX_LISTED {
-            return Listed::Whole(list(&parts));
+            return (list(&parts), true);
         }
         let shown: Vec<String> = self.values.iter().take(SHOWN).map(|value| name(*value)).collect();
-        Listed::Cut(format!("{} {plural} ({} …)", self.values.len(), shown.join(", ")))
+        (format!("{} {plural} ({} …)", self.values.len(), shown.join(", ")), false)
     }
 
     /// `on Mondays and Fridays`, `Monday to Friday`.
@@ -291,7 +276,7 @@ impl Values {
     fn of_months(&self) -> String {
         match self.range().filter(|_| self.values.len() > 2) {
             Some((from, to)) => format!("from {} to {}", MONTHS[from], MONTHS[to]),
-            None => format!("in {}", self.listed("months", |month| MONTHS[month].to_owned()).text()),
+            None => format!("in {}", self.listed("months", |month| MONTHS[month].to_owned()).0),
         }
     }
 }
