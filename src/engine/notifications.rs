@@ -44,7 +44,7 @@ const THREADS: usize = 16;
 /// Notifications promoted in one transaction; as many as the cues that one transaction fires.
 const BATCH: u32 = 500;
 
-/// Mails at a time: each holds a connection to the mail server, of which small servers allow few.
+/// Mails at a time: each holds a connection, and small mail servers allow few.
 const MAILS: usize = 2;
 
 type Pool = ThreadPool<VecDeque<Notification>, NotificationResult>;

@@ -145,7 +145,7 @@ impl fmt::Display for Email {
     }
 }
 
-/// SHA-256, the form in which keys and the tokens of the device login are stored.
+/// SHA-256, the stored form of keys and tokens.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());

@@ -17,7 +17,7 @@ pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 /// Seconds between two polls, as recommended to the device.
 pub const POLL_INTERVAL_SECS: u32 = 2;
 
-/// The window in which codes and mails are counted; a code is kept for that long.
+/// The rate limit window of codes and mails; a code is kept for that long.
 pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// Codes per client address in [`RATE_WINDOW`].
@@ -279,7 +279,11 @@ mod tests {
         };
         let code = DeviceCode::generate(&mut fill).unwrap();
         assert_eq!((code.as_str(), DeviceCode::parse(code.as_str())), ("ZYXW-VTSR-QPNM", Some(code.clone())));
-        let user_code = UserCode::generate(|bytes| Ok::<(), ()>(bytes.fill(0))).unwrap();
+        let zeros = |bytes: &mut [u8]| {
+            bytes.fill(0);
+            Ok::<(), ()>(())
+        };
+        let user_code = UserCode::generate(zeros).unwrap();
         assert_eq!((user_code.as_str(), UserCode::typed(" abcd-2345 ").as_str()), ("2222-2222", "ABCD-2345"));
         let token = LinkToken::from_random([0xA5; 32]);
         assert_eq!(

@@ -42,7 +42,7 @@ pub const UNCONFIRMED_DISK_PART: u64 = 4;
 /// Calls of the runs of an account with an unconfirmed address in any hour, attempts included.
 pub const MAX_UNCONFIRMED_CALLS: u32 = 60;
 
-/// The window in which they are counted.
+/// The rate limit window of these calls.
 pub const CALL_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// The time between two runs that wait for the window: what it admits on average.

@@ -26,7 +26,7 @@ pub const REQUESTS_PER_MINUTE: u32 = 240;
 /// Failed sign-ins of a client address in [`SIGN_IN_WINDOW`].
 pub const MAX_FAILED_SIGN_INS: u32 = 10;
 
-/// The window in which failed sign-ins are counted.
+/// The rate limit window of failed sign-ins.
 pub const SIGN_IN_WINDOW: SignedDuration = SignedDuration::from_mins(15);
 
 pub const LINK_LIFETIME: SignedDuration = SignedDuration::from_mins(5);

@@ -13,13 +13,13 @@ use jiff::{SignedDuration, Timestamp};
 const SLACK: i64 = 5_000;
 
 /// Keys of one kind; a window of 60 takes some 600 bytes. At this number, the half that was silent longest is dropped:
-/// whoever has so many addresses or accounts gains nothing from it, and nobody is refused for it.
+/// a caller with so many addresses or accounts gains nothing from it, and no request is refused for it.
 const MAX_KEYS: usize = 16_384;
 
 /// Milliseconds between two searches for windows that are empty.
 const SWEEP_INTERVAL: i64 = 60_000;
 
-/// The windows of one kind of callers, of which each may act `limit` times in any `span`.
+/// The windows of one kind of callers; each caller may act `limit` times in any `span`.
 #[derive(Debug)]
 pub struct SlidingWindows<K> {
     limit: u32,

@@ -26,7 +26,7 @@ pub const CONFIRM: &str =
 /// Registrations from one client address in any hour, where registration is open.
 pub const MAX_REGISTRATIONS: u32 = 10;
 
-/// The window in which registrations are counted.
+/// The rate limit window of registrations.
 pub const REGISTRATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug, Clone, PartialEq, Eq)]

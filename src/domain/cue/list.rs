@@ -87,7 +87,7 @@ impl CueFilter {
 }
 
 word_enum! {
-    /// The value by which a list is sorted. A minus sign is descending. Cues with the same value are in the order of their creation,
+    /// The sort key of a list. A minus sign is descending. Cues with the same value are in the order of their creation,
     /// which is reversed with the list, and those without a value are last in either direction.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CueSort {
@@ -106,7 +106,7 @@ word_enum! {
 /// The value of a cue that a list is sorted by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SortValue {
-    /// There is none, or the list is sorted by creation, which the key tells.
+    /// None: the list is ordered by row key.
     None,
     /// Milliseconds since 1970.
     Instant(i64),

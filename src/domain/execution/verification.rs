@@ -1,6 +1,6 @@
 //! Verification: whether a reported success is accepted, and who decides (contract §5).
 //!
-//! The cue's mode names the verifier: nobody, the evidence, or a person. Evidence can only promote a success, and
+//! The cue's mode names the verifier: none, the evidence, or a person. Evidence can only promote a success, and
 //! never overrides a person's verdict: a reporter cannot overrule the person who rejected the outcome. A person may
 //! judge every outcome once; to judge again, the outcome is reopened (made pending) first. Only a person can promote
 //! a reported failure: evidence sent with it shows the work done before the failure.

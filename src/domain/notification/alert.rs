@@ -23,7 +23,7 @@ use crate::domain::time::rfc3339;
 /// Consecutive failures of a cue that raise an alert; each further one raises it again.
 pub const ALERT_THRESHOLD: i64 = 3;
 
-/// The window in which an alert suppresses others of its type and cue.
+/// An alert suppresses others of its type and cue for this long.
 const DEDUP_WINDOW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Executions that wait for a claim are counted among so many of the newest of their cue: the count is for a person, and
@@ -71,7 +71,7 @@ impl AlertType {
         }
     }
 
-    /// The window in which an alert suppresses others of its type and cue.
+    /// An alert suppresses others of its type and cue for this long.
     pub fn dedup_window(self) -> SignedDuration {
         if self == Self::Unclaimed { ALERT_INTERVAL } else { DEDUP_WINDOW }
     }

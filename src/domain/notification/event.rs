@@ -104,7 +104,7 @@ pub trait EventSink: Send + Sync {
 
     fn is_watched_by(&self, user_key: i64) -> bool;
 
-    /// Hands out the events of a commit, in the order in which they happened.
+    /// Publishes the events of a commit, in their order.
     fn publish(&self, events: Vec<Emitted>);
 }
 

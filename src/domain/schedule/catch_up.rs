@@ -26,7 +26,7 @@ word_enum! {
     }
 }
 
-/// A span up to and including `until` in which nothing could fire.
+/// A span without firing, up to and including `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outage {
     pub until: Timestamp,

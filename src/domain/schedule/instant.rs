@@ -57,7 +57,8 @@ impl Parts {
         let (time, fraction) = time.split_once('.').map_or((time, None), |(time, rest)| (time, Some(rest)));
         let is_fraction = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let has_seconds = has_form(time, "0000-00-00T00:00:00") && fraction.is_none_or(is_fraction);
-        if !has_seconds && !(fraction.is_none() && has_form(time, "0000-00-00T00:00")) {
+        let has_minutes = fraction.is_none() && has_form(time, "0000-00-00T00:00");
+        if !(has_seconds || has_minutes) {
             return None;
         }
         let number = |at: usize| time.get(at..at + 2).unwrap_or("0").parse().ok();

@@ -208,7 +208,7 @@ impl From<ScheduleError> for Refusal {
     }
 }
 
-/// The span in which runs are counted: no month is longer.
+/// The span for counting runs: no month is longer.
 const MONTH: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// Most transitions of one answer. A hundred runs of a rare cron span thousands of years.
@@ -219,7 +219,7 @@ pub struct Occurrence {
     pub at: Timestamp,
     pub local: DateTime,
     pub offset: Offset,
-    /// The way in which a clock change moves or repeats the run.
+    /// How a clock change moves or repeats the run.
     pub note: Option<String>,
 }
 

@@ -1,20 +1,8 @@
 //! Enums whose variants are words of the API, of a column or of a flag.
 
-/// Declares an enum and the word of each of its variants, so that each word stands in the source once:
-///
-/// ```text
-/// word_enum! {
-///     /// The state of a subscription.
-///     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-///     pub enum State {
-///         Active = "active",
-///         Ended = "ended",
-///     }
-/// }
-/// ```
-///
-/// Generates `ALL` and `WORDS` in the order of the declaration, which is the order in which a validation error
-/// lists the choices, and the conversions `as_str` and `parse`.
+/// Declares an enum and the word of each of its variants: `pub enum State { Active = "active", Ended = "ended" }`.
+/// Generates `ALL` and `WORDS` in the order of the declaration, in which a validation error lists the choices, and the
+/// conversions `as_str` and `parse`.
 macro_rules! word_enum {
     (
         $(#[$attribute:meta])*

@@ -97,7 +97,7 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> 
     Ok(())
 }
 
-/// The headers of a delivery: the standard ones, of which custom headers may replace only `Content-Type` and
+/// The headers of a delivery: the standard ones, with custom ones in place of `Content-Type` and
 /// `User-Agent` (contract §6), then the other custom headers.
 pub fn delivery_headers(
     custom: Vec<(String, String)>,

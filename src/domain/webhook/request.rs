@@ -35,7 +35,7 @@ pub struct DeliverySpec {
     pub secret: String,
     /// The secret before the last rotation.
     pub previous_webhook_secret: Option<String>,
-    /// The end of the time in which the previous secret signs too.
+    /// The previous secret signs too until then.
     pub previous_webhook_secret_expires_at: Option<Timestamp>,
 }
 

@@ -102,7 +102,7 @@ fn standard_key(secret: &str) -> Vec<u8> {
     STANDARD.decode(text).unwrap_or_else(|_| text.as_bytes().to_vec())
 }
 
-/// Seconds by which the time of a signature may differ from the receiver's. A signature never expires, so a recorded
+/// Allowed difference between the time of a signature and the receiver's, in seconds. A signature never expires, so a recorded
 /// delivery could be sent again; five minutes cover every legitimate delay.
 pub const TOLERANCE: i64 = 300;
 

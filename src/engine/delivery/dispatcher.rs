@@ -354,7 +354,7 @@ fn attempt(
     Some(ended)
 }
 
-/// Reads the request of a claimed delivery. Large ones are read one at a time: SQLite holds a second copy meanwhile, and
+/// Reads the request of a claimed delivery. Large ones are read one at a time: SQLite holds a second copy during the read, and
 /// the scheduler must find a free connection.
 fn load(app: &App, claimed: ClaimedDelivery, large_read: &Mutex<()>) -> Result<LoadedDelivery> {
     let _turn = (claimed.bytes > SMALL).then(|| large_read.lock());

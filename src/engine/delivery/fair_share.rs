@@ -1,5 +1,5 @@
 //! Fair shares of the delivery threads: by account, and by destination (host and port) of an account. A host that hangs
-//! must not delay the others, whoever calls it.
+//! must not delay the others, whichever account calls it.
 //!
 //! This file only counts. `store::fair_queue` decides which row is tried next.
 

@@ -78,7 +78,7 @@ struct PoolState<Q, R> {
 }
 
 impl<Q: JobQueue<R>, R: Send + 'static> ThreadPool<Q, R> {
-    /// Starts a pool of at most `max_threads` threads, each of which calls `run_job` for one job after another, and
+    /// Starts a pool of at most `max_threads` threads, that call `run_job` for one job after another, and
     /// `notify` when there are results again. Neither may panic.
     pub fn start(
         queue: Q,

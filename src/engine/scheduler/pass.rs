@@ -33,7 +33,7 @@ const MAX_BACKLOG: usize = 50_000;
 pub struct Scheduler {
     /// The newest instant that the database has recorded; before it no cue fires by schedule (contract §4.12).
     last_seen: Timestamp,
-    /// The period in which no cue could fire; cues that were due in it catch up.
+    /// The last outage; cues that were due in it catch up.
     outage: Outage,
     wall: Timestamp,
     monotonic: Duration,
