@@ -1,16 +1,14 @@
 //! `cued user` and `cued key`: the built program, before the first server, next to one and without one.
 
-use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::thread;
+use std::{fs, thread};
 
 use rusqlite::Connection;
-use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::server::{DEV_UNLIMITED, Server, cued, until};
+use crate::support::*;
 
 /// Runs a command with `--db`.
 pub fn on(db: &Path, arguments: &[&str]) -> Output {
@@ -80,23 +78,6 @@ fn the_database_and_its_side_files_are_readable_by_their_owner_only() {
     for suffix in ["", "-wal", "-shm", ".lock"] {
         let path = PathBuf::from(format!("{}{suffix}", server.db().display()));
         assert_eq!(mode(&path), 0o600, "{suffix}");
-    }
-}
-
-#[test]
-fn commands_on_a_missing_file_report_it_and_create_none() {
-    let (_folder, db) = new_file();
-    for arguments in [
-        &["user", "list"][..],
-        &["user", "set-plan", "ann@example.com", "pro"],
-        &["user", "disable", "ann@example.com"],
-        &["key", "add", "ann@example.com"],
-        &["key", "list", "ann@example.com"],
-        &["key", "revoke", "some-id"],
-    ] {
-        let text = fails(&db, arguments, 1);
-        assert!(text.contains("does not exist") && text.contains("cued.db"), "{text}");
-        assert!(!db.exists(), "{arguments:?}");
     }
 }
 
@@ -204,7 +185,7 @@ fn an_enabled_user_has_its_keys_again_and_its_cues_stay_paused() {
     let ann = server.client().register("ann@example.com");
     let cue = ann.create(&json!({"name": "work", "transport": "worker",
                                  "schedule": {"type": "recurring", "cron": "0 * * * *"}}));
-    let path = format!("/v1/cues/{}", cue["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", id(&cue));
     let text = fails(&server.db(), &["user", "enable", "ann@example.com"], 1);
     assert!(text.contains("ann@example.com is not disabled"), "{text}");
     fails(&server.db(), &["user", "enable", "bob@example.com"], 1);
@@ -353,9 +334,10 @@ fn an_unusable_file_is_refused_and_left_unchanged() {
     for (file, word) in [(&newer, "newer"), (&foreign, "not a cued database"), (&text, "not a cued database")]
     {
         let before = fs::read(file).unwrap();
-        for arguments in [&["user", "add", "bob@example.com"][..], &["user", "list"], &["key", "revoke", "x"]]
-        {
-            let text = fails(file, arguments, 1);
+        let commands =
+            ["user add bob@example.com", "user list", "key revoke x", "serve --listen 127.0.0.1:0"];
+        for arguments in commands.map(words) {
+            let text = fails(file, &arguments, 1);
             assert!(text.contains(word) && text.contains(file.to_str().unwrap()), "{text}");
             assert!(fs::read(file).unwrap() == before, "{} was changed", file.display());
         }

@@ -4,11 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::faults::mount::Disk;
-use crate::support::server::{Process, cued, signal, until};
+use crate::faults::disk::Disk;
+use crate::support::*;
 
 const SHORT: [&str; 5] = ["bench", "--seconds", "0.1", "--herd", "40"];
 

@@ -1,6 +1,12 @@
-//! `cued --help`, `cued completions`, `cued man`.
+//! The manual pages and the transcripts of the documentation.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+use trycmd::TestCases;
+
+use crate::support::*;
 
 fn cued(args: &[&str]) -> (String, String, Option<i32>) {
     let output = Command::new(env!("CARGO_BIN_EXE_cued")).args(args).output().unwrap();
@@ -50,5 +56,33 @@ fn each_command_has_a_manual_page() {
     assert_eq!(cued(&["man", "--dir", pages.to_str().unwrap()]).2, Some(0));
     for page in ["cued.1", "cued-whoami.1", "cued-key-add.1"] {
         assert!(pages.join(page).exists(), "{page}");
+    }
+}
+
+/// The time of the server, which stands still.
+const TIME: &str = "2030-01-01T00:00:00Z";
+
+#[test]
+fn the_outputs_of_the_documentation_are_those_of_the_program() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli/transcripts");
+    let mut files: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "there are no transcripts");
+    for file in files {
+        let server = Server::with_test_clock(TIME);
+        let user = server.client().register("me@example.com");
+        let home = TempDir::new().unwrap();
+        let cases = TestCases::new();
+        cases
+            .register_bin("cued", Path::new(env!("CARGO_BIN_EXE_cued")))
+            .env("CUED_URL", server.url())
+            .env("CUED_API_KEY", user.key())
+            .env("HOME", home.path().to_str().unwrap())
+            .env("XDG_CONFIG_HOME", "")
+            .env("TZ", "UTC")
+            .env("LC_ALL", "C.UTF-8")
+            .case(&file);
+        cases.insert_var("[SERVER]", server.url()).unwrap();
+        cases.run();
     }
 }

@@ -10,12 +10,11 @@ use cued::domain::execution::attempt::FailureCause;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
 use cued::domain::webhook::callback_url::check_url;
-use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::address_guard::{
     AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic, ResolveError,
 };
 use cued::engine::webhook_client::{
-    ClientOptions, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest,
+    ClientOptions, DeliveryError, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest,
 };
 use proptest::prelude::*;
 use ureq::config::Config;
@@ -23,7 +22,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use crate::support::receiver::Receiver;
+use crate::support::*;
 
 /// A resolver with a list of results; the last one repeats.
 #[derive(Debug, Clone)]

@@ -8,13 +8,11 @@ use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::pass::Scheduler;
 use cued::service::fire::{CueFirer, FireSummary, SchedulerClock};
 use cued::store::ReadTx;
-use cued::store::executions::claims;
-use cued::store::executions::claims::ClaimFilter;
-use cued::store::notifications::alerts::AlertFilter;
-use cued::store::notifications::{alerts, outbox};
-use serde_json::{Value, json};
+use cued::store::executions::claims::{self, ClaimFilter};
+use cued::store::notifications::alerts::{self, AlertFilter};
+use cued::store::notifications::outbox;
 
-use crate::support::fixture::{BEGIN, Fixture};
+use crate::support::*;
 
 /// A fixture whose clock can jump, with `count` minutely cues of the user "u".
 fn minutely(count: usize, catch_up: CatchUp) -> (Fixture, i64) {

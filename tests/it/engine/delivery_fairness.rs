@@ -7,14 +7,12 @@ use std::time::Duration;
 use cued::domain::ids::ExecutionId;
 use cued::engine::delivery::attempt_queue::MAX_BYTES;
 use cued::engine::delivery::dispatcher::{DeliveryService, Dispatcher, DispatcherMode, requeue_interrupted};
-use cued::engine::webhook_client::DeliveryError;
-use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
+use cued::engine::webhook_client::{DeliveryError, WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::db::counters;
 use rusqlite::Connection;
 
-use crate::support::client::header;
-use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient, response};
-use crate::support::server::until;
+use crate::support::delivery_fixture::response;
+use crate::support::*;
 
 const HERD: &str = "https://herd.example/";
 

@@ -6,14 +6,12 @@ use cued::domain::execution::ExecutionStatus;
 use cued::domain::ids::ExecutionId;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::pass::Scheduler;
-use cued::engine::scheduler::reaper;
-use cued::engine::scheduler::reaper::release_expired_claims;
+use cued::engine::scheduler::reaper::{self, release_expired_claims};
 use cued::service::executions::{claim, claim_next, extend};
 use cued::store::executions::{attempts, delivery_queue, execution_list};
 use jiff::SignedDuration;
-use serde_json::json;
 
-use crate::support::fixture::{Fixture, after_begin, code};
+use crate::support::*;
 
 fn release_expired(fixture: &Fixture) -> usize {
     release_expired_claims(&fixture.app, fixture.now()).unwrap().released

@@ -4,8 +4,6 @@ mod address_guard;
 mod catch_up;
 mod delivery;
 mod delivery_fairness;
-mod delivery_faults;
-mod fire_overdue;
 mod leases;
 mod notifications;
 mod scheduler;

@@ -11,12 +11,10 @@ use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper::{look_for_unclaimed, next_look, release_expired_claims};
 use cued::store::cues;
 use cued::store::executions::unclaimed;
-use cued::store::notifications::alerts;
-use cued::store::notifications::alerts::AlertFilter;
+use cued::store::notifications::alerts::{self, AlertFilter};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 
-use crate::support::fixture::{BEGIN, Fixture, after_begin};
+use crate::support::*;
 
 /// Looks at everything that is due; returns the number of batches.
 fn look(fixture: &Fixture) -> usize {
@@ -61,50 +59,6 @@ fn not_in_time() -> (ExecutionStatus, Option<String>) {
 
 fn within(fixture: &Fixture, user: i64, minutes: u32) -> Cue {
     fixture.worker_cue(user, |new| new.claim_within_minutes = Some(minutes))
-}
-
-#[test]
-fn an_alert_follows_exactly_fifteen_minutes_without_a_claim() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let cue = fixture.worker_cue(user, |_| ());
-    let id = fixture.run(&cue, json!({"task": "resize"}));
-    assert_eq!(next_look(&fixture.app).unwrap(), Some(after_begin(900)));
-    fixture.app.clock.set(after_begin(900) - SignedDuration::from_millis(1));
-    look(&fixture);
-    assert_eq!(alerts(&fixture, user), []);
-    look_after(&fixture, 900);
-    let found = alerts(&fixture, user);
-    let [alert] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((alert.cue_id.as_ref(), alert.execution_id), (Some(&cue.id), Some(id)));
-    assert_eq!(alert.message, "No worker has claimed an execution of resize images for 15 minutes");
-    let metadata = json!({"pending_minutes": 15, "waiting_executions": 1, "task": "resize"});
-    assert_eq!((&alert.metadata, alert.created_at), (&metadata, after_begin(900)));
-    assert_eq!(next_look(&fixture.app).unwrap(), None, "nobody looks at it again");
-    look_after(&fixture, 1_000_000);
-    assert_eq!(alerts(&fixture, user).len(), 1);
-    assert_eq!(state(&fixture, user, id).0, ExecutionStatus::Pending);
-    assert_eq!(fixture.claim(user, id, "late"), 1);
-}
-
-#[test]
-fn an_execution_fails_exactly_when_its_time_for_a_claim_is_over() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let (short, long) = (within(&fixture, user, 5), within(&fixture, user, 60));
-    let (first, second) = (fixture.run(&short, json!({})), fixture.run(&long, json!({})));
-    fixture.app.clock.set(after_begin(300) - SignedDuration::from_millis(1));
-    look(&fixture);
-    assert_eq!(state(&fixture, user, first), (ExecutionStatus::Pending, None));
-    look_after(&fixture, 300);
-    assert_eq!(state(&fixture, user, first), not_in_time());
-    assert!(fixture.claimable(user, None, None, 10).iter().all(|it| it.id == second));
-    look_after(&fixture, 900);
-    assert_eq!(raised(&fixture, user), [after_begin(900)], "the other one waits on");
-    assert_eq!(next_look(&fixture.app).unwrap(), Some(after_begin(3_600)));
-    look_after(&fixture, 3_600);
-    assert_eq!(state(&fixture, user, second), not_in_time());
-    assert_eq!(next_look(&fixture.app).unwrap(), None);
 }
 
 #[test]
@@ -246,28 +200,6 @@ fn a_changed_time_for_claims_applies_in_parts_that_outlast_a_restart() {
     assert_eq!(look(&fixture), 3 + 1 + 5 + 1 + 3, "the rest of the first part, and two further ones");
     assert_eq!((waiting(&fixture, cue.key), waiting(&fixture, other.key)), (0, 5));
     assert_eq!(next_look(&fixture.app).unwrap(), None);
-}
-
-#[test]
-fn a_changed_time_for_claims_applies_to_executions_that_wait() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let cue = fixture.worker_cue(user, |_| ());
-    let ids = fixture.runs(&cue, [json!({}), json!({})]);
-    look_after(&fixture, 1_000);
-    let change = |minutes: Option<u32>| {
-        change_time(&fixture, &cue, minutes);
-        look(&fixture);
-    };
-    change(Some(30));
-    assert_eq!(next_look(&fixture.app).unwrap(), Some(after_begin(1_800)));
-    change(None);
-    look_after(&fixture, 2_000);
-    assert_eq!(state(&fixture, user, ids[0]).0, ExecutionStatus::Pending);
-    change(Some(30));
-    for id in ids {
-        assert_eq!(state(&fixture, user, id), not_in_time());
-    }
 }
 
 #[test]

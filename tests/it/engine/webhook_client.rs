@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::Method;
-use cued::engine::webhook_client::DeliveryError;
 use cued::engine::webhook_client::{
-    ClientOptions, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse,
+    ClientOptions, DeliveryError, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest,
+    WebhookResponse,
 };
 
-use crate::support::receiver::reaction::drip;
-use crate::support::receiver::{Delivery, Reaction, Receiver};
+use crate::support::*;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 

@@ -1,14 +1,16 @@
-//! Callers that want more than their share, against the program with its default limits: another caller is served all
-//! the same, and memory stays bounded. Times are bounded widely: they show that nobody waits for a time-out.
+//! Hostile callers, crowds and receivers.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use cued::metrics::process::max_open_files;
 
-use crate::support::client::Client;
-use crate::support::server::{DEV_UNLIMITED, Server, peak_mb, resident_mb, until, until_within};
+use crate::journeys::monitoring::metrics::scrape;
+use crate::support::*;
 
 /// The longest time for a request of another caller; the time-outs are 10 s and more.
 const SOON: Duration = Duration::from_secs(3);
@@ -61,16 +63,6 @@ fn assert_bounded(server: &Server) {
 }
 
 #[test]
-fn bodies_that_never_come_on_free_routes_hold_no_connection() {
-    let server = Server::start(&[DEV_UNLIMITED, &["--max-connections", "64"]].concat());
-    let user = server.user();
-    let request = b"GET /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n";
-    let crowd: Vec<_> = (0..64).map(|_| open(server.addr(), request)).collect();
-    assert_served(&user);
-    drop(crowd);
-}
-
-#[test]
 fn unfinished_large_bodies_of_one_account_leave_room_for_others() {
     let server = Server::start(DEV_UNLIMITED);
     let (user, greedy) = (server.user(), server.user());
@@ -119,15 +111,12 @@ fn unread_responses_of_one_account_hold_only_its_share() {
     assert_served(&user);
     assert_bounded(&server);
     drop(crowd);
-    crate::support::server::until("the share is returned", || {
-        (greedy.clone().get(LIST).status == 200).then_some(())
-    });
+    until("the share is returned", || (greedy.clone().get(LIST).status == 200).then_some(()));
 }
 
 #[test]
 fn unfinished_large_bodies_of_many_accounts_leave_room_for_a_newcomer() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let body = vec![b' '; 1_990_000];
     let mut crowd = Vec::new();
     for _ in 0..5 {
@@ -148,15 +137,15 @@ fn unfinished_large_bodies_of_many_accounts_leave_room_for_a_newcomer() {
 
 #[test]
 fn bodies_that_never_come_give_way_to_other_connections() {
-    let server = Server::start(&[DEV_UNLIMITED, &["--max-connections", "64"]].concat());
-    let user = server.user();
-    let request = format!(
-        "POST /v1/cues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 2\r\n\r\n",
-        user.key()
-    );
-    let crowd: Vec<_> = (0..64).map(|_| open(server.addr(), request.as_bytes())).collect();
-    assert_served(&user);
-    drop(crowd);
+    let (server, user) = Server::with_user(&[DEV_UNLIMITED, &["--max-connections", "64"]].concat());
+    let key = format!("Authorization: Bearer {}\r\n", user.key());
+    for (line, key) in [("GET /status", ""), ("POST /v1/cues", &key)] {
+        let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: 2\r\n\r\n");
+        let crowd: Vec<_> = (0..64).map(|_| open(server.addr(), request.as_bytes())).collect();
+        eprintln!("{line}");
+        assert_served(&user);
+        drop(crowd);
+    }
 }
 
 /// Requests `path` and reads nothing but the status.
@@ -172,14 +161,13 @@ fn begin_response(user: &Client, server: &Server, path: &str) -> TcpStream {
 
 #[test]
 fn a_change_without_room_for_its_response_is_not_made() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     // Six times as large in the stored form.
     let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
                        "payload": {"text": "\u{7f}".repeat(1_040_000)}});
     let path = format!("/v1/cues/{}", user.create(&large)["id"].as_str().unwrap());
     let run = user.post(&format!("{path}/fire"), &json!({})).expect(200);
-    let execution = format!("/v1/executions/{}", run["id"].as_str().unwrap());
+    let execution = format!("/v1/executions/{}", id(&run));
     // A third does not fit into the account's share of 16 MiB.
     let unread = [(); 2].map(|()| begin_response(&user, &server, &path));
     let changes = [
@@ -210,8 +198,7 @@ fn a_change_without_room_for_its_response_is_not_made() {
 
 #[test]
 fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     // Keys with an escape, in an order that has to be sorted.
     let keys: String =
         (0..130_000_u32).map(|number| format!("\"\\n{:x}\":0,", number.wrapping_mul(0x9e37_79b1))).collect();
@@ -243,8 +230,7 @@ fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
 
 #[test]
 fn malformed_http2_frames_do_not_flood_the_log() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     // A PING that acknowledges one that was never sent, of which the library warns.
     let ping = [&[0, 0, 8, 6, 1, 0, 0, 0, 0][..], &[7; 8]].concat();
@@ -282,8 +268,7 @@ fn http2_requests() -> Vec<u8> {
 
 #[test]
 fn http2_requests_whose_responses_are_not_read_hold_only_the_share_of_one_address() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let before = resident_mb(server.pid());
     let crowd = open_from("127.0.0.9", server.addr(), 200, &http2_requests());
     assert_served(&user);
@@ -296,8 +281,7 @@ fn http2_requests_whose_responses_are_not_read_hold_only_the_share_of_one_addres
 
 #[test]
 fn memory_goes_back_to_the_system_after_a_crowd_of_connections() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let before = resident_mb(server.pid());
     let head = [b"GET /status HTTP/1.1\r\nHost: localhost\r\nX-A: ", &[b'a'; 15_500][..]].concat();
     let crowd: Vec<_> = (1..=16)
@@ -314,4 +298,191 @@ fn memory_goes_back_to_the_system_after_a_crowd_of_connections() {
     until_within("memory goes back", Duration::from_secs(120), || {
         (resident_mb(server.pid()) <= most).then_some(())
     });
+}
+
+const CROWD: usize = 10_000;
+
+/// Requests after the crowd is complete.
+const REQUESTS: usize = 20;
+
+/// The errors of a request on a connection that the server has closed.
+const CLOSED: [ErrorKind; 3] = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
+
+/// File descriptors for the other tests of this process.
+const OTHERS: usize = 2_000;
+
+/// The number of connections that this process may open, at most `CROWD`.
+fn crowd() -> usize {
+    let allowed = || max_open_files().unwrap_or(1_024).saturating_sub(OTHERS).max(500);
+    if allowed() < CROWD {
+        let pid = std::process::id().to_string();
+        let limit = format!("--nofile={}", CROWD + OTHERS);
+        // Only a privileged process may raise its limit.
+        drop(Command::new("prlimit").args(["--pid", &pid, &limit]).output());
+    }
+    let crowd = CROWD.min(allowed());
+    if crowd < CROWD {
+        eprintln!("this process may open too few files: {crowd} connections instead of {CROWD}");
+    }
+    crowd
+}
+
+/// Connects `count` times from several threads and sends `word` on each.
+fn connect(addr: SocketAddr, count: usize, word: &[u8]) -> Vec<TcpStream> {
+    thread::scope(|scope| {
+        let part = |number: usize| {
+            let count = count / 8 + usize::from(number < count % 8);
+            move || {
+                let mut streams = Vec::new();
+                for _ in 0..count {
+                    let Ok(mut stream) = TcpStream::connect(addr) else { break };
+                    // The server may have closed it already.
+                    drop(stream.write_all(word));
+                    streams.push(stream);
+                }
+                streams
+            }
+        };
+        let threads: Vec<_> = (0..8).map(|number| scope.spawn(part(number))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ten_thousand_idle_or_incomplete_connections_do_not_block_clients() {
+    let ((server, user), idle_server) = (Server::with_user(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
+    let request = |user: &Client| create_before_timeout(user, idle_server.addr());
+    let (before, crowd) = (resident_mb(server.pid()), crowd());
+    for word in [&b""[..], b"GET /health HTTP/1.1\r\nHo"] {
+        let is_complete = AtomicBool::new(false);
+        let (requests, streams) = thread::scope(|scope| {
+            let (user, is_complete, request) = (user.clone(), &is_complete, &request);
+            let client = scope.spawn(move || {
+                let mut requests = 0;
+                while !is_complete.load(Ordering::SeqCst) {
+                    request(&user);
+                    requests += 1;
+                }
+                requests
+            });
+            let streams = connect(server.addr(), crowd, word);
+            is_complete.store(true, Ordering::SeqCst);
+            (client.join().unwrap(), streams)
+        });
+        assert_eq!(streams.len(), crowd);
+        (0..REQUESTS).for_each(|_| request(&user));
+        let grown = resident_mb(server.pid()).saturating_sub(before);
+        assert!(grown < 200, "{grown} MB more than before");
+        eprintln!("{requests} requests while the crowd connected; {grown} MB more than before");
+    }
+}
+
+/// Creates a cue on a new connection. The response must precede the head timeout of a silent connection that was opened
+/// before the request, on a server without load: were the places of the crowd freed by that timeout only, a new client
+/// would wait longer.
+fn create_before_timeout(user: &Client, idle_server: SocketAddr) {
+    let silent = TcpStream::connect(idle_server).unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let daily = json!({"type": "recurring", "cron": "@daily"});
+    let cue = json!({"name": "n", "transport": "worker", "schedule": daily});
+    // A connection that is older than a thousand later ones of its address closes for them, if its request comes later
+    // still: the client connects again.
+    let created = loop {
+        match user.clone().try_post("/v1/cues", &cue) {
+            Err(error) if CLOSED.contains(&error.kind()) => {}
+            answered => break answered.unwrap(),
+        }
+    };
+    created.expect(201);
+    let read = silent.peek(&mut [0]);
+    let is_open = read.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    assert!(is_open, "the response came after the head timeout: {read:?}");
+}
+
+/// Writes a gigabyte, or as much as the client reads.
+fn pour(stream: &mut TcpStream) {
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
+    let piece = vec![b'x'; 100_000];
+    let mut left = 10_000;
+    if stream.write_all(head.as_bytes()).is_ok() {
+        while left > 0 && stream.write_all(&piece).is_ok() {
+            left -= 1;
+        }
+    }
+}
+
+fn fire(user: &Client, url: &str) -> String {
+    let cue = user.create(&json!({
+        "name": "hook",
+        "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
+        "callback": {"url": url},
+        "retry": {"max_attempts": 1},
+        "on_failure": {"email": false},
+    }));
+    user.fire(&cue)
+}
+
+/// Status, HTTP status and error of an execution.
+fn seen(user: &Client, execution: &str) -> (String, Value, String) {
+    let execution = user.execution(execution);
+    let text = |name: &str| execution[name].as_str().unwrap_or_default().to_owned();
+    (text("status"), execution["http_status"].clone(), text("error_message"))
+}
+
+#[test]
+fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
+    let flags = ["--metrics-listen", "127.0.0.1:0", "--test-clock", "2030-01-01T00:00:00Z"];
+    let (server, user) = Server::with_user(&[DEV_UNLIMITED, &flags].concat());
+    let before = resident_mb(server.pid());
+    let sound = Receiver::start();
+    let resets = Receiver::on_accept(|_| ());
+    let babbles = Receiver::with(Reaction::bytes("220 mail.example.com ESMTP\r\n"));
+    let pours = Receiver::with(Reaction::script(pour));
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let cases = [
+        (resets.url(), "failed", json!(null), "the connection was closed before the response was complete"),
+        (babbles.url(), "failed", json!(null), "the response is not valid HTTP"),
+        (format!("http://{closed}/"), "failed", json!(null), "the connection was refused"),
+        (
+            "http://nowhere.invalid/".to_owned(),
+            "failed",
+            json!(null),
+            "the name nowhere.invalid has no address that callbacks may reach",
+        ),
+        // The body was cut: a response that starts with 200 is a success.
+        (pours.url(), "success", json!(200), ""),
+        (sound.url(), "success", json!(200), ""),
+    ];
+    let executions = cases.clone().map(|(url, ..)| fire(&user, &url));
+    user.settle();
+    for ((url, status, http_status, error), execution) in cases.iter().zip(&executions) {
+        let seen = seen(&user, execution);
+        assert_eq!((seen.0.as_str(), &seen.1), (*status, http_status), "{url}: {}", seen.2);
+        assert!(seen.2.starts_with(error) && seen.2.is_empty() == error.is_empty(), "{url}: {}", seen.2);
+    }
+    let kept = user.execution(&executions[4]);
+    assert_eq!(kept["response_body"], "x".repeat(2_000));
+    let grown = resident_mb(server.pid()).saturating_sub(before);
+    assert!(grown < 20, "{grown} MB more than before");
+    let page = scrape(&server);
+    for (cause, count) in [("connection", 3.0), ("unknown_name", 1.0)] {
+        let labels = [("result", "failed"), ("cause", cause)];
+        assert_eq!(page.value("cued_deliveries_total", &labels), count, "{cause}");
+    }
+}
+
+#[test]
+fn a_slow_response_is_cut_after_thirty_seconds() {
+    if !is_full_run() {
+        eprintln!("left out but in the long tests: it takes thirty seconds");
+        return;
+    }
+    let (_server, user) = Server::with_user(&[DEV_UNLIMITED, &["--test-clock"]].concat());
+    let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_owned() + &"x".repeat(100_000);
+    let trickles = Receiver::with(Reaction::script(move |stream| drip(stream, endless.as_bytes())));
+    let execution = fire(&user, &trickles.url());
+    user.settle();
+    let seen = seen(&user, &execution);
+    assert_eq!(seen.0, "failed");
+    assert_eq!(seen.2, "returned 200, but the body did not end within 30 s");
 }

@@ -18,19 +18,16 @@ use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, promote_bat
 use cued::engine::notifications;
 use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::reaper;
-use cued::engine::webhook_client::DeliveryError;
-use cued::engine::webhook_client::WebhookResponse;
+use cued::engine::webhook_client::{DeliveryError, WebhookResponse};
 use cued::error::{Error, Result};
 use cued::service::executions::{claim_next, report};
 use cued::store::cues;
 use cued::store::executions::delivery_request;
 use cued::store::notifications::outbox::Notification;
 use rusqlite::types::Value;
-use serde_json::json;
 
-use super::disk::assert_sound;
-use crate::support::delivery_fixture::RecordingClient;
-use crate::support::fixture::{BEGIN, Fixture};
+use crate::faults::disk::assert_sound;
+use crate::support::*;
 
 /// The fault of one run.
 #[derive(Debug, Clone, Copy)]

@@ -1,27 +1,21 @@
-//! A disk that is full, read-only or locked by another program: errors, continued service, recovery.
+//! Full and failing disks.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::Stdio;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cued::store::ReadTx;
 use cued::store::db::{counters, open};
 use rusqlite::Connection;
-use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use super::mount::Disk;
 use crate::cli::administration::{fails, ok, stderr};
 use crate::journeys::monitoring::metrics::scrape;
-use crate::support::api::Api;
-use crate::support::client::Client;
-use crate::support::event_stream::EventReader;
-use crate::support::fixture::Fixture;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::{DEV_UNLIMITED, Server, cued, run, until};
+use crate::support::*;
 
 const METRICS: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
 
@@ -56,15 +50,6 @@ fn beat_until_refused(user: &Client) {
     panic!("the disk is never full");
 }
 
-fn fire(user: &Client, cue: &Value) -> String {
-    let fired = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
-    fired["execution_id"].as_str().unwrap().to_owned()
-}
-
-fn read_execution(user: &Client, execution: &str) -> Value {
-    user.get(&format!("/v1/executions/{execution}")).expect(200)
-}
-
 #[track_caller]
 pub fn assert_sound(file: &Connection) {
     let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -86,8 +71,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
         "callback": {"url": receiver.url()},
     });
     receiver.react(Reaction::Hang);
-    let delivery = fire(&user, &user.create(&hook));
-    let claimed = fire(&user, &user.create(&work()));
+    let delivery = user.fire(&user.create(&hook));
+    let claimed = user.fire(&user.create(&work()));
     user.post(&format!("/v1/executions/{claimed}/claim"), &json!({"worker_id": "w"})).expect(200);
     receiver.wait_hanging(1);
     let mut stream = EventReader::open(server.addr(), &user, "?types=server");
@@ -109,8 +94,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
 
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2 + kept.len());
-    assert_eq!(read_execution(&user, &delivery)["status"], "delivering");
-    assert_eq!(read_execution(&user, &claimed)["outcome"], json!(null));
+    assert_eq!(user.execution(&delivery)["status"], "delivering");
+    assert_eq!(user.execution(&claimed)["outcome"], json!(null));
     assert_eq!(user.get("/status").expect(200)["status"], "degraded");
     assert_eq!(user.get("/health").expect(200)["services"]["database"], "not writable");
     assert_eq!(scrape(&server).value("cued_database_writable", &[]), 0.0);
@@ -118,13 +103,13 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
 
     disk.free();
     until("the result of the delivery is stored", || {
-        (read_execution(&user, &delivery)["status"] == "success").then_some(())
+        (user.execution(&delivery)["status"] == "success").then_some(())
     });
     assert_eq!(user.get("/status").expect(200)["status"], "healthy");
     stream.until(|_, data| data["state"] == "writable");
     user.post(&outcome, &json!({"success": true})).expect(200);
     kept.insert(user.create(&work())["id"].as_str().unwrap().to_owned());
-    assert_eq!((receiver.count(), &read_execution(&user, &delivery)["attempts"]), (1, &json!(1)));
+    assert_eq!((receiver.count(), &user.execution(&delivery)["attempts"]), (1, &json!(1)));
     assert_eq!(server.stop(), Some(0), "{}", server.log());
 
     let file = server.sqlite();
@@ -158,7 +143,7 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
         let moved = moved.join().unwrap();
         assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(3), &json!(3)));
     });
-    let cue = user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
+    let cue = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
     assert_eq!((&cue["run_count"], &cue["missed_count"]), (&json!(3), &json!(0)));
     assert_eq!(receiver.count(), 3);
 }
@@ -296,8 +281,7 @@ fn a_wal_on_a_read_only_disk_is_not_ignored() {
 
 #[test]
 fn a_write_without_changes_does_not_end_the_disk_full_state() {
-    let api = Api::start();
-    let user = api.user("ann");
+    let (api, user) = Api::with_user("ann");
     // SQLite then reports a full disk.
     let grow_by = |pages: i64| {
         let limit = api.fixture.app.store.write(move |tx| {
@@ -323,8 +307,7 @@ fn a_write_without_changes_does_not_end_the_disk_full_state() {
 
 #[test]
 fn a_lock_of_another_program_is_awaited_and_then_reported() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let other = server.sqlite();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     user.post("/v1/cues", &work()).expect_error(503, "storage_unavailable");
@@ -337,4 +320,81 @@ fn a_lock_of_another_program_is_awaited_and_then_reported() {
         waits.join().unwrap();
     });
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
+}
+
+/// A file system in memory, unmounted on drop.
+pub struct Disk {
+    folder: TempDir,
+}
+
+impl Disk {
+    /// A disk of this size, or `None` if this process may not mount one.
+    #[track_caller]
+    pub fn mount(size: &str) -> Option<Self> {
+        let folder = TempDir::new().unwrap();
+        let options = format!("size={size},mode=700");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "cued-test"])
+            .arg(folder.path())
+            .output();
+        let reason = match mounted {
+            Ok(output) if output.status.success() => return Some(Self { folder }),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => format!("mount: {error}"),
+        };
+        skip(&format!("no disk can be mounted: {reason}"));
+        None
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn db(&self) -> PathBuf {
+        self.path().join("cued.db")
+    }
+
+    /// Fills the disk to the last byte.
+    pub fn fill(&self) {
+        self.fill_but(0);
+    }
+
+    /// Leaves so many bytes free, rounded to the pages of memory.
+    pub fn fill_but(&self, free: u64) {
+        let mut filler = File::options().create(true).append(true).open(self.filler()).unwrap();
+        for size in [65_536, 4_096, 1] {
+            loop {
+                match filler.write(&vec![0; size]) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::StorageFull => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        let filled = filler.metadata().unwrap().len();
+        filler.set_len(filled.saturating_sub(free)).unwrap();
+    }
+
+    /// Frees the space used by [`Disk::fill`].
+    pub fn free(&self) {
+        fs::remove_file(self.filler()).unwrap();
+    }
+
+    /// Makes the disk read-only. No file on it may be open for writing.
+    pub fn make_read_only(&self) {
+        let status = Command::new("mount").args(["-o", "remount,ro"]).arg(self.path()).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.path().join("filler")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily, because a failing test may leave a file open.
+        let unmounted = Command::new("umount").arg("-l").arg(self.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
 }

@@ -5,15 +5,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use serde_json::json;
 use tempfile::TempDir;
 
-use super::disk::{assert_sound, refused_start};
 use crate::cli::administration::{fails, ok, on};
+use crate::faults::disk::{assert_sound, refused_start};
 use crate::journeys::monitoring::metrics::scrape;
-use crate::support::event_stream::EventReader;
-use crate::support::random::Random;
-use crate::support::server::{DEV_UNLIMITED, Server, run};
+use crate::support::*;
 
 /// The page size as recorded in the file.
 fn page_size(file: &[u8]) -> usize {
@@ -132,8 +129,7 @@ fn a_lock_file_that_is_a_link_is_refused_and_its_target_left_unchanged() {
 
 #[test]
 fn a_second_server_is_refused_although_the_lock_file_was_deleted() {
-    let mut server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (mut server, user) = Server::with_user(DEV_UNLIMITED);
     let lock = beside(&server.db(), ".lock");
     let folder = TempDir::new().unwrap();
     let (link, backup) = (folder.path().join("link.db"), folder.path().join("backup.db"));
@@ -158,8 +154,8 @@ fn a_second_server_is_refused_although_the_lock_file_was_deleted() {
 
 #[test]
 fn damage_found_at_run_time_is_reported_until_the_next_start() {
-    let mut server = Server::start(&[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
-    let user = server.user();
+    let (mut server, user) =
+        Server::with_user(&[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
     // Moves everything from the log into the file.
     assert_eq!(server.stop(), Some(0));
     let sound = fs::read(server.db()).unwrap();
@@ -217,8 +213,7 @@ impl Remains {
 
 /// A server killed after it had acknowledged these cues, each with the length of the log at that point.
 fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
-    let mut server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (mut server, user) = Server::with_user(DEV_UNLIMITED);
     let daily = json!({"type": "recurring", "cron": "@daily"});
     let acknowledged = (0..30)
         .map(|number| {
@@ -255,8 +250,7 @@ fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
             let db = remains.put(&folder, &log);
             let mut server = Server::start_on(&db, DEV_UNLIMITED);
             let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
-            let mut there: Vec<&str> =
-                listed["cues"].as_array().unwrap().iter().map(|cue| cue["id"].as_str().unwrap()).collect();
+            let mut there: Vec<&str> = listed["cues"].as_array().unwrap().iter().map(id).collect();
             let mut expected: Vec<&str> =
                 acknowledged.iter().filter(|(end, _)| *end <= tear).map(|(_, id)| id.as_str()).collect();
             there.sort_unstable();

@@ -1,10 +1,6 @@
 //! The list of attempts of an execution, and the fields of an execution that tell how its attempts went.
 
-use serde_json::{Value, json};
-
-use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::Server;
+use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
 
@@ -25,9 +21,9 @@ fn worker() -> Value {
 
 /// Fires the cue and waits until the attempts that are due now have ended. Returns the path of the execution.
 fn fire(user: &Client, cue: &Value) -> String {
-    let fired = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    let fired = user.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({})).expect(200);
     user.settle();
-    format!("/v1/executions/{}", fired["id"].as_str().unwrap())
+    format!("/v1/executions/{}", id(&fired))
 }
 
 fn attempts(user: &Client, execution: &str) -> Vec<Value> {
@@ -41,8 +37,7 @@ fn column(attempts: &[Value], name: &str) -> Vec<Value> {
 
 #[test]
 fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver));
     let headers = vec![("X-Why", "maintenance".to_owned()), ("Set-Cookie", "id=secret".to_owned())];
     receiver.first([Reaction::Full(503, headers, "come back later".to_owned()), Reaction::HangUp]);
@@ -57,8 +52,7 @@ fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
     assert_eq!(json!(column(&all, "cause")), json!(["status_5xx", "connection", null]));
     assert_eq!(json!(column(&all, "http_status")), json!([503, null, 200]));
     assert_eq!(json!(column(&all, "response_body")), json!(["come back later", null, ""]));
-    assert_eq!(all[0]["error_message"], "the callback returned 503");
-    assert_eq!(all[0]["started_at"], START);
+    assert_has(&all[0], json!({"error_message": "the callback returned 503", "started_at": START}));
     assert_eq!(
         json!(column(&all, "next_retry")),
         json!(["2026-01-05T00:01:00Z", "2026-01-05T00:02:00Z", null])
@@ -71,14 +65,12 @@ fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
     assert!(all.iter().all(|attempt| attempt["worker_id"].is_null() && attempt["ended_at"].is_string()));
     let shown = user.get(&execution).expect(200);
     assert_eq!((&shown["cause"], &shown["max_attempts"]), (&Value::Null, &json!(3)));
-    assert_eq!((&shown["cue_name"], &shown["late_ms"]), (&json!("sync"), &json!(0)));
-    assert_eq!(shown["duration_ms"], all[2]["duration_ms"]);
+    assert_has(&shown, json!({"cue_name": "sync", "late_ms": 0, "duration_ms": all[2]["duration_ms"]}));
 }
 
 #[test]
 fn a_body_is_truncated_only_where_something_was_cut() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let x = |count: usize| "x".repeat(count);
     let cue = user.create(&cue(&receiver));
     for (body, shown, truncated) in [
@@ -113,8 +105,7 @@ fn a_body_is_truncated_only_where_something_was_cut() {
 
 #[test]
 fn a_run_that_ends_at_once_writes_no_row_of_an_attempt() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver));
     receiver.first([Reaction::Status(200), Reaction::Status(410)]);
     let (good, gone) = (fire(&user, &cue), fire(&user, &cue));
@@ -127,13 +118,10 @@ fn a_run_that_ends_at_once_writes_no_row_of_an_attempt() {
 
 #[test]
 fn a_running_attempt_has_no_result_and_shows_nothing_of_the_one_before() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver));
-    let waiting = user.post(
-        &format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()),
-        &json!({"send_at": "2026-01-06T00:00:00Z"}),
-    );
+    let waiting =
+        user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"}));
     let path = format!("/v1/executions/{}", waiting.expect(200)["id"].as_str().unwrap());
     assert_eq!(attempts(&user, &path), [Value::Null; 0]);
     assert!(user.get(&path).expect(200)["late_ms"].is_null());
@@ -151,8 +139,7 @@ fn a_running_attempt_has_no_result_and_shows_nothing_of_the_one_before() {
 
 #[test]
 fn a_lost_claim_and_a_report_are_attempts_of_their_workers() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&worker());
     let execution = fire(&user, &cue);
     user.post(&format!("{execution}/claim"), &json!({"worker_id": "w1"})).expect(200);
@@ -175,8 +162,7 @@ fn a_lost_claim_and_a_report_are_attempts_of_their_workers() {
 
 #[test]
 fn the_last_lost_claim_is_the_last_attempt_even_after_a_late_report() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&worker());
     let execution = fire(&user, &cue);
     for _ in 0..2 {
@@ -191,8 +177,7 @@ fn the_last_lost_claim_is_the_last_attempt_even_after_a_late_report() {
 
 #[test]
 fn replays_are_found_by_the_execution_that_they_repeat() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver));
     let original = fire(&user, &cue);
     let id = original.rsplit('/').next().unwrap();
@@ -209,8 +194,7 @@ fn replays_are_found_by_the_execution_that_they_repeat() {
 
 #[test]
 fn lists_are_filtered_by_time_cause_and_failing_cues() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let (good, bad) = (user.create(&cue(&receiver)), user.create(&cue(&receiver)));
     receiver.first([Reaction::Status(200), Reaction::Status(410)]);
     let first = &fire(&user, &good);
@@ -219,7 +203,7 @@ fn lists_are_filtered_by_time_cause_and_failing_cues() {
     let ids = |query: &str| -> Vec<String> {
         let list = user.get(&format!("/v1/executions?{query}")).expect(200);
         let ids = list["executions"].as_array().unwrap().iter();
-        ids.map(|it| format!("/v1/executions/{}", it["id"].as_str().unwrap())).collect()
+        ids.map(|it| format!("/v1/executions/{}", id(it))).collect()
     };
     assert_eq!(ids("since=2026-01-05T00:30:00Z"), [second.as_str()]);
     assert_eq!(ids("until=2026-01-05T02:00:00+01:00"), [first.as_str()], "the end is not in the range");
@@ -238,8 +222,7 @@ fn lists_are_filtered_by_time_cause_and_failing_cues() {
 
 #[test]
 fn the_request_of_an_attempt_is_built_as_it_was_sent() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let mut cue = cue(&receiver);
     cue["payload"] = json!({"text": "ü \"quoted\""});
     cue["callback"]["headers"] = json!({"Authorization": "Bearer own"});
@@ -269,8 +252,7 @@ fn the_request_of_an_attempt_is_built_as_it_was_sent() {
         "the latest attempt is the default"
     );
     user.advance("PT1M");
-    user.patch(&format!("/v1/cues/{}", cue["id"].as_str().unwrap()), &json!({"callback": {"method": "GET"}}))
-        .expect(200);
+    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"callback": {"method": "GET"}})).expect(200);
     user.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
     let shown = user.get(&format!("{execution}/request")).expect(200);
     assert_eq!((&shown["method"], &shown["body"]), (&json!("GET"), &Value::Null));
@@ -283,8 +265,7 @@ fn the_request_of_an_attempt_is_built_as_it_was_sent() {
 
 #[test]
 fn a_request_that_cannot_be_shown_is_refused() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let execution = fire(&user, &user.create(&cue(&receiver)));
     for (attempt, message) in
         [("2", "has 1 attempts so far"), ("0", "greater than or equal to 1"), ("x", "integer")]
@@ -308,8 +289,7 @@ fn cut_off_and_hold(server: &mut Server) {
 
 #[test]
 fn an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other() {
-    let (mut server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((mut server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver));
     receiver.first([Reaction::Status(503), Reaction::Hang]);
     let execution = fire(&user, &cue);
@@ -318,7 +298,7 @@ fn an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other() {
     user.post(&format!("{execution}/retry"), &json!({})).expect(200);
     receiver.wait_hanging(1);
     receiver.react(Reaction::Hang);
-    let other = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    let other = user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
     receiver.wait_hanging(2);
     cut_off_and_hold(&mut server);
     let user = user.at(server.addr());
@@ -331,7 +311,7 @@ fn an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other() {
     let again = user.get(&format!("{execution}/request?attempt=1")).expect(200);
     assert_eq!(again["headers"], first, "signed at its own start");
     // The first attempt of the other run was cut off.
-    let other = format!("/v1/executions/{}", other["id"].as_str().unwrap());
+    let other = format!("/v1/executions/{}", id(&other));
     let shown = user.get(&format!("{other}/request")).expect(200);
     assert!(shown["why"].as_str().unwrap().contains("may have been sent, and was then cut off"), "{shown}");
     assert!(!shown["headers"].to_string().contains("ignature"), "{shown}");
@@ -345,14 +325,13 @@ fn an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other() {
 
 #[test]
 fn the_request_of_a_run_that_ended_before_its_first_attempt_is_shown() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let mut cue = cue(&receiver);
     cue["payload"] = json!({"n": 1});
     let cue = user.create(&cue);
     let later = json!({"send_at": "2026-01-06T00:00:00Z"});
-    let run = user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &later).expect(200);
-    let run = format!("/v1/executions/{}", run["id"].as_str().unwrap());
+    let run = user.post(&format!("/v1/cues/{}/fire", id(&cue)), &later).expect(200);
+    let run = format!("/v1/executions/{}", id(&run));
     user.post(&format!("{run}/cancel"), &json!({})).expect(200);
     let shown = user.get(&format!("{run}/request")).expect(200);
     assert!(shown["why"].as_str().unwrap().starts_with("it was never sent"), "{shown}");
@@ -363,8 +342,8 @@ fn the_request_of_a_run_that_ended_before_its_first_attempt_is_shown() {
 
 #[test]
 fn a_range_of_time_tells_both_passes_of_a_repeated_hour_apart() {
-    let (server, receiver) = (Server::with_test_clock("2026-10-25T00:30:00Z"), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user("2026-10-25T00:30:00Z"), Receiver::start());
     let cue = user.create(&cue(&receiver));
     let first = fire(&user, &cue);
     user.advance("PT1H");
@@ -373,7 +352,7 @@ fn a_range_of_time_tells_both_passes_of_a_repeated_hour_apart() {
     let found = |query: &str| -> Vec<String> {
         let list = user.get(&format!("/v1/executions?{query}")).expect(200);
         let list = list["executions"].as_array().unwrap().iter();
-        list.map(|it| format!("/v1/executions/{}", it["id"].as_str().unwrap())).collect()
+        list.map(|it| format!("/v1/executions/{}", id(it))).collect()
     };
     for (query, expected) in [
         ("since=2026-10-25T02:30:00%2B02:00", vec![&second, &first]),

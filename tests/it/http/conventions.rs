@@ -1,13 +1,9 @@
-//! The conventions of all endpoints (contract §2): keys, the version prefix, errors, the rate of a plan.
+//! What holds for every route: headers, methods, health and status.
 
-use serde_json::json;
-
-use super::cues::START;
-use crate::support::server::{DEV_UNLIMITED, Server, run};
+use crate::http::cues::{START, without, worker_cue};
+use crate::support::*;
 
 const SOME_CUE: &str = "/v1/cues/cue_0123456789ab";
-const SOME_EXECUTION: &str = "/v1/executions/01890a5d-ac96-774b-bcce-b302099a8057";
-
 /// Endpoints that require a key (contract §2.10, §2.12).
 const KEYED: [(&str, &str); 16] = [
     ("POST", "/v1/cues"),
@@ -38,26 +34,8 @@ const OPEN: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn every_endpoint_requires_a_key_except_the_public_ones() {
-    let server = Server::start(DEV_UNLIMITED);
-    let client = server.client();
-    for (method, path) in KEYED {
-        client.call(method, path, &[], b"").unwrap().expect_error(401, "invalid_api_key");
-    }
-    for (method, path) in OPEN {
-        let response = client.call(method, path, &[], b"").unwrap();
-        assert!(![401, 405].contains(&response.status), "{method} {path}: {}", response.text());
-        assert!(!response.text().contains("\"not_found\""), "{method} {path}: {}", response.text());
-    }
-    for path in ["/health", "/status"] {
-        client.get(path).expect(200);
-    }
-}
-
-#[test]
 fn every_path_except_the_health_checks_has_the_version_prefix() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (_server, user) = Server::with_user(DEV_UNLIMITED);
     for (method, path) in KEYED.into_iter().chain(OPEN) {
         let bare = path.strip_prefix("/v1").unwrap();
         // The pages of billing have the same paths without the prefix.
@@ -87,44 +65,8 @@ fn each_plan_has_its_rate_limit_and_name() {
 }
 
 #[test]
-fn an_error_has_exactly_code_message_and_status() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
-    let outcome = format!("{SOME_EXECUTION}/outcome");
-    for (response, status, code) in [
-        (server.client().get("/v1/auth/me"), 401, "invalid_api_key"),
-        (user.get(SOME_CUE), 404, "cue_not_found"),
-        (user.delete(SOME_CUE), 404, "cue_not_found"),
-        (user.post(&outcome, &json!({"success": true})), 404, "execution_not_found"),
-        (
-            user.post("/v1/billing/checkout", &json!({"plan": "free", "interval": "annual"})),
-            400,
-            "invalid_plan",
-        ),
-    ] {
-        let refused = response.expect_error(status, code);
-        let message = refused["error"]["message"].as_str().unwrap();
-        assert_eq!(refused, json!({"error": {"code": code, "message": message, "status": status}}));
-    }
-}
-
-#[test]
-fn regenerating_a_key_returns_a_message_and_revokes_the_old_key() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
-    let response = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    assert!(response["message"].as_str().is_some_and(|text| !text.is_empty()), "{response}");
-    let key = response["api_key"].as_str().unwrap();
-    assert!(key.starts_with("cue_sk_") && key != user.key());
-    user.get("/v1/auth/me").expect_error(401, "invalid_api_key");
-    let me = user.with_key(key).get("/v1/auth/me").expect(200);
-    assert!(!me.to_string().contains(key), "the key is shown once");
-}
-
-#[test]
 fn a_leap_second_is_taken_wherever_an_instant_is() {
-    let server = Server::with_test_clock("2026-01-01T00:00:00Z");
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user("2026-01-01T00:00:00Z");
     for (at, zone) in [
         ("2026-06-30T23:59:60Z", "UTC"),
         ("2026-07-01T05:29:60+05:30", "UTC"),
@@ -133,11 +75,95 @@ fn a_leap_second_is_taken_wherever_an_instant_is() {
         let schedule = json!({"type": "once", "at": at, "timezone": zone});
         let cue = user.create(&json!({"name": at, "schedule": schedule, "transport": "worker"}));
         assert_eq!(cue["schedule"]["at"], "2026-07-01T00:00:00Z", "{at}");
-        let path = format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap());
+        let path = format!("/v1/cues/{}/fire", id(&cue));
         let run = user.post(&path, &json!({"send_at": at})).expect(200);
         assert_eq!(run["scheduled_for"], "2026-07-01T00:00:00Z", "{at}");
     }
     assert_eq!(user.get("/v1/executions?since=2025-12-31T23:59:60Z").expect(200)["total"], 3);
     assert_eq!(user.get("/v1/executions?since=2026-06-30T23:59:60Z").expect(200)["total"], 0);
     user.get("/v1/executions?since=2026-06-30T12:30:60Z").expect_error(422, "validation_error");
+}
+
+fn names(object: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn health_has_every_field_and_ignores_workers_in_its_status() {
+    let (server, user) = Server::with_clock_and_user(START);
+    user.create(&worker_cue("work"));
+    user.advance("PT1H");
+    let health = || {
+        let (mut rest, poller) = without(&server.client().get("/health").expect(200), "poller");
+        // They change from one request to the next.
+        rest =
+            ["lateness", "uptime_seconds", "database"].iter().fold(rest, |rest, name| without(&rest, name).0);
+        (rest, poller)
+    };
+    let (rest, poller) = health();
+    let expected = |worker: &str, active: u32, now: &str, waited: u32| {
+        json!({
+            "status": "healthy", "version": env!("CARGO_PKG_VERSION"), "timestamp": now,
+            "services": {"database": "ok", "cache": "ok", "poller": "ok", "worker": worker},
+            "workers": {"active_count": active},
+            "queue": {
+                "pending_outbox": 0, "stale_executions": 0, "pending_retries": 0, "pending_worker_claims": 1,
+                "oldest_pending_claim_seconds": waited,
+            },
+        })
+    };
+    assert_eq!(rest, expected("none", 0, "2026-01-05T10:00:00", 0));
+    assert_eq!(names(&poller), ["cues_last_cycle", "cycle_duration_ms", "last_run", "seconds_ago"]);
+    assert_eq!((&poller["last_run"], &poller["seconds_ago"]), (&json!("2026-01-05T10:00:00Z"), &json!(0)));
+    assert!(poller["cues_last_cycle"].is_u64() && poller["cycle_duration_ms"].is_u64(), "{poller}");
+
+    let beat = json!({"worker_id": "w", "handlers": ["greet"]});
+    assert_eq!(user.post("/v1/worker/heartbeat", &beat).expect(200)["acknowledged"], true);
+    assert_eq!(health().0, expected("ok", 1, "2026-01-05T10:00:00", 0));
+    user.advance("PT14M59S");
+    assert_eq!(health().0, expected("stale", 0, "2026-01-05T10:14:59", 899));
+    user.advance("PT5M1S");
+    assert_eq!(health().0, expected("waiting", 0, "2026-01-05T10:20:00", 1_200));
+    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
+    let rest = health().0;
+    assert_eq!((&rest["services"]["worker"], &rest["status"]), (&json!("stale"), &json!("healthy")));
+    assert_eq!(rest["queue"]["oldest_pending_claim_seconds"], Value::Null);
+    assert_eq!(server.client().get("/status").expect(200), json!({"status": "healthy"}));
+}
+
+#[test]
+fn health_shows_lateness_uptime_and_the_disk() {
+    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
+    let (user, client) = (server.user(), server.client());
+    let health = |name: &str| client.get("/health").expect(200)[name].clone();
+    assert_eq!(health("lateness"), json!({"count": 0, "p50_ms": null, "p99_ms": null, "max_ms": null}));
+    let cue = user.create(&json!({
+        "name": "hook", "schedule": {"type": "recurring", "cron": "* * * * *"}, "callback": {"url": receiver.url()},
+    }));
+    user.advance("PT3M");
+    // On a test clock nothing is late.
+    assert_eq!(health("lateness"), json!({"count": 3, "p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}));
+    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"status": "paused"})).expect(200);
+    assert!(health("uptime_seconds").is_u64());
+    let database = health("database");
+    let bytes = ["bytes", "wal_bytes", "free_disk_bytes"].map(|name| database[name].as_u64());
+    assert!(bytes.iter().all(Option::is_some) && bytes[0] > Some(0), "{database}");
+}
+
+#[test]
+fn an_unreadable_database_degrades_health_until_it_recovers() {
+    let server = Server::with_test_clock(START);
+    let client = server.client();
+    let is = |status: &str, database: &str| {
+        let health = client.get("/health").expect(200);
+        health["status"] == status && health["services"]["database"] == database
+    };
+    assert!(is("healthy", "ok"));
+    let file = server.sqlite();
+    file.execute_batch("ALTER TABLE workers RENAME TO elsewhere").unwrap();
+    until("health is degraded", || is("degraded", "down").then_some(()));
+    file.execute_batch("ALTER TABLE elsewhere RENAME TO workers").unwrap();
+    until("health recovers", || is("healthy", "ok").then_some(()));
 }

@@ -1,19 +1,10 @@
 //! The list of cues (contract §4.8): filters, sorts, pages and recent runs.
 
-use serde_json::{Value, json};
-
 use crate::http::cues::{START, worker_cue};
-use crate::support::client::Client;
-use crate::support::random::Random;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::Server;
+use crate::support::*;
 
 const SORTS: [&str; 8] =
     ["created", "-created", "name", "-name", "next_run", "-next_run", "last_run", "-last_run"];
-
-fn id(object: &Value) -> &str {
-    object["id"].as_str().unwrap()
-}
 
 fn path(cue: &Value) -> String {
     format!("/v1/cues/{}", id(cue))
@@ -243,8 +234,7 @@ fn a_text_is_searched_in_name_description_host_and_the_beginning_of_the_id() {
 
 #[test]
 fn a_text_is_searched_character_by_character_in_every_script() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     for name in ["100%_a\\b*c", "Äpfel der STRASSE", "ΟΔΟΣ", "plain"] {
         user.create(&worker_cue(name));
     }
@@ -267,8 +257,8 @@ fn a_text_is_searched_character_by_character_in_every_script() {
 
 #[test]
 fn a_cue_shows_how_many_runs_in_a_row_have_failed() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(500)));
-    let user = server.user();
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user(START), Receiver::with(Reaction::Status(500)));
     let cue = user.create(&hook("failing", &receiver.url()));
     user.create(&worker_cue("work"));
     assert_eq!(cue["failing"], 0);
@@ -288,8 +278,8 @@ fn a_cue_shows_how_many_runs_in_a_row_have_failed() {
 
 #[test]
 fn recent_runs_are_letters_newest_last() {
-    let (mut server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(500)));
-    let mut user = server.user();
+    let ((mut server, mut user), receiver) =
+        (Server::with_clock_and_user(START), Receiver::with(Reaction::Status(500)));
     let mut retrying = hook("hook", &receiver.url());
     retrying["retry"] = json!({"max_attempts": 2, "backoff_minutes": [90]});
     retrying["schedule"]["catch_up"] = json!("none");
@@ -331,8 +321,8 @@ fn recent_runs_are_letters_newest_last() {
 
 #[test]
 fn the_last_run_has_its_latest_attempt() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(200)));
-    let user = server.user();
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user(START), Receiver::with(Reaction::Status(200)));
     let cue = user.create(&hook("hook", &receiver.url()));
     user.advance("PT1H");
     let last = &list(&user, "runs=1")["cues"][0]["recent"]["last"];
@@ -346,8 +336,7 @@ fn the_last_run_has_its_latest_attempt() {
 
 #[test]
 fn a_list_of_long_texts_is_complete() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let long = "ä".repeat(10_000);
     let make = |number: i32| {
         let mut cue = worker_cue(&format!("{number}"));
@@ -364,8 +353,7 @@ fn a_list_of_long_texts_is_complete() {
 
 #[test]
 fn the_payload_of_a_cue_can_be_read_as_text() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let body = r#"{"name": "a", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"},
         "payload": {"task": "t", "quote": "\"ä\n", "big": 12345678901234567890123, "exact": 1.10}}"#;
     let made = user.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap().expect(201);

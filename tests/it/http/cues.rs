@@ -1,9 +1,6 @@
 //! Cues over HTTP (contract §4), field by field: create, list, read, change.
 
-use serde_json::{Value, json};
-
-use crate::support::receiver::Receiver;
-use crate::support::server::Server;
+use crate::support::*;
 
 pub const START: &str = "2026-01-05T09:00:00Z";
 
@@ -19,18 +16,13 @@ pub fn worker_cue(name: &str) -> Value {
     json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}})
 }
 
-fn id(object: &Value) -> &str {
-    object["id"].as_str().unwrap()
-}
-
 fn path(cue: &Value) -> String {
     format!("/v1/cues/{}", id(cue))
 }
 
 #[test]
 fn a_new_cue_has_every_field_with_its_default() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let url = "http://127.0.0.1:9/hook";
     let created = user.create(&json!({
         "name": "nightly", "schedule": {"type": "recurring", "cron": "30 9 * * *"}, "callback": {"url": url},
@@ -69,8 +61,7 @@ fn a_new_cue_has_every_field_with_its_default() {
 
 #[test]
 fn a_new_cue_shows_the_given_values() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let once = "2026-02-01T12:00:00Z";
     let given = json!({
         "name": "once", "description": "why", "transport": "webhook", "payload": {"a": [1, {"b": null}]},
@@ -102,23 +93,16 @@ fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
         list["cues"].as_array().unwrap().iter().map(|cue| id(cue).to_owned()).collect()
     };
     let (first, rest) = (list(""), list("?limit=7&offset=20"));
-    let page = |list: &Value| [&list["total"], &list["limit"], &list["offset"]].map(Value::to_string);
-    assert_eq!((page(&first), ids(&first).len()), (["25", "20", "0"].map(str::to_owned), 20));
-    assert_eq!((page(&rest), ids(&rest).len()), (["25", "7", "20"].map(str::to_owned), 5));
-    let mut all = [ids(&first), ids(&rest)].concat();
-    assert_eq!(ids(&list("?limit=100")), all);
-    let mut expected: Vec<String> = made.iter().map(|cue| id(cue).to_owned()).collect();
-    all.sort();
-    expected.sort();
-    assert_eq!(all, expected, "each cue once");
-    assert_eq!(ids(&list("?limit=1")).len(), 1);
+    assert_has(&first, json!({"total": 25, "limit": 20, "offset": 0}));
+    assert_has(&rest, json!({"total": 25, "limit": 7, "offset": 20}));
+    let made: Vec<String> = made.iter().rev().map(|cue| id(cue).to_owned()).collect();
+    assert_eq!([ids(&first), ids(&rest)].concat(), made, "each cue once");
     assert_eq!(other.get("/v1/cues").expect(200)["total"], 0);
 }
 
 #[test]
 fn cues_can_be_filtered_by_status() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let once = json!({"type": "once", "at": "2026-01-05T10:00:00Z"});
     let [_, paused, done, lost] = ["active", "paused", "completed", "failed"].map(|name| {
         let mut cue = worker_cue(name);
@@ -131,8 +115,7 @@ fn cues_can_be_filtered_by_status() {
     user.advance("PT1H");
     for (cue, success) in [(&done, true), (&lost, false)] {
         let execution = user.only_execution(id(cue));
-        user.post(&format!("/v1/executions/{}/outcome", id(&execution)), &json!({"success": success}))
-            .expect(200);
+        user.report(id(&execution), &json!({"success": success}));
     }
     for status in ["active", "paused", "completed", "failed"] {
         let list = user.get(&format!("/v1/cues?status={status}")).expect(200);
@@ -144,8 +127,7 @@ fn cues_can_be_filtered_by_status() {
 
 #[test]
 fn one_cue_shows_its_last_run_and_its_executions() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let hook = user.create(&json!({
         "name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "payload": {"task": "greet"},
         "callback": {"url": receiver.url(), "headers": {"X-Own": "mine"}},
@@ -158,8 +140,7 @@ fn one_cue_shows_its_last_run_and_its_executions() {
 
     let due = "2026-01-05T10:00:00Z";
     let shown = user.get(&path(&hook)).expect(200);
-    assert_eq!((&shown["last_run"], &shown["payload"]), (&json!(due), &json!({"task": "greet"})));
-    assert_eq!(shown["run_count"], 1);
+    assert_has(&shown, json!({"last_run": due, "payload": {"task": "greet"}, "run_count": 1}));
     let execution = user.only_execution(id(&hook));
     assert_eq!(shown["executions"], json!([execution]));
     for (name, value) in [
@@ -177,7 +158,7 @@ fn one_cue_shows_its_last_run_and_its_executions() {
     let execution = user.only_execution(id(&work));
     assert_eq!((&execution["status"], &execution["http_status"]), (&json!("pending"), &Value::Null));
     let report = json!({"success": false, "result": "half", "error": "no disk", "metadata": {"a": 1}});
-    let response = user.post(&format!("/v1/executions/{}/outcome", id(&execution)), &report).expect(200);
+    let response = user.report(id(&execution), &report);
     let mut outcome = report;
     outcome["recorded_at"] = json!(due);
     assert_eq!((&response["execution_id"], &response["outcome"]), (&execution["id"], &outcome));
@@ -186,8 +167,7 @@ fn one_cue_shows_its_last_run_and_its_executions() {
 
 #[test]
 fn a_patch_changes_only_the_fields_it_names() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let mut expected = user.create(&json!({
         "name": "nightly", "description": "why", "payload": {"a": 1}, "retry": {"max_attempts": 2},
         "schedule": {"type": "recurring", "cron": "0 12 * * *", "timezone": "Europe/Berlin"},
@@ -197,52 +177,31 @@ fn a_patch_changes_only_the_fields_it_names() {
     let once = json!({
         "type": "once", "cron": null, "at": "2026-02-01T00:00:00Z", "timezone": "UTC", "catch_up": "latest",
     });
+    let (eleven, url) = ("2026-01-05T11:00:00+00:00", "http://127.0.0.1:9/b");
+    let (february, march) = ("2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z");
+    let callback = |name: &str, value: Value| json!({"callback": {name: value}});
+    let schedule = |value: Value| json!({ "schedule": value });
     for (patch, place, new, next_run) in [
-        (json!({"name": "daily"}), "/name", json!("daily"), "2026-01-05T11:00:00+00:00"),
-        (json!({"description": "so"}), "/description", json!("so"), "2026-01-05T11:00:00+00:00"),
-        (json!({"payload": {"b": 2}}), "/payload", json!({"b": 2}), "2026-01-05T11:00:00+00:00"),
+        (json!({"name": "daily"}), "/name", json!("daily"), eleven),
+        (json!({"description": "so"}), "/description", json!("so"), eleven),
+        (json!({"payload": {"b": 2}}), "/payload", json!({"b": 2}), eleven),
+        (callback("method", json!("PATCH")), "/callback/method", json!("PATCH"), eleven),
+        (callback("headers", json!({"X-B": "2"})), "/callback/headers", json!({"X-B": "2"}), eleven),
+        (callback("url", json!(url)), "/callback/url", json!(url), eleven),
         (
-            json!({"callback": {"method": "PATCH"}}),
-            "/callback/method",
-            json!("PATCH"),
-            "2026-01-05T11:00:00+00:00",
-        ),
-        (
-            json!({"callback": {"headers": {"X-B": "2"}}}),
-            "/callback/headers",
-            json!({"X-B": "2"}),
-            "2026-01-05T11:00:00+00:00",
-        ),
-        (
-            json!({"callback": {"url": "http://127.0.0.1:9/b"}}),
-            "/callback/url",
-            json!("http://127.0.0.1:9/b"),
-            "2026-01-05T11:00:00+00:00",
-        ),
-        (
-            json!({"schedule": {"timezone": "UTC"}}),
+            schedule(json!({"timezone": "UTC"})),
             "/schedule/timezone",
             json!("UTC"),
             "2026-01-05T12:00:00+00:00",
         ),
         (
-            json!({"schedule": {"cron": "0 10 * * *"}}),
+            schedule(json!({"cron": "0 10 * * *"})),
             "/schedule/cron",
             json!("0 10 * * *"),
             "2026-01-05T10:00:00+00:00",
         ),
-        (
-            json!({"schedule": {"type": "once", "at": "2026-02-01T00:00:00Z"}}),
-            "/schedule",
-            once,
-            "2026-02-01T00:00:00+00:00",
-        ),
-        (
-            json!({"schedule": {"at": "2026-03-01T00:00:00Z"}}),
-            "/schedule/at",
-            json!("2026-03-01T00:00:00Z"),
-            "2026-03-01T00:00:00+00:00",
-        ),
+        (schedule(json!({"type": "once", "at": february})), "/schedule", once, "2026-02-01T00:00:00+00:00"),
+        (schedule(json!({"at": march})), "/schedule/at", json!(march), "2026-03-01T00:00:00+00:00"),
     ] {
         let patched = user.patch(&path, &patch).expect(200);
         *expected.pointer_mut(place).unwrap() = new;

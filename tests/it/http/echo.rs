@@ -1,11 +1,8 @@
 //! The echo path and `/v1/info`.
 
 use cued::http::pages::assets::BUILD;
-use serde_json::{Value, json};
 
-use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::{DEV_UNLIMITED, Server};
+use crate::support::*;
 
 const START: &str = "2030-01-01T00:00:00Z";
 const TOKEN: &str = "qs-0123456789abcdef";
@@ -26,7 +23,7 @@ fn to(url: &str) -> Value {
 
 /// Runs a cue once; returns the execution once it is finished or waits for a retry.
 fn run(user: &Client, cue: &Value) -> Value {
-    let id = cue["id"].as_str().unwrap();
+    let id = id(cue);
     let fired = user.post(&format!("/v1/cues/{id}/fire"), &json!({})).expect(200);
     user.settle();
     user.get(&format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap())).expect(200)
@@ -34,8 +31,7 @@ fn run(user: &Client, cue: &Value) -> Value {
 
 #[test]
 fn an_echo_is_available_for_five_minutes() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (server, user) = Server::with_clock_and_user(START);
     assert_eq!(user.get(ECHO).expect(200), json!({"status": "waiting"}));
     let body = r#"{"a": [1, 2.50, 123456789012345678901234567890], "é": null}"#;
     let headers = [("X-Twice", "one"), ("x-twice", "two"), ("Content-Type", "application/json")];
@@ -56,8 +52,7 @@ fn an_echo_is_available_for_five_minutes() {
 
 #[test]
 fn a_later_post_replaces_an_earlier_one() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (server, user) = Server::with_clock_and_user(START);
     for (payload, wait) in [(json!(1), "PT4M"), (json!([2]), "PT4M")] {
         server.client().post(ECHO, &payload).expect(200);
         user.advance(wait);
@@ -83,10 +78,7 @@ fn invalid_echo_requests_get_a_validation_error() {
         let path = format!("/v1/echo/{token}");
         for response in [anyone.post(&path, &json!({})), user.get(&path)] {
             let detail = response.expect_error(422, "validation_error")["detail"][0].clone();
-            assert_eq!(
-                (&detail["type"], &detail["loc"]),
-                (&json!("string_pattern_mismatch"), &json!(["path", "token"]))
-            );
+            assert_has(&detail, json!({"type": "string_pattern_mismatch", "loc": ["path", "token"]}));
             assert!(detail["msg"].as_str().unwrap().contains("{16,128}"), "{detail}");
         }
     }
@@ -103,8 +95,7 @@ fn invalid_echo_requests_get_a_validation_error() {
 
 #[test]
 fn an_echo_has_at_most_one_megabyte() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let post = |length: usize| {
         let body = format!("\"{}\"", "a".repeat(length - 2));
         server.client().call("POST", ECHO, &[], body.as_bytes()).unwrap()
@@ -117,8 +108,7 @@ fn an_echo_has_at_most_one_megabyte() {
 
 #[test]
 fn echoes_use_bounded_memory() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let memory = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -211,15 +201,10 @@ fn only_a_delivery_of_the_account_to_its_own_echo_takes_from_its_share() {
 
 #[test]
 fn callbacks_reach_the_echo_path_under_every_address_policy() {
-    let server = Server::start(SAFE);
-    let user = server.user();
+    let (server, user) = Server::with_user(SAFE);
     let cue = user.create(&to(&format!("{}{ECHO}", server.url())));
     let execution = run(&user, &cue);
-    assert_eq!(
-        (&execution["status"], &execution["http_status"]),
-        (&json!("success"), &json!(200)),
-        "{execution}"
-    );
+    assert_has(&execution, json!({"status": "success", "http_status": 200}));
     let seen = user.get(ECHO).expect(200);
     assert_eq!((&seen["status"], &seen["payload"]), (&json!("delivered"), &cue["payload"]));
     assert_eq!(seen["headers"]["x-cueapi-execution-id"], execution["id"]);
@@ -228,8 +213,7 @@ fn callbacks_reach_the_echo_path_under_every_address_policy() {
 
 #[test]
 fn the_echo_exemption_covers_no_other_path_or_port() {
-    let server = Server::start(SAFE);
-    let user = server.user();
+    let (server, user) = Server::with_user(SAFE);
     let (port, other) = (server.addr().port(), Receiver::start());
     let other_port = other.url().rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
     for url in [
@@ -254,8 +238,7 @@ fn the_echo_exemption_includes_the_path_of_the_public_url() {
     let receiver = Receiver::start();
     let base = receiver.url().replace("/hook", "");
     let public = format!("{base}/cued/");
-    let server = Server::start(&[SAFE, &["--public-url", &public]].concat());
-    let user = server.user();
+    let (server, user) = Server::with_user(&[SAFE, &["--public-url", &public]].concat());
     let cue = user.create(&to(&format!("{base}/cued/v1/echo/{TOKEN}?a=b")));
     assert_eq!(run(&user, &cue)["status"], "success");
     assert_eq!(receiver.deliveries()[0].path, format!("/cued/v1/echo/{TOKEN}?a=b"));
@@ -285,21 +268,11 @@ fn info_returns_the_settings_without_secrets() {
         })
     );
     let secret = "sesame-open";
-    let flags = [
-        "--registration",
-        "closed",
-        "--limits",
-        "off",
-        "--test-clock",
-        START,
-        "--allow-callbacks-to",
-        "loopback,private,10.9.8.0/24",
-        "--smtp-url",
-        &format!("smtps://me:{secret}@mail.example.com"),
-        "--mail-from",
-        "cued@example.com",
-    ];
-    let server = Server::start(&flags);
+    let flags = format!(
+        "--registration closed --limits off --test-clock {START} --allow-callbacks-to loopback,private,10.9.8.0/24 \
+         --smtp-url smtps://me:{secret}@mail.example.com --mail-from cued@example.com"
+    );
+    let server = Server::start(&words(&flags));
     let open = server.client().get("/v1/info");
     assert!(!open.text().contains(secret) && !open.text().contains("10.9.8.0"), "{}", open.text());
     assert_eq!(

@@ -1,9 +1,6 @@
-//! Executions and workers over HTTP (contract §5 and §7): fields, every error, the long poll.
+//! Executions and workers over HTTP (contract §5 and §7): fields, errors, long polls, and the effects of a report.
 
-use serde_json::{Value, json};
-
-use crate::support::api::{Api, User};
-use crate::support::client::Response;
+use crate::support::*;
 
 fn ok(response: &Response) -> Value {
     assert_eq!(response.status, 200, "{response:?}");
@@ -98,8 +95,7 @@ fn an_execution_has_an_outcome_only_after_a_report() {
 
 #[test]
 fn a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
     let ids: Vec<String> =
         api.fixture.runs(&cue, [json!({}), json!({}), json!({})]).iter().map(ToString::to_string).collect();
@@ -107,10 +103,7 @@ fn a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload() {
     let claimed = ok(&ada.call("POST", &claim, &[], b"").unwrap());
     assert_eq!(claimed["payload"], json!({}));
     let shown = ok(&ada.get(&format!("/v1/executions/{}", ids[0])));
-    assert_eq!(
-        (&shown["claimed_by_worker"], &shown["status"]),
-        (&json!("anonymous-worker"), &json!("delivering"))
-    );
+    assert_has(&shown, json!({"claimed_by_worker": "anonymous-worker", "status": "delivering"}));
     assert_eq!(ok(&ada.post("/v1/executions/claim", &json!({"worker_id": "w2"})))["execution_id"], ids[1]);
     assert_eq!(ok(&ada.post(&format!("/v1/executions/{}/claim", ids[2]), &json!(null)))["claimed"], true);
     assert_eq!(
@@ -151,54 +144,6 @@ fn every_execution_error_has_its_status_and_code() {
 }
 
 #[test]
-fn invalid_bodies_and_queries_list_every_problem() {
-    let api = Api::start();
-    let (ada, _, id) = with_work(&api, json!({}));
-    let outcome = format!("/v1/executions/{id}/outcome");
-    let claim = format!("/v1/executions/{id}/claim");
-    let (at_most, over) = ("x".repeat(65_536), "x".repeat(65_537));
-    let beat = "/v1/worker/heartbeat";
-    for (path, body, expected) in [
-        (outcome.as_str(), json!({}), vec![("missing", "success")]),
-        (
-            &outcome,
-            json!({"success": 1, "metadata": []}),
-            vec![("bool_type", "success"), ("dict_type", "metadata")],
-        ),
-        (&outcome, json!({"success": true, "result": over}), vec![("string_too_long", "result")]),
-        (&outcome, json!({"success": true, "error": over}), vec![("string_too_long", "error")]),
-        // Within the limit in characters, above it in bytes.
-        (&outcome, json!({"success": true, "error": "ä".repeat(40_000)}), vec![("value_error", "error")]),
-        (&outcome, json!({"success": true, "artifacts": [at_most]}), vec![("value_error", "artifacts")]),
-        (&claim, json!({"worker_id": ""}), vec![("string_too_short", "worker_id")]),
-        (&claim, json!({"worker_id": 7}), vec![("string_type", "worker_id")]),
-        (beat, json!({}), vec![("missing", "worker_id"), ("missing", "handlers")]),
-        (
-            beat,
-            json!({"worker_id": "x".repeat(256), "handlers": "a"}),
-            vec![("string_too_long", "worker_id"), ("list_type", "handlers")],
-        ),
-        (beat, json!({"worker_id": "w", "handlers": vec!["a"; 101]}), vec![("too_long", "handlers")]),
-    ] {
-        let response = ada.post(path, &body);
-        assert_eq!(refused(&response), (422, "validation_error".to_owned()), "{path} {expected:?}");
-        let response = response.json();
-        let problems: Vec<(&str, &str)> = response["detail"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|problem| (problem["type"].as_str().unwrap(), problem["loc"][1].as_str().unwrap()))
-            .collect();
-        assert_eq!(problems, expected, "{path}");
-    }
-    for query in ["limit=0", "limit=101", "limit=x", "wait=-1", "wait=31"] {
-        let response = ada.get(&format!("/v1/executions/claimable?{query}"));
-        assert_eq!(refused(&response), (422, "validation_error".to_owned()), "{query}");
-    }
-    ok(&ada.post(&outcome, &json!({"success": true, "result": at_most})));
-}
-
-#[test]
 fn workers_are_listed_with_their_heartbeat_status_and_can_be_deleted() {
     let api = Api::start();
     let (ada, eve) = (api.user("ada"), api.user("eve"));
@@ -229,8 +174,7 @@ fn workers_are_listed_with_their_heartbeat_status_and_can_be_deleted() {
 
 #[test]
 fn a_long_poll_returns_only_for_matching_work() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
     let poll = api.poll(&ada, "/v1/executions/claimable?task=mail&wait=30");
     api.fixture.run(&cue, json!({"task": "resize"}));
@@ -248,8 +192,7 @@ fn a_long_poll_returns_only_for_matching_work() {
 
 #[test]
 fn a_long_poll_ends_empty_after_its_wait_or_at_shutdown() {
-    let mut api = Api::start();
-    let ada = api.user("ada");
+    let (mut api, ada) = Api::with_user("ada");
     let begun = api.fixture.app.clock.monotonic();
     assert_eq!(ok(&ada.get("/v1/executions/claimable?wait=1")), json!({"executions": [], "has_more": false}));
     assert!((api.fixture.app.clock.monotonic() - begun).as_millis() >= 1_000);
@@ -258,4 +201,86 @@ fn a_long_poll_ends_empty_after_its_wait_or_at_shutdown() {
     let begun = api.fixture.app.clock.monotonic();
     assert_eq!(ok(&poll.wait()), json!({"executions": [], "has_more": false}));
     assert!((api.fixture.app.clock.monotonic() - begun).as_secs() < 10, "ended by the stop");
+}
+
+/// Runs a worker cue with this verification mode, and returns the path of the claimed execution.
+fn claimed(user: &Client, mode: &str) -> String {
+    let cue = user.create(&json!({
+        "name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "@yearly"},
+        "verification": {"mode": mode},
+    }));
+    let fired = user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+    user.post("/v1/executions/claim", &json!({})).expect(200);
+    format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap())
+}
+
+#[test]
+fn the_url_of_an_artifact_that_is_no_web_address_is_refused() {
+    let (_server, user) = Server::with_user(DEV_UNLIMITED);
+    let execution = claimed(&user, "require_artifacts");
+    let (outcome, evidence) = (format!("{execution}/outcome"), format!("{execution}/evidence"));
+    let long = format!("https://example.com/{}", "x".repeat(2_029));
+    let bad: [Value; 7] = [
+        json!("done"),
+        json!("javascript:alert(1)"),
+        json!("ftp://example.com/7"),
+        json!("/reports/7"),
+        json!(long),
+        json!(7),
+        json!({}),
+    ];
+    let good = json!(["log", {"name": "a"}, {"url": null}, {"url": ""}, {"url": " https://example.com/7 "},
+                      {"name": "b", "url": long[..2_048]}]);
+    let refused = |send: &dyn Fn(Value) -> Response| {
+        for url in &bad {
+            let refused =
+                send(json!(["log", {"name": "a", "url": url}])).expect_error(422, "validation_error");
+            let detail = refused["detail"].as_array().unwrap();
+            assert_eq!((detail.len(), &detail[0]["loc"]), (1, &json!(["body", "artifacts"])), "{url}");
+            let msg = detail[0]["msg"].as_str().unwrap();
+            assert!(msg.contains("artifacts[1].url"), "{msg}");
+        }
+    };
+    refused(&|artifacts| user.post(&outcome, &json!({"success": true, "artifacts": artifacts})));
+    assert_eq!(user.get(&execution).expect(200)["status"], "delivering", "no report was taken");
+    let taken = user.post(&outcome, &json!({"success": true, "artifacts": good})).expect(200);
+    assert_eq!(taken["outcome_state"], "verified_success");
+    refused(&|artifacts| user.patch(&evidence, &json!({ "artifacts": artifacts })));
+    user.patch(&evidence, &json!({"artifacts": good})).expect(200);
+    // Blanks around a URL are not stored.
+    let mut stored = good.clone();
+    stored[4]["url"] = json!("https://example.com/7");
+    assert_eq!(user.get(&execution).expect(200)["evidence"]["artifacts"], stored);
+}
+
+#[test]
+fn a_reported_error_is_the_error_message_of_its_execution() {
+    let (_server, user) = Server::with_user(DEV_UNLIMITED);
+    let long = "é".repeat(2_001);
+    for (report, message) in [
+        (json!({"success": false, "error": "card declined"}), json!("card declined")),
+        (json!({"success": false, "error": long}), json!("é".repeat(2_000))),
+        (json!({"success": false}), Value::Null),
+        (json!({"success": true, "error": "a warning"}), Value::Null),
+    ] {
+        let execution = claimed(&user, "none");
+        user.post(&format!("{execution}/outcome"), &report).expect(200);
+        let shown = user.get(&execution).expect(200);
+        assert_eq!(shown["error_message"], message, "{report}");
+        assert_eq!(shown["outcome"]["error"], report.get("error").cloned().unwrap_or_default());
+    }
+}
+
+#[test]
+fn verify_says_what_it_recorded() {
+    let (_server, user) = Server::with_user(DEV_UNLIMITED);
+    for (body, valid) in [(json!({}), true), (json!({"valid": true}), true), (json!({"valid": false}), false)]
+    {
+        let execution = claimed(&user, "manual");
+        user.post(&format!("{execution}/outcome"), &json!({"success": true})).expect(200);
+        let verified = user.post(&format!("{execution}/verify"), &body).expect(200);
+        assert_eq!((&verified["valid"], &verified["verdict"]["valid"]), (&json!(valid), &json!(valid)));
+    }
+    let alert = &user.get("/v1/alerts?alert_type=verification_failed").expect(200)["alerts"][0];
+    assert_eq!(alert["metadata"]["outcome_state"], "verification_failed");
 }

@@ -1,16 +1,11 @@
 //! What requests cost in memory: in a process of its own, by its peak. Bounds are wide enough for a debug build on a
 //! busy machine; a tree of the same values takes 90 times their text.
 
-use std::fs;
-use std::thread;
+use std::{fs, thread};
 
 use cued::store::MAX_LIST_BYTES;
-use serde_json::{Value, json};
 
-use crate::support::client::{Client, Response};
-use crate::support::event_stream::EventReader;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::{DEV_UNLIMITED, Server, resident_mb, until};
+use crate::support::*;
 
 const MIB: usize = 1 << 20;
 
@@ -42,8 +37,7 @@ fn added_mb(server: &Server, job: impl FnOnce()) -> u64 {
 
 #[test]
 fn a_large_body_of_small_values_costs_a_few_times_its_size() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let payload = format!("{{\"a\":{}}}", small_objects(2_000_000));
     let unsorted = format!("{{{}\"a\":1}}", "\"z\":0,\"\":0,".repeat(180_000));
     let added = added_mb(&server, || {
@@ -60,8 +54,7 @@ fn a_large_body_of_small_values_costs_a_few_times_its_size() {
 
 #[test]
 fn a_payload_that_grows_sixfold_in_its_stored_form_costs_four_times_that_form() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let payload = format!("{{\"a\":\"{}\"}}", "\u{7f}".repeat(MIB - 9));
     let mut cue = Value::Null;
     let added = added_mb(&server, || cue = create_with(&user, &payload).expect(201));
@@ -72,11 +65,10 @@ fn a_payload_that_grows_sixfold_in_its_stored_form_costs_four_times_that_form() 
 
 #[test]
 fn stored_payloads_are_answered_as_their_text() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
     let cue = create_with(&user, &payload).expect(201);
-    let path = format!("/v1/cues/{}", cue["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", id(&cue));
     let fire = format!("{path}/fire");
     for _ in 0..8 {
         user.call("POST", &fire, &[], b"").unwrap().expect(200);
@@ -125,8 +117,7 @@ fn stored_payloads_are_answered_as_their_text() {
 
 #[test]
 fn every_list_ends_before_four_mebibytes_and_says_so() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     // Each character takes six in JSON.
     let description = "\u{1}".repeat(10_000);
     let schedule = json!({"type": "recurring", "cron": "0 0 1 1 *"});
@@ -182,7 +173,7 @@ fn large_deliveries_to_receivers_that_never_answer_take_bounded_memory() {
             user.clone().post(path, &json!({})).expect(200);
         }
         receiver.wait_hanging(1);
-        user.post(&format!("/v1/cues/{}/fire", small["id"].as_str().unwrap()), &json!({})).expect(200);
+        user.fire(&small);
         quick.wait_for(1);
     });
     assert!(added <= 50, "{added} MB");
@@ -191,8 +182,7 @@ fn large_deliveries_to_receivers_that_never_answer_take_bounded_memory() {
 
 #[test]
 fn memory_goes_back_to_the_system_after_large_requests() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let before = resident_mb(server.pid());
     let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
     let path = format!("/v1/cues/{}", create_with(&user, &payload).expect(201)["id"].as_str().unwrap());
@@ -219,7 +209,7 @@ fn sixty_four_streams_take_less_than_32_kib_each() {
     const EVENTS: usize = 20;
     let server = Server::start(DEV_UNLIMITED);
     let users: Vec<Client> = (0..13).map(|_| server.user()).collect();
-    let path = |cue: &Value| format!("/v1/cues/{}", cue["id"].as_str().unwrap());
+    let path = |cue: &Value| format!("/v1/cues/{}", id(cue));
     let cues: Vec<_> = users.iter().map(|user| path(&create_with(user, "{}").expect(201))).collect();
     let rename = |count: usize| {
         for (user, cue) in users.iter().zip(&cues) {

@@ -2,12 +2,7 @@
 
 use std::sync::Mutex;
 
-use serde_json::{Value, json};
-
-use crate::support::client::Client;
-use crate::support::event_stream::EventReader;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::Server;
+use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
 
@@ -25,13 +20,13 @@ fn cue(receiver: &Receiver, mode: &str) -> Value {
 }
 
 fn path(cue: &Value) -> String {
-    format!("/v1/cues/{}", cue["id"].as_str().unwrap())
+    format!("/v1/cues/{}", id(cue))
 }
 
 /// Fires the cue. Returns the path of the execution.
 fn fire(user: &Client, cue: &Value) -> String {
     let fired = user.post(&format!("{}/fire", path(cue)), &json!({})).expect(200);
-    format!("/v1/executions/{}", fired["id"].as_str().unwrap())
+    format!("/v1/executions/{}", id(&fired))
 }
 
 fn answer(status: u16, body: &str) -> Reaction {
@@ -56,14 +51,15 @@ fn report() -> Value {
 
 #[test]
 fn the_body_of_a_2xx_response_is_the_outcome_of_the_execution() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver, "none"));
     let shown = shown_after(&user, &cue, &receiver, &report().to_string());
-    assert_eq!((&shown["status"], &shown["outcome_state"]), (&json!("success"), &json!("reported_success")));
-    assert_eq!(
-        shown["outcome"],
-        json!({"success": true, "result": "charged", "metadata": {"cents": 4_200}, "recorded_at": START})
+    assert_has(
+        &shown,
+        json!({
+            "status": "success", "outcome_state": "reported_success",
+            "outcome": {"success": true, "result": "charged", "metadata": {"cents": 4_200}, "recorded_at": START},
+        }),
     );
     let mut evidence = report();
     for name in ["success", "result", "metadata", "more"] {
@@ -73,10 +69,7 @@ fn the_body_of_a_2xx_response_is_the_outcome_of_the_execution() {
     assert_eq!(shown["response_body"], report().to_string(), "it is kept as before");
 
     let failed = shown_after(&user, &cue, &receiver, r#" {"success": false, "error": "no funds"} "#);
-    assert_eq!(
-        (&failed["status"], &failed["outcome_state"]),
-        (&json!("success"), &json!("reported_failure"))
-    );
+    assert_has(&failed, json!({"status": "success", "outcome_state": "reported_failure"}));
     assert_eq!((&failed["outcome"]["error"], &failed["error_message"]), (&json!("no funds"), &Value::Null));
     assert_eq!((&failed["attempts"], &failed["next_retry"]), (&json!(1), &Value::Null), "it is not retried");
     let outcomes = &user.get("/v1/usage").expect(200)["outcomes"];
@@ -86,8 +79,7 @@ fn the_body_of_a_2xx_response_is_the_outcome_of_the_execution() {
 
 #[test]
 fn a_response_is_verified_like_a_report() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let id = r#"{"success": true, "external_id": "charge:ch_1"}"#;
     for (mode, body, state) in [
         ("require_external_id", id, "verified_success"),
@@ -106,8 +98,7 @@ fn a_response_is_verified_like_a_report() {
 /// Each body goes both ways.
 #[test]
 fn a_response_is_an_outcome_if_the_same_body_would_be_accepted_as_a_report() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver, "none"));
     let metadata =
         |bytes: usize| json!({"success": true, "metadata": {"a": "x".repeat(bytes - 8)}}).to_string();
@@ -157,8 +148,7 @@ fn a_response_is_an_outcome_if_the_same_body_would_be_accepted_as_a_report() {
 
 #[test]
 fn a_response_above_the_limit_is_no_outcome() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver, "none"));
     let of_size = |bytes: usize| {
         let empty = json!({"result": "", "success": true}).to_string().len();
@@ -176,8 +166,7 @@ fn a_response_above_the_limit_is_no_outcome() {
 
 #[test]
 fn only_successful_responses_of_cues_that_ask_for_it_are_outcomes() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let body = r#"{"success": true}"#;
     let mut new = cue(&receiver, "none");
     new["callback"].as_object_mut().unwrap().remove("outcome_from_response");
@@ -218,8 +207,7 @@ fn only_successful_responses_of_cues_that_ask_for_it_are_outcomes() {
 
 #[test]
 fn a_worker_cue_has_no_response_to_take() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&json!({
         "name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
         "callback": {"url": "https://example.com/hook", "outcome_from_response": true},
@@ -232,8 +220,7 @@ fn a_worker_cue_has_no_response_to_take() {
 
 #[test]
 fn a_report_during_the_delivery_wins_over_the_response() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let reporter = Mutex::new(user.clone());
     // The receiver reports before it answers.
     receiver.react(Reaction::choose(move |delivery| {
@@ -260,8 +247,7 @@ fn a_report_during_the_delivery_wins_over_the_response() {
 
 #[test]
 fn the_event_of_the_outcome_follows_that_of_the_success() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     receiver.react(answer(200, r#"{"success": false}"#));
     let cue = user.create(&cue(&receiver, "none"));
     let mut stream = EventReader::open(server.addr(), &user, "");

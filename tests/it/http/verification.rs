@@ -4,11 +4,8 @@
 //! Python SDK (the last two send `{}` for any arguments), the worker daemon, and `report-outcome` of the command line.
 
 use cued::domain::execution::verification::VerificationMode;
-use serde_json::{Value, json};
 
-use crate::support::api::{Api, User};
-use crate::support::client::Response;
-use crate::support::fixture::BEGIN;
+use crate::support::*;
 
 /// An execution with or without an outcome.
 struct Run<'a> {
@@ -76,8 +73,7 @@ fn full_report() -> Value {
 
 #[test]
 fn mode_and_evidence_determine_the_first_outcome_state() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let success = json!({"success": true});
     // The command line sends at most these three, the worker daemon also `result_ref`.
     let by_hand = json!({"success": true, "external_id": "4711", "summary": "by hand"});
@@ -118,15 +114,14 @@ fn mode_and_evidence_determine_the_first_outcome_state() {
 
 #[test]
 fn the_verification_mode_is_set_at_creation_and_can_be_changed() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (_api, ada) = Api::with_user("ada");
     let cue = json!({
         "name": "charge", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"},
         "verification": {"mode": "require_external_id"},
     });
     let created = ada.post("/v1/cues", &cue).json();
     assert_eq!(created["verification"], json!({"mode": "require_external_id"}));
-    let path = format!("/v1/cues/{}", created["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", id(&created));
     let reported = |report: Value| {
         let fired = ada.post(&format!("{path}/fire"), &json!({})).json();
         let id = fired["execution_id"].as_str().unwrap().to_owned();
@@ -148,8 +143,7 @@ fn the_verification_mode_is_set_at_creation_and_can_be_changed() {
 
 #[test]
 fn a_verdict_is_final_and_shown_with_its_reason() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let report = json!({"success": true});
     let run = Run::reported(&api, &ada, VerificationMode::Manual, &report);
     api.fixture.advance(60);
@@ -179,8 +173,7 @@ fn a_verdict_is_final_and_shown_with_its_reason() {
 
 #[test]
 fn every_undecided_report_accepts_a_verdict() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     for (success, mode) in [
         (true, VerificationMode::None),
         (false, VerificationMode::None),
@@ -202,8 +195,7 @@ fn every_undecided_report_accepts_a_verdict() {
 
 #[test]
 fn a_decided_outcome_can_be_reopened_for_verification() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let runs = [
         Run::reported(&api, &ada, VerificationMode::RequireExternalId, &full_report()),
         Run::reported(&api, &ada, VerificationMode::RequireExternalId, &json!({"success": true})),
@@ -229,8 +221,7 @@ fn a_decided_outcome_can_be_reopened_for_verification() {
 
 #[test]
 fn verdicts_and_evidence_require_a_report() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let run = Run::new(&api, &ada, VerificationMode::Manual);
     for (method, what) in [("POST", "/verify"), ("POST", "/verification-pending"), ("PATCH", "/evidence")] {
         run.is_refused(method, what);
@@ -241,8 +232,7 @@ fn verdicts_and_evidence_require_a_report() {
 
 #[test]
 fn later_evidence_verifies_a_success() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let run = Run::reported(
         &api,
         &ada,
@@ -279,8 +269,7 @@ fn later_evidence_verifies_a_success() {
 
 #[test]
 fn evidence_alone_causes_no_failure_and_no_verdict() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let (mode, bare, id) =
         (VerificationMode::RequireExternalId, json!({"success": true}), json!({"external_id": "7"}));
     let failed = Run::reported(&api, &ada, mode, &json!({"success": false}));
@@ -307,8 +296,7 @@ fn evidence_alone_causes_no_failure_and_no_verdict() {
 
 #[test]
 fn a_changed_mode_applies_to_later_evidence() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let cue = api.fixture.worker_cue(ada.key, |new| new.verification = VerificationMode::RequireExternalId);
     let run = Run { user: &ada, id: api.fixture.run(&cue, json!({})).to_string() };
     run.ask("POST", "/outcome", &json!({"success": true}));
@@ -352,8 +340,7 @@ fn full_evidence() -> Value {
 
 #[test]
 fn a_result_url_that_is_no_web_address_is_refused_in_every_mode() {
-    let api = Api::start();
-    let user = api.user("ada");
+    let (api, user) = Api::with_user("ada");
     for mode in [VerificationMode::None, VerificationMode::RequireResultUrl, VerificationMode::Manual] {
         let run = Run::new(&api, &user, mode);
         let long = format!("https://example.com/{}", "x".repeat(2_029));
@@ -371,8 +358,7 @@ fn a_result_url_that_is_no_web_address_is_refused_in_every_mode() {
 
 #[test]
 fn a_url_of_evidence_is_stored_as_it_is_checked() {
-    let api = Api::start();
-    let user = api.user("ada");
+    let (api, user) = Api::with_user("ada");
     let run = Run::new(&api, &user, VerificationMode::None);
     let padded = format!("https://example.com/7{}", "\n".repeat(2_048));
     let artifacts =

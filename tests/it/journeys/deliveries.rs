@@ -2,19 +2,15 @@
 
 use std::thread;
 
-use serde_json::{Value, json};
-
-use super::{at, cron, due_instants, id, read_cue, webhook, worker};
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::Server;
+use crate::journeys::{at, cron, due_instants, id, in_zone, read_cue, webhook, worker};
+use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
 const DUE: &str = "2026-01-05T01:00:00Z";
 
 #[test]
 fn a_delivery_has_the_payload_and_identifies_its_execution() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let mut cue = webhook(&receiver, at(DUE));
     cue["payload"] = json!({"b": 1, "a": {"z": [1.5, "ü"]}});
     cue["callback"]["headers"] = json!({"X-Own": "mine", "User-Agent": "my-agent"});
@@ -44,18 +40,18 @@ fn a_delivery_has_the_payload_and_identifies_its_execution() {
 
 #[test]
 fn a_failed_delivery_is_retried_after_each_backoff() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let busy = Reaction::Full(503, vec![("Retry-After", "1200".to_owned())], "come back later".to_owned());
     receiver.first([Reaction::Status(500), Reaction::HangUp, busy]);
     let cue = user.create(&webhook(&receiver, at(DUE)));
     user.advance("PT1H");
     let first = user.only_execution(id(&cue));
-    assert_eq!(
-        (&first["status"], &first["attempts"], &first["http_status"]),
-        (&json!("retrying"), &json!(1), &json!(500))
+    assert_has(
+        &first,
+        json!({
+            "status": "retrying", "attempts": 1, "http_status": 500, "next_retry": "2026-01-05T01:01:00Z",
+        }),
     );
-    assert_eq!(first["next_retry"], "2026-01-05T01:01:00Z");
     assert_eq!(user.advance("PT59S")["delivered"], 0, "a minute is a minute");
     assert_eq!(user.advance("PT1S")["delivered"], 1);
     let second = user.only_execution(id(&cue));
@@ -68,10 +64,7 @@ fn a_failed_delivery_is_retried_after_each_backoff() {
     assert_eq!(read_cue(&user, &cue)["status"], "active");
     user.advance("PT20M");
     let fourth = user.only_execution(id(&cue));
-    assert_eq!(
-        (&fourth["status"], &fourth["attempts"], &fourth["http_status"]),
-        (&json!("success"), &json!(4), &json!(200))
-    );
+    assert_has(&fourth, json!({"status": "success", "attempts": 4, "http_status": 200}));
     assert_eq!(read_cue(&user, &cue)["status"], "completed");
     let deliveries = receiver.deliveries();
     assert_eq!(deliveries.iter().map(|it| it.attempt).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -81,18 +74,14 @@ fn a_failed_delivery_is_retried_after_each_backoff() {
 
 #[test]
 fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     receiver.react(Reaction::Status(302));
     let mut stubborn = webhook(&receiver, at(DUE));
     stubborn["retry"] = json!({"max_attempts": 3, "backoff_minutes": [0.5]});
     let stubborn = user.create(&stubborn);
     user.advance("PT2H");
     let failed = user.only_execution(id(&stubborn));
-    assert_eq!(
-        (&failed["status"], &failed["attempts"], &failed["http_status"]),
-        (&json!("failed"), &json!(3), &json!(302))
-    );
+    assert_has(&failed, json!({"status": "failed", "attempts": 3, "http_status": 302}));
     assert_eq!(read_cue(&user, &stubborn)["status"], "failed");
     receiver.react(Reaction::Status(410));
     let gone = user.create(&webhook(&receiver, at("2026-01-05T03:00:00Z")));
@@ -102,8 +91,7 @@ fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
 
 #[test]
 fn a_cue_deleted_during_its_delivery_leaves_nothing() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at(DUE)));
     let claimed = user.create(&worker(at(DUE)));
@@ -129,8 +117,7 @@ fn a_cue_deleted_during_its_delivery_leaves_nothing() {
 
 #[test]
 fn a_repeated_idempotency_key_creates_one_cue() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let send = |body: &Value| {
         user.call("POST", "/v1/cues", &[("Idempotency-Key", "order-17")], body.to_string().as_bytes())
             .unwrap()
@@ -146,8 +133,7 @@ fn a_repeated_idempotency_key_creates_one_cue() {
 
 #[test]
 fn a_repeated_create_returns_the_first_response_though_its_payload_is_not_kept() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (server, user) = Server::with_clock_and_user(START);
     let cue = r#"{"name":"n","transport":"worker","schedule":{"type":"once","at":"2026-01-05T08:00:00Z"},
                   "payload":{"word":"unmistakable","n":1E2}}"#;
     let send = || user.call("POST", "/v1/cues", &[("Idempotency-Key", "k")], cue.as_bytes()).unwrap();
@@ -168,8 +154,7 @@ fn a_repeated_create_returns_the_first_response_though_its_payload_is_not_kept()
 
 #[test]
 fn a_cue_can_be_fired_now_or_later_with_another_payload() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let mut cue = webhook(&receiver, cron("0 9 * * *"));
     cue["payload"] = json!({"keep": {"x": 1, "y": 2}, "change": 1});
     let cue = user.create(&cue);
@@ -177,8 +162,7 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
     user.patch(&path, &json!({"status": "paused"})).expect(200);
     let fire = |body: Value| user.post(&format!("{path}/fire"), &body).expect(200);
     let now = fire(json!({}));
-    assert_eq!((&now["triggered_by"], &now["cue_id"]), (&json!("manual_fire"), &cue["id"]));
-    assert_eq!(now["scheduled_for"], START);
+    assert_has(&now, json!({"triggered_by": "manual_fire", "cue_id": cue["id"], "scheduled_for": START}));
     fire(json!({"payload_override": {"change": 2, "keep": {"x": 9}}}));
     fire(json!({"payload_override": {"only": true}, "merge_strategy": "replace"}));
     let later = fire(json!({"send_at": "2026-01-05T06:00:00Z"}));
@@ -201,11 +185,8 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
 
 #[test]
 fn send_at_without_an_offset_uses_the_zone_of_the_schedule() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
-    let mut schedule = cron("0 9 * * *");
-    schedule["timezone"] = json!("Asia/Kolkata");
-    let cue = user.create(&super::worker(schedule));
+    let (_server, user) = Server::with_clock_and_user(START);
+    let cue = user.create(&worker(in_zone("0 9 * * *", "Asia/Kolkata")));
     let path = format!("/v1/cues/{}/fire", id(&cue));
     for (send_at, instant) in [
         ("2026-01-06T09:00:00", "2026-01-06T03:30:00Z"),
@@ -218,8 +199,7 @@ fn send_at_without_an_offset_uses_the_zone_of_the_schedule() {
 
 #[test]
 fn a_replay_has_the_payload_of_its_execution() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&webhook(&receiver, at(DUE)));
     user.advance("PT1H");
     let original = user.only_execution(id(&cue));

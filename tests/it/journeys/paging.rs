@@ -1,10 +1,7 @@
 //! Lists of executions, page by page.
 
-use serde_json::{Value, json};
-
-use super::{cron, id, read_cue, worker};
-use crate::support::client::Client;
-use crate::support::server::Server;
+use crate::journeys::{cron, id, read_cue, worker};
+use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
 
@@ -14,8 +11,7 @@ fn ids(page: &Value) -> Vec<&str> {
 
 /// A cue with five executions: a success and a failure of the worker `w`, and three pending ones.
 fn five() -> (Server, Client, Value) {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&worker(cron("0 * * * *")));
     user.advance("PT5H");
     for success in [true, false] {
@@ -32,10 +28,7 @@ fn the_executions_inside_a_cue_are_paged() {
     let all = read_cue(&user, &cue);
     let page = user.get(&format!("/v1/cues/{}?execution_limit=2&execution_offset=3", id(&cue))).expect(200);
     assert_eq!(ids(&page), ids(&all)[3..]);
-    assert_eq!(
-        (&page["execution_total"], &page["execution_limit"], &page["execution_offset"]),
-        (&json!(5), &json!(2), &json!(3))
-    );
+    assert_has(&page, json!({"execution_total": 5, "execution_limit": 2, "execution_offset": 3}));
     let behind = user.get(&format!("/v1/cues/{}?execution_offset=5", id(&cue))).expect(200);
     assert_eq!((ids(&behind), &behind["execution_total"]), (vec![], &json!(5)));
 }
@@ -78,8 +71,7 @@ fn executions_can_be_filtered_by_worker_and_several_statuses() {
 
 #[test]
 fn a_page_of_very_large_outcomes_is_shorter_and_has_more() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&worker(cron("0 * * * *")));
     let large = "x".repeat(65_536);
     for _ in 0..30 {

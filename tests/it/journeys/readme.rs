@@ -3,12 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use serde_json::Value;
-
-use crate::support::client_command::ClientHome;
-use crate::support::live_command::LiveCommand;
-use crate::support::server::{DEV_UNLIMITED, Server};
-use crate::support::sink::Sink;
+use crate::support::*;
 
 const README: &str = include_str!("../../../README.md");
 const WORKERS: &str = include_str!("../../../src/docs/workers.md");

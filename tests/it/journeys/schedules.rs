@@ -1,18 +1,22 @@
-//! Schedules over several days: daylight saving, pauses, and downtime.
+//! Schedules over long times: daylight saving, outages, a simulated year.
 
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
-use super::{at, cron, due_instants, id, instants_of, read_cue, webhook, worker};
-use crate::support::receiver::Receiver;
-use crate::support::server::Server;
+use cued::store::db::counters;
+use rusqlite::Connection;
+
+use crate::journeys::{at, cron, due_instants, id, in_zone, instants_of, read_cue, webhook, worker};
+use crate::support::*;
 
 #[test]
 fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
-    let (server, receiver) = (Server::with_test_clock("2026-01-05T08:59:00Z"), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user("2026-01-05T08:59:00Z"), Receiver::start());
     let cue = user.create(&webhook(&receiver, cron("0 9 * * 1-5")));
-    assert_eq!((&cue["status"], &cue["run_count"]), (&json!("active"), &json!(0)));
-    assert_eq!(cue["next_run"], "2026-01-05T09:00:00+00:00");
+    assert_has(&cue, json!({"status": "active", "run_count": 0, "next_run": "2026-01-05T09:00:00+00:00"}));
     let moved = user.advance("P7D");
     assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(5), &json!(5)), "{moved}");
     assert_eq!(
@@ -23,20 +27,16 @@ fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
     assert_eq!((&seen["run_count"], &seen["last_run"]), (&json!(5), &json!("2026-01-09T09:00:00Z")));
     assert_eq!(seen["next_run"], "2026-01-12T09:00:00+00:00");
     let newest = &seen["executions"][0];
-    assert_eq!(
-        (&newest["status"], &newest["attempts"], &newest["http_status"]),
-        (&json!("success"), &json!(1), &json!(200))
-    );
+    assert_has(newest, json!({"status": "success", "attempts": 1, "http_status": 200}));
     assert_eq!(user.delete(&format!("/v1/cues/{}", id(&cue))).status, 204);
     assert_eq!(user.advance("P7D")["fired"], 0);
 }
 
 #[test]
 fn a_skipped_hour_runs_its_cue_once_after_the_gap() {
-    let (server, receiver) = (Server::with_test_clock("2026-03-27T12:00:00Z"), Receiver::start());
-    let user = server.user();
-    let mut schedule = cron("30 2 * * *");
-    schedule["timezone"] = json!("Europe/Berlin");
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user("2026-03-27T12:00:00Z"), Receiver::start());
+    let schedule = in_zone("30 2 * * *", "Europe/Berlin");
     user.create(&webhook(&receiver, schedule));
     user.advance_to("2026-03-30T12:00:00Z");
     assert_eq!(
@@ -47,13 +47,8 @@ fn a_skipped_hour_runs_its_cue_once_after_the_gap() {
 
 #[test]
 fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
-    let server = Server::with_test_clock("2026-10-24T22:00:00Z");
-    let user = server.user();
-    let in_berlin = |line: &str| {
-        let mut schedule = cron(line);
-        schedule["timezone"] = json!("Europe/Berlin");
-        user.create(&worker(schedule))
-    };
+    let (_server, user) = Server::with_clock_and_user("2026-10-24T22:00:00Z");
+    let in_berlin = |line: &str| user.create(&worker(in_zone(line, "Europe/Berlin")));
     let (nightly, quarters, even_hours) =
         (in_berlin("30 2 * * *"), in_berlin("*/15 * * * *"), in_berlin("0 */2 * * *"));
     // One local day of 25 hours.
@@ -66,8 +61,8 @@ fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
 
 #[test]
 fn runs_skipped_by_a_pause_are_not_missed() {
-    let (server, receiver) = (Server::with_test_clock("2026-01-05T00:00:30Z"), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user("2026-01-05T00:00:30Z"), Receiver::start());
     let cue = user.create(&webhook(&receiver, cron("*/10 * * * *")));
     let path = format!("/v1/cues/{}", id(&cue));
     user.advance("PT10M");
@@ -85,8 +80,7 @@ fn runs_skipped_by_a_pause_are_not_missed() {
 
 #[test]
 fn a_paused_cue_rejects_a_past_instant() {
-    let server = Server::with_test_clock("2026-01-05T00:00:00Z");
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user("2026-01-05T00:00:00Z");
     let cue = user.create(&worker(cron("0 9 * * *")));
     let path = format!("/v1/cues/{}", id(&cue));
     user.patch(&path, &json!({"status": "paused"})).expect(200);
@@ -103,8 +97,8 @@ fn a_paused_cue_rejects_a_past_instant() {
 
 #[test]
 fn a_once_cue_completes_with_its_execution() {
-    let (server, receiver) = (Server::with_test_clock("2026-01-05T00:00:00Z"), Receiver::start());
-    let user = server.user();
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user("2026-01-05T00:00:00Z"), Receiver::start());
     let delivered = user.create(&webhook(&receiver, at("2026-01-05T02:00:00+01:00")));
     let done = user.create(&worker(at("2026-01-05T01:00:00Z")));
     let botched = user.create(&worker(at("2026-01-05T01:00:00Z")));
@@ -132,8 +126,7 @@ fn a_once_cue_completes_with_its_execution() {
 
 #[test]
 fn runs_missed_during_downtime_follow_the_catch_up_policy() {
-    let mut server = Server::with_test_clock("2026-01-05T00:00:30Z");
-    let user = server.user();
+    let (mut server, user) = Server::with_clock_and_user("2026-01-05T00:00:30Z");
     let create = |line: &str, catch_up: &str| {
         let mut schedule = cron(line);
         schedule["catch_up"] = json!(catch_up);
@@ -182,10 +175,8 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
 
 #[test]
 fn a_schedule_can_be_previewed() {
-    let server = Server::with_test_clock("2026-03-28T12:00:00Z");
-    let user = server.user();
-    let mut schedule = cron("30 2 * * *");
-    schedule["timezone"] = json!("Europe/Berlin");
+    let (_server, user) = Server::with_clock_and_user("2026-03-28T12:00:00Z");
+    let schedule = in_zone("30 2 * * *", "Europe/Berlin");
     let upcoming = json!(["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"]);
     let expected = json!({
         "upcoming": upcoming,
@@ -210,10 +201,8 @@ fn a_schedule_can_be_previewed() {
 
 #[test]
 fn the_runs_of_another_date_can_be_previewed() {
-    let server = Server::with_test_clock("2026-03-28T12:00:00Z");
-    let user = server.user();
-    let mut schedule = cron("30 2 * * *");
-    schedule["timezone"] = json!("Europe/Berlin");
+    let (_server, user) = Server::with_clock_and_user("2026-03-28T12:00:00Z");
+    let schedule = in_zone("30 2 * * *", "Europe/Berlin");
     let preview = |from: &str| {
         let body = json!({"schedule": schedule, "limit": 2, "from": from});
         user.post("/v1/schedule/preview", &body).expect(200)
@@ -250,8 +239,7 @@ fn the_runs_of_another_date_can_be_previewed() {
 
 #[test]
 fn the_preview_of_a_once_schedule_says_what_a_clock_change_does_to_its_local_time() {
-    let server = Server::with_test_clock("2026-03-28T12:00:00Z");
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user("2026-03-28T12:00:00Z");
     let once = |at: &str| json!({"type": "once", "at": at, "timezone": "Europe/Berlin"});
     let skipped = "gap: 02:30 does not exist, runs at 03:00";
     let (first, second) =
@@ -277,4 +265,117 @@ fn the_preview_of_a_once_schedule_says_what_a_clock_change_does_to_its_local_tim
     }
     let later = json!({"schedule": once("2026-03-29T02:30:00"), "from": "2026-04-01T00:00:00Z"});
     assert_eq!(user.post("/v1/schedule/preview", &later).expect(200)["occurrences"], json!([]));
+}
+
+const START: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
+const STEP: i64 = 300;
+
+fn instant(seconds: i64) -> String {
+    jiff::Timestamp::from_second(seconds).unwrap().to_string()
+}
+
+#[test]
+fn every_due_instant_runs_once_or_is_missed_once() {
+    let mut random = Random::seeded("year");
+    let (days, kills) = if is_full_run() { (365, 120) } else { (7, 12) };
+    let end = START + days * 86_400;
+    // The end of the test counts all of the history. No worker claims it, so that the retained part would be scanned
+    // for years.
+    let begin = instant(START);
+    let flags = [DEV_UNLIMITED, &["--test-clock", &begin, "--retain", "off"]].concat();
+    let (mut server, mut user) = Server::with_user(&flags);
+    let cues = ["latest", "all", "none"].map(|catch_up| {
+        let schedule = json!({"type": "recurring", "cron": "*/5 * * * *", "catch_up": catch_up});
+        let cue = user.create(&json!({"name": catch_up, "transport": "worker", "schedule": schedule}));
+        id(&cue).to_owned()
+    });
+    let mut now = START;
+    for kill in 0..kills {
+        let left = end - now;
+        let target = now
+            + left / (kills - kill) / 2
+            + i64::try_from(random.below(1 + left.unsigned_abs() / 16)).unwrap();
+        if random.below(2) == 0 {
+            user.advance_to(&instant(target));
+        } else {
+            // The kill comes at a random point of the move, from its start to its usual duration.
+            kill_while_moving(&user, target, Duration::from_micros(random.below(150_000)), &mut server);
+        }
+        server.kill();
+        // From seconds to more than the hundred runs of a catch-up.
+        let away = [10, 400, 7_200, 100_000][usize::try_from(random.below(4)).unwrap()];
+        now = (target + i64::try_from(random.below(away)).unwrap()).min(end);
+        server.restart_at(&instant(now));
+        user = user.at(server.addr());
+    }
+    user.advance_to(&instant(end));
+    assert_eq!(server.stop(), Some(0));
+    let file = server.sqlite();
+    let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(integrity, "ok");
+    assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
+    for cue in &cues {
+        account_for(&file, cue, end);
+    }
+}
+
+fn kill_while_moving(user: &Client, target: i64, patience: Duration, server: &mut Server) {
+    let (done, waiting) = mpsc::channel();
+    let moving = user.clone();
+    let mover = thread::spawn(move || {
+        // The kill ends the request more often than its response.
+        drop(moving.try_post("/v1/test/clock", &json!({"to": instant(target)})));
+        done.send(()).unwrap_or_default();
+    });
+    waiting.recv_timeout(patience).unwrap_or_default();
+    server.kill();
+    mover.join().unwrap();
+}
+
+/// Checks that every due instant of the cue from its creation to `end` occurs exactly once.
+fn account_for(file: &Connection, cue: &str, end: i64) {
+    let mut left: BTreeSet<i64> = (1..=(end - START) / STEP).map(|step| START + step * STEP).collect();
+    let due = left.len();
+    let sql = "SELECT e.scheduled_for FROM executions e JOIN cues c ON c.key = e.cue_key WHERE c.id = ?1";
+    let mut statement = file.prepare(sql).unwrap();
+    let executed: Vec<i64> =
+        statement.query_map([cue], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    for scheduled_for in &executed {
+        assert!(
+            left.remove(&(scheduled_for / 1_000)),
+            "{cue}: not due or run twice: {}",
+            instant(scheduled_for / 1_000)
+        );
+    }
+    let sql =
+        "SELECT m.first, m.last, m.count FROM missed_runs m JOIN cues c ON c.key = m.cue_key WHERE c.id = ?1";
+    let mut statement = file.prepare(sql).unwrap();
+    let rows = statement.query_map([cue], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    for (first, last, count) in rows.map(Result::<(i64, i64, i64), _>::unwrap) {
+        let gap: Vec<i64> = left.range(first / 1_000..=last / 1_000).copied().collect();
+        let bounds = (gap.first().copied(), gap.last().copied());
+        assert_eq!(
+            bounds,
+            (Some(first / 1_000), Some(last / 1_000)),
+            "{cue}: the gap's ends are due and not yet counted"
+        );
+        assert_eq!(
+            i64::try_from(gap.len()).unwrap(),
+            count,
+            "{cue}: {}..{}",
+            instant(first / 1_000),
+            instant(last / 1_000)
+        );
+        for counted in gap {
+            left.remove(&counted);
+        }
+    }
+    let lost: Vec<String> = left.into_iter().map(instant).collect();
+    assert!(
+        lost.is_empty(),
+        "{cue}: {} of {due} due instants are lost: {:?}",
+        lost.len(),
+        &lost[..lost.len().min(5)]
+    );
+    eprintln!("{cue}: {due} due, {} run, {} missed", executed.len(), due - executed.len());
 }

@@ -1,27 +1,21 @@
 //! Starts and stops: graceful, sudden and refused.
 
-use std::fs;
 use std::io::BufReader;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
-use std::thread;
+use std::{fs, thread};
 
-use rusqlite::Connection;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{at, id, read_cue, webhook};
-use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::{DEV_UNLIMITED, Process, Server, cued, read_addr, run, signal, until};
+use crate::journeys::{at, id, read_cue, webhook};
+use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
 
 #[test]
 fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
-    let (mut server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((mut server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
     let moving = user.clone();
@@ -46,8 +40,7 @@ fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
 
 #[test]
 fn a_stop_does_not_wait_for_a_moving_test_clock() {
-    let mut server = Server::with_test_clock(START);
-    let user = server.user();
+    let (mut server, user) = Server::with_clock_and_user(START);
     let cue =
         json!({"name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
     let cue = user.create(&cue);
@@ -61,8 +54,7 @@ fn a_stop_does_not_wait_for_a_moving_test_clock() {
 
 #[test]
 fn a_delivery_interrupted_by_a_crash_is_repeated() {
-    let (mut server, receiver) = (Server::with_test_clock(START), Receiver::start());
-    let user = server.user();
+    let ((mut server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
     let moving = user.clone();
@@ -100,49 +92,6 @@ fn a_second_server_on_the_same_file_is_refused_and_shown_the_owner() {
 }
 
 #[test]
-fn dev_is_refused_on_a_non_loopback_address() {
-    let dir = TempDir::new().unwrap();
-    let db = dir.path().join("cued.db");
-    for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let output = run(&["serve", "--dev", "--listen", listen, "--db", db.to_str().unwrap()]);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(matches!(output.status.code(), Some(1 | 2)), "{listen}: {:?} {stderr}", output.status);
-        assert!(stderr.contains("--dev") && stderr.contains("127.0.0.1"), "{listen}: {stderr}");
-        assert_eq!(output.stdout, b"");
-    }
-}
-
-#[test]
-fn an_unusable_file_is_refused_and_left_unchanged() {
-    let mut server = Server::start(DEV_UNLIMITED);
-    server.user();
-    assert_eq!(server.stop(), Some(0));
-    let newer = server.db();
-    let connection = Connection::open(&newer).unwrap();
-    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    connection.pragma_update(None, "user_version", version + 1).unwrap();
-    connection.close().unwrap();
-
-    let dir = TempDir::new().unwrap();
-    let foreign = dir.path().join("foreign.db");
-    let connection = Connection::open(&foreign).unwrap();
-    connection.execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1);").unwrap();
-    connection.close().unwrap();
-    let text = dir.path().join("notes.txt");
-    fs::write(&text, "no database, but somebody's notes\n".repeat(100)).unwrap();
-
-    for file in [&newer, &foreign, &text] {
-        let before = fs::read(file).unwrap();
-        let stderr = start_on(file, &[]);
-        let name = file.file_name().unwrap().to_str().unwrap();
-        assert!(stderr.contains(name), "the message names the file: {stderr}");
-        assert!(fs::read(file).unwrap() == before, "{name} was changed");
-    }
-    start_on(dir.path(), &[]);
-    start_on(&dir.path().join("no/such/directory/cued.db"), &[]);
-}
-
-#[test]
 fn an_ephemeral_server_leaves_no_file_behind() {
     let dir = TempDir::new().unwrap();
     let mut command = cued(&["serve", "--ephemeral"]);
@@ -155,21 +104,6 @@ fn an_ephemeral_server_leaves_no_file_behind() {
     signal("-INT", server.0.id());
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn wrong_flags_are_wrong_usage() {
-    for flags in [
-        ["serve", "--listen", "nowhere"],
-        ["serve", "--registration", "sometimes"],
-        ["serve", "--limits", "maybe"],
-        ["serve", "--test-clock", "noon"],
-        ["serve", "--allow-callbacks-to", "everyone"],
-        ["serve", "--no-such-flag", "x"],
-    ] {
-        let output = run(&flags);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
 }
 
 /// Starts a server that must exit with code 1; returns its error message.

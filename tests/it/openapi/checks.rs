@@ -4,10 +4,9 @@ use std::sync::LazyLock;
 
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::response::Parts;
-use serde_json::{Value, json};
 
-use crate::openapi::document::{CLOSED, DOCUMENT, Operation, faults, resolved};
-use crate::support::client::{Head, Response, header, read_head};
+use crate::openapi::{CLOSED, DOCUMENT, Operation, faults, resolved};
+use crate::support::*;
 
 /// Headers of HTTP itself and of the server's policy, which the document does not list.
 const ALWAYS: [&str; 7] = [

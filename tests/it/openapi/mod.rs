@@ -1,19 +1,16 @@
 //! The description of the API (`src/http/openapi.json`) and the program say the same: its operations are the routes, and
-//! every response that the client of the tests receives fits it, as does every accepted request (`checks`).
 
 pub mod checks;
-mod document;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use cued::http::router::{Access, Route};
 use cued::http::routes::ROUTES;
-use serde_json::{Value, json};
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
 
-use crate::openapi::document::{DOCUMENT, OPERATIONS, Operation, faults, resolved};
-use crate::support::api::Api;
-use crate::support::client::{Client, Connection};
-use crate::support::server::Server;
+use crate::support::*;
 
 /// The routes of the API. The files of the page change with each build and are nothing to build upon.
 fn routes() -> impl Iterator<Item = &'static Route> {
@@ -117,8 +114,7 @@ fn an_operation_refuses_a_request_without_a_key_if_it_needs_one() {
 
 #[test]
 fn a_path_parameter_that_is_no_text_names_nothing() {
-    let server = Server::start(&["--dev", "--limits", "off"]);
-    let user = server.user();
+    let (_server, user) = Server::with_user(&["--dev", "--limits", "off"]);
     for it in OPERATIONS.iter().filter(|it| it.path.contains('{')) {
         let (begin, end) = (it.path.find('{').unwrap(), it.path.find('}').unwrap());
         let path = format!("{}%FF{}", &it.path[..begin], &it.path[end + 1..]);
@@ -146,54 +142,182 @@ fn the_description_is_served_to_everybody() {
     assert_eq!((head.status, head.header("etag")), (200, served.header("etag")));
 }
 
-#[test]
-fn the_description_is_compressed_for_clients_that_accept_gzip() {
-    let server = Server::start(&["--dev"]);
-    let plain = server.client().get(PATH);
-    assert_eq!((plain.header("content-encoding"), plain.header("vary")), (None, Some("accept-encoding")));
-    let ask = |headers: &str| {
-        let mut connection = Connection::open(server.addr()).unwrap();
-        connection.send(&format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"));
-        connection.response()
+const TEXT: &str = include_str!("../../../src/http/openapi.json");
+
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(TEXT).unwrap());
+
+/// The document with `unevaluatedProperties: false` in every schema of an object: for responses.
+pub static CLOSED: LazyLock<Value> = LazyLock::new(|| closed(&DOCUMENT));
+
+pub static OPERATIONS: LazyLock<Vec<Operation>> = LazyLock::new(|| {
+    let of_path = |(path, item): (&'static String, &'static Value)| {
+        METHODS.iter().filter_map(move |method| {
+            let id = item.get(method)?["operationId"].as_str().unwrap();
+            Some(Operation {
+                id,
+                method,
+                path,
+                json: &item[*method],
+                closed: &CLOSED["paths"][path][*method],
+            })
+        })
     };
-    let gzip = ask("Accept-Encoding: gzip, deflate\r\n");
-    assert_eq!(gzip.status, 200);
-    assert_eq!(
-        (gzip.header("content-encoding"), gzip.header("vary")),
-        (Some("gzip"), Some("accept-encoding"))
-    );
-    assert!(gzip.body.len() * 4 < plain.body.len(), "{} of {} bytes", gzip.body.len(), plain.body.len());
-    assert_eq!(gzip.unzipped(), plain.body);
+    DOCUMENT["paths"].as_object().unwrap().iter().flat_map(of_path).collect()
+});
 
-    let tag = gzip.header("etag").unwrap();
-    assert_eq!(tag, format!("W/{}", plain.header("etag").unwrap()), "each encoding has its own tag");
-    let known = ask(&format!("Accept-Encoding: gzip\r\nIf-None-Match: {tag}\r\n"));
-    assert_eq!((known.status, known.body.len(), known.header("etag")), (304, 0, Some(tag)));
+/// Compiled validators by the address of their schema, which never moves.
+type Validators = Mutex<HashMap<usize, Arc<Validator>>>;
+
+static VALIDATORS: LazyLock<Validators> = LazyLock::new(Validators::default);
+
+pub struct Operation {
+    pub id: &'static str,
+    /// In lower case.
+    pub method: &'static str,
+    pub path: &'static str,
+    pub json: &'static Value,
+    /// The same part of [`CLOSED`].
+    closed: &'static Value,
 }
 
-#[test]
-fn a_copy_of_the_description_is_confirmed_by_its_tag() {
-    let server = Server::start(&["--dev"]);
-    let client = server.client();
-    let etag = client.get(PATH).header("etag").unwrap().to_owned();
-    let ask = |tag: &str| client.call("GET", PATH, &[("If-None-Match", tag)], b"").unwrap();
-    for tag in [etag.clone(), format!("W/{etag}"), format!("\"x\", {etag}"), "*".to_owned()] {
-        let response = ask(&tag);
-        assert_eq!((response.status, response.body.len()), (304, 0), "{tag}");
-        assert_eq!(response.header("etag"), Some(etag.as_str()));
-        assert_eq!(response.header("content-length"), None, "that of the whole description, or none");
+impl Operation {
+    /// The operation of a request; a literal path wins over one with parameters, as in the router.
+    pub fn find(method: &str, path: &str) -> Option<&'static Self> {
+        let method = if method == "HEAD" { "get".to_owned() } else { method.to_ascii_lowercase() };
+        let candidates = OPERATIONS.iter().filter(|it| it.method == method && matches(it.path, path));
+        candidates.min_by_key(|it| it.path.matches('{').count())
     }
-    assert_eq!(ask("\"x\"").json(), *DOCUMENT);
+
+    /// The documented response to a status, or to its class such as `4XX`.
+    pub fn response(&self, status: u16) -> Option<&'static Value> {
+        let responses = &self.closed["responses"];
+        let keys = [status.to_string(), format!("{}XX", status / 100)];
+        keys.iter().find_map(|key| Some(resolved(&CLOSED, responses.get(key)?)))
+    }
+
+    /// The parameters in a part of the request.
+    pub fn parameters(&self, part: &'static str) -> impl Iterator<Item = &'static Value> {
+        let all = self.json["parameters"].as_array().into_iter().flatten();
+        all.map(|parameter| resolved(&DOCUMENT, parameter)).filter(move |it| it["in"] == part)
+    }
 }
 
-#[test]
-fn the_description_counts_in_no_rate_window() {
-    let api = Api::start();
-    let user = api.user("ann");
-    for _ in 0..70 {
-        assert_eq!(user.get(PATH).status, 200);
+fn matches(pattern: &str, path: &str) -> bool {
+    let (pattern, path): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    let fits = |(expected, given): (&&str, &&str)| {
+        if expected.starts_with('{') { !given.is_empty() } else { expected == given }
+    };
+    pattern.len() == path.len() && pattern.iter().zip(&path).all(fits)
+}
+
+/// Follows a `$ref` into `root`.
+pub fn resolved(root: &'static Value, value: &'static Value) -> &'static Value {
+    match value["$ref"].as_str() {
+        Some(name) => root.pointer(name.trim_start_matches('#')).unwrap_or_else(|| panic!("no {name}")),
+        None => value,
     }
-    assert_eq!(user.get("/v1/auth/keys").header("x-ratelimit-remaining"), Some("59"));
-    let refused = user.call("GET", PATH, &[], b"{}").unwrap();
-    assert_eq!(refused.expect_error(400, "invalid_request")["detail"], Value::Null);
+}
+
+/// The validator of a schema in `root`, which is [`DOCUMENT`] or [`CLOSED`]. Compiled once.
+fn validator(root: &'static Value, schema: &'static Value) -> Arc<Validator> {
+    let is_closed = std::ptr::eq(root, &raw const *CLOSED);
+    let key = (&raw const *schema).addr();
+    if let Some(known) = VALIDATORS.lock().unwrap().get(&key) {
+        return Arc::clone(known);
+    }
+    let schemas = json!({"schemas": root["components"]["schemas"]});
+    let mut whole = json!({"components": schemas, "allOf": [schema]});
+    if is_closed {
+        // The branch of an `allOf` cannot see what the others have evaluated.
+        whole["unevaluatedProperties"] = whole["allOf"][0]["unevaluatedProperties"].take();
+        let branch = whole["allOf"][0].as_object_mut().unwrap();
+        branch.remove("unevaluatedProperties");
+        if whole["unevaluatedProperties"].is_null() {
+            whole.as_object_mut().unwrap().remove("unevaluatedProperties");
+        }
+    }
+    let options =
+        jsonschema::options().with_draft(jsonschema::Draft::Draft202012).should_validate_formats(true);
+    let built = Arc::new(options.build(&whole).unwrap_or_else(|error| panic!("{schema}: {error}")));
+    VALIDATORS.lock().unwrap().insert(key, Arc::clone(&built));
+    built
+}
+
+/// The faults of a value.
+pub fn faults(root: &'static Value, schema: &'static Value, value: &Value) -> Vec<String> {
+    let validator = validator(root, schema);
+    if validator.is_valid(value) {
+        return Vec::new();
+    }
+    let fault = |error: jsonschema::ValidationError<'_>| format!("{} at {:?}", error, error.instance_path());
+    validator.iter_errors(value).map(fault).collect()
+}
+
+/// The names of the components that other schemas extend by `allOf`.
+fn bases(value: &Value, found: &mut BTreeSet<String>) {
+    for branch in value["allOf"].as_array().into_iter().flatten() {
+        found.extend(branch["$ref"].as_str().and_then(|name| name.rsplit('/').next()).map(str::to_owned));
+    }
+    match value {
+        Value::Object(fields) => fields.values().for_each(|field| bases(field, found)),
+        Value::Array(items) => items.iter().for_each(|item| bases(item, found)),
+        _ => {}
+    }
+}
+
+fn closed(document: &Value) -> Value {
+    let mut all = BTreeSet::new();
+    bases(document, &mut all);
+    let mut document = document.clone();
+    for (name, schema) in document["components"]["schemas"].as_object_mut().unwrap() {
+        close(schema, all.contains(name));
+    }
+    for response in document["components"]["responses"].as_object_mut().unwrap().values_mut() {
+        close_response(response);
+    }
+    for item in document["paths"].as_object_mut().unwrap().values_mut() {
+        for operation in item.as_object_mut().unwrap().values_mut() {
+            operation["responses"].as_object_mut().unwrap().values_mut().for_each(close_response);
+        }
+    }
+    document
+}
+
+fn close_response(response: &mut Value) {
+    for content in
+        response.get_mut("content").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
+    {
+        close(&mut content["schema"], false);
+    }
+}
+
+/// Refuses other fields than the named ones, in this schema and all below it. A part of an `allOf` stays open.
+fn close(schema: &mut Value, is_part: bool) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let names_fields = is_object(fields.get("type")) && fields.contains_key("properties");
+    let is_open = !fields.contains_key("additionalProperties");
+    for (name, below) in fields.iter_mut() {
+        match (name.as_str(), below) {
+            ("properties", Value::Object(properties)) => {
+                properties.values_mut().for_each(|it| close(it, false))
+            }
+            ("items" | "additionalProperties", below) => close(below, false),
+            ("anyOf" | "oneOf", Value::Array(choices)) => choices.iter_mut().for_each(|it| close(it, false)),
+            ("allOf", Value::Array(parts)) => parts.iter_mut().for_each(|it| close(it, true)),
+            _ => {}
+        }
+    }
+    if !is_part && is_open && (names_fields || fields.contains_key("allOf")) {
+        fields.insert("unevaluatedProperties".to_owned(), false.into());
+    }
+}
+
+fn is_object(kind: Option<&Value>) -> bool {
+    match kind {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        Some(kind) => kind == "object",
+        None => false,
+    }
 }

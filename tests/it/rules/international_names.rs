@@ -2,10 +2,8 @@
 
 use cued::domain::webhook::address_policy::{AddressClass, AddressPolicy};
 use cued::domain::webhook::callback_url::{CallbackTarget, UrlError, check_url};
-use serde_json::json;
 
-use crate::support::receiver::Receiver;
-use crate::support::server::{DEV_UNLIMITED, Server};
+use crate::support::*;
 
 fn check(url: &str) -> Result<CallbackTarget, UrlError> {
     check_url(url, &AddressPolicy::default())
@@ -126,7 +124,7 @@ fn a_name_beyond_ascii_is_stored_shown_and_called_in_its_ascii_form() {
     user.advance("PT1M");
     assert_eq!(receiver.deliveries()[0].header("host"), Some(format!("localhost:{port}").as_str()));
 
-    let path = format!("/v1/cues/{}", cue["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", id(&cue));
     let changed = user.patch(&path, &json!({"callback": {"url": "http://faß.example/"}})).expect(200);
     assert_eq!(changed["callback"]["url"], "http://xn--fa-hia.example/");
     let me = user.patch("/v1/auth/me", &json!({"alert_webhook_url": "http://例え.テスト/"})).expect(200);

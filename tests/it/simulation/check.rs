@@ -9,8 +9,8 @@ use cued::store::db::counters;
 use rusqlite::{Connection, Row};
 use serde_json::Value;
 
-use crate::simulation::figures::{Sums, read_sums};
 use crate::simulation::model::{Checked, Model, Ms, Queue, Requested, Run, Settlement, ensure};
+use crate::simulation::model::{Sums, read_sums};
 use crate::simulation::runner::Simulation;
 
 /// A row of `executions`.

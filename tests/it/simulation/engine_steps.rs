@@ -1,7 +1,8 @@
-//! The engine in a simulation: passes of scheduler, dispatcher, reaper, sweeper and notifications, one at a time.
+//! Steps of the engine, of plans and of queues.
 
 use std::mem::take;
 
+use Expected::{Done, Refused};
 use cued::domain::webhook::request::AttemptRef;
 use cued::engine::delivery::attempt::FinishedAttempt;
 use cued::engine::delivery::dispatcher::{DispatcherMode, promote_batch};
@@ -9,14 +10,17 @@ use cued::engine::notifications;
 use cued::engine::scheduler::reaper;
 use cued::engine::scheduler::retention_sweeper::SweepOutcome;
 use cued::error::{Error, Result};
+use cued::service::accounts::change_plan;
 use cued::store::executions::delivery_request;
 use cued::store::notifications::outbox::Notification;
+use serde_json::{Value, json};
 
-use crate::simulation::machine::Machine;
-use crate::simulation::model::{Checked, MINUTE, Model, Outcome, Queue, SECOND, ensure};
+use crate::simulation::machine::{Machine, STORAGE_MB};
+use crate::simulation::model::{Checked, MINUTE, Model, Outcome, Queue, Rule, Run, SECOND, ensure};
 use crate::simulation::receivers::{FIRST_SLOW, InFlight, Next, end_unsent};
-use crate::simulation::runner::Simulation;
-use crate::support::delivery_fixture::RecordingClient;
+use crate::simulation::runner::{Expected, Simulation};
+use crate::simulation::steps::Action;
+use crate::support::*;
 
 /// An attempt whose result the dispatcher has and the disk does not.
 #[derive(Debug, Clone)]
@@ -257,5 +261,186 @@ impl Simulation {
             }
         }
         Err("the engine fails more often than the disk".to_owned())
+    }
+}
+
+/// The length of a large payload's only string.
+const LARGE: usize = 300_000;
+
+/// Bytes of headers, results and kept responses whose number the model does not know.
+const UNKNOWN: i64 = 50_000;
+
+/// What a payload of a known size does to the storage of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    Enough,
+    TooLittle,
+    /// It depends on bytes that the model does not know.
+    Unknown,
+}
+
+impl Simulation {
+    /// A payload: mostly small, sometimes large.
+    pub fn payload(&mut self) -> Value {
+        let number = self.step.map_or(0, |step| step.number);
+        match self.random.below(8) {
+            0 => json!({"n": number, "text": "x".repeat(LARGE)}),
+            _ => json!({"n": number, "text": "é\n\"\u{7f}"}),
+        }
+    }
+
+    /// Whether the account may store `payload` as well.
+    pub fn room_for(&self, user: usize, payload: &Value) -> Checked<Room> {
+        let size = i64::try_from(payload.to_string().len()).unwrap();
+        let stored = self.stored_bytes(user)?;
+        let limit = STORAGE_MB << 20;
+        Ok(match () {
+            () if stored + size + UNKNOWN < limit => Room::Enough,
+            () if stored + size > limit + UNKNOWN => Room::TooLittle,
+            () => Room::Unknown,
+        })
+    }
+
+    pub fn check_storage(&self) -> Checked {
+        for user in 0..self.model.accounts.len() {
+            let stored = self.stored_bytes(user)?;
+            ensure!((0..=STORAGE_MB << 20).contains(&stored), "account {user} stores {stored} bytes");
+        }
+        Ok(())
+    }
+
+    fn stored_bytes(&self, user: usize) -> Checked<i64> {
+        let sql = "SELECT stored_bytes FROM users WHERE key = ?1";
+        let stored = self.machine.file().prepare_cached(sql);
+        let stored =
+            stored.and_then(|mut it| it.query_row([self.model.accounts[user].key], |row| row.get(0)));
+        stored.map_err(|error| error.to_string())
+    }
+
+    /// The plan with more active cues, or back. A downgrade pauses the newest cues above its limit; a `once` cue that is
+    /// due runs first.
+    pub fn change_plan(&mut self) -> Checked {
+        let (user, now) = (self.user(), self.model.now);
+        let is_pro = !self.model.accounts[user].is_pro;
+        let plan = if is_pro { "pro" } else { "free" };
+        let app = self.machine.app().clone();
+        let (key, limits) = (self.model.accounts[user].key, app.config.plans.limits(plan));
+        let firer = cued::service::fire::CueFirer::new(&app, app.clock.now());
+        let change = app.store.write(move |tx| change_plan(tx, key, plan, limits, &firer));
+        let paused = match change.wait() {
+            Ok(paused) => paused,
+            Err(Error::Storage(_)) => return Ok(()),
+            Err(error) => return Err(format!("the plan cannot be changed: {error}")),
+        };
+        self.note(&format!("account {user} is on {plan}"));
+        self.model.accounts[user].is_pro = is_pro;
+        let active = |it: &usize| {
+            let cue = &self.model.cues[*it];
+            cue.user == user && !cue.is_deleted && cue.status == "active"
+        };
+        let active: Vec<usize> = (0..self.model.cues.len()).filter(active).collect();
+        let above = active.iter().skip(self.model.cue_limit(user));
+        let is_due = |it: &&usize| {
+            let cue = &self.model.cues[**it];
+            matches!(cue.rule, Rule::Once(_)) && cue.next_run.is_some_and(|next_run| next_run <= now)
+        };
+        let pausing: Vec<usize> = above.filter(|it| !is_due(it)).copied().collect();
+        ensure!(paused == pausing.len(), "{paused} cues are paused, expected {pausing:?}");
+        for cue in pausing {
+            self.model.settle(cue, None);
+            self.model.cues[cue].status = "paused";
+        }
+        self.model.accounts[user].most_active = self.model.active_cues(user);
+        Ok(())
+    }
+}
+
+impl Simulation {
+    pub fn retry(&mut self, user: usize, key: i64, run: &Run, path: &str) -> Checked {
+        let is_waiting = matches!(run.queue, Queue::Waiting(_));
+        let expected = match run.status {
+            "delivering" => Refused(409, "execution_in_flight"),
+            "retrying" => Done(200),
+            "pending" if is_waiting => Done(200),
+            _ => Refused(409, "invalid_state"),
+        };
+        let path = format!("{path}/retry");
+        if self.call(user, ("POST", &path), &[], Some(&Self::nothing()), expected)?.is_some() {
+            let now = self.model.now;
+            self.model.change(key, |run| {
+                (run.queue, run.since) = (Queue::Ready, now);
+                if run.status == "pending" {
+                    run.scheduled_for = run.scheduled_for.min(now);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    pub fn cancel(&mut self, user: usize, key: i64, run: &Run, path: &str) -> Checked {
+        let expected = match run.status {
+            "delivering" => Refused(409, "execution_in_flight"),
+            "pending" | "retrying" => Done(200),
+            _ => Refused(409, "invalid_state"),
+        };
+        let path = format!("{path}/cancel");
+        if self.call(user, ("POST", &path), &[], Some(&Self::nothing()), expected)?.is_some() {
+            self.model.change(key, |run| (run.status, run.queue) = ("failed", Queue::None));
+            if run.trigger == "schedule" {
+                self.model.end_once(run.cue, run.scheduled_for, false);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn change_all(&mut self, action: Action) -> Checked {
+        let (user, now, pauses) = (self.user(), self.model.now, action == Action::PauseAll);
+        let cues: Vec<usize> =
+            (0..self.model.cues.len()).filter(|cue| self.model.cues[*cue].user == user).collect();
+        let is_due_once = |cue: &usize| {
+            let it = &self.model.cues[*cue];
+            matches!(it.rule, Rule::Once(_)) && it.next_run.is_some_and(|next_run| next_run <= now)
+        };
+        // The runs that fire first may use up the quota, and then a `once` cue fails in the same write.
+        if cues.is_empty() || cues.iter().any(is_due_once) {
+            return Ok(());
+        }
+        let (mut active, limit) = (self.model.active_cues(user), self.model.cue_limit(user));
+        let mut codes = Vec::new();
+        for cue in &cues {
+            let it = &self.model.cues[*cue];
+            let (is_active, has_ended) = (it.status == "active", matches!(it.status, "completed" | "failed"));
+            codes.push(match pauses {
+                _ if it.is_deleted => Some("cue_not_found"),
+                true if has_ended => Some("invalid_state"),
+                true => {
+                    active -= usize::from(is_active);
+                    None
+                }
+                false if is_active => None,
+                false if it.rule.next_after(now).is_none() => Some("invalid_schedule"),
+                false if active >= limit => Some("cue_limit_exceeded"),
+                false => {
+                    active += 1;
+                    None
+                }
+            });
+        }
+        let ids: Vec<&str> = cues.iter().map(|cue| self.model.cues[*cue].id.as_str()).collect();
+        let body = json!({"ids": ids, "action": if pauses { "pause" } else { "resume" }});
+        let done = self.call(user, ("POST", "/v1/cues/bulk"), &[], Some(&body), Done(200))?;
+        let Some(done) = done else { return Ok(()) };
+        let refused: Vec<Value> =
+            done["failed"].as_array().into_iter().flatten().map(|it| it["code"].clone()).collect();
+        let expected: Vec<&str> = codes.iter().flatten().copied().collect();
+        ensure!(refused == expected, "the refused cues are {done}, expected {expected:?}");
+        for (cue, _) in cues.iter().zip(&codes).filter(|(_, code)| code.is_none()) {
+            let next_run = self.model.cues[*cue].rule.next_after(now).filter(|_| !pauses);
+            if pauses || self.model.cues[*cue].status != "active" {
+                self.model.settle(*cue, next_run);
+                self.model.cues[*cue].status = if pauses { "paused" } else { "active" };
+            }
+        }
+        Ok(())
     }
 }

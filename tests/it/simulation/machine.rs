@@ -18,14 +18,11 @@ use cued::engine::scheduler::pass::Scheduler;
 use cued::engine::scheduler::retention_sweeper::RetentionSweeper;
 use cued::http::routes::ROUTES;
 use rusqlite::{Connection, OpenFlags};
-use serde_json::json;
 use tempfile::TempDir;
 
 use crate::simulation::model::{MORE_ON_PRO, Model, Ms};
 use crate::simulation::receivers::InFlight;
-use crate::support::client::Client;
-use crate::support::fixture::Fixture;
-use crate::support::http_server::HttpServer;
+use crate::support::*;
 
 /// Delivery threads: with the four receivers that are slow, at least one is always free for a receiver that is not.
 pub const THREADS: usize = 16;

@@ -11,11 +11,8 @@
 
 mod check;
 mod engine_steps;
-mod figures;
 mod machine;
 mod model;
-mod plan_steps;
-mod queue_steps;
 mod receivers;
 mod run;
 mod run_steps;
@@ -32,7 +29,7 @@ use std::thread;
 use crate::simulation::runner::Simulation;
 use crate::simulation::shrink::shrink;
 use crate::simulation::steps::{Step, generate};
-use crate::support::server::is_full_run;
+use crate::support::*;
 
 const STEPS: usize = 64;
 const SEEDS: u64 = 200;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use cued::domain::webhook::request::AttemptRef;
 use cued::domain::webhook::signature::signature_v1;
 use cued::engine::delivery::attempt::{FinishedAttempt, deliver};
-use cued::engine::webhook_client::DeliveryError;
-use cued::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse};
+use cued::engine::webhook_client::{
+    DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse,
+};
 use cued::store::executions::delivery_request::LoadedDelivery;
-use serde_json::Value;
 
 use crate::simulation::model::{Checked, Cue, MINUTE, Model, Ms, Run, SECOND, ensure};
-use crate::support::client::header;
+use crate::support::*;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::simulation::engine_steps::Room;
 use crate::simulation::model::{Checked, LEASE, Outcome, Queue, Requested, Run, ensure};
-use crate::simulation::plan_steps::Room;
 use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;
 

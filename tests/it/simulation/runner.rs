@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 
 use cued::domain::schedule::wall_clock::PROOF_TIME;
 use cued::engine::delivery::dispatcher::DispatcherMode;
-use serde_json::{Value, json};
 
 use crate::simulation::engine_steps::Unrecorded;
-use crate::simulation::figures::Ended;
 use crate::simulation::machine::Machine;
+use crate::simulation::model::Ended;
 use crate::simulation::model::{Account, Checked, DAY, HOUR, MINUTE, Model, Ms, Queue, SECOND, ensure};
 use crate::simulation::steps::{Action, Step};
-use crate::support::random::Random;
+use crate::support::*;
 
 /// 2026-01-30T22:00:00Z: most simulations reach the next month, when quotas begin anew.
 const BEGIN: Ms = 1_769_810_400_000;

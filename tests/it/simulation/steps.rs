@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::support::random::Random;
+use crate::support::*;
 
 /// One thing that happens. What it does in detail follows from its salt and the state that it meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

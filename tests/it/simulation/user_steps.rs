@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::simulation::engine_steps::Room;
 use crate::simulation::model::{
     Answer, Checked, Cue, DAY, HOUR, MINUTE, Model, Ms, Requested, Rule, SECOND, ensure,
 };
-use crate::simulation::plan_steps::Room;
 use crate::simulation::receivers::{FIRST_SLOW, RECEIVERS, url};
 use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;

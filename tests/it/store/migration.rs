@@ -2,23 +2,21 @@
 //! migration that fails or is killed, wherever it is, leaves the file as it was, and the next start repeats it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use cued::store::db::open::SCHEMA_VERSION;
 use cued::store::maintenance::migrations::{self, Migration};
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use serde_json::json;
 use tempfile::TempDir;
 
 use crate::cli::administration::{fails, ok};
 use crate::cli::backups::contents;
+use crate::faults::disk::Disk;
 use crate::faults::disk::{assert_sound, refused_start};
-use crate::faults::mount::Disk;
-use crate::support::server::{DEV_UNLIMITED, Process, Server, run, until};
+use crate::support::*;
 
 /// The version after the step.
 const NEXT: i64 = SCHEMA_VERSION + 1;

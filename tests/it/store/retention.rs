@@ -1,23 +1,34 @@
-//! Retention by age and by number: only finished executions, gradually, with the space returned.
+//! Deletion: cues, and the retention of executions.
 
 use std::fs;
+use std::time::Duration;
 
 use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
+use cued::domain::cue::Cue;
+use cued::engine::scheduler::reaper::release_expired_claims;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
+use cued::error::Error;
+use cued::service::executions::{claim, claim_next};
 use cued::store::cues::payloads;
+use cued::store::db::counters;
+use cued::store::executions::{self, claims, execution_list};
+use cued::store::maintenance::cue_deletion;
 use rusqlite::Connection;
-use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::cli::backups::{BEGIN, fire, hook, insert_history, report, rows, until_rows, work};
-use crate::support::client::Client;
-use crate::support::fixture::Fixture;
-use crate::support::random::Random;
-use crate::support::server::{DEV_UNLIMITED, Server, cued, until};
+use crate::support::{delivery_fixture, *};
 
 fn keeping(retain: &str) -> Server {
     Server::start(&[DEV_UNLIMITED, &["--test-clock", BEGIN, "--retain", retain]].concat())
+}
+
+fn keeping_for_user(retain: &str) -> (Server, Client) {
+    let server = keeping(retain);
+    let user = server.user();
+    (server, user)
 }
 
 fn ids(executions: &[Value]) -> Vec<&str> {
@@ -33,8 +44,7 @@ fn run(user: &Client, cue: &str) -> String {
 
 #[test]
 fn the_oldest_finished_executions_are_deleted_above_the_number() {
-    let server = keeping("5");
-    let user = server.user();
+    let (server, user) = keeping_for_user("5");
     let (cue, other) = (work(&user), work(&user));
     let over: Vec<String> = (0..8).map(|_| run(&user, &cue)).collect();
     run(&user, &other);
@@ -54,8 +64,7 @@ fn the_oldest_finished_executions_are_deleted_above_the_number() {
 
 #[test]
 fn unfinished_executions_are_never_deleted() {
-    let server = keeping("1d,3");
-    let user = server.user();
+    let (_server, user) = keeping_for_user("1d,3");
     let cue = work(&user);
     let waiting: Vec<String> = (0..6).map(|_| fire(&user, &cue)).collect();
     let later = json!({"send_at": "2026-06-01T00:00:00Z"});
@@ -71,7 +80,7 @@ fn unfinished_executions_are_never_deleted() {
     user.advance("PT2H");
     report(&user, &waiting[5]);
     user.advance("PT23H");
-    user.get(&format!("/v1/executions/{}", waiting[5])).expect(200);
+    user.execution(&waiting[5]);
     user.advance("P2D");
     user.get(&format!("/v1/executions/{}", waiting[5])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&cue).len(), 6);
@@ -79,8 +88,7 @@ fn unfinished_executions_are_never_deleted() {
 
 #[test]
 fn old_executions_are_deleted_and_missed_runs_stay() {
-    let mut server = keeping("10d");
-    let user = server.user();
+    let (mut server, user) = keeping_for_user("10d");
     let cue = work(&user);
     run(&user, &cue);
     server.stop();
@@ -105,8 +113,7 @@ fn old_executions_are_deleted_and_missed_runs_stay() {
 
 #[test]
 fn a_payload_is_deleted_with_its_last_execution() {
-    let server = keeping("3");
-    let user = server.user();
+    let (server, user) = keeping_for_user("3");
     let cue = work(&user);
     let path = format!("/v1/cues/{cue}");
     let file = server.sqlite();
@@ -148,8 +155,7 @@ fn a_payload_is_deleted_with_its_last_execution() {
 
 #[test]
 fn a_smaller_retention_applies_from_the_next_start_and_off_keeps_everything() {
-    let mut server = keeping("off");
-    let user = server.user();
+    let (mut server, user) = keeping_for_user("off");
     let cue = work(&user);
     insert_history(&mut server.sqlite(), &cue, 3_000, true, "2020-01-01T00:00:00Z");
     server.sqlite().execute("UPDATE cues SET run_count = 3000", []).unwrap();
@@ -213,8 +219,7 @@ fn executions_that_nobody_claims_are_read_once_a_round() {
 
 #[test]
 fn an_idle_server_writes_nothing() {
-    let server = keeping("1d,5");
-    let user = server.user();
+    let (server, user) = keeping_for_user("1d,5");
     let cue = work(&user);
     for _ in 0..9 {
         run(&user, &cue);
@@ -236,8 +241,7 @@ fn an_idle_server_writes_nothing() {
 
 #[test]
 fn freed_space_returns_to_the_file_system_gradually() {
-    let mut server = keeping("off");
-    let user = server.user();
+    let (mut server, user) = keeping_for_user("off");
     let cue = work(&user);
     insert_history(&mut server.sqlite(), &cue, 40_000, true, "2020-01-01T00:00:00Z");
     server.stop();
@@ -256,8 +260,7 @@ fn freed_space_returns_to_the_file_system_gradually() {
 #[test]
 fn a_kill_during_retention_loses_nothing_else() {
     let mut random = Random::seeded("retention");
-    let mut server = keeping("off");
-    let user = server.user();
+    let (mut server, user) = keeping_for_user("off");
     let (cue, other) = (work(&user), hook(&user, "http://127.0.0.1:9/"));
     insert_history(&mut server.sqlite(), &cue, 6_000, true, "2020-01-01T00:00:00Z");
     insert_history(&mut server.sqlite(), &cue, 300, false, "2020-01-01T00:00:00Z");
@@ -282,19 +285,211 @@ fn a_kill_during_retention_loses_nothing_else() {
     assert_eq!(integrity, "ok");
 }
 
-#[test]
-fn an_invalid_retention_is_wrong_usage() {
-    for retain in ["", "0d", "90 days", "1,2", "-5"] {
-        let output = cued(&["serve", "--ephemeral", &format!("--retain={retain}")]).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{retain}: {text}");
-        assert!(text.contains("90d,1000"), "{retain}: {text}");
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// A file of which a process with a manual clock begins.
+struct Process {
+    fixture: Fixture,
+    sweeper: RetentionSweeper,
+    cue: Cue,
+    file: Connection,
+    _folder: TempDir,
+}
+
+impl Process {
+    fn starts(now: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cued.db");
+        let config = Config { retention: "90d".parse().unwrap(), ..Config::new(path.clone()) };
+        let fixture = Fixture::from_app(App::open(Clock::manual(now.parse().unwrap()), config).unwrap());
+        let cue = fixture.worker_cue(fixture.user("u"), |_| ());
+        let file = Connection::open(path).unwrap();
+        Self { fixture, sweeper: RetentionSweeper::default(), cue, file, _folder: folder }
+    }
+
+    fn ran(&mut self, count: u32, at: &str) {
+        insert_history(&mut self.file, &self.cue.id, count, true, at);
+    }
+
+    /// Sweeps with the clock at `wall`. Returns how many executions are left.
+    fn sweeps_at(&mut self, wall: &str) -> i64 {
+        self.fixture.app.clock.set(wall.parse().unwrap());
+        self.fixture.app.clock.accept();
+        self.sweeps()
+    }
+
+    fn sweeps_after(&mut self, span: Duration) -> i64 {
+        self.fixture.app.clock.elapse(span);
+        self.sweeps()
+    }
+
+    fn sweeps(&mut self) -> i64 {
+        while self.sweeper.run_once(&self.fixture.app).unwrap() == SweepOutcome::Again {}
+        rows(&self.file, "executions")
     }
 }
 
 #[test]
-fn a_new_file_can_shrink() {
-    let server = keeping("off");
-    let file: Connection = server.sqlite();
-    assert_eq!(file.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+fn history_is_deleted_once_the_server_has_run_for_a_day_on_its_clock() {
+    let mut process = Process::starts("2026-06-01T00:00:00Z");
+    process.ran(3, "2026-01-01T00:00:00Z");
+    process.ran(5, "2026-05-30T00:00:00Z");
+    assert_eq!(process.sweeps(), 8, "a start");
+    assert_eq!(process.sweeps_after(DAY - Duration::from_secs(60)), 8);
+    assert_eq!(process.sweeps_at("2099-01-01T00:00:00Z"), 8, "a jump");
+    assert_eq!(process.sweeps_after(DAY - Duration::from_secs(60)), 8);
+    assert_eq!(process.sweeps_at("1970-01-01T00:00:00Z"), 8, "a clock that was never set");
+    assert_eq!(process.sweeps_after(3 * DAY), 8);
+    assert_eq!(process.sweeps_at("2026-06-02T00:00:00Z"), 8);
+    assert_eq!(process.sweeps_after(DAY), 5);
+    // A night of sleep is no jump.
+    assert_eq!(process.sweeps_at("2026-06-04T00:00:00Z"), 5);
+}
+
+#[test]
+fn history_with_wrong_dates_is_as_old_as_what_was_made_before_it() {
+    for (dates, left) in [
+        // Made by a clock that was never set: kept, unless something before it has a date.
+        (&[(300, "1970-01-01T00:00:10Z"), (2, "2026-01-01T00:00:00Z")][..], 300),
+        (&[(2, "2026-01-01T00:00:00Z"), (300, "1970-01-01T00:00:10Z")], 0),
+        // Made at the date of an image, after an execution of last month.
+        (&[(2, "2026-01-01T00:00:00Z"), (2, "2026-05-01T00:00:00Z"), (3, "2024-05-01T00:00:00Z")], 5),
+        // Made while the clock was ahead: kept, and no obstacle for what was made later.
+        (&[(250, "2026-01-01T00:00:00Z"), (300, "2099-01-01T00:00:00Z"), (250, "2026-01-02T00:00:00Z")], 300),
+    ] {
+        let mut process = Process::starts("2026-06-01T00:00:00Z");
+        for (count, at) in dates {
+            process.ran(*count, at);
+        }
+        process.sweeps();
+        assert_eq!(process.sweeps_after(DAY), left, "{dates:?}");
+    }
+}
+
+/// More than one transaction deletes together with the cue.
+const MANY: u32 = 5_000;
+
+#[test]
+fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
+    let fixture = Fixture::new();
+    let user = fixture.user("u");
+    let (other, doomed) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(user, |_| ()));
+    let left = fixture.runs(&doomed, (0..500).map(|n| json!({"task": "t", "n": n})));
+    let kept = fixture.run(&other, json!({"task": "t"}));
+    let id = doomed.id.clone();
+    assert!(fixture.app.store.write(move |tx| cue_deletion::delete(tx, user, &id)).wait().unwrap());
+
+    // The row of the deleted cue was the last: a new cue must not reuse its key and inherit the remaining rows.
+    let next = fixture.worker_cue(user, |_| ()).key;
+    let look = fixture.app.store.read(move |read| {
+        assert_eq!(execution_list::list_by_cue(read, next, 100, 0)?.1, 0);
+        let count: i64 = read.query_row("SELECT count(*) FROM executions", [], |row| row.get(0))?;
+        assert!(count > 200, "{count} rows are left");
+        assert!(executions::find(read, user, left[0])?.is_none());
+        let (page, total) =
+            execution_list::list(read, user, &execution_list::ExecutionFilter::default(), 100, 0)?;
+        assert_eq!((page.len(), total), (1, 1));
+        assert_eq!(page[0].execution.id, kept);
+        let task = claims::ClaimFilter { task: Some("t".to_owned()), agent: None };
+        for filter in [claims::ClaimFilter::default(), task] {
+            let claimable = claims::list(read, user, &filter, 100)?;
+            assert_eq!(claimable.executions.iter().map(|it| it.id).collect::<Vec<_>>(), [kept]);
+        }
+        assert_eq!(claims::find_next(read, user, Some("t"))?, Some(kept));
+        Ok(left[0])
+    });
+    let gone = look.wait().unwrap();
+    let refused = claim(&fixture.app, user, gone, "w".to_owned()).wait();
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert_eq!(claim_next(&fixture.app, user, None, "w".to_owned()).wait().unwrap().id, kept);
+
+    let mut sweeper = RetentionSweeper::default();
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
+    let left: (i64, i64) = fixture
+        .app
+        .store
+        .read(|read| {
+            let count =
+                |table| read.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
+            Ok((count("executions")?, count("deleted_cues")?))
+        })
+        .wait()
+        .unwrap();
+    assert_eq!(left, (1, 0));
+}
+
+#[test]
+fn a_lease_of_a_deleted_cue_is_ignored() {
+    let fixture = Fixture::new();
+    let user = fixture.user("u");
+    let doomed = fixture.worker_cue(user, |_| ());
+    let held = fixture.run(&doomed, json!({}));
+    claim(&fixture.app, user, held, "w".to_owned()).wait().unwrap();
+    fixture.runs(&doomed, (0..500).map(|_| json!({})));
+    let id = doomed.id.clone();
+    fixture.app.store.write(move |tx| cue_deletion::delete(tx, user, &id)).wait().unwrap();
+    fixture.advance(900);
+    assert_eq!(release_expired_claims(&fixture.app, fixture.now()).unwrap().released, 0);
+    assert_eq!(fixture.app.store.read(claims::next_end).wait().unwrap(), None, "it is looked at once");
+    let mut sweeper = RetentionSweeper::default();
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
+}
+
+#[test]
+fn a_cue_with_a_long_history_is_deleted_at_once_with_correct_counters() {
+    let (server, user) = Server::with_clock_and_user(BEGIN);
+    let (doomed, other) = (work(&user), work(&user));
+    fire(&user, &other);
+    let mut file = server.sqlite();
+    insert_history(&mut file, &doomed, MANY, true, BEGIN);
+    insert_history(&mut file, &doomed, MANY, false, BEGIN);
+    let path = format!("/v1/cues/{doomed}");
+    assert_eq!(user.delete(&path).status, 204);
+    user.get(&path).expect_error(404, "cue_not_found");
+    assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
+    assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], 1);
+    user.settle();
+    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "deleted_cues")), (1, 0, 0));
+    assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1);
+}
+
+#[test]
+fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
+    let fixture = delivery_fixture::DeliveryFixture::new(8);
+    let cue = fixture.webhook_cue("https://example.com/");
+    fixture.sql("UPDATE users SET active_cues = 1");
+    fixture.due_times(cue, 300);
+    assert!(fixture.write(|tx| cue_deletion::delete(tx, 1, "cue_100000000000").unwrap()));
+    let webhook_client = delivery_fixture::RecordingClient::default();
+    assert!(fixture.deliver(&webhook_client) > 0, "some rows are left");
+    assert_eq!(webhook_client.requests(), []);
+    let mut sweeper = RetentionSweeper::default();
+    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
+    let wrong = fixture.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupted_deletion_continues_after_the_restart() {
+    let mut random = Random::seeded("removal");
+    let (mut server, mut user) = Server::with_clock_and_user(BEGIN);
+    let kept = work(&user);
+    fire(&user, &kept);
+    for _ in 0..4 {
+        let doomed = work(&user);
+        insert_history(&mut server.sqlite(), &doomed, MANY, true, BEGIN);
+        insert_history(&mut server.sqlite(), &doomed, 500, false, BEGIN);
+        assert_eq!(user.delete(&format!("/v1/cues/{doomed}")).status, 204);
+        let (file, left) = (server.sqlite(), i64::try_from(random.below(5_000)).unwrap());
+        until("some rows are gone", || (rows(&file, "executions") <= left.max(1)).then_some(()));
+        server.kill();
+        server.restart();
+        user = user.at(server.addr());
+        user.get(&format!("/v1/cues/{doomed}")).expect_error(404, "cue_not_found");
+        assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
+    }
+    user.settle();
+    let file = server.sqlite();
+    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "deleted_cues")), (1, 0, 0));
+    assert_eq!(user.executions_of(&kept).len(), 1);
 }

@@ -1,85 +1,23 @@
-//! Claims and reports on a real file.
+//! The list of executions, and the claims of workers.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
-use cued::domain::execution::ExecutionStatus;
-use cued::domain::execution::outcome::OutcomeReport;
+use cued::domain::execution::attempt::FailureCause;
 use cued::domain::execution::verification::OutcomeState;
+use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::domain::ids::ExecutionId;
-use cued::engine::scheduler::reaper;
-use cued::error::Result;
-use cued::service::executions::{claim, claim_next, extend, report};
-use cued::service::outcome::RecordedOutcome;
+use cued::service::executions::{claim, claim_next};
 use cued::service::workers::{record_heartbeat, remove};
-use cued::store::cues::payloads;
-use cued::store::executions;
 use cued::store::executions::claims::ClaimableExecution;
-use cued::store::executions::{execution_list, workers};
-use serde_json::{Value, json};
+use cued::store::executions::execution_list::{self, CreatedRange, ExecutionFilter};
+use cued::store::executions::{self, workers};
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::params;
 
-use crate::support::fixture::{Fixture, after_begin, code};
-
-#[test]
-fn fifty_workers_claim_five_hundred_executions_each_exactly_once() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let cue = fixture.worker_cue(user, |_| ());
-    let all: BTreeSet<ExecutionId> =
-        fixture.runs(&cue, (0..500).map(|number| json!({"n": number}))).into_iter().collect();
-    let start = Arc::new(Barrier::new(50));
-    let workers: Vec<_> = (0..50)
-        .map(|number| {
-            let (app, start, all) = (Arc::clone(&fixture.app), Arc::clone(&start), all.clone());
-            std::thread::spawn(move || {
-                start.wait();
-                let mut won = Vec::new();
-                // Half of the workers claim the oldest execution, the others each execution by its id: they must not
-                // collide.
-                if number % 2 == 0 {
-                    while let Ok(claimed) = claim_next(&app, user, None, format!("w{number}")).wait() {
-                        won.push(claimed.id);
-                    }
-                } else {
-                    let claims: Vec<_> = all
-                        .iter()
-                        .rev()
-                        .map(|id| (*id, claim(&app, user, *id, format!("w{number}"))))
-                        .collect();
-                    won.extend(claims.into_iter().filter_map(|(id, claim)| claim.wait().ok().map(|_| id)));
-                }
-                won
-            })
-        })
-        .collect();
-    let won: Vec<ExecutionId> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
-    assert_eq!(won.len(), 500);
-    assert_eq!(won.into_iter().collect::<BTreeSet<_>>(), all);
-    assert!(fixture.claimable(user, None, None, 100).is_empty());
-}
-
-#[test]
-fn of_two_concurrent_reports_one_is_recorded() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let cue = fixture.worker_cue(user, |_| ());
-    for round in 0..50 {
-        let id = fixture.run(&cue, json!({}));
-        let (yes, no) =
-            (OutcomeReport { success: true, ..OutcomeReport::default() }, OutcomeReport::default());
-        let responses =
-            [report(&fixture.app, user, id, yes), report(&fixture.app, user, id, no)].map(|it| it.wait());
-        let recorded: Vec<&RecordedOutcome> = responses.iter().flatten().collect();
-        assert_eq!(recorded.len(), 1, "round {round}");
-        let seen = fixture.execution(user, id);
-        assert_eq!(seen.outcome.as_ref(), Some(&recorded[0].outcome));
-        assert_eq!(seen.execution.status == ExecutionStatus::Success, recorded[0].outcome.report.success);
-        let refused = responses.into_iter().find(Result::is_err).unwrap();
-        assert_eq!(code(refused), ErrorCode::OutcomeAlreadyReported);
-    }
-}
+use crate::support::*;
 
 #[test]
 fn filters_apply_before_the_limit_and_the_oldest_comes_first() {
@@ -110,63 +48,6 @@ fn filters_apply_before_the_limit_and_the_oldest_comes_first() {
         code(claim_next(&fixture.app, user, Some("none".to_owned()), "w".to_owned()).wait()),
         ErrorCode::ClaimFailed
     );
-}
-
-#[test]
-fn a_list_of_large_payloads_is_shorter_than_its_limit_but_never_empty() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let cue = fixture.worker_cue(user, |_| ());
-    for _ in 0..10 {
-        fixture.run(&cue, json!({"blob": "x".repeat(1_000_000)}));
-    }
-    assert_eq!(fixture.claimable(user, None, None, 100).len(), 4);
-}
-
-#[test]
-fn resources_of_other_users_do_not_exist() {
-    let fixture = Fixture::new();
-    let (ada, eve) = (fixture.user("ada"), fixture.user("eve"));
-    let id = fixture.run(&fixture.worker_cue(ada, |_| ()), json!({}));
-    assert!(fixture.claimable(eve, None, None, 10).is_empty());
-    assert_eq!(code(claim(&fixture.app, eve, id, "w".to_owned()).wait()), ErrorCode::ExecutionNotFound);
-    assert_eq!(code(claim_next(&fixture.app, eve, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
-    assert_eq!(code(extend(&fixture.app, eve, id, None).wait()), ErrorCode::ExecutionNotFound);
-    assert_eq!(code(fixture.report(eve, id, true)), ErrorCode::ExecutionNotFound);
-    fixture.heartbeat(ada, "w");
-    assert_eq!(code(remove(&fixture.app, eve, "w".to_owned()).wait()), ErrorCode::WorkerNotFound);
-    assert!(fixture.app.store.read(move |read| workers::list(read, eve)).wait().unwrap().0.is_empty());
-}
-
-#[test]
-fn a_claim_is_recorded_and_a_report_ends_it() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({"n": 1}));
-    fixture.advance(10);
-    let claimed = claim(&fixture.app, user, id, "w1".to_owned()).wait().unwrap();
-    let (cue, key) = (claimed.cue_key, claimed.payload_key.unwrap());
-    let payload = fixture.app.store.read(move |read| payloads::find(read, cue, key)).wait().unwrap();
-    assert_eq!((payload.as_deref(), claimed.attempt), (Some(r#"{"n": 1}"#), 1));
-    let of_other = fixture.app.store.read(move |read| payloads::find(read, cue + 1, key)).wait().unwrap();
-    assert_eq!(of_other, None, "the row belongs to another cue");
-    assert_eq!(claimed.scheduled_for, after_begin(0));
-    let held = fixture.execution(user, id).execution;
-    assert_eq!((held.status, held.attempts, held.delivered_at), (ExecutionStatus::Delivering, 1, None));
-    assert_eq!((held.claimed_by_worker.as_deref(), held.claimed_at), (Some("w1"), Some(after_begin(10))));
-    assert_eq!((held.started_at, held.lease_expires_at), (Some(after_begin(10)), Some(after_begin(910))));
-    assert_eq!(code(claim(&fixture.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    fixture.advance(5);
-    fixture.report(user, id, true).unwrap();
-    let over = fixture.execution(user, id).execution;
-    assert_eq!(
-        (over.status, over.delivered_at, over.lease_expires_at),
-        (ExecutionStatus::Success, Some(after_begin(15)), None)
-    );
-    assert_eq!(over.outcome_state, Some(OutcomeState::ReportedSuccess));
-    assert_eq!(code(claim(&fixture.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    assert_eq!(code(extend(&fixture.app, user, id, None).wait()), ErrorCode::ExecutionNotClaiming);
-    assert_eq!(reaper::next(&fixture.app.store).unwrap(), None);
 }
 
 #[test]
@@ -241,4 +122,222 @@ fn a_later_execution_cannot_be_claimed_before_its_time() {
     // A worker that did the work nevertheless may report it: then the execution is never listed.
     fixture.report(user, id, true).unwrap();
     assert_eq!(fixture.execution(user, id).execution.status, ExecutionStatus::Success);
+}
+
+const ROWS: u64 = 600;
+const FILTERS: usize = 600;
+const STATUSES: [ExecutionStatus; 5] = [
+    ExecutionStatus::Pending,
+    ExecutionStatus::Delivering,
+    ExecutionStatus::Retrying,
+    ExecutionStatus::Success,
+    ExecutionStatus::Failed,
+];
+const TRIGGERS: [Trigger; 3] = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay];
+
+/// The filterable fields of an execution, and its id.
+struct Row {
+    id: String,
+    cue_id: String,
+    status: ExecutionStatus,
+    outcome: Option<&'static str>,
+    worker: Option<&'static str>,
+    trigger: Trigger,
+    cause: Option<FailureCause>,
+    original: Option<ExecutionId>,
+    created_at: Timestamp,
+}
+
+/// The rows of a user, oldest first, among those of another user. Most are finished, as in any history.
+fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
+    let users = [fixture.user("ada"), fixture.user("bob")];
+    let cues = [users[0], users[0], users[1]].map(|user| fixture.worker_cue(user, |_| ()));
+    let failing = cues[1].key;
+    let streak = "INSERT INTO consecutive_failures (cue_key, failures) VALUES (?1, 2)";
+    fixture.app.store.write(move |tx| Ok(tx.execute(streak, [failing])?)).wait().unwrap();
+    let originals = [1, 2].map(|byte| ExecutionId::from_bytes([byte; 16]));
+    let mut created_at = fixture.now();
+    let mut newest = created_at;
+    let mut rows = Vec::new();
+    for _ in 0..ROWS {
+        // The clock is set back now and then, but never by an hour in all.
+        let minutes = i64::try_from(random.below(9)).unwrap();
+        created_at += SignedDuration::from_mins(if random.below(20) == 0 { minutes - 30 } else { minutes });
+        newest = newest.max(created_at);
+        created_at = created_at.max(newest - SignedDuration::from_mins(59));
+        let cause = [None, None, Some(FailureCause::Timeout), Some(FailureCause::Status5xx)];
+        let cause = cause[usize::try_from(random.below(4)).unwrap()];
+        let original = [None, Some(originals[0]), Some(originals[1])];
+        let original = original[usize::try_from(random.below(3)).unwrap()];
+        let cue = &cues[usize::try_from(random.below(3)).unwrap()];
+        let status = match random.below(10) {
+            0..=6 => ExecutionStatus::Success,
+            other => {
+                STATUSES[usize::try_from(other - 7).unwrap() + usize::try_from(random.below(3)).unwrap()]
+            }
+        };
+        let pick = |random: &mut Random, some: [Option<&'static str>; 3]| {
+            some[usize::try_from(random.below(3)).unwrap()]
+        };
+        let outcome = pick(random, [None, Some("reported_success"), Some("verified_success")]);
+        let worker = pick(random, [None, Some("w1"), Some("w2")]);
+        let trigger = TRIGGERS[usize::try_from(random.below(3)).unwrap()];
+        let (queue, due) = match status {
+            ExecutionStatus::Pending if random.below(2) == 0 => (Some("waiting"), Some(1)),
+            ExecutionStatus::Pending => (Some("claim"), None),
+            ExecutionStatus::Retrying if random.below(2) == 0 => (Some("send"), None),
+            ExecutionStatus::Retrying => (Some("waiting"), Some(1)),
+            _ => (None, None),
+        };
+        let id = fixture.app.ids.next(created_at).unwrap();
+        let (cue_key, user_key) = (cue.key, cue.user_key);
+        let insert = fixture.app.store.write(move |tx| {
+            let sql = "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash, scheduled_for,
+                           triggered_by, attempts, last_attempt_at, claimed_by_worker, outcome_state, created_at, updated_at,
+                           cause, replayed_from)
+                       VALUES (?1, ?2, ?3, 'worker', ?4, ?5, ?6, 7, 0, ?7, 0, 0, ?8, ?9, ?10, 0, ?11, ?12)";
+            let (status, trigger, at) = (status.as_str(), trigger.as_str(), created_at.as_millisecond());
+            let (cause, original) = (cause.map(FailureCause::as_str), original.as_ref().map(ExecutionId::bytes));
+            let key = (id.bytes(), cue_key, user_key);
+            tx.execute(sql, params![key.0, key.1, key.2, status, queue, due, trigger, worker, outcome, at, cause, original])?;
+            Ok(())
+        });
+        insert.wait().unwrap();
+        if cue.user_key == users[0] {
+            let (id, cue_id) = (id.to_string(), cue.id.clone());
+            rows.push(Row { id, cue_id, status, outcome, worker, trigger, cause, original, created_at });
+        }
+    }
+    let count = "UPDATE backlog SET count = (SELECT count(*) FROM executions WHERE
+        CASE name WHEN 'retry' THEN queue_name = 'waiting' AND status = 'retrying' ELSE queue_name = name END)";
+    fixture.app.store.write(move |tx| Ok(tx.execute(count, [])?)).wait().unwrap();
+    (users[0], cues[1].id.clone(), rows)
+}
+
+fn filter(random: &mut Random, rows: &[Row]) -> ExecutionFilter {
+    let mut filter = ExecutionFilter::default();
+    let mut one_in = |most: u64| random.below(most) == 0;
+    let asked = (one_in(4), one_in(4), one_in(4), one_in(3), one_in(2));
+    let more = (one_in(4), one_in(4), one_in(4), one_in(3), one_in(3));
+    let row = &rows[usize::try_from(random.below(u64::try_from(rows.len()).unwrap())).unwrap()];
+    filter.cue_id = asked.0.then(|| row.cue_id.clone());
+    filter.worker_id = row.worker.filter(|_| asked.1).map(str::to_owned);
+    filter.outcome_state = row.outcome.filter(|_| asked.2).and_then(OutcomeState::parse);
+    filter.triggered_by = asked.3.then_some(row.trigger);
+    filter.cause = row.cause.filter(|_| more.0);
+    filter.replayed_from = row.original.filter(|_| more.1);
+    filter.of_failing_cues = more.2;
+    let minutes = |minutes| SignedDuration::from_mins(i64::try_from(minutes).unwrap());
+    filter.created.since = more.3.then_some(row.created_at);
+    filter.created.until = more.4.then(|| row.created_at + minutes(random.below(2_000)));
+    if asked.4 {
+        filter.statuses = STATUSES.into_iter().filter(|_| random.below(2) == 0).collect();
+    }
+    filter
+}
+
+fn fits(row: &Row, filter: &ExecutionFilter, failing_cue: &str) -> bool {
+    let CreatedRange { since, until } = filter.created;
+    let outcome = filter.outcome_state.map(OutcomeState::as_str);
+    filter.cue_id.as_ref().is_none_or(|id| *id == row.cue_id)
+        && filter.worker_id.as_deref().is_none_or(|id| Some(id) == row.worker)
+        && outcome.is_none_or(|state| Some(state) == row.outcome)
+        && filter.triggered_by.is_none_or(|trigger| trigger == row.trigger)
+        && filter.cause.is_none_or(|cause| Some(cause) == row.cause)
+        && filter.replayed_from.is_none_or(|original| Some(original) == row.original)
+        && (!filter.of_failing_cues || row.cue_id == failing_cue)
+        && since.is_none_or(|since| row.created_at >= since)
+        && until.is_none_or(|until| row.created_at < until)
+        && (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
+}
+
+#[test]
+fn every_filter_and_page_matches_a_full_scan() {
+    let fixture = Fixture::new();
+    let mut random = Random::seeded("history");
+    let (user, failing_cue, rows) = rows(&fixture, &mut random);
+    for _ in 0..FILTERS {
+        let filter = filter(&mut random, &rows);
+        let (limit, offset) = (u32::try_from(random.below(100)).unwrap() + 1, random.below(ROWS));
+        let expected: Vec<&str> = rows
+            .iter()
+            .rev()
+            .filter(|row| fits(row, &filter, &failing_cue))
+            .map(|row| row.id.as_str())
+            .collect();
+        let asked = filter.clone();
+        let page =
+            fixture.app.store.read(move |read| execution_list::list(read, user, &asked, limit, offset));
+        let (page, total) = page.wait().unwrap();
+        let shown: Vec<String> = page.iter().map(|listed| listed.execution.id.to_string()).collect();
+        let wanted =
+            expected.iter().skip(usize::try_from(offset).unwrap()).take(usize::try_from(limit).unwrap());
+        assert_eq!(shown, wanted.copied().collect::<Vec<_>>(), "{filter:?} {limit} {offset}");
+        assert_eq!(total, i64::try_from(expected.len()).unwrap(), "{filter:?}");
+    }
+}
+
+/// The work of a list in SQLite's virtual machine, in calls of the progress handler.
+fn cost(fixture: &Fixture, user: i64, filter: &ExecutionFilter) -> usize {
+    let (steps, filter) = (Arc::new(AtomicUsize::new(0)), filter.clone());
+    let counter = Arc::clone(&steps);
+    let read = fixture.app.store.read(move |read| {
+        let count = move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+            false
+        };
+        read.progress_handler(1, Some(count))?;
+        let page = execution_list::list(read, user, &filter, 20, 0)?;
+        read.progress_handler(0, None::<fn() -> bool>)?;
+        Ok(page)
+    });
+    assert!(!read.wait().unwrap().0.is_empty());
+    steps.load(Ordering::SeqCst)
+}
+
+#[test]
+fn the_cost_of_a_list_does_not_depend_on_the_executions_of_others() {
+    let fixture = Fixture::new().without_counter_check();
+    let (user, other) = (fixture.user("ada"), fixture.user("eve"));
+    let (cue, crowd) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(other, |_| ()));
+    let fill = |user: i64, cue: i64, count: usize, seed: &str| {
+        // Status, queue, due_at, lease_expires_at.
+        let states = [
+            "'pending', 'waiting', 1, NULL",
+            "'retrying', 'waiting', 1, NULL",
+            "'pending', 'claim', NULL, NULL",
+            "'delivering', NULL, NULL, 1",
+            "'success', NULL, NULL, NULL",
+        ];
+        for (number, state) in states.iter().enumerate() {
+            fixture.sql(&format!(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
+                 INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at,
+                     lease_expires_at, last_attempt_at, claimed_by_worker, outcome_state, scheduled_for, triggered_by,
+                     attempts, created_at, updated_at)
+                 SELECT CAST(printf('{seed}%1d%014d', {number}, i) AS BLOB), {cue}, {user}, 'worker', {state}, 0, 'w',
+                     'reported_success', 0, 'manual_fire', 0, 0, 0 FROM n"
+            ));
+        }
+    };
+    fill(user, cue.key, 5, "a");
+    let all = ExecutionFilter::default;
+    let filters = [
+        all(),
+        ExecutionFilter { statuses: vec![ExecutionStatus::Pending], ..all() },
+        ExecutionFilter { statuses: vec![ExecutionStatus::Delivering, ExecutionStatus::Retrying], ..all() },
+        ExecutionFilter { statuses: STATUSES.to_vec(), ..all() },
+        ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
+        ExecutionFilter { outcome_state: OutcomeState::parse("reported_success"), ..all() },
+        ExecutionFilter { triggered_by: Some(Trigger::ManualFire), ..all() },
+        ExecutionFilter { cue_id: Some(cue.id.clone()), ..all() },
+    ];
+    let costs = || filters.iter().map(|filter| cost(&fixture, user, filter)).collect::<Vec<_>>();
+    let alone = costs();
+    fill(other, crowd.key, 2_000, "b");
+    for ((filter, alone), beside) in filters.iter().zip(alone).zip(costs()) {
+        // A reader thread that runs a statement for the first time also prepares it. Reading the rows of the other
+        // would take several steps for each of 2,000.
+        assert!(beside < alone + 1_000, "{filter:?}: {alone} steps alone, {beside} beside another user");
+    }
 }

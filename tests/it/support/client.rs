@@ -5,10 +5,8 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use serde_json::{Value, json};
-
 use crate::openapi::checks;
-use crate::support::server::HANG_TIMEOUT;
+use crate::support::*;
 
 /// A client of the API with or without a key. One per thread: it keeps one connection open.
 pub struct Client {
@@ -101,6 +99,22 @@ impl Client {
     /// Creates a cue, which must succeed.
     pub fn create(&self, cue: &Value) -> Value {
         self.post("/v1/cues", cue).expect(201)
+    }
+
+    /// Runs a cue now; returns the id of the execution.
+    pub fn fire(&self, cue: &Value) -> String {
+        let fired = self.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({})).expect(200);
+        fired["execution_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Reads an execution.
+    pub fn execution(&self, id: &str) -> Value {
+        self.get(&format!("/v1/executions/{id}")).expect(200)
+    }
+
+    /// Reports the outcome of an execution, which must be accepted.
+    pub fn report(&self, execution: &str, outcome: &Value) -> Value {
+        self.post(&format!("/v1/executions/{execution}/outcome"), outcome).expect(200)
     }
 
     /// The only execution of a cue.
@@ -365,4 +379,35 @@ fn read_chunks(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Res
             return Ok(());
         }
     }
+}
+
+/// The id of an object that the server returned.
+pub fn id(object: &Value) -> &str {
+    object["id"].as_str().unwrap()
+}
+
+/// Compares the fields that `expected` names.
+#[track_caller]
+pub fn assert_has(object: &Value, expected: Value) {
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&object[name], value, "{name} of {object}");
+    }
+}
+
+#[track_caller]
+pub fn assert_contains(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+/// The words of a command line; those between single quotes may contain blanks.
+pub fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    parts
+        .flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        })
+        .collect()
 }

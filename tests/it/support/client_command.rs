@@ -1,18 +1,18 @@
-//! Commands of the client as processes: each [`ClientHome`] is a person with a home folder of its own.
+//! The program as a command of a user: one that ends, one that runs on, and `cued sink`.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::io::Write as _;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::client::Client;
-use crate::support::server::{Server, bounded, cued, skip};
+use crate::support::*;
 
 /// A finished command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,4 +175,168 @@ impl ClientHome {
         let error: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
         error["error"].clone()
     }
+}
+
+/// A running command. It is killed on drop.
+pub struct LiveCommand {
+    process: Process,
+    lines: Receiver<String>,
+    notes: Receiver<String>,
+    /// The notes so far.
+    pub stderr: String,
+}
+
+impl LiveCommand {
+    /// Starts a command with `--verbose` in a locale with UTF-8.
+    pub fn start(home: &ClientHome, arguments: &[&str]) -> Self {
+        let mut command = home.command(arguments);
+        for name in ["LC_ALL", "LC_CTYPE"] {
+            command.env_remove(name);
+        }
+        command.arg("--verbose").env("LANG", "C.UTF-8").stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::of(command.spawn().unwrap())
+    }
+
+    /// A command that was started with pipes.
+    pub fn of(mut child: Child) -> Self {
+        let lines = lines_of(child.stdout.take().unwrap());
+        let notes = lines_of(child.stderr.take().unwrap());
+        Self { process: Process(child), lines, notes, stderr: String::new() }
+    }
+
+    /// As [`LiveCommand::start`]; returns when the server has the stream of the command.
+    pub fn following(home: &ClientHome, arguments: &[&str]) -> Self {
+        let mut command = Self::start(home, arguments);
+        command.wait_for_note("/v1/events");
+        command
+    }
+
+    /// The next line of standard output.
+    #[track_caller]
+    pub fn line(&mut self) -> String {
+        let line = self.lines.recv_timeout(HANG_TIMEOUT);
+        line.unwrap_or_else(|error| {
+            self.stderr.extend(self.notes.try_iter());
+            panic!("no further line: {error}; standard error: {}", self.stderr)
+        })
+    }
+
+    #[track_caller]
+    pub fn lines(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.line()).collect()
+    }
+
+    /// Waits for a line of standard error that contains `text`.
+    #[track_caller]
+    pub fn wait_for_note(&mut self, text: &str) {
+        loop {
+            let note = self.notes.recv_timeout(HANG_TIMEOUT);
+            let note = note.unwrap_or_else(|error| panic!("no note {text:?}: {error}; {}", self.stderr));
+            self.stderr.push_str(&note);
+            self.stderr.push('\n');
+            if note.contains(text) {
+                return;
+            }
+        }
+    }
+
+    pub fn signal(&self, name: &str) {
+        signal(name, self.process.0.id());
+    }
+
+    /// Waits for the end. Returns the exit code and the lines that were not read before.
+    #[track_caller]
+    pub fn end(&mut self) -> (Option<i32>, Vec<String>) {
+        let status = until("the command ends", || self.process.0.try_wait().unwrap());
+        self.stderr.extend(self.notes.iter().map(|note| note + "\n"));
+        (status.code(), self.lines.iter().collect())
+    }
+}
+
+/// The lines of an output. A line without its end is told as such.
+fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = String::new();
+        while output.read_line(&mut line).is_ok_and(|read| read > 0) {
+            let whole = line.strip_suffix('\n').map(str::to_owned);
+            if sender.send(whole.unwrap_or_else(|| format!("broken line: {line}"))).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    lines
+}
+
+/// A running `cued sink`, and its output.
+pub struct Sink {
+    pub child: Process,
+    pub addr: SocketAddr,
+    pub stdout: BufReader<ChildStdout>,
+    pub stderr: BufReader<ChildStderr>,
+}
+
+impl Sink {
+    /// On a free port, which it tells on its first line.
+    pub fn start(home: &ClientHome, arguments: &[&str]) -> Self {
+        let mut command = home.command(&[&["sink", "--listen", "127.0.0.1:0"], arguments].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let is_for_programs = arguments.iter().any(|it| ["--json", "-q", "json", "yaml"].contains(it));
+        let first = if is_for_programs { line(&mut stderr) } else { line(&mut stdout) };
+        let addr = first.strip_prefix("listening on http://").expect(&first).parse().unwrap();
+        Self { child: Process(child), addr, stdout, stderr }
+    }
+
+    /// Without any credentials.
+    pub fn alone(arguments: &[&str]) -> Self {
+        Self::start(&ClientHome::new(), arguments)
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/hook", self.addr)
+    }
+
+    /// The next line of standard output.
+    pub fn line(&mut self) -> String {
+        line(&mut self.stdout)
+    }
+
+    pub fn note(&mut self) -> String {
+        line(&mut self.stderr)
+    }
+
+    /// Sends a delivery on a connection of its own.
+    pub fn post(&self, headers: &[(&str, String)], body: &str) -> Response {
+        let mut connection = self.send(headers, body);
+        connection.plain_response()
+    }
+
+    pub fn send(&self, headers: &[(&str, String)], body: &str) -> Connection {
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut connection = Connection::open(self.addr).unwrap();
+        let length = body.len();
+        let head = format!("POST /hook HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{headers}\r\n");
+        connection.stream().write_all(format!("{head}{body}").as_bytes()).unwrap();
+        connection
+    }
+
+    /// Waits for the end; returns the exit code and the rest of both outputs.
+    pub fn end(mut self) -> (Option<i32>, String, String) {
+        let code = until("the sink ends", || self.child.0.try_wait().unwrap()).code();
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.stdout.read_to_string(&mut stdout).unwrap();
+        self.stderr.read_to_string(&mut stderr).unwrap();
+        (code, stdout, stderr)
+    }
+}
+
+#[track_caller]
+fn line(output: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    assert_ne!(output.read_line(&mut line).unwrap(), 0, "it has ended");
+    line.trim_end().to_owned()
 }

@@ -10,15 +10,14 @@ use cued::domain::ids::ExecutionId;
 use cued::domain::webhook::callback_url::destination_hash;
 use cued::engine::delivery::attempt::{FinishedAttempt, deliver};
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
-use cued::engine::webhook_client::DeliveryError;
-use cued::engine::webhook_client::{WebhookClient, WebhookRequest, WebhookResponse};
+use cued::engine::webhook_client::{DeliveryError, WebhookClient, WebhookRequest, WebhookResponse};
+use cued::store::WakeSet;
 use cued::store::executions::delivery_queue::ClaimedDelivery;
-use cued::store::executions::delivery_request;
-use cued::store::{WakeSet, executions};
+use cued::store::executions::{self, delivery_request};
 use jiff::Timestamp;
 use rusqlite::types::FromSql;
 
-use crate::support::fixture::Fixture;
+use crate::support::*;
 
 pub const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 

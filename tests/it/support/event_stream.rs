@@ -3,11 +3,8 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use serde_json::Value;
-
 use crate::openapi::checks::{check, check_event};
-use crate::support::client::{Client, Response, header, read_head};
-use crate::support::server::HANG_TIMEOUT;
+use crate::support::*;
 
 /// An open stream.
 pub struct EventReader {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::server::HANG_TIMEOUT;
+use crate::support::*;
 
 /// For [`Mailbox::refuse`].
 pub const SILENCE: &str = "";

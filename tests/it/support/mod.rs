@@ -1,17 +1,26 @@
 //! Support for all tests: servers, clients, receivers, fixtures.
 
-pub mod api;
-pub mod client;
-pub mod client_command;
+mod api;
+mod client;
+mod client_command;
 pub mod delivery_fixture;
-pub mod event_stream;
-pub mod fixture;
-pub mod http_server;
-pub mod json_documents;
-pub mod live_command;
-pub mod mailbox;
-pub mod random;
-pub mod receiver;
-pub mod server;
-pub mod sink;
+mod event_stream;
+mod fixture;
+mod mailbox;
+mod random;
+mod receiver;
+mod server;
 pub mod stripe_double;
+
+pub use serde_json::{Value, json};
+
+pub use crate::support::api::*;
+pub use crate::support::client::*;
+pub use crate::support::client_command::*;
+pub use crate::support::delivery_fixture::{DeliveryFixture, RecordingClient};
+pub use crate::support::event_stream::*;
+pub use crate::support::fixture::*;
+pub use crate::support::mailbox::*;
+pub use crate::support::random::*;
+pub use crate::support::receiver::*;
+pub use crate::support::server::*;

@@ -14,7 +14,7 @@ use cued::store::db::counters;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::support::client::Client;
+use crate::support::*;
 
 /// The longest wait for any condition. It only keeps a broken program from hanging the tests.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,6 +56,20 @@ impl Server {
     /// A server with [`DEV_UNLIMITED`] and a test clock at `instant`.
     pub fn with_test_clock(instant: &str) -> Self {
         Self::start(&[DEV_UNLIMITED, &["--test-clock", instant]].concat())
+    }
+
+    /// As [`Server::start`], and the client of a new account.
+    pub fn with_user(flags: &[&str]) -> (Self, Client) {
+        let server = Self::start(flags);
+        let user = server.user();
+        (server, user)
+    }
+
+    /// As [`Server::with_test_clock`], and the client of a new account.
+    pub fn with_clock_and_user(instant: &str) -> (Self, Client) {
+        let server = Self::with_test_clock(instant);
+        let user = server.user();
+        (server, user)
     }
 
     pub fn addr(&self) -> SocketAddr {

@@ -5,11 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use cued::domain::text::hex;
 use cued::domain::webhook::signature::hmac_sha256;
-use serde_json::{Value, json};
 
-use crate::support::client::{Client, Response};
-use crate::support::receiver::{Delivery, Reaction, Receiver};
-use crate::support::server::Server;
+use crate::support::*;
 
 pub const SECRET_KEY: &str = "sk_test_51HiddenKeyOfTheAccount";
 pub const WEBHOOK_SECRET: &str = "whsec_HiddenSecretOfTheEndpoint";
@@ -18,19 +15,8 @@ pub const NOW: &str = "2030-01-01T00:00:00Z";
 pub const NOW_SECS: i64 = 1_893_456_000;
 
 const PRICES: [&str; 4] = ["price_pm", "price_pa", "price_sm", "price_sa"];
-const CHECKOUT_FIELDS: [&str; 11] = [
-    "mode",
-    "line_items[0][price]",
-    "line_items[0][quantity]",
-    "customer",
-    "customer_email",
-    "success_url",
-    "cancel_url",
-    "client_reference_id",
-    "metadata[user_id]",
-    "metadata[plan]",
-    "metadata[interval]",
-];
+const CHECKOUT_FIELDS: &str = "mode line_items[0][price] line_items[0][quantity] customer customer_email success_url cancel_url \
+    client_reference_id metadata[user_id] metadata[plan] metadata[interval]";
 
 /// The behaviour of the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -180,7 +166,9 @@ impl Ledger {
 }
 
 fn check_checkout(form: &BTreeMap<String, String>) -> Result<(), String> {
-    known(form, |name| CHECKOUT_FIELDS.contains(&name) || name.starts_with("subscription_data[metadata]["))?;
+    known(form, |name| {
+        words(CHECKOUT_FIELDS).contains(&name) || name.starts_with("subscription_data[metadata][")
+    })?;
     if required(form, "mode")? != "subscription" {
         return Err("mode must be subscription for recurring prices".to_owned());
     }

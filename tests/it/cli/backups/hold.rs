@@ -5,16 +5,11 @@ use std::path::PathBuf;
 use cued::store::db::hold;
 use cued::store::executions::delivery_queue;
 use cued::store::fair_queue::{Grant, Rotation};
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{BEGIN, backup, fire, hook, report, work};
 use crate::cli::administration::{fails, ok};
-use crate::support::client::Client;
-use crate::support::delivery_fixture;
-use crate::support::mailbox::Mailbox;
-use crate::support::receiver::Receiver;
-use crate::support::server::{DEV_UNLIMITED, Server, run, until};
+use crate::cli::backups::{BEGIN, backup, fire, hook, report, work};
+use crate::support::{delivery_fixture, *};
 
 /// A copy of the file of a server, under the same name in a folder of its own.
 fn copy_of(server: &Server) -> (TempDir, PathBuf) {
@@ -40,8 +35,7 @@ fn instants(executions: &[Value]) -> Vec<&str> {
 #[test]
 fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     let receiver = Receiver::start();
-    let mut server = Server::with_test_clock(BEGIN);
-    let user = server.user();
+    let (mut server, user) = Server::with_clock_and_user(BEGIN);
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
     let waiting = fire(&user, &job);
     let user = held(&mut server, &user, "2026-01-01T13:30:00Z");
@@ -51,7 +45,7 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     let fired = fire(&user, &call); // is stored and waits
     user.settle();
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
-    assert_eq!(user.get(&format!("/v1/executions/{waiting}")).expect(200)["status"], "pending");
+    assert_eq!(user.execution(&waiting)["status"], "pending");
     assert_eq!(user.get("/v1/executions/claimable?wait=1").expect(200)["executions"], json!([]));
     for path in ["/v1/executions/claim".to_owned(), format!("/v1/executions/{waiting}/claim")] {
         let response = user.post(&path, &json!({"worker_id": "w"}));
@@ -62,10 +56,7 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     let health = user.get("/health").expect(200);
     assert_eq!((&health["status"], &health["services"]["poller"]), (&json!("degraded"), &json!("held")));
     assert!(health["held_since"].as_str().is_some_and(|since| since.ends_with('Z')), "{health}");
-    assert_eq!(
-        (&health["queue"]["pending_outbox"], &health["queue"]["pending_worker_claims"]),
-        (&json!(1), &json!(1))
-    );
+    assert_has(&health["queue"], json!({"pending_outbox": 1, "pending_worker_claims": 1}));
     let status = user.get("/status").expect(200);
     assert!(
         status["status"] == "degraded" && status["reason"].as_str().unwrap().contains("held"),
@@ -100,8 +91,7 @@ fn a_write_that_finds_the_file_held_claims_no_delivery() {
 #[test]
 fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
     let receiver = Receiver::start();
-    let mut server = Server::with_test_clock(BEGIN);
-    let user = server.user();
+    let (mut server, user) = Server::with_clock_and_user(BEGIN);
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
     fire(&user, &job);
     let user = held(&mut server, &user, "2026-01-01T13:30:00Z");
@@ -109,8 +99,7 @@ fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
     fire(&user, &call);
     // Counted by the system clock: the copy is of a past year.
     let said = ok(&server.db(), &["promote"]);
-    assert!(said.contains("promoted ") && said.contains("overdue: 2 cues,"), "{said}");
-    assert!(said.contains("2 executions, to send"), "{said}");
+    assert_contains(&said, &["promoted ", "overdue: 2 cues,", "2 executions, to send"]);
     let again = ok(&server.db(), &["promote"]);
     assert!(again.contains("is not on hold"), "{again}");
     let moved = user.settle();
@@ -137,8 +126,7 @@ fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
 #[test]
 fn a_running_server_on_the_system_clock_notices_a_promotion() {
     let receiver = Receiver::start();
-    let mut server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (mut server, user) = Server::with_user(DEV_UNLIMITED);
     let call = hook(&user, &receiver.url());
     let (_folder, db) = copy_of(&server);
     server.stop();
@@ -155,8 +143,7 @@ fn a_running_server_on_the_system_clock_notices_a_promotion() {
 
 #[test]
 fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
-    let mut server = Server::with_test_clock(BEGIN);
-    let user = server.user();
+    let (mut server, user) = Server::with_clock_and_user(BEGIN);
     let job = work(&user);
     let (_folder, db) = copy_of(&server);
     server.stop();
@@ -172,13 +159,12 @@ fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
 
 #[test]
 fn leases_that_expired_during_a_hold_are_released_after_the_promotion() {
-    let mut server = Server::with_test_clock(BEGIN);
-    let user = server.user();
+    let (mut server, user) = Server::with_clock_and_user(BEGIN);
     let job = work(&user);
     let claimed = fire(&user, &job);
     user.post(&format!("/v1/executions/{claimed}/claim"), &json!({"worker_id": "w"})).expect(200);
     let user = held(&mut server, &user, "2026-01-01T10:35:00Z");
-    let status = || user.get(&format!("/v1/executions/{claimed}")).expect(200)["status"].clone();
+    let status = || user.execution(&claimed)["status"].clone();
     user.advance("PT20M");
     assert_eq!(status(), "delivering");
     ok(&server.db(), &["promote"]);
@@ -188,23 +174,19 @@ fn leases_that_expired_during_a_hold_are_released_after_the_promotion() {
 
 #[test]
 fn nobody_is_told_of_unclaimed_executions_during_a_hold() {
-    let mut server = Server::with_test_clock(BEGIN);
-    let user = server.user();
+    let (mut server, user) = Server::with_clock_and_user(BEGIN);
     let job = work(&user);
     user.patch(&format!("/v1/cues/{job}"), &json!({"claim_within_minutes": 20})).expect(200);
     let waiting = fire(&user, &job);
     let user = held(&mut server, &user, "2026-01-01T10:35:00Z");
     let state = || {
-        let execution = user.get(&format!("/v1/executions/{waiting}")).expect(200);
+        let execution = user.execution(&waiting);
         (user.get("/v1/alerts").expect(200)["total"].clone(), execution["status"].clone())
     };
     user.advance("PT20M");
     assert_eq!(state(), (json!(0), json!("pending")));
     let health = user.get("/health").expect(200);
-    assert_eq!(
-        (&health["services"]["worker"], &health["services"]["poller"]),
-        (&json!("none"), &json!("held"))
-    );
+    assert_has(&health["services"], json!({"worker": "none", "poller": "held"}));
     ok(&server.db(), &["promote"]);
     user.advance("PT59S");
     assert_eq!(state(), (json!(0), json!("pending")), "workers have a minute to come back");
@@ -214,8 +196,7 @@ fn nobody_is_told_of_unclaimed_executions_during_a_hold() {
 
 #[test]
 fn a_held_server_sends_no_test_alert() {
-    let (mut server, notified) = (Server::with_test_clock(BEGIN), Receiver::start());
-    let user = server.user();
+    let ((mut server, user), notified) = (Server::with_clock_and_user(BEGIN), Receiver::start());
     user.patch("/v1/auth/me", &json!({"alert_webhook_url": notified.url()})).expect(200);
     let user = held(&mut server, &user, BEGIN);
     let refused = user.post("/v1/alerts/test", &json!({}));

@@ -1,23 +1,22 @@
-//! Maintenance of the file: backup, restore, hold, check.
+//! Backups: consistency, progress, empty files and full disks.
 
-mod backup;
-mod check;
-mod empty_file;
-mod full_disk;
 mod hold;
-mod replicas;
 mod restore;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use serde_json::json;
 
-use crate::cli::administration::ok;
-use crate::support::client::Client;
-use crate::support::server::{Server, until};
+use crate::cli::administration::{fails, mode, new_file, ok, on, stderr};
+use crate::support::*;
 
 pub const BEGIN: &str = "2026-01-01T10:30:00Z";
 
@@ -25,16 +24,14 @@ pub const BEGIN: &str = "2026-01-01T10:30:00Z";
 pub fn work(user: &Client) -> String {
     id(&user.create(&json!({"name": "work", "transport": "worker",
                             "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
+    .to_owned()
 }
 
 /// A cue that calls `url` every hour, with a single attempt.
 pub fn hook(user: &Client, url: &str) -> String {
     id(&user.create(&json!({"name": "hook", "callback": {"url": url}, "retry": {"max_attempts": 1},
                             "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
-}
-
-fn id(cue: &serde_json::Value) -> String {
-    cue["id"].as_str().unwrap().to_owned()
+    .to_owned()
 }
 
 /// Fires a cue; returns the id of the execution.
@@ -46,7 +43,7 @@ pub fn fire(user: &Client, cue: &str) -> String {
 /// Reports a success of a worker execution.
 pub fn report(user: &Client, execution: &str) {
     let outcome = json!({"success": true, "result": "done"});
-    user.post(&format!("/v1/executions/{execution}/outcome"), &outcome).expect(200);
+    user.report(execution, &outcome);
 }
 
 /// A backup of the file of a server, next to it.
@@ -112,4 +109,263 @@ pub fn contents(path: &Path) -> BTreeMap<String, Vec<Vec<Value>>> {
         rows.into_iter().filter(|row| !of_a_copy.contains(&row[0])).collect()
     };
     tables.iter().map(|table| (table.clone(), read(table))).collect()
+}
+
+fn files(server: &Server) -> Vec<String> {
+    let names = fs::read_dir(server.db().parent().unwrap()).unwrap();
+    let mut names: Vec<String> = names.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| !["cued.log", "cued.out"].contains(&name.as_str()));
+    names.sort();
+    names
+}
+
+fn cue_ids(path: &Path) -> BTreeSet<String> {
+    let file = Connection::open(path).unwrap();
+    let mut ids = file.prepare("SELECT id FROM cues").unwrap();
+    ids.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// Creates and fires cues until it is stopped.
+fn create(client: &Client, acknowledged: &Mutex<BTreeSet<String>>, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let cue = work(client);
+        acknowledged.lock().unwrap().insert(cue.clone());
+        report(client, &fire(client, &cue));
+    }
+}
+
+#[test]
+fn a_backup_under_load_has_every_earlier_acknowledged_write() {
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
+    let long = work(&user);
+    insert_history(&mut server.sqlite(), &long, 20_000, true, BEGIN);
+    let (acknowledged, is_over) = (Mutex::default(), AtomicBool::new(false));
+    let backups: Vec<(BTreeSet<String>, PathBuf)> = thread::scope(|scope| {
+        for _ in 0..4 {
+            let client = user.clone();
+            scope.spawn(|| {
+                let client = client;
+                create(&client, &acknowledged, &is_over);
+            });
+        }
+        let backups = (1..=3).map(|number| {
+            until("the load is running", || (acknowledged.lock().unwrap().len() > 20 * number).then_some(()));
+            let before = acknowledged.lock().unwrap().clone();
+            (before, backup(&server, &format!("backup-{number}.db")))
+        });
+        let backups = backups.collect();
+        is_over.store(true, Ordering::Relaxed);
+        backups
+    });
+    assert!(backups[0].0.len() < backups[2].0.len());
+    for (before, path) in &backups {
+        let there = cue_ids(path);
+        assert!(before.is_subset(&there), "{:?} are missing", before.difference(&there));
+        let checked = run(&["check", path.to_str().unwrap()]);
+        assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+        let restored = path.with_extension("restored");
+        ok(&restored, &["restore", path.to_str().unwrap()]);
+        assert!(contents(&restored) == contents(path), "every row of every table");
+    }
+    user.get("/v1/auth/me").expect(200);
+}
+
+#[test]
+fn a_backup_is_one_private_file_and_leaves_no_other() {
+    let (mut server, user) = Server::with_clock_and_user(BEGIN);
+    work(&user);
+    let beside = files(&server);
+    let out = backup(&server, "a.backup");
+    assert_eq!(mode(&out), 0o600);
+    assert_eq!(files(&server), [&["a.backup".to_owned()], &beside[..]].concat());
+    server.stop();
+    let (stopped, before) = (backup(&server, "b.backup"), fs::read(server.db()).unwrap());
+    assert_eq!(files(&server), ["a.backup", "b.backup", "cued.db"], "also of a stopped server");
+    assert!(contents(&stopped) == contents(&server.db()));
+    assert!(contents(&out) == contents(&stopped), "no change in between");
+    assert!(fs::read(server.db()).unwrap() == before);
+}
+
+#[test]
+fn a_backup_contains_the_wal_left_by_a_crash() {
+    let (mut server, user) = Server::with_clock_and_user(BEGIN);
+    server.kill();
+    let log = PathBuf::from(format!("{}-wal", server.db().display()));
+    let before = (fs::read(server.db()).unwrap(), fs::read(&log).unwrap());
+    assert!(!before.1.is_empty());
+    let out = backup(&server, "a.backup");
+    assert_eq!(fs::read(server.db()).unwrap(), before.0);
+    assert!(fs::read(&log).unwrap() == before.1, "whose it is to put it back");
+    server.restart();
+    user.at(server.addr()).get("/v1/auth/me").expect(200);
+    assert_eq!(contents(&out)["users"].len(), 1);
+}
+
+#[test]
+fn a_failed_backup_reports_why_and_keeps_existing_files() {
+    let server = Server::with_test_clock(BEGIN);
+    let db = server.db();
+    let existing = db.with_file_name("existing");
+    fs::write(&existing, "somebody's").unwrap();
+    let text = fails(&db, &["backup", existing.to_str().unwrap()], 1);
+    assert!(text.contains("existing exists already") && text.contains("another name"), "{text}");
+    assert_eq!(fs::read(&existing).unwrap(), b"somebody's");
+    let nowhere = db.with_file_name("no").join("such");
+    let text = fails(&db, &["backup", nowhere.to_str().unwrap()], 1);
+    assert!(text.contains("no/such") && text.contains("cannot be written"), "{text}");
+    let missing = db.with_file_name("missing.db");
+    let text = fails(&missing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
+    assert!(text.contains("missing.db does not exist"), "{text}");
+    let text = fails(&existing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
+    assert!(text.contains("existing is not a cued database"), "{text}");
+    fails(&db, &["backup"], 2);
+    assert_eq!(files(&server), ["cued.db", "cued.db-shm", "cued.db-wal", "cued.db.lock", "existing"]);
+}
+
+#[test]
+fn a_foreign_file_named_like_a_partial_backup_is_kept() {
+    let server = Server::with_test_clock(BEGIN);
+    let partial = server.db().with_file_name("out.partial");
+    fs::write(&partial, "somebody's").unwrap();
+    let out = backup(&server, "out");
+    assert_eq!(fs::read(&partial).unwrap(), b"somebody's");
+    let left = files(&server).into_iter().filter(|name| name.starts_with("out"));
+    assert_eq!(left.collect::<Vec<_>>(), ["out", "out.partial"]);
+    let checked = run(&["check", out.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+}
+
+#[test]
+fn a_stale_wal_does_not_enter_a_backup_of_that_name() {
+    let mut dead = Server::with_test_clock(BEGIN);
+    work(&dead.user());
+    dead.kill();
+    let server = Server::with_test_clock(BEGIN);
+    let out = server.db().with_file_name("out");
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let left = server.db().with_file_name(format!("out{suffix}"));
+        fs::copy(format!("{}-wal", dead.db().display()), &left).unwrap();
+        let before = fs::read(&left).unwrap();
+        let said = fails(&server.db(), &["backup", out.to_str().unwrap()], 1);
+        assert!(said.contains(&format!("out{suffix} is left over")), "{said}");
+        assert!(said.contains("Move it away, or give the backup another name"), "{said}");
+        assert!(!out.exists() && fs::read(&left).unwrap() == before);
+        fs::remove_file(left).unwrap();
+    }
+    backup(&server, "out");
+}
+
+#[test]
+fn a_backup_of_a_backup_is_held_since_the_first_backup() {
+    let server = Server::with_test_clock(BEGIN);
+    let first = backup(&server, "first");
+    let held = |path: &Path| {
+        let sql = "SELECT value FROM meta WHERE name = 'held_since'";
+        Connection::open(path).unwrap().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let second = server.db().with_file_name("second");
+    let output = on(&first, &["backup", second.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(held(&second), held(&first));
+    let file = server.sqlite();
+    assert!(!file.prepare("SELECT 1 FROM meta WHERE name = 'held_since'").unwrap().exists([]).unwrap());
+}
+
+#[test]
+fn a_backup_can_shrink_like_its_original() {
+    let server = Server::start(&[DEV_UNLIMITED, &["--test-clock", BEGIN, "--retain", "off"]].concat());
+    let copy = Connection::open(backup(&server, "out")).unwrap();
+    assert_eq!(copy.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+}
+
+/// An empty, world-readable file.
+fn make(db: &Path) {
+    fs::write(db, b"").unwrap();
+    fs::set_permissions(db, Permissions::from_mode(0o644)).unwrap();
+}
+
+#[test]
+fn an_empty_world_readable_file_becomes_private_before_the_first_write() {
+    let (_folder, db) = new_file();
+    make(&db);
+    let server = Server::start_on(&db, DEV_UNLIMITED);
+    server.user();
+    for suffix in ["", "-wal", "-shm"] {
+        assert_eq!(mode(&PathBuf::from(format!("{}{suffix}", db.display()))), 0o600, "{suffix}");
+    }
+    let (_folder, db) = new_file();
+    make(&db);
+    ok(&db, &["user", "add", "ann@example.com"]);
+    assert_eq!(mode(&db), 0o600);
+}
+
+#[test]
+fn a_command_that_needs_a_database_creates_none() {
+    let (_folder, db) = new_file();
+    let commands = [
+        "promote",
+        "user list",
+        "user set-plan ann@example.com pro",
+        "user disable ann@example.com",
+        "key add ann@example.com",
+        "key list ann@example.com",
+        "key revoke some-id",
+    ];
+    for command in commands.map(words) {
+        let text = fails(&db, &command, 1);
+        assert!(text.contains("does not exist") && !db.exists(), "{command:?}: {text}");
+    }
+    make(&db);
+    for command in commands.map(words) {
+        let text = fails(&db, &command, 1);
+        assert!(text.contains("cued.db is empty"), "{command:?}: {text}");
+        assert_eq!((fs::read(&db).unwrap().len(), mode(&db)), (0, 0o644), "{command:?}");
+    }
+}
+
+#[test]
+fn a_wal_without_its_database_is_kept() {
+    let mut server = Server::start(DEV_UNLIMITED);
+    let key = server.user();
+    let db = server.db();
+    let moved = db.with_extension("moved");
+    server.kill();
+    fs::rename(&db, &moved).unwrap();
+    let log = PathBuf::from(format!("{}-wal", db.display()));
+    let before = fs::read(&log).unwrap();
+    for empty in [false, true] {
+        let text = fails(&db, &["serve", "--listen", "127.0.0.1:0"], 1);
+        assert!(text.contains("-wal contains writes of a database that is no longer at"), "{text}");
+        assert!(fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal contains writes"));
+        assert!(fs::read(&log).unwrap() == before && db.exists() == empty);
+        fs::write(&db, b"").unwrap();
+    }
+    fs::rename(&moved, &db).unwrap();
+    server.restart();
+    key.at(server.addr()).get("/v1/cues").expect(200);
+}
+
+#[test]
+fn a_backup_that_fills_the_disk_reports_it_and_leaves_no_file() {
+    let (server, user) = Server::with_clock_and_user(BEGIN);
+    let cue = work(&user);
+    insert_history(&mut server.sqlite(), &cue, 2_000, true, BEGIN);
+    let folder = tempfile::TempDir::new().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=1m none {small} || exit 77
+         {cued} backup {small}/out --db {db}; echo $?; ls -A {small}
+         {cued} user add somebody@example.com --db {db} > {small}/fits; echo $?",
+        small = folder.path().display(),
+        cued = env!("CARGO_BIN_EXE_cued"),
+        db = server.db().display(),
+    );
+    let small = Command::new("unshare").args(["--mount", "--map-root-user", "sh", "-c", &script]).output();
+    let Some(output) = small.ok().filter(|output| ![Some(77), Some(1)].contains(&output.status.code()))
+    else {
+        skip("no disk can be mounted in a user namespace");
+        return;
+    };
+    let (text, stderr) = (String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output));
+    assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["1", "0"], "{text}{stderr}");
+    assert!(stderr.contains("the disk is full") && stderr.contains("MB"), "{stderr}");
 }

@@ -1,12 +1,11 @@
-//! `cued cue …` without an editor.
+//! `cued cue`: create, list, show and change.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{add, start, stored};
-use crate::support::client_command::ClientHome;
-use crate::support::server::Server;
+use crate::cli::client::{add, start, stored};
+use crate::support::*;
 
 fn worker_cue(name: &str) -> Value {
     json!({"name": name, "schedule": {"type": "recurring", "cron": "0 9 * * *"}, "transport": "worker"})
@@ -16,77 +15,48 @@ fn worker_cue(name: &str) -> Value {
 fn a_cue_is_added_with_all_its_fields() {
     let (_server, user, home) = start();
     fs::write(home.folder().join("token"), "Bearer t\n").unwrap();
-    let run = home.run(&[
-        "cue",
-        "add",
-        "--name",
-        "nightly",
-        "--cron",
-        "0 2 * * *",
-        "--tz",
-        "Europe/Berlin",
-        "--catch-up",
-        "none",
-        "--url",
-        "http://127.0.0.1:9/hook",
-        "--method",
-        "put",
-        "--header",
-        "X-A: a: b",
-        "--header",
-        "Authorization: @token",
-        "--payload",
-        "{a: 1, big: 123456789012345678901234567890}",
-        "--retry",
-        "3:1,2",
-        "--on-failure",
-        "pause,http://127.0.0.1:9/f",
-        "--description",
-        "d",
-    ]);
+    let run = home.run(&words(
+        "cue add --name nightly --cron '0 2 * * *' --tz Europe/Berlin --catch-up none --url http://127.0.0.1:9/hook \
+         --method put --header 'X-A: a: b' --header 'Authorization: @token' \
+         --payload '{a: 1, big: 123456789012345678901234567890}' --retry 3:1,2 \
+         --on-failure pause,http://127.0.0.1:9/f --description d",
+    ));
     assert_eq!(run.code, 0, "{run:?}");
     let cue = &user.get("/v1/cues").expect(200)["cues"][0];
-    let id = cue["id"].as_str().unwrap();
+    let id = id(cue);
     let expected = format!(
         "id        {id}\nname      nightly\nschedule  At 02:00, every day, Europe/Berlin\n\
          next run  2030-01-01 02:00:00+01:00\n"
     );
     assert_eq!((run.stdout, run.stderr), (expected, String::new()));
     let cue = stored(&user, id);
-    assert_eq!(cue["schedule"]["timezone"], "Europe/Berlin");
-    assert_eq!(cue["schedule"]["catch_up"], "none");
-    assert_eq!(cue["description"], "d");
-    assert_eq!(cue["retry"], json!({"max_attempts": 3, "backoff_minutes": [1, 2]}));
-    assert_eq!(cue["on_failure"], json!({"email": false, "pause": true, "webhook": "http://127.0.0.1:9/f"}));
+    assert_has(&cue["schedule"], json!({"timezone": "Europe/Berlin", "catch_up": "none"}));
+    assert_has(
+        &cue,
+        json!({
+            "description": "d", "retry": {"max_attempts": 3, "backoff_minutes": [1, 2]},
+            "on_failure": {"email": false, "pause": true, "webhook": "http://127.0.0.1:9/f"},
+        }),
+    );
     assert_eq!(cue["payload"]["big"].to_string(), "123456789012345678901234567890");
-    let callback = &cue["callback"];
-    assert_eq!(callback["headers"], json!({"Authorization": "Bearer t", "X-A": "a: b"}));
-    assert_eq!((&callback["url"], &callback["method"]), (&json!("http://127.0.0.1:9/hook"), &json!("PUT")));
+    let headers = json!({"Authorization": "Bearer t", "X-A": "a: b"});
+    assert_has(
+        &cue["callback"],
+        json!({"headers": headers, "url": "http://127.0.0.1:9/hook", "method": "PUT"}),
+    );
 }
 
 #[test]
 fn a_worker_cue_has_its_task_and_the_warning_is_on_standard_error() {
     let (_server, user, home) = start();
-    let run = home.run(&[
-        "cue",
-        "add",
-        "--name",
-        "w",
-        "--every",
-        "15m",
-        "--worker",
-        "--task",
-        "t",
-        "--claim-within",
-        "30",
-    ]);
+    let run = home.run(&words("cue add --name w --every 15m --worker --task t --claim-within 30"));
     assert_eq!(run.code, 0, "{run:?}");
     assert!(run.stderr.starts_with("warning: No worker"), "{run:?}");
     assert!(run.stdout.contains("schedule  Every 15 minutes, UTC\n"), "{run:?}");
     let list = user.get("/v1/cues").expect(200);
     let cue = stored(&user, list["cues"][0]["id"].as_str().unwrap());
-    assert_eq!((&cue["payload"], &cue["claim_within_minutes"]), (&json!({"task": "t"}), &json!(30)));
-    assert_eq!((&cue["schedule"]["cron"], &cue["transport"]), (&json!("*/15 * * * *"), &json!("worker")));
+    assert_has(&cue, json!({"payload": {"task": "t"}, "claim_within_minutes": 30, "transport": "worker"}));
+    assert_eq!(cue["schedule"]["cron"], "*/15 * * * *");
 }
 
 #[test]
@@ -107,24 +77,21 @@ fn the_payload_comes_from_an_argument_a_file_or_standard_input() {
 #[test]
 fn wrong_flags_of_a_new_cue_are_explained() {
     let (_server, user, home) = start();
-    let add = |flags: &[&str]| home.fails(&[&["cue", "add", "--name", "x"], flags].concat(), 2);
-    assert!(add(&["--worker"]).contains("--cron, --at or --every"));
-    assert!(add(&["--every", "5m"]).contains("--url URL or --worker"));
-    assert!(add(&["--every", "45m", "--worker"]).contains("30m is even"));
-    assert!(add(&["--every", "5m", "--cron", "* * * * *", "--worker"]).contains("cannot be used with"));
-    assert!(add(&["--every", "5m", "--url", "http://x/", "--worker"]).contains("cannot be used with"));
-    assert!(add(&["--every", "5m", "--worker", "--retry", "x"]).contains("4:1,5,15"));
-    assert!(add(&["--every", "5m", "--url", "http://x/", "--header", "x"]).contains("has no colon"));
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
-}
-
-#[test]
-fn a_refused_cron_expression_has_a_mark_below_the_fault() {
-    let (_server, _user, home) = start();
-    let add = ["cue", "add", "--name", "x", "--worker", "--cron", "0 25 * * *"];
-    let error = home.fails(&add, 5);
+    for (flags, reason) in [
+        ("--worker", "--cron, --at or --every"),
+        ("--every 5m", "--url URL or --worker"),
+        ("--every 45m --worker", "30m is even"),
+        ("--every 5m --cron '* * * * *' --worker", "cannot be used with"),
+        ("--every 5m --url http://x/ --worker", "cannot be used with"),
+        ("--every 5m --worker --retry x", "4:1,5,15"),
+        ("--every 5m --url http://x/ --header x", "has no colon"),
+    ] {
+        let error = home.fails(&[&["cue", "add", "--name", "x"], &words(flags)[..]].concat(), 2);
+        assert!(error.contains(reason), "{flags}: {error}");
+    }
+    let error = home.fails(&["cue", "add", "--name", "x", "--worker", "--cron", "0 25 * * *"], 5);
     assert!(error.ends_with("\n  0 25 * * *\n    ^^\n"), "{error}");
-    assert_eq!(home.json_error(&add, 5)["span"], json!([2, 4]));
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
 }
 
 #[test]
@@ -132,20 +99,7 @@ fn the_server_of_a_new_cue_is_named_by_a_flag_of_its_own() {
     let (server, user, _home) = start();
     let home = ClientHome::new().env("CUED_API_KEY", user.key());
     let url = server.url();
-    let arguments = [
-        "cue",
-        "add",
-        "--name",
-        "x",
-        "--every",
-        "1h",
-        "--url",
-        "http://127.0.0.1:9/",
-        "--server",
-        &url,
-        "-q",
-    ];
-    home.ok(&arguments);
+    home.ok(&words(&format!("cue add --name x --every 1h --url http://127.0.0.1:9/ --server {url} -q")));
     assert_eq!(home.json(&["cue", "list", "--url", &url])["total"], 1);
     assert_eq!(home.json(&["cue", "list", "--server", &url])["total"], 1);
     home.fails(&["cue", "list"], 1);
@@ -226,19 +180,6 @@ fn a_cue_is_shown_with_its_latest_runs() {
 }
 
 #[test]
-fn control_characters_of_names_do_not_reach_the_terminal() {
-    let (_server, user, home) = start();
-    user.create(&worker_cue("a\u{1b}[2Jb\u{202e}c"));
-    for arguments in [&["cue", "list"][..], &["cue", "list", "-o", "yaml"], &["cue", "pause", "--all", "-y"]]
-    {
-        let printed = home.ok(arguments);
-        assert!(!printed.contains('\u{1b}') && !printed.contains('\u{202e}'), "{printed:?}");
-    }
-    let error = home.fails(&["cue", "rm", "a\u{1b}[2Jb\u{202e}c"], 2);
-    assert!(!error.contains('\u{1b}') && !error.contains('\u{202e}'), "{error:?}");
-}
-
-#[test]
 fn missed_runs_are_listed_by_gaps() {
     let (mut server, _user, _home) = start();
     let user = server.user();
@@ -256,48 +197,122 @@ fn missed_runs_are_listed_by_gaps() {
 }
 
 #[test]
-fn each_failure_has_its_exit_code() {
-    let (server, user, _home) = start();
-    let add = ["cue", "add", "--name", "x", "--every", "1h", "--worker"];
-    let commands = [
-        &["cue", "list"][..],
-        &["cue", "show", "x"],
-        &["cue", "next", "x"],
-        &["cue", "missed", "x"],
-        &["cue", "edit", "x"],
-        &["cue", "set", "x", "name=y"],
-        &["cue", "pause", "x"],
-        &["cue", "resume", "--all"],
-        &["cue", "rm", "x", "-y"],
-        &["cue", "fire", "x"],
-        &add,
-    ];
-    let alone = ClientHome::without_server();
-    let unknown = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_unknown");
-    let home = ClientHome::signed_in(&server, &user);
-    for command in &commands[..4] {
-        assert_eq!(alone.json_error(command, 1)["code"], "unreachable");
-    }
-    for command in commands {
-        assert_eq!(unknown.json_error(command, 4)["code"], "invalid_api_key", "{command:?}");
-    }
-    for command in &commands[1..10] {
-        if command[1] != "resume" {
-            assert_eq!(home.json_error(command, 3)["code"], "not_found", "{command:?}");
-        }
+fn cues_are_paused_and_resumed_one_by_one_and_together() {
+    let (_server, user, home) = start();
+    let (a, b) = (add(&home, "a"), add(&home, "b"));
+    assert_eq!(home.ok(&["cue", "pause", "a"]), format!("paused a ({a})\n"));
+    assert_eq!(
+        home.ok(&["cue", "resume", "a"]),
+        format!("resumed a ({a}); next run 2030-01-01 09:00:00+00:00\n")
+    );
+    assert_eq!(home.ok(&["cue", "pause", "a", "b", "a"]), format!("paused a ({a})\npaused b ({b})\n"));
+    assert_eq!(home.json(&["cue", "resume", "a", "b"]), json!({"matched": 2, "done": 2, "failed": []}));
+    assert!(
+        home.fails(&["cue", "pause", "--all"], 2).contains("Pause all 2 active cues? Nobody can be asked")
+    );
+    assert_eq!(stored(&user, &a)["status"], "active");
+    assert_eq!(home.ok(&["cue", "pause", "--all", "-y"]), "paused 2 cues\n");
+    assert_eq!(home.ok(&["cue", "pause", "--all"]), "paused 0 cues\n");
+    assert_eq!(stored(&user, &b)["status"], "paused");
+    let run = home.run(&["cue", "resume", "a", "cue_000000000000"]);
+    assert_eq!((run.code, run.stderr.as_str()), (3, "cued: 1 of 2 cues was refused\n"));
+    assert!(run.stdout.starts_with(&format!("resumed a ({a})\nrefused cue_000000000000: ")), "{run:?}");
+}
+
+#[test]
+fn a_refused_cue_among_several_is_told_in_json_too() {
+    let (_server, _user, home) = start();
+    add(&home, "a");
+    let run = home.run(&["cue", "pause", "a", "cue_000000000000", "--json"]);
+    let (out, error): (Value, Value) =
+        (serde_json::from_str(&run.stdout).unwrap(), serde_json::from_str(&run.stderr).unwrap());
+    assert_eq!((run.code, &out["done"], &error["error"]["code"]), (3, &json!(1), &json!("not_found")));
+}
+
+#[test]
+fn cues_are_deleted_only_when_it_is_confirmed() {
+    let (_server, user, home) = start();
+    let ids = ["a", "b", "c"].map(|name| add(&home, name));
+    let error = home.fails(&["cue", "rm", "a"], 2);
+    assert!(error.contains(&format!("Delete a ({}), active, with 0 executions?", ids[0])), "{error}");
+    assert!(home.fails(&["cue", "rm", "a", "b"], 2).contains("These 2 cues are deleted:\n  a ("), "a list");
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 3);
+    assert_eq!(home.ok(&["cue", "rm", "a", "-y"]), format!("deleted a ({})\n", ids[0]));
+    let run = home.run(&["cue", "rm", "b", &ids[2], &ids[0], "-y"]);
+    let expected = format!("deleted b ({})\ndeleted {}\nrefused {}: Cue not found\n", ids[1], ids[2], ids[0]);
+    assert_eq!((run.code, run.stdout), (3, expected));
+    assert_eq!(run.stderr, "cued: 1 of 3 cues was refused\n");
+    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
+}
+
+#[test]
+fn a_cue_is_fired_with_a_payload_and_at_an_instant() {
+    let (_server, user, home) = start();
+    let id = add(&home, "n");
+    user.patch(&format!("/v1/cues/{id}"), &json!({"payload": {"a": 1, "b": 2}})).expect(200);
+    let shown = home.ok(&["cue", "fire", "n", "--payload", "{\"b\": 3}", "--at", "2030-01-05T08:00"]);
+    assert!(
+        shown.contains(&format!("cue            n ({id})\nscheduled for  2030-01-05 08:00:00+00:00\n")),
+        "{shown}"
+    );
+    let payloads = || {
+        let list = user.get("/v1/executions/claimable").expect(200);
+        let items = list["executions"].as_array().unwrap().clone();
+        items.iter().map(|execution| execution["payload"].clone()).collect::<Vec<Value>>()
+    };
+    assert_eq!(payloads(), Vec::<Value>::new(), "the run is later");
+    home.ok(&["cue", "fire", "n", "--payload", "{\"b\": 3}"]);
+    assert_eq!(payloads(), [json!({"a": 1, "b": 3})]);
+    home.ok(&["cue", "fire", &id, "--payload", "{}", "--replace"]);
+    assert!(payloads().contains(&json!({})));
+    assert_eq!(home.json_error(&["cue", "fire", "n", "--at", "soon"], 5)["code"], "invalid_schedule");
+    home.fails(&["cue", "fire", "none"], 3);
+}
+
+#[test]
+fn fields_are_set_one_by_one() {
+    let (_server, user, home) = start();
+    let id = home.ok(&words(
+        "cue add --name n --cron '0 9 * * *' --url http://127.0.0.1:9/ --header 'X-A: 1' --payload '{a: 1, b: 2}' \
+         --description d -q",
+    ));
+    let id = id.trim();
+    fs::write(home.folder().join("text"), "from a file\n").unwrap();
+    let changed = home.ok(&words(
+        "cue set n name=123 'schedule.cron=0 3 * * *' retry.max_attempts=3 payload.b=null 'payload.c={\"d\": [1]}' \
+         callback.headers.X-B=2 description=@text",
+    ));
+    let expected = format!(
+        "changed 123 ({id}): callback, description, name, payload, retry, schedule; next run 2030-01-01 03:00:00+00:00\n"
+    );
+    assert_eq!(changed, expected);
+    let cue = stored(&user, id);
+    let payload = json!({"a": 1, "c": {"d": [1]}});
+    assert_has(&cue, json!({"name": "123", "description": "from a file", "payload": payload}));
+    assert_eq!(cue["callback"]["headers"], json!({"X-A": "1", "X-B": "2"}));
+    assert_eq!(cue["retry"]["max_attempts"], 3);
+    home.ok(&["cue", "set", id, "description=null", "payload={x: 1}"]);
+    assert_has(&stored(&user, id), json!({"description": null, "payload": {"x": 1}}));
+    for (field, code, reason) in [
+        ("schedule.cron=61 * * * *", 5, "\n  61 * * * *\n  ^^\n"),
+        ("retry.max_attempts=x", 5, "retry.max_attempts"),
+        ("colour=red", 5, "colour"),
+        ("name", 2, "name=nightly"),
+    ] {
+        let error = home.fails(&["cue", "set", id, field], code);
+        assert!(error.contains(reason), "{field}: {error}");
     }
 }
 
 #[test]
-fn a_limit_has_its_own_exit_code() {
-    let server = Server::start(&["--dev"]);
-    let user = server.user();
-    let home = ClientHome::signed_in(&server, &user);
-    let mut created = 0;
-    while user.post("/v1/cues", &worker_cue("x")).status == 201 {
-        created += 1;
-        assert!(created < 1_000, "the plan has a limit of cues");
-    }
-    let add = ["cue", "add", "--name", "x", "--every", "1h", "--worker"];
-    assert_eq!(home.json_error(&add, 6)["code"], "cue_limit_exceeded");
+fn a_request_can_be_shown_instead_of_made() {
+    let (_server, user, home) = start();
+    let id = add(&home, "n");
+    let shown = home.ok(&["cue", "pause", "n", "--curl"]);
+    assert!(
+        shown.starts_with("curl -X PATCH ") && shown.contains(&id) && !shown.contains(user.key()),
+        "{shown}"
+    );
+    home.ok(&["cue", "rm", "n", "--curl"]);
+    assert_eq!(stored(&user, &id)["status"], "active");
 }

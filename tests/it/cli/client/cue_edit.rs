@@ -1,14 +1,14 @@
-//! `cued cue edit` and `cued cue add --edit`: the editor is a script.
+//! `cued cue edit`, previews, and YAML.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use cued::cli::input::yaml;
+use cued::cli::output::yaml::document;
+use cued::domain::json;
 
-use crate::support::client::Client;
-use crate::support::client_command::ClientHome;
-use crate::support::server::Server;
+use crate::support::*;
 
 struct Editing {
     user: Client,
@@ -19,8 +19,7 @@ struct Editing {
 impl Editing {
     /// `script` edits the file `$1`. Temporary files are in the home folder.
     fn with(script: &str) -> Self {
-        let server = Server::with_test_clock("2030-01-01T00:00:00Z");
-        let user = server.user();
+        let (server, user) = Server::with_clock_and_user("2030-01-01T00:00:00Z");
         let home = ClientHome::signed_in(&server, &user);
         let editor = home.folder().join("editor.sh");
         fs::write(&editor, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -62,17 +61,9 @@ fn the_editor_shows_the_cue_and_its_changes_are_sent() {
     assert_eq!(changed, expected);
     let seen = fs::read_to_string(editing.home.folder().join("seen")).unwrap();
     let fields: Vec<&str> = seen.lines().filter(|line| !line.starts_with([' ', '#'])).collect();
-    let expected = [
-        "name: \"n\"",
-        "description: d",
-        "schedule:",
-        "callback:",
-        "payload:",
-        "retry:",
-        "on_failure:",
-        "verification:",
-    ];
-    assert_eq!(fields, expected, "{seen}");
+    let expected =
+        "'name: \"n\"' 'description: d' schedule: callback: payload: retry: on_failure: verification:";
+    assert_eq!(fields, words(expected), "{seen}");
     assert!(seen.contains("  cron: \"0 9 * * *\"\n  timezone: UTC\n  catch_up: latest\n"), "{seen}");
     let cue = editing.cue(&id);
     assert_eq!((&cue["schedule"]["cron"], &cue["description"]), (&json!("0 3 * * *"), &json!(null)));
@@ -182,4 +173,125 @@ fn an_empty_text_adds_no_cue() {
     let error = editing.home.fails(&["cue", "add", "--edit"], 2);
     assert!(error.starts_with("cued: the text is empty; no cue was added"), "{error}");
     assert_eq!(editing.user.get("/v1/cues").expect(200)["total"], 0);
+}
+
+fn start() -> (Server, ClientHome) {
+    let server = Server::with_test_clock("2030-01-01T00:00:00Z");
+    let home = ClientHome::signed_in(&server, &server.user());
+    (server, home)
+}
+
+#[test]
+fn the_runs_of_a_schedule_are_shown_in_its_local_time() {
+    let (_server, home) = start();
+    let expected = "At 02:30, every day, Europe/Berlin (31 runs in 31 days)\n\n\
+                    RUN                   OFFSET  NOTE\n\
+                    Sat 2030-03-30 02:30  +01:00\n\
+                    Sun 2030-03-31 03:00  +02:00  gap: 02:30 does not exist, runs at 03:00\n\
+                    Mon 2030-04-01 02:30  +02:00\n\n\
+                    The clocks change at 2030-03-31 03:00:00+02:00, from +01:00 to +02:00.\n";
+    let arguments = ["preview", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2030-03-30", "-n", "3"];
+    assert_eq!(home.ok(&arguments), expected);
+    let json = home.json(&arguments);
+    assert_eq!(json["occurrences"][0]["at"], "2030-03-30T01:30:00Z");
+    let ids = home.ok(&[&arguments[..], &["-q"]].concat());
+    assert_eq!(ids, "2030-03-30T01:30:00Z\n2030-03-31T01:00:00Z\n2030-04-01T00:30:00Z\n");
+    assert!(home.ok(&[&arguments[..], &["-o", "yaml"]].concat()).contains("description: \"At 02:30"));
+}
+
+#[test]
+fn the_zone_is_utc_without_a_flag_and_a_single_instant_can_be_shown() {
+    let (_server, home) = start();
+    assert!(home.ok(&["preview", "0 9 * * 1-5", "-n", "1"]).contains("\nTue 2030-01-01 09:00  +00:00\n"));
+    let once = home.ok(&["preview", "--at", "2030-07-01T09:00:05", "--tz", "Europe/Berlin"]);
+    assert!(once.contains("\nMon 2030-07-01 09:00:05  +02:00\n"), "{once}");
+}
+
+#[test]
+fn a_wrong_expression_has_a_mark_below_the_fault() {
+    let (_server, home) = start();
+    let error = home.fails(&["preview", "0 9 * * xyz"], 5);
+    assert!(error.ends_with("\n  0 9 * * xyz\n          ^^^\n"), "{error}");
+    assert_eq!(home.json_error(&["preview", "0 9 * * xyz"], 5)["span"], json!([8, 11]));
+}
+
+#[test]
+fn wrong_use_of_a_preview_is_explained() {
+    let (_server, home) = start();
+    for (line, reason) in [
+        ("", ""),
+        ("'* * * * *' --at 2031-01-01T00:00", ""),
+        ("'* * * * *' -n 0", ""),
+        ("'* * * * *' --from soon", "2030-03-30T09:00"),
+        ("'* * * * *' --tz Mars/Olympus", "Mars/Olympus"),
+    ] {
+        let error = home.fails(&[&["preview"], &words(line)[..]].concat(), 2);
+        assert!(error.contains(reason), "{line}: {error}");
+    }
+}
+
+#[test]
+fn the_next_runs_of_a_cue_are_shown_beside_your_time() {
+    let (_server, home) = start();
+    home.ok(&["cue", "add", "--name", "n", "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--worker"]);
+    let shown = home.ok(&["cue", "next", "n", "-n", "2", "--tz", "America/New_York"]);
+    let expected = "At 09:00, every day, Europe/Berlin (31 runs in 31 days)\n\n\
+                    RUN                   OFFSET  YOUR TIME                  NOTE\n\
+                    Tue 2030-01-01 09:00  +01:00  2030-01-01 03:00:00-05:00\n\
+                    Wed 2030-01-02 09:00  +01:00  2030-01-02 03:00:00-05:00\n";
+    assert_eq!(shown, expected);
+    assert!(!home.ok(&["cue", "next", "n"]).contains("YOUR TIME"));
+    assert_eq!(home.json(&["cue", "next", "n", "-n", "1"])["upcoming"], json!(["2030-01-01T08:00:00Z"]));
+}
+
+#[test]
+fn the_flags_of_a_preview_are_not_among_those_of_all_commands() {
+    let help = ClientHome::new().ok(&["preview", "--help"]);
+    let (own, common) = help.split_once("Server and output:").unwrap();
+    assert!(
+        own.contains("--from")
+            && own.contains("<CRON>") | own.contains("[CRON]")
+            && !common.contains("--from")
+    );
+    assert!(common.contains("Time zone of the schedule"), "{help}");
+}
+
+#[test]
+fn any_json_is_the_same_after_it_was_written_and_read_as_yaml() {
+    let mut random = Random::new(12);
+    for _ in 0..3_000 {
+        let text = random_document(&mut random, 5);
+        let expected = json::read(text.as_bytes()).unwrap().get().to_value();
+        let written = document(&text).unwrap();
+        let read = yaml::read(&written).unwrap_or_else(|error| panic!("{error} in {written:?} of {text}"));
+        assert_eq!(read, expected, "{written:?}");
+        match yaml::read(&text) {
+            Ok(read) => assert_eq!(canonical(&read), canonical(&expected), "{text}"),
+            Err(error) => assert!(error.reason.ends_with("is repeated"), "{error} in {text}"),
+        }
+    }
+}
+
+/// Numbers in the form in which the server stores them.
+fn canonical(value: &Value) -> String {
+    json::read(value.to_string().as_bytes()).unwrap().into_string()
+}
+
+#[test]
+fn texts_that_yaml_would_read_as_something_else_are_quoted() {
+    for json in [
+        r#"{"a":[],"b":{},"c":[[1,[2]],[{"x":1,"y":[{}]}]],"d":"","null":null,"~":"~"}"#,
+        r##"["yes","no","1","1.5","- a","a: b","#c","é","\u0007","\u0085\u2028","\ufeff","a\nb","'","\"","\\"]"##,
+        r#"[-0.5,1e-7,true,false,"0x1F",".inf","2030-01-01","<<","=","%a","@a","`a`","!a","&a","*a","|",">"]"#,
+        "3",
+        "\"\u{10ffff}\u{7f}\u{80}\u{9b}\u{202e}\u{fffe}\"",
+    ] {
+        let expected = json::read(json.as_bytes()).unwrap().get().to_value();
+        let written = document(json).unwrap();
+        assert_eq!(yaml::read(&written), Ok(expected), "{written}");
+    }
+    assert_eq!(
+        document(r#"{"b":[{"x":1,"z":[2]},[3]],"a":{}}"#).unwrap(),
+        "a: {}\nb:\n  - x: 1\n    z:\n      - 2\n  -\n    - 3\n"
+    );
 }

@@ -1,14 +1,13 @@
-//! What every command of the client does when the server refuses it or does not answer.
+//! Failed requests, exit codes, and secrets that are never shown.
 
 use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 
 use clap::CommandFactory as _;
 use cued::cli::Cli;
-use serde_json::{Value, json};
 
-use crate::support::client_command::{ClientHome, ClientRun};
-use crate::support::receiver::Receiver;
-use crate::support::receiver::reaction::Reaction;
+use crate::support::*;
 
 /// A run of each command that makes requests and ends by itself.
 pub const COMMANDS: [&[&str]; 40] = [
@@ -93,35 +92,6 @@ fn the_table_has_every_command_of_the_client() {
     assert_eq!(named, known);
 }
 
-/// Runs every command against a server that answers each request with this error. The exit code is `code`, standard output
-/// is empty, and standard error names the error; with `--json` it is the error as JSON.
-#[track_caller]
-fn check_all(status: u16, error_code: &str, code: i32) {
-    let server = Receiver::start();
-    let body = json!({"error": {"code": error_code, "message": "no", "status": status}}).to_string();
-    // The pauses between retries have tests of their own.
-    let headers = vec![("Content-Type", "application/json".to_owned()), ("Retry-After", "0".to_owned())];
-    server.react(Reaction::Full(status, headers, body));
-    // A key that is not valid any more is no failure of `logout`, which has tests of its own.
-    let wrong: Vec<String> = COMMANDS
-        .iter()
-        .filter(|line| line[0] != "logout")
-        .flat_map(|line| [(*line).to_vec(), [line, &["--json"][..]].concat()])
-        .filter_map(|line| {
-            let run = run_at(&server.url(), &line);
-            let names_the_error = match serde_json::from_str::<Value>(&run.stderr) {
-                Ok(error) => error["error"]["code"] == error_code,
-                Err(_) => !line.contains(&"--json") && !run.stderr.trim().is_empty(),
-            };
-            // `api` prints the answer of the server, whatever its status.
-            let is_empty = run.stdout.is_empty() != (line[0] == "api");
-            let is_right = run.code == code && is_empty && names_the_error;
-            (!is_right || run.stderr.contains(KEY)).then(|| format!("{line:?}: {run:?}"))
-        })
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
 const KEY: &str = "cue_sk_some";
 
 fn run_at(url: &str, line: &[&str]) -> ClientRun {
@@ -133,29 +103,39 @@ fn run_at(url: &str, line: &[&str]) -> ClientRun {
     home.run_with_stdin(line, KEY)
 }
 
+/// The exit code is that of the error, standard output is empty, and standard error names the error; with `--json` it is the
+/// error as JSON.
 #[test]
-fn a_command_that_reached_a_limit_exits_with_6() {
-    check_all(429, "rate_limit_exceeded", 6);
-}
-
-#[test]
-fn a_command_with_a_wrong_key_exits_with_4() {
-    check_all(401, "invalid_api_key", 4);
-}
-
-#[test]
-fn a_command_whose_thing_is_unknown_exits_with_3() {
-    check_all(404, "cue_not_found", 3);
-}
-
-#[test]
-fn a_command_that_the_server_refuses_exits_with_5() {
-    check_all(409, "invalid_state", 5);
-}
-
-#[test]
-fn a_command_whose_server_cannot_write_exits_with_1() {
-    check_all(503, "storage_unavailable", 1);
+fn every_error_of_a_server_has_its_exit_code_in_every_command() {
+    let server = Receiver::start();
+    let mut wrong = Vec::new();
+    for (status, error_code, code) in [
+        (429, "rate_limit_exceeded", 6),
+        (401, "invalid_api_key", 4),
+        (404, "cue_not_found", 3),
+        (409, "invalid_state", 5),
+        (503, "storage_unavailable", 1),
+    ] {
+        let body = json!({"error": {"code": error_code, "message": "no", "status": status}}).to_string();
+        // The pauses between retries have tests of their own.
+        let headers = vec![("Content-Type", "application/json".to_owned()), ("Retry-After", "0".to_owned())];
+        server.react(Reaction::Full(status, headers, body));
+        // A key that is not valid any more is no failure of `logout`, which has tests of its own.
+        let lines = COMMANDS.iter().filter(|line| line[0] != "logout");
+        for line in lines.flat_map(|line| [(*line).to_vec(), [line, &["--json"][..]].concat()]) {
+            let run = run_at(&server.url(), &line);
+            let names_the_error = match serde_json::from_str::<Value>(&run.stderr) {
+                Ok(error) => error["error"]["code"] == error_code,
+                Err(_) => !line.contains(&"--json") && !run.stderr.trim().is_empty(),
+            };
+            // `api` prints the answer of the server, whatever its status.
+            let is_empty = run.stdout.is_empty() != (line[0] == "api");
+            if run.code != code || !is_empty || !names_the_error || run.stderr.contains(KEY) {
+                wrong.push(format!("{status} {line:?}: {run:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -176,4 +156,126 @@ fn a_command_without_a_key_exits_with_4_and_names_the_login() {
         |run: &ClientRun| (run.code, run.stdout.as_str()) == (4, "") && run.stderr.contains("cued login");
     let wrong: Vec<_> = runs.iter().filter(|(_, run)| !is_right(run)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn no_output_and_no_log_has_the_key() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.client().register("ann@example.com");
+    let home = ClientHome::signed_in(&server, &user);
+    let given = ClientHome::new().env("CUED_URL", server.url());
+    let login = given.run_with_stdin(&["login", "--key", "-", "--verbose"], user.key());
+    assert_eq!(login.code, 0, "{}", login.stderr);
+    assert!(login.stderr.contains("GET ") && login.stderr.contains("/v1/auth/me 200"), "{}", login.stderr);
+    let elsewhere = ClientHome::signed_in(&server, &user).env("CUED_URL", "http://127.0.0.1:1");
+    let unknown =
+        ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", format!("{}0", user.key()));
+    let runs = [
+        login,
+        home.run(&["whoami", "--verbose"]),
+        home.run(&["whoami", "--curl"]),
+        home.run(&["account", "keys", "--json", "--verbose"]),
+        home.run(&["account", "keys", "revoke", user.key()]),
+        given.run(&["whoami"]),
+        given.run(&["logout", "--curl"]),
+        elsewhere.run(&["whoami", "--verbose"]),
+        unknown.run(&["whoami", "--verbose"]),
+    ];
+    for run in runs {
+        assert!(!run.stdout.contains(user.key()) && !run.stderr.contains(user.key()), "{run:?}");
+    }
+    assert!(!server.log().contains(user.key()));
+    let shown = home.ok(&["whoami", "--curl"]);
+    assert!(shown.contains("Bearer $CUED_API_KEY"), "{shown}");
+}
+
+#[test]
+fn a_key_as_an_argument_is_refused_and_not_repeated() {
+    let key = "cue_sk_0123456789abcdef0123456789abcdef";
+    let home = ClientHome::new();
+    for arguments in [
+        &["login", "--key", key][..],
+        &["login", key],
+        &["login", &format!("--key={key}")],
+        &["health", "--url", key],
+    ] {
+        let text = home.fails(arguments, 2);
+        assert!(!text.contains("0123456789"), "{text}");
+        assert!(text.contains("evoke") && text.contains("every user of this machine"), "{text}");
+    }
+    let text = home.fails(&["login", "--key", "file.txt"], 2);
+    assert!(text.contains("cued login --key - < FILE") && !text.contains("Revoke"), "{text}");
+}
+
+#[test]
+fn the_list_of_processes_shows_no_key() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.client().register("ann@example.com");
+    let home = ClientHome::new();
+    let login = home.run_with_stdin(&["login", &server.url(), "--key", "-"], user.key());
+    assert_eq!(login.code, 0, "{}", login.stderr);
+    let tail = LiveCommand::following(&home, &["tail"]);
+    let mut work = LiveCommand::start(&home, &["work", "--task", "report", "--", "true"]);
+    work.wait_for_note("worker started");
+    // What `ps` shows to every user.
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read(entry.unwrap().path().join("cmdline")).ok());
+    let lines: Vec<String> =
+        processes.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect();
+    assert!(lines.iter().any(|line| line.contains("cued tail ")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("cued work --task report ")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains(user.key())), "{lines:?}");
+    drop(tail);
+}
+
+#[test]
+fn a_credentials_file_that_others_can_read_is_refused() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
+    for mode in [0o640, 0o604, 0o620] {
+        fs::set_permissions(home.credentials(), Permissions::from_mode(mode)).unwrap();
+        for arguments in [&["whoami"][..], &["logout"], &["login", "--email", "bob@example.com"]] {
+            let text = home.fails(arguments, 4);
+            assert!(text.contains("can be read by others") && text.contains("chmod 600"), "{text}");
+        }
+    }
+    fs::set_permissions(home.credentials(), Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
+}
+
+#[test]
+fn a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_kept() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    let user = server.user();
+    let login = || home.run_with_stdin(&["login", &server.url(), "--key", "-"], user.key());
+    assert_eq!(login().code, 0);
+    let lock = home.credentials().with_file_name(".credentials.lock");
+    let precious = home.folder().join("precious");
+    fs::write(&precious, "content").unwrap();
+    fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink(&precious, &lock).unwrap();
+    let refused = login();
+    let text = refused.stderr;
+    assert_eq!(refused.code, 1, "{text}");
+    assert!(text.contains(".credentials.lock is a symbolic link") && text.contains("remove it"), "{text}");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "content");
+    fs::remove_file(&lock).unwrap();
+    home.ok(&["logout", "--keep-key"]);
+    assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_damaged_credentials_file_is_reported_and_kept() {
+    let home = ClientHome::new();
+    fs::create_dir_all(home.credentials().parent().unwrap()).unwrap();
+    fs::write(home.credentials(), "{").unwrap();
+    fs::set_permissions(home.credentials(), Permissions::from_mode(0o600)).unwrap();
+    for arguments in [&["whoami"][..], &["logout"], &["login", "127.0.0.1:1"]] {
+        let error = home.json_error(arguments, 4);
+        assert!(error["message"].as_str().unwrap().contains("is damaged"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(home.credentials()).unwrap(), "{");
 }

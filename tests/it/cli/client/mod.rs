@@ -1,32 +1,19 @@
-//! Commands that are a client of a server, as processes against a server.
+//! Commands of a client: account, alerts, health, workers.
 
-mod account;
-mod alert;
-mod api;
 mod cue;
-mod cue_changes;
 mod cue_edit;
 mod failures;
-mod health;
-mod hostile;
 mod output;
-mod preview;
-mod replay;
 mod run;
-mod secrecy;
 mod sign_in;
 mod sink;
-mod tail;
-mod wait;
 mod work;
-mod worker;
-mod yaml;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::client::Client;
-use crate::support::client_command::ClientHome;
-use crate::support::server::Server;
+use crate::cli::administration::ok;
+use crate::http::sessions::{Browser, sign_in};
+use crate::support::*;
 
 const START: &str = "2030-01-01T00:00:00Z";
 
@@ -56,31 +43,31 @@ impl Desk {
     /// A worker cue that runs by request.
     fn worker_cue(&self, name: &str) -> String {
         let cue = json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 7 *"}});
-        id(&self.user.create(&cue))
+        id(&self.user.create(&cue)).to_owned()
     }
 
     /// A cue that is sent to `url` by request, with attempts an hour apart.
     fn webhook_cue(&self, name: &str, url: &str) -> String {
         let cue = json!({"name": name, "callback": {"url": url}, "schedule": {"type": "recurring", "cron": "0 0 1 7 *"},
                          "payload": {"volume": 1}, "retry": {"max_attempts": 3, "backoff_minutes": [60]}});
-        id(&self.user.create(&cue))
+        id(&self.user.create(&cue)).to_owned()
     }
 
     /// The id of a new run.
     fn fire(&self, cue: &str) -> String {
-        id(&self.user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200))
+        id(&self.user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200)).to_owned()
     }
 
     /// A run of a worker cue that has failed.
     fn failed_run(&self, cue: &str) -> String {
         let run = self.fire(cue);
         let report = json!({"success": false, "error": "exit code 3"});
-        self.user.post(&format!("/v1/executions/{run}/outcome"), &report).expect(200);
+        self.user.report(&run, &report);
         run
     }
 
     fn run_status(&self, run: &str) -> Value {
-        self.user.get(&format!("/v1/executions/{run}")).expect(200)["status"].clone()
+        self.user.execution(run)["status"].clone()
     }
 }
 
@@ -101,6 +88,317 @@ fn stored(user: &Client, id: &str) -> Value {
     user.get(&format!("/v1/cues/{id}")).expect(200)
 }
 
-fn id(object: &Value) -> String {
-    object["id"].as_str().unwrap().to_owned()
+#[test]
+fn usage_shows_each_amount_with_its_limit() {
+    let server = Server::start(&["--dev"]);
+    let user = server.client().register("ann@example.com");
+    let home = ClientHome::signed_in(&server, &user);
+    let shown = home.ok(&["account", "usage"]);
+    assert!(shown.contains("plan         free\n") && shown.contains("active cues  0 of 10\n"), "{shown}");
+    assert!(shown.contains("0 reported: 0 succeeded, 0 failed\n"), "{shown}");
+    let usage = home.json(&["account", "usage"]);
+    assert_eq!(usage["plan"], user.get("/v1/usage").expect(200)["plan"]);
+    assert_eq!(home.ok(&["account", "usage", "-q"]), "free\n");
+    let (_server, _user, unlimited) = start();
+    let shown = unlimited.ok(&["account", "usage"]);
+    assert!(shown.contains("active cues  0, no limit\n") && shown.contains("0 kB of "), "{shown}");
+}
+
+#[test]
+fn keys_are_added_listed_and_revoked() {
+    let (server, _user, home) = start();
+    let added = home.run(&["account", "keys", "add", "laptop"]);
+    assert!(added.stderr.contains("not shown again"), "{added:?}");
+    let line = |name: &str| {
+        let line = added.stdout.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().to_owned()
+    };
+    let laptop = server.client().with_key(&line("key "));
+    laptop.get("/v1/auth/me").expect(200);
+    let listed = home.ok(&["account", "keys"]);
+    assert!(
+        listed.starts_with("ID ") && listed.contains("laptop") && listed.contains("in use here"),
+        "{listed}"
+    );
+    assert!(!listed.contains(&line("key ")), "a key is printed once");
+    assert_eq!(home.json(&["account", "keys", "list"])["keys"].as_array().unwrap().len(), 2);
+    assert!(home.ok(&["account", "keys", "list", "-q"]).contains(&line("id ")));
+    let revoked = home.ok(&["account", "keys", "revoke", "laptop"]);
+    assert_eq!(revoked, format!("Key laptop ({}) is revoked.\n", line("id ")));
+    laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+}
+
+#[test]
+fn a_key_is_revoked_only_if_it_is_meant() {
+    let (_server, user, home) = start();
+    assert!(home.fails(&["account", "keys", "revoke", "nowhere"], 3).contains("no key \"nowhere\""));
+    for _ in 0..2 {
+        home.ok(&["account", "keys", "add", "twin"]);
+    }
+    assert!(home.fails(&["account", "keys", "revoke", "twin"], 5).contains("2 keys are named \"twin\""));
+    let text = home.fails(&["account", "keys", "revoke", "default"], 2);
+    assert!(text.contains("the one that this command uses") && text.contains("-y"), "{text}");
+    user.get("/v1/auth/me").expect(200);
+    home.ok(&["account", "keys", "revoke", "default", "-y"]);
+    user.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+    let (_server, _user, alone) = start();
+    assert_eq!(
+        alone.json_error(&["account", "keys", "revoke", "default", "-y"], 5)["code"],
+        json!("last_key")
+    );
+}
+
+#[test]
+fn secrets_are_printed_on_request_only() {
+    let (_server, user, home) = start();
+    assert_eq!(home.run(&["account", "secret"]).code, 2);
+    for (flag, path, field) in [
+        (None, "/v1/auth/webhook-secret", "webhook_secret"),
+        (Some("--alert"), "/v1/auth/alert-webhook-secret", "alert_webhook_secret"),
+    ] {
+        let with = |words: &[&'static str]| -> Vec<&'static str> {
+            ["account", "secret"].iter().chain(words).copied().chain(flag).collect()
+        };
+        let secret = user.get(path).expect(200)[field].as_str().unwrap().to_owned();
+        assert_eq!(home.ok(&with(&["show"])), format!("{secret}\n"));
+        assert_eq!(home.json(&with(&["show"])), user.get(path).expect(200));
+        assert!(home.fails(&with(&["regenerate"]), 2).contains("add -y"));
+        let new = home.ok(&with(&["regenerate", "-y"]));
+        assert_eq!(new, format!("{}\n", user.get(path).expect(200)[field].as_str().unwrap()));
+        assert_ne!(new.trim_end(), secret);
+    }
+}
+
+#[test]
+fn sessions_are_listed_and_ended() {
+    let (server, user, home) = start();
+    let browsers = [0; 3].map(|_| {
+        let signed_in = sign_in(&server.client(), &json!({"api_key": user.key()}));
+        Browser::new(&server.client(), &signed_in)
+    });
+    let listed = home.json(&["account", "sessions"]);
+    let ids: Vec<&str> = listed["sessions"].as_array().unwrap().iter().map(id).collect();
+    let table = home.ok(&["account", "sessions", "list"]);
+    assert!(table.contains(ids[0]) && table.contains("127.0.0.1") && table.contains("BY"), "{table}");
+    assert_eq!(home.ok(&["account", "sessions", "rm", ids[0]]), format!("Session {} is ended.\n", ids[0]));
+    assert!(!browsers[0].is_signed_in() && browsers[1].is_signed_in());
+    home.fails(&["account", "sessions", "rm", ids[0]], 3);
+    home.fails(&["account", "sessions", "rm"], 2);
+    assert_eq!(home.ok(&["account", "sessions", "rm", "--others", "-y"]), "2 sessions are ended.\n");
+    assert!(!browsers[1].is_signed_in() && !browsers[2].is_signed_in());
+}
+
+#[test]
+fn open_prints_a_link_that_signs_in_once() {
+    let (server, _user, home) = start();
+    let printed = home.ok(&["open", "--no-browser"]);
+    let token = |url: &str| url.trim().rsplit_once("/enter/").expect(url).1.to_owned();
+    assert!(printed.starts_with(&format!("{}/#/enter/", server.url())), "{printed}");
+    sign_in(&server.client(), &json!({"link_token": token(&printed)})).expect(201);
+    sign_in(&server.client(), &json!({"link_token": token(&printed)})).expect_error(401, "invalid_api_key");
+    let screen = home.ok(&["open", "#/cues/cue_1"]);
+    assert!(screen.ends_with("/cues/cue_1\n"), "{screen}");
+    let link = home.json(&["open"]);
+    sign_in(&server.client(), &json!({"link_token": token(link["url"].as_str().unwrap())})).expect(201);
+    home.fails(&["open", "a b"], 2);
+    assert!(home.ok(&["open", "--curl"]).contains("/v1/auth/session-link"));
+}
+
+#[test]
+fn alerts_are_listed_newest_first_and_filtered() {
+    let desk = Desk::new();
+    let (first, second) = (desk.worker_cue("first"), desk.worker_cue("second"));
+    for cue in [&first, &second] {
+        for _ in 0..3 {
+            desk.failed_run(cue);
+        }
+        desk.user.advance("PT2H");
+    }
+    let shown = desk.home.ok(&["alert", "list"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "{shown}");
+    assert!(lines[0].starts_with("TIME         TYPE"), "{shown}");
+    assert!(
+        lines[1].starts_with("01-01 02:00  consecutive_failures  ") && lines[1].contains("second"),
+        "{shown}"
+    );
+    assert!(lines[2].contains("first"), "{shown}");
+    let of = |flags: &[&str]| {
+        let list = desk.home.json(&[&["alert", "list"], flags].concat());
+        list["alerts"].as_array().unwrap().len()
+    };
+    assert_eq!((of(&["--cue", "first"]), of(&["--cue", &second])), (1, 1));
+    assert_eq!((of(&["--since", "3h"]), of(&["--since", "2030-01-01"])), (1, 2));
+    assert_eq!((of(&["--type", "claim_lost"]), of(&["--limit", "1"])), (0, 1));
+    assert!(desk.home.ok(&["alert", "list", "-o", "wide"]).contains(&first));
+    let json = desk.user.get("/v1/alerts?limit=20").text();
+    assert_eq!(desk.home.ok(&["alert", "list", "--json"]).trim_end(), json.trim_end());
+    assert_eq!(desk.home.json_error(&["alert", "list", "--type", "nonsense"], 5)["code"], "validation_error");
+    assert_eq!(desk.home.json_error(&["alert", "list", "--cue", "nonsense"], 3)["code"], "not_found");
+    let usage = desk.home.fails(&["alert", "list", "--since", "yesterday"], 2);
+    assert!(usage.contains("90s, 10m, 2h"), "{usage}");
+}
+
+#[test]
+fn a_test_alert_tells_its_result() {
+    let (desk, notified) = (Desk::new(), Receiver::start());
+    let refused = desk.home.fails(&["alert", "test"], 5);
+    assert!(refused.contains("PATCH /v1/auth/me"), "{refused}");
+    desk.user.patch("/v1/auth/me", &json!({"alert_webhook_url": notified.url()})).expect(200);
+    assert_eq!(desk.home.ok(&["alert", "test"]), "Delivered: the webhook returned 200 in 0 ms.\n");
+    assert_eq!(desk.home.json(&["alert", "test"])["status"], "delivered");
+    assert_eq!(notified.count(), 2);
+    notified.react(Reaction::Status(500));
+    let failed = desk.home.run(&["alert", "test", "--utc"]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(
+        failed.stdout.starts_with("Failed after 0 ms: the callback returned 500. It is sent again at "),
+        "{failed:?}"
+    );
+    assert!(failed.stderr.contains("not delivered"), "{failed:?}");
+    let failed = desk.home.run(&["alert", "test", "--json"]);
+    let printed: Value = serde_json::from_str(&failed.stdout).unwrap();
+    assert_eq!((failed.code, &printed["http_status"]), (1, &json!(500)), "{failed:?}");
+}
+
+#[test]
+fn a_healthy_server_is_shown_without_a_key_and_without_a_home() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    let shown = home.ok(&["health"]);
+    assert_contains(&shown, &["status      healthy\n", "database    ok\n", "to deliver  0\n"]);
+    let health = home.json(&["health"]);
+    assert_eq!((&health["status"], &health["services"]["poller"]), (&json!("healthy"), &json!("ok")));
+    assert_eq!(home.ok(&["health", "-q"]), "healthy\n");
+    let homeless = home.command(&["health"]).env_remove("HOME").output().unwrap();
+    assert_eq!(homeless.status.code(), Some(0), "{homeless:?}");
+}
+
+#[test]
+fn a_server_that_is_not_healthy_or_not_there_exits_with_1() {
+    let mut server = Server::start(DEV_UNLIMITED);
+    let folder = tempfile::TempDir::new().unwrap();
+    let (copy, restored) = (folder.path().join("copy"), folder.path().join("cued.db"));
+    ok(&server.db(), &["backup", copy.to_str().unwrap()]);
+    ok(&restored, &["restore", copy.to_str().unwrap()]);
+    let held = Server::start_on(&restored, DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_URL", held.url());
+    let run = home.run(&["health"]);
+    assert!(run.code == 1 && run.stdout.contains("poller      held\n"), "{run:?}");
+    assert!(run.stderr.contains("the server is not healthy: held: a restored copy fires no cue"), "{run:?}");
+    let run = home.run(&["health", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();
+    assert_eq!((run.code, &error["error"]["code"]), (1, &json!("failed")));
+    assert!(serde_json::from_str::<serde_json::Value>(&run.stdout).unwrap()["held_since"].is_string());
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    server.stop();
+    assert_eq!(home.json_error(&["health"], 1)["code"], json!("unreachable"));
+    assert_eq!(home.json_error(&["info"], 1)["code"], json!("unreachable"));
+}
+
+#[test]
+fn a_local_check_finds_the_server_by_its_own_settings_and_prints_one_word() {
+    let server = Server::start(DEV_UNLIMITED);
+    let port = server.addr().port();
+    // It must use none of these.
+    let home = ClientHome::new()
+        .env("CUED_URL", "http://127.0.0.1:1")
+        .env("CUED_PROFILE", "none")
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .env("ALL_PROXY", "http://127.0.0.1:1");
+    for address in ["127.0.0.1", "localhost", "0.0.0.0", "[::]"] {
+        let listen = format!("{address}:{port}");
+        assert_eq!(home.ok(&["health", "--local", "--listen", &listen]), "healthy\n");
+    }
+    let home = home.env("CUED_LISTEN", format!("0.0.0.0:{port}"));
+    assert_eq!(home.ok(&["health", "--local"]), "healthy\n");
+    assert_eq!(home.json(&["health", "--local"])["status"], json!("healthy"));
+    let homeless = home.command(&["health", "--local"]).env_remove("HOME").output().unwrap();
+    assert_eq!(homeless.status.code(), Some(0), "{homeless:?}");
+}
+
+#[test]
+fn a_local_check_that_fails_exits_with_1_and_one_sentence() {
+    let mut server = Server::start(DEV_UNLIMITED);
+    let listen = server.addr().to_string();
+    let home = ClientHome::new().env("CUED_LISTEN", &listen);
+    signal("-STOP", server.pid());
+    let hung = home.fails(&["health", "--local"], 1);
+    signal("-CONT", server.pid());
+    assert!(hung.contains("did not answer in time") && hung.lines().count() == 1, "{hung}");
+    server.stop();
+    let gone = home.fails(&["health", "--local"], 1);
+    assert!(gone.contains(&format!("no server answers at http://{listen}")), "{gone}");
+    assert!(gone.contains("CUED_LISTEN") && gone.lines().count() == 1, "{gone}");
+    assert_eq!(home.json_error(&["health", "--local"], 1)["code"], json!("failed"));
+}
+
+#[test]
+fn a_local_check_of_a_held_server_says_so() {
+    let server = Server::start(DEV_UNLIMITED);
+    let folder = tempfile::TempDir::new().unwrap();
+    let copy = folder.path().join("copy");
+    ok(&server.db(), &["backup", copy.to_str().unwrap()]);
+    let held = Server::start_on(&copy, DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_LISTEN", held.addr().to_string());
+    let sentence = home.fails(&["health", "--local"], 1);
+    assert_eq!(
+        sentence,
+        "cued: the server is not healthy: held: a restored copy fires no cue until you run `cued promote`\n"
+    );
+}
+
+#[test]
+fn a_local_check_of_no_address_fails_and_says_so() {
+    let home = ClientHome::new().env("CUED_LISTEN", "8000");
+    let wrong = home.fails(&["health", "--local"], 1);
+    assert!(wrong.contains("CUED_LISTEN: \"8000\"") && wrong.contains("127.0.0.1:8000"), "{wrong}");
+    let home = ClientHome::new().env("CUED_LISTEN", "127.0.0.1:0");
+    assert!(home.fails(&["health", "--local"], 1).contains("--listen"));
+    for flags in [["--url", "http://127.0.0.1:8000"], ["--profile", "work"]] {
+        assert_eq!(home.run(&[&["health", "--local"], &flags[..]].concat()).code, 2, "{flags:?}");
+    }
+    assert_eq!(home.run(&["health", "--listen", "127.0.0.1:8000"]).code, 2, "--listen without --local");
+}
+
+#[test]
+fn info_shows_the_public_settings() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    let shown = home.ok(&["info"]);
+    assert!(shown.contains("registration  open\n") && shown.contains("mail          log\n"), "{shown}");
+    assert!(shown.contains(&format!("version       {}\n", env!("CARGO_PKG_VERSION"))), "{shown}");
+    let (mut info, mut expected) = (home.json(&["info"]), server.client().get("/v1/info").expect(200));
+    for answer in [&mut info, &mut expected] {
+        assert!(answer["time"].take().is_string());
+    }
+    assert_eq!(info, expected);
+}
+
+#[test]
+fn workers_are_listed_with_their_last_heartbeat_and_removed() {
+    let desk = Desk::new();
+    assert_eq!(desk.home.ok(&["worker", "list"]), "WORKER  STATUS  HEARTBEAT  TASKS\n");
+    let beat = |worker: &str, handlers: &[&str]| {
+        let body = json!({"worker_id": worker, "handlers": handlers});
+        desk.user.post("/v1/worker/heartbeat", &body).expect(200);
+    };
+    beat("old/er", &[]);
+    desk.user.advance("PT4M");
+    beat("pi-1", &["report", "resize"]);
+    desk.user.advance("PT12S");
+    let shown = desk.home.ok(&["worker", "list"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[0], "WORKER  STATUS  HEARTBEAT   TASKS");
+    assert_eq!(lines[1], "pi-1    active  12.0 s ago  report, resize");
+    assert_eq!(lines[2], "old/er  stale   4 min ago");
+    assert!(desk.home.ok(&["worker", "list", "-o", "wide"]).contains("2030-01-01 00:04:00+00:00"));
+    let json = desk.user.get("/v1/workers").text();
+    assert_eq!(desk.home.ok(&["worker", "list", "--json"]).trim_end(), json.trim_end());
+    assert_eq!(desk.home.ok(&["worker", "list", "-q"]), "pi-1\nold/er\n");
+    assert_eq!(desk.home.ok(&["worker", "rm", "old/er"]), "removed worker old/er\n");
+    assert_eq!(desk.home.ok(&["worker", "list", "-q"]), "pi-1\n");
+    let missing = desk.home.json_error(&["worker", "rm", "old/er"], 3);
+    assert_eq!(missing["code"], "worker_not_found");
+    assert_eq!(desk.home.ok(&["worker", "rm", "pi-1", "--json"]), "", "a removal has no answer");
 }

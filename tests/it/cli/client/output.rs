@@ -1,16 +1,15 @@
-//! The output of all commands: its form, its readers, its errors.
+//! The output of commands: formats, hostile texts, and `cued api`.
 
-use std::fs;
 use std::os::unix::fs::symlink;
-use std::thread;
+use std::process::Stdio;
+use std::{fs, thread};
 
-use serde_json::{Value, json};
+use cued::domain::text::is_order_mark;
+use serde_json::Map;
 
-use super::{Desk, add, start, stored};
-use crate::support::client_command::ClientHome;
-use crate::support::receiver::Receiver;
-use crate::support::receiver::reaction::Reaction;
-use crate::support::server::{DEV_UNLIMITED, Server};
+use crate::cli::client::failures::COMMANDS;
+use crate::cli::client::{Desk, add, start, stored};
+use crate::support::*;
 
 #[test]
 fn a_reader_that_has_read_enough_is_no_failure() {
@@ -20,15 +19,11 @@ fn a_reader_that_has_read_enough_is_no_failure() {
         user.create(&json!({"name": format!("cue {number}"), "transport": "worker", "payload": payload,
                             "schedule": {"type": "recurring", "cron": "0 9 * * *"}}));
     }
-    for line in [
-        "cue list --all --json",
-        "cue list --all -q",
-        "cue list --all -o jsonl",
-        "cue list --all -o yaml",
-        "api GET /v1/cues",
-        "completions bash",
-        "man serve",
-    ] {
+    for line in
+        "cue list --all --json | cue list --all -q | cue list --all -o jsonl | cue list --all -o yaml | \
+        api GET /v1/cues | completions bash | man serve"
+            .split(" | ")
+    {
         // `head` ends before the command has written all.
         let script = format!("{} {line} | head -c 1", env!("CARGO_BIN_EXE_cued"));
         let output = home.shell(&script).output().unwrap();
@@ -42,7 +37,7 @@ fn a_flag_counts_before_the_form_of_the_environment() {
     let (_server, _user, home) = start();
     let home = home.env("CUED_OUTPUT", "json");
     let json: Value = serde_json::from_str(&home.ok(&["whoami"])).unwrap();
-    assert_eq!(home.ok(&["whoami", "-q"]).trim(), json["id"].as_str().unwrap());
+    assert_eq!(home.ok(&["whoami", "-q"]).trim(), id(&json));
     assert_eq!(serde_json::from_str::<Value>(&home.ok(&["whoami", "--json"])).unwrap(), json);
     assert!(home.ok(&["whoami", "-o", "yaml"]).contains("\nemail: "));
     let home = home.env("CUED_OUTPUT", "");
@@ -80,21 +75,11 @@ fn a_list_shows_the_end_of_a_long_message() {
     let run = desk.fire(&desk.worker_cue("report"));
     let error = format!("{}\nexit code 3\n", "line of a trace\n".repeat(50));
     let report = json!({"success": false, "error": error});
-    desk.user.post(&format!("/v1/executions/{run}/outcome"), &report).expect(200);
+    desk.user.report(&run, &report);
     let list = desk.home.ok(&["run", "list"]);
     assert!(list.contains("exit code 3") && !list.contains("trace"), "{list}");
     assert!(list.lines().all(|line| line.trim_end().chars().count() < 160), "{list}");
     assert!(desk.home.ok(&["run", "show", &run]).contains("line of a trace"));
-}
-
-#[test]
-fn a_server_cannot_move_the_cursor_of_the_terminal() {
-    let server = Receiver::start();
-    let body =
-        json!({"error": {"code": "invalid_state", "message": "bad \u{1b}[31mred\u{7}\nline"}}).to_string();
-    server.react(Reaction::Full(409, vec![("Content-Type", "application/json".to_owned())], body));
-    let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_some");
-    assert_eq!(home.fails(&["cue", "list"], 5), "cued: bad \\u001b[31mred\\u0007\nline\n");
 }
 
 #[test]
@@ -152,4 +137,236 @@ fn a_linked_file_is_changed_and_stays_linked() {
     assert_eq!(login.code, 0, "{login:?}");
     assert!(fs::read_to_string(&linked).unwrap().contains(user.key()));
     assert!(home.credentials().is_symlink());
+}
+
+#[test]
+fn the_answer_is_printed_unchanged_whatever_its_status() {
+    let desk = Desk::new();
+    desk.worker_cue("report");
+    let json = desk.user.get("/v1/cues?limit=5").text();
+    for path in ["/v1/cues?limit=5", "v1/cues?limit=5", "cues?limit=5"] {
+        assert_eq!(desk.home.ok(&["api", "GET", path]), json, "{path}");
+    }
+    assert_eq!(desk.home.ok(&["api", "get", "cues", "-f", "limit=5"]), json);
+    let none = desk.home.ok(&["api", "GET", "cues", "-f", "q=a b&c", "--json"]);
+    assert!(none.contains("\"total\":0"), "{none}");
+    let missing = desk.user.get("/v1/cues/cue_000000000000").text();
+    let run = desk.home.run(&["api", "GET", "cues/cue_000000000000"]);
+    assert_eq!((run.code, run.stdout, run.stderr.starts_with("cued: ")), (3, missing, true));
+    let refused = desk.home.run(&["api", "POST", "/v1/cues", "-f", "name=x", "--json"]);
+    assert_eq!(refused.code, 5, "{refused:?}");
+    let (out, err): (Value, Value) =
+        (serde_json::from_str(&refused.stdout).unwrap(), serde_json::from_str(&refused.stderr).unwrap());
+    assert_eq!((&out, &out["error"]["code"]), (&err, &json!("validation_error")));
+    let included = desk.home.ok(&["api", "GET", "health", "-i"]);
+    let (head, body) = included.split_once("\r\n\r\n").unwrap();
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("content-type: application/json"),
+        "{head}"
+    );
+    assert!(serde_json::from_str::<Value>(body).is_ok(), "{body}");
+}
+
+#[test]
+fn a_body_is_made_of_fields_or_given_as_text_a_file_or_standard_input() {
+    let desk = Desk::new();
+    let schedule = r#"schedule={"type": "recurring", "cron": "0 9 * * *"}"#;
+    let fields = ["-f", "name=12", "-f", "name=by field", "-f", "transport=worker", "-f", schedule];
+    let cue: Value =
+        serde_json::from_str(&desk.home.ok(&[&["api", "POST", "cues"], &fields[..]].concat())).unwrap();
+    assert_eq!((&cue["name"], &cue["transport"]), (&json!("by field"), &json!("worker")));
+    let path = format!("cues/{}", id(&cue));
+    let name = || desk.user.get(&format!("/v1/{path}")).expect(200)["name"].clone();
+    desk.home.ok(&["api", "PATCH", &path, "-d", r#"{"name": "by text"}"#]);
+    assert_eq!(name(), "by text");
+    std::fs::write(desk.home.folder().join("body.json"), r#"{"name": "by file"}"#).unwrap();
+    desk.home.ok(&["api", "PATCH", &path, "-d", "@body.json"]);
+    assert_eq!(name(), "by file");
+    let run = desk.home.run_with_stdin(&["api", "PATCH", &path, "-d", "-"], r#"{"name": "by stdin"}"#);
+    assert_eq!((run.code, name()), (0, json!("by stdin")), "{run:?}");
+    let fire = ["api", "POST", &format!("{path}/fire"), "-H", "Idempotency-Key: once"];
+    assert_eq!(desk.home.ok(&fire), desk.home.ok(&fire), "one run");
+    assert_eq!(desk.user.get("/v1/executions").expect(200)["total"], 1);
+    assert_eq!(desk.home.ok(&["api", "DELETE", &path]), "");
+    assert!(desk.home.fails(&["api", "POST", "cues", "-d", "@missing.json"], 2).contains("missing.json"));
+    assert!(desk.home.fails(&["api", "GET", "cues", "-d", "{}"], 2).contains("-f"));
+    desk.home.fails(&["api", "FETCH", "cues"], 2);
+}
+
+#[test]
+fn the_key_goes_to_no_other_server_and_is_not_shown() {
+    let desk = Desk::new();
+    for url in ["http://127.0.0.1:1/v1/cues", "https://evil.example/", "//evil.example/v1/cues"] {
+        let usage = desk.home.fails(&["api", "GET", url], 2);
+        assert!(usage.contains("give a path and no URL"), "{usage}");
+    }
+    let usage = desk.home.fails(&["api", "GET", "cues", "-H", "Authorization: Bearer x"], 2);
+    assert!(usage.contains("CUED_API_KEY"), "{usage}");
+    let curl = desk.home.ok(&["api", "POST", "cues", "-f", "name=it's", "-H", "X-A: b c", "--curl"]);
+    let expected = format!(
+        "curl -X POST {}/v1/cues -H \"Authorization: Bearer $CUED_API_KEY\" -H 'X-A: b c' -H 'Content-Type: application/json' \
+         --data-raw '{{\"name\":\"it'\\''s\"}}'\n",
+        desk.server.url()
+    );
+    assert_eq!(curl, expected);
+    let run = desk.home.run(&["api", "GET", "cues", "-v"]);
+    assert!(run.stderr.contains("/v1/cues 200") && !run.stderr.contains(desk.user.key()), "{}", run.stderr);
+    assert!(desk.home.fails(&["api", "GET", "events"], 2).contains("cued tail"));
+}
+
+#[test]
+fn without_a_key_the_server_decides() {
+    let desk = Desk::new();
+    let unsigned = ClientHome::new().env("CUED_URL", desk.server.url());
+    assert!(unsigned.ok(&["api", "GET", "health"]).contains("\"status\""));
+    let run = unsigned.run(&["api", "GET", "cues"]);
+    assert_eq!((run.code, run.stdout.contains("invalid_api_key")), (4, true), "{run:?}");
+}
+
+/// The title of the terminal, a colour, and a text in another order.
+const EVIL: &str = "\u{1b}]0;x\u{7}\u{9b}31m\u{7f}\u{202e}\u{8}";
+
+/// Fields of answers that are texts, and those that are lists of objects.
+const TEXTS: &str = "address api_key at body callback cause code created_at cue_id cue_name description device \
+    device_code email error_message execution_id id key last_seen local mail message method name next_run note offset \
+    outcome plan prefix public_url reason registration result schedule scheduled_for status task transport type url \
+    user_code version via webhook_secret why worker_id";
+const LISTS: &str =
+    "alerts attempts cues detail executions keys missed occurrences sessions transitions warnings workers";
+
+fn thing() -> Map<String, Value> {
+    words(TEXTS).into_iter().map(|field| (field.to_owned(), json!(EVIL))).collect()
+}
+
+fn answer() -> Value {
+    let mut answer = thing();
+    answer.extend(words(LISTS).into_iter().map(|field| (field.to_owned(), json!([thing()]))));
+    answer.insert("headers".to_owned(), json!([[EVIL, EVIL]]));
+    answer.insert("upcoming".to_owned(), json!([EVIL]));
+    Value::Object(answer)
+}
+
+fn json_answer(status: u16, body: &Value) -> Reaction {
+    let headers =
+        vec![("Content-Type", "application/json".to_owned()), ("X-Request-Id", "\u{9b}31m".to_owned())];
+    Reaction::Full(status, headers, body.to_string())
+}
+
+/// The answers of the server: a result, an error, a redirection, no JSON.
+fn reactions() -> [Reaction; 4] {
+    let error = json!({"error": {"code": EVIL, "message": EVIL}, "detail": [{"loc": [EVIL], "msg": EVIL}]});
+    [
+        json_answer(200, &answer()),
+        json_answer(409, &error),
+        Reaction::Full(302, vec![("Location", format!("http://x/{}", "\u{9b}31m\u{202e}"))], EVIL.to_owned()),
+        Reaction::Full(400, vec![("Content-Type", "text/html".to_owned())], EVIL.to_owned()),
+    ]
+}
+
+/// The home of a person who uses the server, without colours of the program's own.
+fn home(server: &Receiver) -> ClientHome {
+    let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_some");
+    home.env("NO_COLOR", "1").env("TERM", "xterm").env("EDITOR", "true")
+}
+
+/// The text has what a terminal would execute, beside the end of a progress bar.
+fn is_unsafe(text: &str) -> bool {
+    let is_control = |char: char| char.is_control() && !matches!(char, '\n' | '\r' | '\t');
+    text.replace("\r\u{1b}[K", "").contains(|char| is_control(char) || is_order_mark(char))
+}
+
+/// The commands that end by themselves after any answer, and need no person.
+fn commands() -> impl Iterator<Item = &'static [&'static str]> {
+    COMMANDS.into_iter().filter(|line| !line.starts_with(&["run", "wait"]) && line[0] != "login")
+}
+
+#[test]
+fn nothing_of_a_server_controls_what_reads_a_pipe() {
+    let server = Receiver::start();
+    let home = home(&server);
+    let (mut wrong, mut escaped) = (Vec::new(), 0);
+    for (reaction, formats) in reactions().into_iter().zip([
+        &["table", "wide", "json", "yaml", "id"][..],
+        &["wide", "json"],
+        &["wide"],
+        &["wide"],
+    ]) {
+        server.react(reaction);
+        for (line, format) in commands().flat_map(|line| formats.iter().map(move |format| (line, *format))) {
+            let format = if line[0] == "api" { "json" } else { format };
+            let run = home.run(&[line, &["--verbose", "--output", format]].concat());
+            // Of what is no JSON, `api` is for a program that wants the bytes.
+            let is_raw = line[0] == "api" && run.stdout == EVIL;
+            if is_unsafe(&run.stdout) && !is_raw || is_unsafe(&run.stderr) {
+                wrong.push(format!("{line:?} {format}: {run:?}"));
+            }
+            escaped += usize::from(format!("{}{}", run.stdout, run.stderr).contains("u009b31m"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(escaped > 100, "only {escaped} runs showed a text of the server");
+    server.react(json_answer(200, &answer()));
+    assert_eq!(home.json(&["cue", "show", "cue_0123456789ab"]), answer(), "the same JSON");
+}
+
+#[test]
+fn nothing_of_a_server_controls_the_terminal() {
+    let server = Receiver::start();
+    let home = home(&server);
+    let mut wrong = Vec::new();
+    for (reaction, formats) in
+        reactions().into_iter().zip([&["table", "json"][..], &["table"], &["table"], &[]])
+    {
+        server.react(reaction);
+        for (line, format) in commands().flat_map(|line| formats.iter().map(move |format| (line, *format))) {
+            let format = if line[0] == "api" { "json" } else { format };
+            let words: Vec<String> = line.iter().map(|word| format!("'{word}'")).collect();
+            let Some(mut command) = home.at_terminal(&format!("{} --output {format}", words.join(" ")))
+            else {
+                return;
+            };
+            command.stdout(Stdio::piped());
+            let output = bounded(&format!("{line:?}"), move || command.output().unwrap());
+            let shown = String::from_utf8(output.stdout).unwrap();
+            if is_unsafe(&shown) || shown.is_empty() {
+                wrong.push(format!("{line:?} {format}: {shown:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_of_a_stream_or_a_delivery_controls_the_terminal() {
+    let server = Receiver::start();
+    let home = home(&server);
+    let event = Value::Object(thing());
+    let stream = format!(
+        "event: hello\nid: 1-1\ndata: {event}\n\nevent: execution.failed\nid: 1-2\ndata: {event}\n\n"
+    );
+    let headers = vec![("Content-Type", "text/event-stream".to_owned())];
+    let stream = Reaction::Full(200, headers, stream);
+    server.react(Reaction::choose(move |request| match request.path.contains("/events") {
+        true => stream.clone(),
+        false => json_answer(200, &answer()),
+    }));
+    for format in ["wide", "json", "yaml"] {
+        let mut tail = LiveCommand::start(&home, &["tail", "--output", format]);
+        let lines = tail.lines(if format == "yaml" { 4 } else { 1 });
+        tail.wait_for_note("connection lost");
+        assert!(
+            !lines.iter().any(|line| is_unsafe(line)) && !is_unsafe(&tail.stderr),
+            "{lines:?} {}",
+            tail.stderr
+        );
+        let environment = ClientHome::new().env("CUED_WEBHOOK_SECRET", "whsec_AAAA");
+        let sink = Sink::start(&environment, &["--exit-after", "1", "-o", format]);
+        assert_eq!(sink.post(&[("X-A", "\u{9b}31m".to_owned())], EVIL).status, 200);
+        let (_, stdout, stderr) = sink.end();
+        assert!(!stdout.is_empty() && !is_unsafe(&stdout) && !is_unsafe(&stderr), "{stdout:?} {stderr:?}");
+    }
+    server.react(reactions()[1].clone());
+    let mut work = LiveCommand::start(&home, &["work", "--task", "t", "--", "true"]);
+    work.wait_for_note("31m");
+    assert!(!is_unsafe(&work.stderr), "{:?}", work.stderr);
 }

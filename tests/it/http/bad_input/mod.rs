@@ -1,19 +1,15 @@
 //! Invalid requests of every kind, each with its status, code and, for a 422, its problem.
 
-mod alerts;
 mod callbacks;
-mod documents;
 mod fields;
 mod paths;
-mod schedules;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Client, Response};
-use crate::support::server::Server;
+use crate::support::*;
 
 /// A request and its expected response.
-struct Case {
+pub struct Case {
     name: String,
     method: &'static str,
     path: String,
@@ -31,20 +27,20 @@ enum Expected {
 }
 
 impl Case {
-    fn new(method: &'static str, path: &str, body: &Value) -> Self {
+    pub fn new(method: &'static str, path: &str, body: &Value) -> Self {
         Self::raw(method, path, if body.is_null() { Vec::new() } else { body.to_string().into_bytes() })
     }
 
-    fn raw(method: &'static str, path: &str, body: impl Into<Vec<u8>>) -> Self {
+    pub fn raw(method: &'static str, path: &str, body: impl Into<Vec<u8>>) -> Self {
         let (path, expected) = (path.to_owned(), Expected::Accepted(200));
         Self { name: String::new(), method, path, headers: Vec::new(), body: body.into(), expected }
     }
 
-    fn get(path: &str) -> Self {
+    pub fn get(path: &str) -> Self {
         Self::raw("GET", path, "")
     }
 
-    fn post(path: &str, body: &Value) -> Self {
+    pub fn post(path: &str, body: &Value) -> Self {
         Self::new("POST", path, body)
     }
 
@@ -58,27 +54,27 @@ impl Case {
         Self::post("/v1/cues", &changed(good_cue(), field, None)).named(&format!("no {field}"))
     }
 
-    fn named(mut self, name: &str) -> Self {
+    pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    fn header(mut self, name: &'static str, value: &str) -> Self {
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
     }
 
-    fn accepted(mut self, status: u16) -> Self {
+    pub fn accepted(mut self, status: u16) -> Self {
         self.expected = Expected::Accepted(status);
         self
     }
 
-    fn expect_error(mut self, status: u16, code: &'static str) -> Self {
+    pub fn expect_error(mut self, status: u16, code: &'static str) -> Self {
         self.expected = Expected::Refused(status, code);
         self
     }
 
-    fn invalid(mut self, kind: &'static str, loc: &'static str) -> Self {
+    pub fn invalid(mut self, kind: &'static str, loc: &'static str) -> Self {
         self.expected = Expected::Invalid(kind, loc);
         self
     }
@@ -160,7 +156,7 @@ fn server() -> Server {
 }
 
 /// Sends every row and reports all failures together.
-fn check(client: &Client, cases: impl IntoIterator<Item = Case>) {
+pub fn check(client: &Client, cases: impl IntoIterator<Item = Case>) {
     let mut faults = Vec::new();
     let mut sent = 0;
     for case in cases {
@@ -183,4 +179,62 @@ fn headers_missing(response: &Response) -> Option<String> {
     let wanted = ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
     let missing: Vec<&str> = wanted.into_iter().filter(|name| response.header(name).is_none()).collect();
     (!missing.is_empty()).then(|| format!("{} without {missing:?}", response.status))
+}
+
+#[test]
+fn alert_filters_are_validated() {
+    let get = |query: &str| Case::get(&format!("/v1/alerts?{query}"));
+    check(
+        &server().user(),
+        [
+            get("limit=0").invalid("greater_than_equal", "query.limit"),
+            get("limit=101").invalid("less_than_equal", "query.limit"),
+            get("limit=ten").invalid("int_parsing", "query.limit"),
+            get("offset=-1").invalid("greater_than_equal", "query.offset"),
+            get("alert_type=fire").invalid("literal_error", "query.alert_type"),
+            get("alert_type=").invalid("literal_error", "query.alert_type"),
+            get("since=yesterday").invalid("value_error", "query.since"),
+            get("since=").invalid("value_error", "query.since"),
+            get("since=2026-02-30T00:00:00Z").invalid("value_error", "query.since"),
+            get(&format!("cue_id={}", "x".repeat(256)))
+                .named("long id")
+                .invalid("string_too_long", "query.cue_id"),
+            get("since=2026-02-28T00:00:00&limit=100&offset=9223372036854775807").accepted(200),
+            get("cue_id=cue_000000000000&alert_type=claim_lost").accepted(200),
+        ],
+    );
+}
+
+#[test]
+fn account_changes_are_validated() {
+    let patch = |body: Value| Case::new("PATCH", "/v1/auth/me", &body).named(&body.to_string());
+    let url = |url: &str| patch(json!({"alert_webhook_url": url})).expect_error(400, "invalid_callback_url");
+    let server = server();
+    let user = server.user();
+    check(
+        &user,
+        [
+            patch(json!({"alert_webhook_url": ""})).accepted(200),
+            url(" "),
+            url("nowhere"),
+            url("ftp://example.com/"),
+            url("https://user:secret@example.com/"),
+            url("https://example.com/a b"),
+            url(&format!("https://example.com/{}", "a".repeat(2_029))),
+            patch(json!({"alert_webhook_url": 5})).invalid("string_type", "body.alert_webhook_url"),
+            patch(json!({"alert_webhook_url": "http://10.0.0.1/", "x": 1}))
+                .invalid("extra_forbidden", "body.x"),
+            patch(json!({"email": "b@example.com"})).invalid("extra_forbidden", "body.email"),
+            patch(json!({"plan": "scale"})).invalid("extra_forbidden", "body.plan"),
+            patch(json!([])).invalid("model_attributes_type", "body"),
+            Case::raw("PATCH", "/v1/auth/me", "{").expect_error(400, "invalid_json"),
+            Case::raw("PATCH", "/v1/auth/me", "").expect_error(400, "invalid_json"),
+            patch(json!({"alert_webhook_url": "https://example.com/alerts"})).accepted(200),
+            patch(json!({"alert_webhook_url": null})).accepted(200),
+            patch(json!({"alert_webhook_url": ""})).accepted(200),
+            Case::new("PUT", "/v1/auth/me", &json!({})).expect_error(405, "method_not_allowed"),
+        ],
+    );
+    let refused = user.patch("/v1/auth/me", &json!({"alert_webhook_url": "nowhere"})).expect(400);
+    assert!(refused["error"]["message"].as_str().unwrap().starts_with("alert_webhook_url "), "{refused}");
 }

@@ -3,16 +3,17 @@
 use cued::domain::account::credentials::sha256;
 use cued::domain::cue::CueStatus;
 use cued::service::plan_limits::pause_above_limit;
-use serde_json::{Value, json};
 
-use crate::support::client::{Client, Response};
-use crate::support::fixture::Fixture;
-use crate::support::server::{Server, cued};
+use crate::support::*;
 
 const NOW: &str = "2030-01-01T00:00:00Z";
 
 fn server() -> Server {
     Server::start(&["--dev", "--test-clock", NOW])
+}
+
+fn limited() -> (Server, Client) {
+    Server::with_user(&["--dev", "--test-clock", NOW])
 }
 
 /// Runs `cued billing` while the server runs; returns output and exit code.
@@ -87,8 +88,7 @@ fn cue(number: usize) -> Value {
 
 #[test]
 fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     (0..10).for_each(|number| drop(user.create(&cue(number))));
     user.post("/v1/cues", &cue(10)).expect_error(403, "cue_limit_exceeded");
 
@@ -130,7 +130,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
     assert_eq!(stored_interval(&server), None);
     for cue in last {
-        let cue = user.get(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(200);
+        let cue = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
         assert_eq!(cue["status"], "paused");
     }
     user.post("/v1/cues", &cue(13)).expect_error(403, "cue_limit_exceeded");
@@ -146,8 +146,7 @@ fn stored_interval(server: &Server) -> Option<String> {
 
 #[test]
 fn invalid_purchases_are_refused() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     let buy = |body: &Value| user.post("/v1/billing/checkout", body);
     buy(&json!({"plan": "free", "interval": "monthly"})).expect_error(400, "invalid_plan");
     buy(&json!({"plan": "gold", "interval": "never"})).expect_error(400, "invalid_plan");
@@ -173,8 +172,7 @@ fn a_plan_absent_from_the_table_cannot_be_bought() {
     let table = r#"{"free": {"cues": 1, "executions": 1, "requests_per_minute": 100},
                     "pro": {"cues": null, "executions": 1, "requests_per_minute": 100}}"#;
     std::fs::write(&plans, table).unwrap();
-    let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
-    let user = server.user();
+    let (server, user) = Server::with_user(&["--dev", "--plans", plans.to_str().unwrap()]);
     let wanted = json!({"plan": "scale", "interval": "monthly"});
     user.post("/v1/billing/checkout", &wanted).expect_error(400, "invalid_plan");
     let token = checkout(&server, &user, "pro", "annual");
@@ -183,8 +181,7 @@ fn a_plan_absent_from_the_table_cannot_be_bought() {
 
 #[test]
 fn a_checkout_link_works_once_within_a_day() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     let first = checkout(&server, &user, "pro", "monthly");
     confirm(&server, &first);
     shows(&confirm(&server, &first), 200, &["was sent"]);
@@ -205,8 +202,7 @@ fn a_checkout_link_works_once_within_a_day() {
 
 #[test]
 fn a_link_to_the_plan_lasts_a_day() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     confirm(&server, &checkout(&server, &user, "scale", "annual"));
     decide(&server, "approve");
     let token = portal(&server, &user);
@@ -220,8 +216,7 @@ fn a_link_to_the_plan_lasts_a_day() {
 
 #[test]
 fn billing_tokens_are_random_and_not_stored() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     let token = checkout(&server, &user, "pro", "monthly");
     assert_eq!(token.len(), 64);
     let stored: Vec<u8> =
@@ -240,8 +235,7 @@ fn billing_tokens_are_random_and_not_stored() {
 
 #[test]
 fn a_later_request_replaces_a_pending_one() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     let (first, second) =
         (checkout(&server, &user, "pro", "monthly"), checkout(&server, &user, "scale", "annual"));
     confirm(&server, &first);
@@ -261,8 +255,7 @@ fn a_later_request_replaces_a_pending_one() {
 
 #[test]
 fn a_request_is_decided_once() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
     let id = waiting(&server).remove(0);
     assert_eq!(billing(&server, &["decline", &id]).1, Some(0));
@@ -277,8 +270,7 @@ fn a_request_is_decided_once() {
 
 #[test]
 fn an_approved_downgrade_lists_paused_cues_and_pauses_none_without_limits() {
-    let server = Server::start(&["--dev", "--limits", "off", "--default-plan", "scale"]);
-    let user = server.user();
+    let (server, user) = Server::with_user(&["--dev", "--limits", "off", "--default-plan", "scale"]);
     (0..101).for_each(|number| drop(user.create(&cue(number))));
     let active = || user.get("/v1/auth/me").expect(200)["active_cues"].clone();
     for (limits, paused) in [("off", 0), ("on", 1)] {
@@ -307,8 +299,7 @@ fn runs_of_a_cue_paused_by_a_downgrade_are_recorded() {
 
 #[test]
 fn cancelling_withdraws_a_pending_request() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
     decide(&server, "approve");
     confirm(&server, &checkout(&server, &user, "scale", "monthly"));
@@ -339,8 +330,7 @@ fn the_links_of_a_disabled_user_are_invalid() {
 
 #[test]
 fn unused_links_are_deleted() {
-    let server = server();
-    let user = server.user();
+    let (server, user) = limited();
     let tokens: Vec<String> = (0..12).map(|_| checkout(&server, &user, "pro", "monthly")).collect();
     let count = |table: &str| {
         let sql = format!("SELECT count(*) FROM {table}");

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use cued::billing::stripe::{Stripe, StripeConfig};
 use cued::domain::billing::offer::Prices;
-use serde_json::{Value, json};
 
-use crate::support::client::Client;
-use crate::support::server::{Server, bounded, run};
 use crate::support::stripe_double::{
     Mode, NOW_SECS, SECRET_KEY, StripeDouble, WEBHOOK_SECRET, event, flags, purchase, send, send_raw,
     send_signed, signature, subscription,
 };
+use crate::support::*;
 
 const UPDATED: &str = "customer.subscription.updated";
 const DELETED: &str = "customer.subscription.deleted";
@@ -49,6 +47,14 @@ impl Account {
     }
 }
 
+/// A provider, a server that is configured for it, and an account.
+fn customer() -> (StripeDouble, Server, Account) {
+    let provider = StripeDouble::start();
+    let server = provider.server();
+    let account = Account::new(&server);
+    (provider, server, account)
+}
+
 fn interval(server: &Server, account: &Account) -> Option<String> {
     let sql = "SELECT plan_interval FROM users WHERE id = ?1";
     server.sqlite().query_row(sql, [&account.id], |row| row.get(0)).unwrap()
@@ -60,9 +66,7 @@ fn cue(name: &str) -> Value {
 
 #[test]
 fn a_checkout_session_request_has_the_form_of_the_stripe_api() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (provider, server, account) = customer();
     let response = account.checkout("scale", "annual");
     assert_eq!(response, json!({"checkout_url": "https://pay.example.com/1"}));
     let call = provider.last_call();
@@ -94,9 +98,7 @@ fn a_checkout_session_request_has_the_form_of_the_stripe_api() {
 
 #[test]
 fn a_paying_customer_is_recognized_by_checkout_and_portal() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (provider, server, account) = customer();
     account.client.post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
     account.buy("pro", "monthly");
 
@@ -119,9 +121,7 @@ fn a_paying_customer_is_recognized_by_checkout_and_portal() {
 
 #[test]
 fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (_provider, server, account) = customer();
     for number in 0..10 {
         account.client.create(&cue(&format!("cue {number}")));
     }
@@ -143,7 +143,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
     assert_eq!(interval(&server, &account), None);
     for made_last in [eleventh, twelfth] {
-        let path = format!("/v1/cues/{}", made_last["id"].as_str().unwrap());
+        let path = format!("/v1/cues/{}", id(&made_last));
         let cue = account.client.get(&path).expect(200);
         assert_eq!((&cue["status"], &cue["next_run"]), (&json!("paused"), &Value::Null));
         account.client.patch(&path, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
@@ -152,9 +152,7 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
 
 #[test]
 fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (_provider, server, account) = customer();
     account.buy("pro", "monthly");
     let steps = [
         ("active", "price_sa", "scale", Some("annual")),
@@ -174,53 +172,52 @@ fn plan_and_interval_follow_the_price_and_the_status_of_the_subscription() {
 }
 
 #[test]
-fn each_stripe_event_is_processed_once() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
-    account.buy("pro", "monthly");
-    account.send_update("evt_1", 1, "active", "price_sa");
-    account.send_update("evt_2", 2, "active", "price_pm");
-    // The event claims to be newer but was processed before.
-    account.send_update("evt_1", 3, "active", "price_sa");
-    account.buy("scale", "annual");
-    assert_eq!(account.plan(), "pro");
-}
-
-#[test]
-fn stripe_events_are_accepted_in_any_order() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
-    // The data missing from the purchase is known when its event arrives.
-    account.send_update("evt_3", 3, "active", "price_sa");
-    assert_eq!(account.plan(), "free");
-    account.buy("pro", "monthly");
-    assert_eq!(account.plan(), "scale");
-    account.send_update("evt_2", 2, "unpaid", "price_pm");
-    assert_eq!(account.plan(), "scale");
-    account.send_update("evt_1", 1, "canceled", "price_sa");
-    assert_eq!(account.plan(), "scale");
-    account.send_update("evt_9", 9, "canceled", "price_sa");
-    account.send_update("evt_8", 8, "active", "price_sa");
-    assert_eq!(account.plan(), "free");
-}
-
-#[test]
-fn a_cancellation_received_before_the_purchase_counts() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
-    account.send_update("evt_2", 2, "canceled", "price_sa");
-    account.buy("scale", "annual");
-    assert_eq!(account.plan(), "free");
+fn each_event_counts_once_and_in_the_order_of_its_creation() {
+    /// An event (id, creation, status, price) or a purchase (plan, "", interval, ""), and the plan after it.
+    type Step = (&'static str, i64, &'static str, &'static str, &'static str);
+    const BUY: i64 = -1;
+    let rows: [(&str, &[Step]); 3] = [
+        (
+            "a repeated event claims to be newer",
+            &[
+                ("pro", BUY, "monthly", "", "pro"),
+                ("evt_1", 1, "active", "price_sa", "scale"),
+                ("evt_2", 2, "active", "price_pm", "pro"),
+                ("evt_1", 3, "active", "price_sa", "pro"),
+                ("scale", BUY, "annual", "", "pro"),
+            ],
+        ),
+        (
+            "any order: what the purchase lacks is known when its event arrives",
+            &[
+                ("evt_3", 3, "active", "price_sa", "free"),
+                ("pro", BUY, "monthly", "", "scale"),
+                ("evt_2", 2, "unpaid", "price_pm", "scale"),
+                ("evt_1", 1, "canceled", "price_sa", "scale"),
+                ("evt_9", 9, "canceled", "price_sa", "free"),
+                ("evt_8", 8, "active", "price_sa", "free"),
+            ],
+        ),
+        (
+            "a cancellation before the purchase",
+            &[("evt_2", 2, "canceled", "price_sa", "free"), ("scale", BUY, "annual", "", "free")],
+        ),
+    ];
+    for (name, steps) in rows {
+        let (_provider, _server, account) = customer();
+        for (id, created, status, price, plan) in steps {
+            match *created {
+                BUY => account.buy(id, status),
+                created => account.send_update(id, created, status, price),
+            }
+            assert_eq!(account.plan(), *plan, "{name}: after {id} {created} {status}");
+        }
+    }
 }
 
 #[test]
 fn a_subscription_is_matched_by_its_own_metadata() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (_provider, _server, account) = customer();
     let mut object = subscription("active", "price_pm");
     object["metadata"] = json!({"user_id": account.id});
     send(&account.client, &event("evt_1", "customer.subscription.created", 1, &object));
@@ -229,9 +226,7 @@ fn a_subscription_is_matched_by_its_own_metadata() {
 
 #[test]
 fn the_second_subscription_remains_when_the_first_ends() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (_provider, _server, account) = customer();
     account.buy("pro", "monthly");
     let mut second = subscription("active", "price_sm");
     second["id"] = json!("sub_2");
@@ -244,9 +239,7 @@ fn the_second_subscription_remains_when_the_first_ends() {
 
 #[test]
 fn unsigned_or_stale_stripe_events_are_refused() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (_provider, _server, account) = customer();
     let event = event("evt_1", COMPLETED, 0, &purchase(&account.id, "scale", "annual"));
     let body = event.to_string();
     let good = signature(&body, WEBHOOK_SECRET, NOW_SECS);
@@ -272,9 +265,7 @@ fn unsigned_or_stale_stripe_events_are_refused() {
 
 #[test]
 fn stripe_events_without_effect_are_accepted_and_logged() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (_provider, server, account) = customer();
     let client = &account.client;
     send(client, &event("evt_1", "invoice.paid", 1, &json!({"customer": "cus_1"})));
     send(client, &event("evt_2", UPDATED, 2, &subscription("active", "price_of_a_mug")));
@@ -292,9 +283,7 @@ fn stripe_events_without_effect_are_accepted_and_logged() {
 
 #[test]
 fn a_failing_provider_is_a_502_and_the_log_has_the_reason_without_secrets() {
-    let provider = StripeDouble::start();
-    let server = provider.server();
-    let account = Account::new(&server);
+    let (provider, server, account) = customer();
     for mode in [Mode::Broken, Mode::NotJson, Mode::NoUrl] {
         provider.set(mode);
         let wanted = json!({"plan": "pro", "interval": "monthly"});

@@ -1,8 +1,5 @@
 //! Live events: `GET /v1/events` (contract §8.13).
 
-mod ends;
-mod limits;
-mod ring;
 mod sequences;
 mod streams;
 

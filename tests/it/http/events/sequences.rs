@@ -1,22 +1,22 @@
-//! The events that each change causes, in their order and with their fields.
+//! The order of events, and the ring of the newest ones.
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::thread;
 
-use serde_json::{Value, json};
+use cued::domain::api_error::ErrorCode;
+use cued::domain::notification::event::{Emitted, Event, EventFilter, EventSink, EventType, burst_data};
+use cued::error::Error;
+use cued::events::{EventId, EventStream, Events, ResetReason, StreamEvent, StreamStart};
 
-use super::types;
-use crate::support::api::Api;
-use crate::support::client::Client;
-use crate::support::event_stream::EventReader;
-use crate::support::fixture::Fixture;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::Server;
+use crate::http::events::types;
+use crate::support::*;
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
 
 fn rig() -> (Server, Client) {
-    let server = Server::with_test_clock(BEGIN);
-    let user = server.user();
+    let (server, user) = Server::with_clock_and_user(BEGIN);
     (server, user)
 }
 
@@ -25,10 +25,6 @@ fn follow(server: &Server, user: &Client, query: &str) -> EventReader {
     let mut stream = EventReader::open(server.addr(), user, query);
     assert_eq!(stream.next().0, "hello");
     stream
-}
-
-fn id(cue: &Value) -> &str {
-    cue["id"].as_str().unwrap()
 }
 
 fn worker_cue(user: &Client, more: Value) -> Value {
@@ -67,12 +63,13 @@ fn a_run_that_succeeds_at_the_third_attempt_shows_each_step() {
     );
     let execution = user.only_execution(id(&cue));
     for (_, data) in &events[1..8] {
-        assert_eq!(
-            (&data["execution_id"], &data["cue_id"], &data["cue_name"]),
-            (&execution["id"], &cue["id"], &json!("sync"))
+        assert_has(
+            data,
+            json!({
+                "execution_id": execution["id"], "cue_id": cue["id"], "cue_name": "sync", "max_attempts": 4,
+                "triggered_by": "schedule", "scheduled_for": "2030-01-01T01:00:00Z",
+            }),
         );
-        assert_eq!((&data["max_attempts"], &data["triggered_by"]), (&json!(4), &json!("schedule")));
-        assert_eq!(data["scheduled_for"], "2030-01-01T01:00:00Z");
     }
     let steps: Vec<Value> = events[1..8]
         .iter()
@@ -153,13 +150,13 @@ fn the_work_of_a_worker_is_seen_claimed_reported_verified_and_lost() {
         |worker: &str| user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []}));
     beat("w1").expect(200);
     beat("w1").expect(200);
-    user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+    user.fire(&cue);
     let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w1"})).expect(200);
     let execution = claimed["execution_id"].as_str().unwrap();
     let path = |action: &str| format!("/v1/executions/{execution}/{action}");
     user.post(&path("outcome"), &json!({"success": true})).expect(200);
     user.post(&path("verify"), &json!({"valid": true})).expect(200);
-    user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+    user.fire(&cue);
     user.post("/v1/executions/claim", &json!({"worker_id": "w2"})).expect(200);
     user.advance("PT20M");
     beat("w1").expect(200);
@@ -219,8 +216,7 @@ fn changes_of_a_cue_by_request_are_events() {
 
 #[test]
 fn a_quota_is_reported_when_it_is_near_and_when_it_is_exceeded() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let limit = i64::from(api.fixture.app.config.plans.limits("free").executions.unwrap());
     let cue = api.fixture.worker_cue(ada.key, |_| ());
     let fire = || ada.post(&format!("/v1/cues/{}/fire", cue.id), &json!({})).expect(200);
@@ -257,10 +253,7 @@ fn missed_runs_are_an_event() {
     let filter = cued::domain::notification::event::EventFilter::new(Some("missed"), None).unwrap();
     let taken = stream.take(&filter).unwrap();
     let data: Value = serde_json::from_str(&taken[0].data).unwrap();
-    assert_eq!(
-        (&data["count"], &data["cue_id"], &data["reason"]),
-        (&json!(missed), &json!(cue.id), &json!("downtime"))
-    );
+    assert_has(&data, json!({"count": missed, "cue_id": cue.id, "reason": "downtime"}));
     assert!(data["first"].is_string() && data["last"].is_string(), "{data}");
 }
 
@@ -279,4 +272,219 @@ fn a_hold_and_its_end_are_events_for_everybody() {
     for stream in &mut streams {
         assert_eq!(stream.next().1["state"], "promoted");
     }
+}
+
+const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const ADA: i64 = 1;
+const EVE: i64 = 2;
+
+fn events() -> Arc<Events> {
+    Arc::new(Events::new(64).unwrap())
+}
+
+fn event(user_key: i64, number: usize) -> Emitted {
+    Emitted::Event(Event::new(EventType::CueUpdated, user_key, None, &json!({"n": number})))
+}
+
+/// Publishes one commit for each number, of events that all users get.
+fn publish(events: &Events, numbers: impl IntoIterator<Item = usize>) {
+    for number in numbers {
+        let event = Event { user_key: None, ..single(number) };
+        events.publish(vec![Emitted::Event(event)]);
+    }
+}
+
+fn single(number: usize) -> Event {
+    match event(ADA, number) {
+        Emitted::Event(event) => event,
+        Emitted::Counted { .. } => unreachable!(),
+    }
+}
+
+/// All that waits in a stream, as the texts of its data.
+fn drain(stream: &mut EventStream) -> Vec<String> {
+    let mut texts = Vec::new();
+    loop {
+        let taken = stream.take(&EventFilter::default()).unwrap();
+        if taken.is_empty() {
+            return texts;
+        }
+        texts.extend(taken.into_iter().map(|event| event.data));
+    }
+}
+
+fn numbers(range: impl IntoIterator<Item = usize>) -> Vec<String> {
+    range.into_iter().map(|number| json!({ "n": number }).to_string()).collect()
+}
+
+#[test]
+fn nothing_is_recorded_before_the_first_stream() {
+    let events = events();
+    assert!(!events.is_watched());
+    events.publish(vec![event(ADA, 1)]);
+    let (mut stream, start) = events.subscribe(ADA, HOME, None).unwrap();
+    assert_eq!((start, drain(&mut stream)), (StreamStart::Now, Vec::new()));
+    assert!(events.is_watched() && events.is_watched_by(ADA) && !events.is_watched_by(EVE));
+}
+
+#[test]
+fn a_stream_resumes_after_any_event_without_loss_or_repetition() {
+    let events = events();
+    let (mut first, _) = events.subscribe(ADA, HOME, None).unwrap();
+    let begin = EventId::parse(&first.id()).unwrap();
+    publish(&events, 1..=4_096);
+    let mut seen = 0;
+    // Begins again after each part, as a client that loses its connection.
+    loop {
+        let taken = first.take(&EventFilter::default()).unwrap();
+        let Some(last) = taken.last() else { break };
+        seen += taken.len();
+        let id = EventId::parse(&last.id).unwrap();
+        let (next, start) = events.subscribe(ADA, HOME, Some(&id)).unwrap();
+        assert_eq!(start, StreamStart::Resumed);
+        first = next;
+    }
+    assert_eq!(seen, 4_096);
+    let (mut again, start) = events.subscribe(ADA, HOME, Some(&begin)).unwrap();
+    assert_eq!((start, drain(&mut again)), (StreamStart::Resumed, numbers(1..=4_096)));
+    // One more, and the first is gone.
+    publish(&events, [4_097]);
+    let (mut late, start) = events.subscribe(ADA, HOME, Some(&begin)).unwrap();
+    assert_eq!((start, drain(&mut late)), (StreamStart::Reset(ResetReason::Gap), Vec::new()));
+    publish(&events, 4_098..=5_000);
+    assert_eq!(drain(&mut late), numbers(4_098..=5_000));
+}
+
+#[test]
+fn an_id_of_another_start_or_of_the_future_resets_the_stream() {
+    let events = events();
+    let start = |id: &str| events.subscribe(ADA, HOME, Some(&EventId::parse(id).unwrap())).unwrap().1;
+    let (here, _) = events.subscribe(ADA, HOME, None).unwrap();
+    let boot = here.id()[..6].to_owned();
+    let other = if boot == "000000" { "111111" } else { "000000" };
+    assert_eq!(start(&format!("{other}-1")), StreamStart::Reset(ResetReason::Restart));
+    assert_eq!(start(&format!("{boot}-99")), StreamStart::Reset(ResetReason::Gap));
+    assert_eq!(start(&format!("{boot}-0")), StreamStart::Reset(ResetReason::Gap), "before the recording");
+    for garbage in
+        " | x | 5f3a9c | 5f3a9c- | 5f3a9c-x | 5F3A9C-1 | 5f3a9c-+1 | 5f3a9-1 | 5f3a9c-99999999999999999999"
+            .split(" | ")
+    {
+        assert_eq!(EventId::parse(garbage), None, "{garbage:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_too_slow_is_moved_to_the_present() {
+    let events = events();
+    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
+    publish(&events, 0..5_000);
+    assert_eq!(stream.take(&EventFilter::default()).map(|_| ()), Err(ResetReason::Lagged));
+    publish(&events, [7]);
+    assert_eq!(drain(&mut stream), numbers([7]));
+}
+
+#[test]
+fn more_than_32_events_in_a_commit_end_in_a_burst() {
+    let events = events();
+    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
+    let mut commit: Vec<_> = (0..40).map(|number| event(ADA, number)).collect();
+    commit.push(Emitted::Counted { user_key: ADA, event_type: EventType::CuePaused });
+    events.publish(commit);
+    let counts = BTreeMap::from([(EventType::CueUpdated, 8_u64), (EventType::CuePaused, 1)]);
+    let mut expected = numbers(0..32);
+    expected.push(burst_data(0, &counts));
+    assert_eq!(drain(&mut stream), expected);
+    events.publish(vec![event(ADA, 41)]);
+    assert_eq!(drain(&mut stream), numbers([41]), "a burst ends with its commit");
+}
+
+#[test]
+fn a_filter_selects_the_part_of_a_burst() {
+    let events = events();
+    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
+    let mut commit: Vec<_> = (0..33).map(|number| event(ADA, number)).collect();
+    commit.push(Emitted::Counted { user_key: ADA, event_type: EventType::CuePaused });
+    events.publish(commit);
+    let filter = EventFilter::new(Some("cue.paused"), None).unwrap();
+    let taken = stream.take(&filter).unwrap();
+    let data = burst_data(0, &BTreeMap::from([(EventType::CuePaused, 1)]));
+    let [StreamEvent { event_type: EventType::Burst, data: found, .. }] = &taken[..] else {
+        panic!("{taken:?}")
+    };
+    assert_eq!(*found, data);
+}
+
+#[test]
+fn a_write_that_is_rolled_back_emits_nothing() {
+    let fixture = Fixture::new();
+    let (mut stream, _) = fixture.app.events.subscribe(ADA, HOME, None).unwrap();
+    let emit = |tx: &cued::store::WriteTx<'_>, number| {
+        tx.emit(ADA, EventType::CueUpdated, || Ok(Some(single(number))));
+    };
+    // All in one batch or not: each write is rolled back alone.
+    let writes: Vec<_> = (0..20)
+        .map(|number| {
+            fixture.app.store.write(move |tx| {
+                emit(tx, number);
+                if number % 2 == 0 { Ok(()) } else { Err(Error::refused(ErrorCode::CueNotFound, "no")) }
+            })
+        })
+        .collect();
+    for write in writes {
+        drop(write.wait());
+    }
+    assert_eq!(drain(&mut stream), numbers((0..20).step_by(2)));
+    let fails = fixture.refuse_commits();
+    let refused = fixture.app.store.write(move |tx| {
+        emit(tx, 99);
+        tx.execute("INSERT INTO meta (name, value) VALUES ('x', 1)", [])?;
+        Ok(())
+    });
+    refused.wait().unwrap_err();
+    fails.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(drain(&mut stream), Vec::<String>::new(), "the commit has failed");
+}
+
+#[test]
+fn an_event_that_cannot_be_built_does_not_fail_its_write() {
+    let fixture = Fixture::new();
+    let (mut stream, _) = fixture.app.events.subscribe(ADA, HOME, None).unwrap();
+    fixture.write(|tx| tx.emit(ADA, EventType::CueUpdated, || Err(Error::fault("no"))));
+    assert_eq!(drain(&mut stream), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_is_built_for_a_user_whom_nobody_follows() {
+    let fixture = Fixture::new();
+    let _stream = fixture.app.events.subscribe(EVE, HOME, None).unwrap();
+    fixture.write(|tx| tx.emit(ADA, EventType::CueUpdated, || panic!("built for nobody")));
+}
+
+#[test]
+fn events_come_in_the_order_of_the_commits_of_concurrent_writers() {
+    let fixture = Fixture::new();
+    let (mut stream, _) = fixture.app.events.subscribe(ADA, HOME, None).unwrap();
+    let app = Arc::clone(&fixture.app);
+    fixture.sql("CREATE TABLE numbers (n INTEGER PRIMARY KEY AUTOINCREMENT)");
+    let writers: Vec<_> = (0..4)
+        .map(|_| {
+            let app = Arc::clone(&app);
+            thread::spawn(move || {
+                for _ in 0..30 {
+                    let write = app.store.write(|tx| {
+                        tx.execute("INSERT INTO numbers DEFAULT VALUES", [])?;
+                        let number = usize::try_from(tx.last_insert_rowid()).unwrap();
+                        tx.emit(ADA, EventType::CueUpdated, || Ok(Some(single(number))));
+                        Ok(())
+                    });
+                    write.wait().unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    fixture.sql("DROP TABLE numbers");
+    assert_eq!(drain(&mut stream), numbers(1..=120));
 }

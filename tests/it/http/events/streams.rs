@@ -1,32 +1,27 @@
-//! The streams: greeting, filters, resumption over HTTP, beats, ends.
+//! The stream of events: contents, limits and ends.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use cued::clock::Clock;
 use cued::domain::notification::event::{Emitted, Event, EventSink, EventType};
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::types;
+use crate::http::events::types;
 use crate::openapi::checks::check_http2;
-use crate::support::api::{Api, User};
-use crate::support::event_stream::EventReader;
-use crate::support::fixture::{BEGIN, Fixture};
-use crate::support::server::{DEV_UNLIMITED, Server, until};
+use crate::support::*;
 
 /// A server with short times.
 fn impatient() -> Api {
-    let clock = Clock::test(Some(BEGIN.parse().unwrap()));
-    Api::from_fixture(Fixture::with_config(clock, |config| {
+    Api::configured(|config| {
         config.http.beat_interval = Duration::from_millis(50);
         config.http.response_time = Duration::from_secs(2);
-    }))
+    })
 }
 
 fn follow(api: &Api, user: &User) -> EventReader {
@@ -43,8 +38,7 @@ fn large(user_key: i64) -> Vec<Emitted> {
 
 #[test]
 fn a_stream_begins_with_a_greeting() {
-    let server = Server::with_test_clock("2030-01-01T00:00:00Z");
-    let user = server.user();
+    let (server, user) = Server::with_clock_and_user("2030-01-01T00:00:00Z");
     let mut stream = EventReader::open(server.addr(), &user, "");
     assert_eq!(stream.header("content-type"), Some("text/event-stream"));
     assert_eq!(stream.header("cache-control"), Some("no-store, no-transform"));
@@ -72,17 +66,11 @@ fn a_stream_begins_with_a_greeting() {
 
 #[test]
 fn bad_input_gets_a_clear_error() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let body = ada.get("/v1/events?types=execution,nonsense").expect_error(422, "validation_error");
     assert_eq!(body["detail"][0]["loc"], json!(["query", "types"]));
     let message = body["detail"][0]["msg"].as_str().unwrap();
-    assert!(
-        message.contains("\"nonsense\"")
-            && message.contains("execution.claim_lost")
-            && message.contains(", quota"),
-        "{message}"
-    );
+    assert_contains(message, &["\"nonsense\"", "execution.claim_lost", ", quota"]);
     let body = ada.get("/v1/events?last_event_id=nonsense").expect_error(422, "validation_error");
     assert_eq!(body["detail"][0]["loc"], json!(["query", "last_event_id"]));
     let garbage = ada.call("GET", "/v1/events", &[("Last-Event-ID", "12")], b"").unwrap();
@@ -99,8 +87,7 @@ fn bad_input_gets_a_clear_error() {
 
 #[test]
 fn a_stream_of_one_cue_has_the_events_of_that_cue() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let [one, two] = [(), ()].map(|()| api.fixture.worker_cue(ada.key, |_| ()));
     let mut stream = EventReader::open(api.addr(), &ada, &format!("?cue_id={}", two.id));
     stream.next();
@@ -112,8 +99,7 @@ fn a_stream_of_one_cue_has_the_events_of_that_cue() {
 
 #[test]
 fn a_client_resumes_where_it_has_stopped() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
     let rename =
         |name: &str| ada.patch(&format!("/v1/cues/{}", cue.id), &json!({ "name": name })).expect(200);
@@ -137,8 +123,7 @@ fn a_client_resumes_where_it_has_stopped() {
 
 #[test]
 fn after_a_restart_a_stream_is_reset() {
-    let mut server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (mut server, user) = Server::with_user(DEV_UNLIMITED);
     let mut stream = EventReader::open(server.addr(), &user, "");
     let id = stream.next_event().unwrap().id.unwrap();
     server.kill();
@@ -181,8 +166,7 @@ fn a_stream_ends_when_its_key_is_revoked_or_its_account_disabled() {
 /// The beats of this server are 15 s apart: the event comes first, and is not sent.
 #[test]
 fn a_stream_brings_no_event_after_its_key_was_revoked() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let mut stream = follow(&api, &ada);
     api.fixture.sql(&format!("DELETE FROM api_keys WHERE user_key = {}", ada.key));
     api.fixture.app.events.publish(large(ada.key));
@@ -191,8 +175,7 @@ fn a_stream_brings_no_event_after_its_key_was_revoked() {
 
 #[test]
 fn a_stop_ends_streams_at_once() {
-    let mut api = Api::start();
-    let ada = api.user("ada");
+    let (mut api, ada) = Api::with_user("ada");
     let mut streams = [follow(&api, &ada), follow(&api, &ada)];
     api.stop();
     for stream in &mut streams {
@@ -205,8 +188,7 @@ fn a_stop_ends_streams_at_once() {
 
 #[test]
 fn an_open_stream_delays_neither_the_test_clock_nor_the_end_of_the_program() {
-    let mut server = Server::with_test_clock("2030-01-01T00:00:00Z");
-    let user = server.user();
+    let (mut server, user) = Server::with_clock_and_user("2030-01-01T00:00:00Z");
     let mut stream = EventReader::open(server.addr(), &user, "");
     stream.next();
     user.settle();
@@ -219,12 +201,11 @@ fn an_open_stream_delays_neither_the_test_clock_nor_the_end_of_the_program() {
 
 #[test]
 fn a_stream_outlives_the_time_of_a_request() {
-    let clock = Clock::test(Some(BEGIN.parse().unwrap()));
     let short = Duration::from_millis(100);
-    let api = Api::from_fixture(Fixture::with_config(clock, |config| {
+    let api = Api::configured(|config| {
         let http = &mut config.http;
         (http.request_time, http.idle_time, http.beat_interval) = (short, short, short * 2);
-    }));
+    });
     let ada = api.user("ada");
     let mut stream = follow(&api, &ada);
     for _ in 0..5 {
@@ -305,8 +286,7 @@ fn two_users_see_their_own_events_and_those_of_the_server() {
 
 #[test]
 fn a_burst_is_one_event_of_a_herd() {
-    let server = Server::with_test_clock("2030-01-01T00:00:00Z");
-    let user = server.user();
+    let (server, user) = Server::with_clock_and_user("2030-01-01T00:00:00Z");
     for _ in 0..40 {
         let cue = json!({"name": "c", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}});
         user.create(&cue);
@@ -317,4 +297,164 @@ fn a_burst_is_one_event_of_a_herd() {
     let events = stream.until_clock_moved();
     assert_eq!(events.len(), 33, "{:?}", types(&events));
     assert_eq!(events[32], ("burst".to_owned(), json!({"span_ms": 0, "counts": {"execution.created": 8}})));
+}
+
+fn event(user_key: i64) -> Emitted {
+    let data = json!({"cue_id": "c", "cue_name": "c", "status": "active", "next_run": null, "at": BEGIN});
+    Emitted::Event(Event::new(EventType::CueUpdated, user_key, None, &data))
+}
+
+#[test]
+fn a_stream_begins_after_the_writes_that_began_before_it() {
+    let (api, ada) = Api::with_user("ada");
+    let is_committed = Arc::new(AtomicBool::new(false));
+    let ((began, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
+    let committed = Arc::clone(&is_committed);
+    let write = api.fixture.app.store.write_for(ada.key, move |tx| {
+        began.send(()).unwrap();
+        // Ends when the client has the greeting, or after a while if the greeting waits for it.
+        let _ = released.recv_timeout(Duration::from_millis(300));
+        tx.on_commit(move || committed.store(true, Ordering::SeqCst));
+        Ok(())
+    });
+    has_begun.recv().unwrap();
+    let mut stream = EventReader::open(api.addr(), &ada, "");
+    assert_eq!(stream.next().0, "hello");
+    let was_committed = is_committed.load(Ordering::SeqCst);
+    let _ = release.send(());
+    write.wait().unwrap();
+    assert!(was_committed, "a list read now lacks the write, and the stream has no event of it");
+}
+
+#[test]
+fn a_stream_checks_its_key_also_while_events_wait() {
+    const BACKLOG: usize = 4_000;
+    let api = Api::configured(|config| {
+        config.http.beat_interval = Duration::from_millis(1);
+    });
+    let ada = api.user("ada");
+    let mut first = EventReader::open(api.addr(), &ada, "?types=cue");
+    let id = first.next_event().unwrap().id.unwrap();
+    drop(first);
+    let Emitted::Event(event) = event(ada.key) else { unreachable!() };
+    // For all: of the events of a user only 32 of a commit are single ones.
+    let event = Emitted::Event(Event { user_key: None, ..event });
+    for _ in 0..BACKLOG / 32 {
+        api.fixture.app.events.publish(vec![event.clone(); 32]);
+    }
+    let mut stream = EventReader::resume(api.addr(), &ada, "?types=cue", Some(&id));
+    assert_eq!(stream.next().1["resumed"], true);
+    // A beat begins with the check.
+    let waiting = (0..BACKLOG).map(|_| stream.next_block().unwrap().unwrap());
+    let is_beat = waiting.map(|block| block.comment.as_deref() == Some("beat"));
+    assert!(is_beat.skip_while(|is_beat| !is_beat).any(|is_beat| !is_beat), "events follow a beat");
+}
+
+#[test]
+fn a_stop_hands_out_the_events_that_wait() {
+    let (mut api, ada) = Api::with_user("ada");
+    let mut stream = EventReader::open(api.addr(), &ada, "");
+    assert_eq!(stream.next().0, "hello");
+    for _ in 0..250 {
+        api.fixture.app.events.publish(vec![event(ada.key)]);
+    }
+    api.stop();
+    let events = stream.until(|event, _| event == "server.state");
+    assert_eq!(events.iter().filter(|(event, _)| event == "cue.updated").count(), 250);
+    api.wait_until_stopped();
+}
+
+#[test]
+fn a_sixth_stream_is_refused_until_another_ends() {
+    let api = Api::start();
+    let (ada, eve) = (api.user("ada"), api.user("eve"));
+    let mut open: Vec<_> = (0..5).map(|_| EventReader::open(api.addr(), &ada, "")).collect();
+    let refused = ada.get("/v1/events");
+    let body = refused.expect_error(429, "too_many_streams");
+    assert!(body["error"]["message"].as_str().unwrap().contains("5 event streams"), "{body}");
+    assert_eq!(refused.header("retry-after"), Some("10"));
+    drop(EventReader::open(api.addr(), &eve, ""));
+    open.pop();
+    until("a place is free", || {
+        (ada.call("HEAD", "/v1/events", &[], b"").unwrap().status == 200).then_some(())
+    });
+    let mut again = EventReader::open(api.addr(), &ada, "");
+    assert_eq!(again.next().0, "hello");
+}
+
+#[test]
+fn the_number_of_streams_of_a_server_is_a_flag() {
+    let server = Server::start(&[DEV_UNLIMITED, &["--max-streams", "2"]].concat());
+    let (ada, eve) = (server.user(), server.user());
+    let open = [EventReader::open(server.addr(), &ada, ""), EventReader::open(server.addr(), &eve, "")];
+    eve.get("/v1/events").expect_error(429, "too_many_streams");
+    drop(open);
+    let server = Server::start(&[DEV_UNLIMITED, &["--max-streams", "0"]].concat());
+    server.user().get("/v1/events").expect_error(404, "not_found");
+}
+
+#[test]
+fn at_the_limit_accounts_and_addresses_share_the_streams() {
+    let flags = ["--max-streams", "4", "--trust-proxy", "127.0.0.1"];
+    let server = Server::start(&[DEV_UNLIMITED, &flags].concat());
+    let [ada, bob, eve, fay, gil] = [(); 5].map(|()| server.user());
+    let open = |user: &Client, address: &str| {
+        let mut stream = EventReader::from(server.addr(), user, address);
+        assert_eq!(stream.next().0, "hello");
+        stream
+    };
+    let refused = |user: &Client, address: &str| {
+        let response = user.call("GET", "/v1/events", &[("X-Forwarded-For", address)], b"").unwrap();
+        response.expect_error(429, "too_many_streams");
+    };
+    let ends = |stream: &mut EventReader| assert_eq!(stream.next_event(), None);
+    let mut of_ada = ["2001:db8::1", "2001:db8::2", "2001:db8::3"].map(|address| open(&ada, address));
+    let _bob = open(&bob, "198.51.100.2");
+    refused(&ada, "2001:db8::4");
+    refused(&bob, "2001:db8::4");
+    let mut of_eve = open(&eve, "2001:db8::4");
+    ends(&mut of_ada[2]);
+    refused(&ada, "2001:db8::4");
+    let mut bob_elsewhere = open(&bob, "198.51.100.20");
+    ends(&mut of_ada[1]);
+    let mut of_fay = open(&fay, "2001:db8::5");
+    ends(&mut bob_elsewhere);
+    // Each account has one: only another address gets one now, from the address that has three.
+    refused(&gil, "2001:db8::6");
+    let _gil = open(&gil, "198.51.100.21");
+    ends(&mut of_fay);
+    let mut bob_again = open(&bob, "198.51.100.22");
+    ends(&mut of_eve);
+    let _fay = open(&fay, "198.51.100.23");
+    ends(&mut bob_again);
+    refused(&eve, "198.51.100.24");
+}
+
+#[test]
+fn a_stream_counts_as_one_request() {
+    let (api, ada) = Api::with_user("ada");
+    let used = || ada.get("/v1/usage").expect(200)["rate_limit"]["current_usage"].as_i64().unwrap();
+    let before = used();
+    let mut stream = EventReader::open(api.addr(), &ada, "");
+    stream.next();
+    let cue = api.fixture.worker_cue(ada.key, |_| ());
+    ada.post(&format!("/v1/cues/{}/fire", cue.id), &json!({})).expect(200);
+    stream.next();
+    assert_eq!(used() - before, 3, "the stream, the fire, this one");
+}
+
+#[test]
+fn open_streams_and_events_are_metrics() {
+    let (server, user) = Server::with_user(&[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
+    let metrics = || {
+        let client = Client::new(server.metrics_addr().unwrap());
+        client.get("/metrics").text()
+    };
+    assert!(metrics().contains("\ncued_event_streams 0\n") && metrics().contains("\ncued_events_total 0\n"));
+    let mut stream = EventReader::open(server.addr(), &user, "");
+    stream.next();
+    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []})).expect(200);
+    stream.next();
+    assert!(metrics().contains("\ncued_event_streams 1\n") && metrics().contains("\ncued_events_total 1\n"));
+    assert_eq!(user.get("/health").expect(200)["status"], "healthy");
 }

@@ -1,12 +1,9 @@
-//! The sliding window: shared windows, counted requests, and the headers of every response.
+//! The rate limit and the monthly quota.
 
 use std::time::Duration;
 
-use serde_json::json;
-
-use super::{Plans, administer, email, limited, number};
-use crate::support::client::{Client, Response};
-use crate::support::server::{DEV_UNLIMITED, Server, is_full_run, until_within};
+use crate::http::limits::{Plans, administer, email, id, limited, limited_user, number, worker};
+use crate::support::*;
 
 /// Epoch seconds of [`super::START`].
 const START: i64 = 1_769_646_600;
@@ -27,8 +24,7 @@ fn refused(response: &Response) -> i64 {
 
 #[test]
 fn the_61st_request_is_refused_until_the_window_slides() {
-    let server = limited();
-    let user = server.user();
+    let (_server, user) = limited_user();
     for count in 1..=60 {
         if count == 31 {
             user.advance("PT10S");
@@ -53,8 +49,7 @@ fn the_61st_request_is_refused_until_the_window_slides() {
 #[test]
 fn on_the_system_clock_a_limited_client_passes_after_a_minute() {
     let plans = Plans::new(&json!({"free": {"cues": 1, "executions": 1, "requests_per_minute": 3}}));
-    let server = Server::start(&["--dev", "--plans", &plans.path()]);
-    let user = server.user();
+    let (_server, user) = Server::with_user(&["--dev", "--plans", &plans.path()]);
     let first = number(&me(&user), "x-ratelimit-reset");
     for _ in 0..2 {
         me(&user).expect(200);
@@ -74,8 +69,7 @@ fn on_the_system_clock_a_limited_client_passes_after_a_minute() {
 
 #[test]
 fn the_keys_of_a_user_share_one_rate_window() {
-    let server = limited();
-    let user = server.user();
+    let (server, user) = limited_user();
     let made = user.post("/v1/auth/keys", &json!({"name": "second"})).expect(201);
     let second = user.with_key(made["api_key"].as_str().unwrap());
     assert_eq!(standing(&me(&second)), (60, 58));
@@ -85,8 +79,7 @@ fn the_keys_of_a_user_share_one_rate_window() {
 
 #[test]
 fn every_request_counts_and_the_rate_is_checked_before_the_body() {
-    let server = limited();
-    let user = server.user();
+    let (_server, user) = limited_user();
     for left in (0..60).rev() {
         let response = match left % 4 {
             0 => user.get("/v1/nowhere"),
@@ -152,8 +145,7 @@ fn health_and_the_test_clock_are_not_rate_limited() {
 
 #[test]
 fn without_limits_the_shown_limit_is_a_billion() {
-    let server = Server::with_test_clock(super::START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(super::START);
     for _ in 0..100 {
         let response = me(&user);
         assert_eq!((response.status, standing(&response)), (200, (1_000_000_000, 1_000_000_000)));
@@ -164,8 +156,7 @@ fn without_limits_the_shown_limit_is_a_billion() {
 
 #[test]
 fn the_rate_of_a_new_plan_applies_to_the_next_request() {
-    let server = limited();
-    let user = server.user();
+    let (server, user) = limited_user();
     let email = email(&user);
     for _ in 0..59 {
         me(&user).expect(200);
@@ -178,4 +169,161 @@ fn the_rate_of_a_new_plan_applies_to_the_next_request() {
     administer(&server, &["set-plan", &email, "free"]);
     // 62 requests are in a window of 60: three must leave first, and all came at the same instant.
     assert_eq!(refused(&me(&user)), 60);
+}
+
+fn warned(response: &Response) -> bool {
+    match response.header("x-cueapi-usage-warning") {
+        Some(warning) => {
+            assert_eq!(warning, "approaching_limit");
+            true
+        }
+        None => false,
+    }
+}
+
+fn fire(user: &Client, cue: &Value) -> Response {
+    user.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({}))
+}
+
+fn used(user: &Client) -> Value {
+    user.get("/v1/usage").expect(200)["executions"]["used"].clone()
+}
+
+/// The number of executions of the cue by state, among its newest hundred.
+fn states(user: &Client, cue: &Value) -> (usize, usize) {
+    let all = user.executions_of(id(cue));
+    let blocked = all.iter().filter(|it| it["error_message"] == "execution_limit_exceeded");
+    for execution in blocked.clone() {
+        assert_eq!((&execution["status"], &execution["attempts"]), (&json!("failed"), &json!(0)));
+    }
+    let blocked = blocked.count();
+    (all.len() - blocked, blocked)
+}
+
+#[test]
+fn responses_warn_from_80_percent_of_the_quota_on() {
+    let server = Plans::small().server();
+    let (user, other) = (server.user(), server.user());
+    let cue = user.create(&worker("0 0 1 1 *"));
+    for _ in 0..3 {
+        assert!(!warned(&fire(&user, &cue)));
+    }
+    assert!(!warned(&user.get("/v1/usage")));
+    // The fourth of five is 80 %, and its own response says so.
+    assert!(warned(&fire(&user, &cue)));
+    assert!(warned(&user.get("/v1/auth/me")));
+    assert!(warned(&user.get("/v1/cues/cue_000000000000")));
+    assert!(warned(&user.get("/v1/nowhere")));
+    assert!(!warned(&other.get("/v1/auth/me")));
+    assert!(!warned(&server.client().get("/v1/cues")));
+    user.advance_to("2026-02-01T00:00:00Z");
+    assert!(!warned(&user.get("/v1/auth/me")), "a new month");
+}
+
+#[test]
+fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() {
+    let (plans, receiver) = (Plans::small(), Receiver::start());
+    let (server, user) = plans.with_user();
+    administer(&server, &["set-plan", &email(&user), "daily", "--plans", &plans.path()]);
+    let mut cue = worker("0 * * * *");
+    cue["transport"] = json!("webhook");
+    cue["callback"] = json!({"url": receiver.url()});
+    let cue = user.create(&cue);
+    // Thirty hourly runs are within the quota; the one at 07:00 is the first above it.
+    user.advance_to("2026-01-31T06:59:59Z");
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(54), 54));
+    let late = user
+        .create(&json!({"name": "once", "schedule": {"type": "once", "at": "2026-01-31T07:30:00Z"},
+                                   "callback": {"url": receiver.url()}}));
+    let moved = user.advance_to("2026-01-31T08:30:00Z");
+    assert_eq!(moved["delivered"], 0);
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(54), 54));
+    assert_eq!(states(&user, &cue), (54, 2));
+    assert_eq!(states(&user, &late), (0, 1));
+    let shown = user.get(&format!("/v1/cues/{}", id(&late))).expect(200);
+    assert_eq!((&shown["status"], &shown["next_run"]), (&json!("failed"), &Value::Null));
+    let recurring = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
+    assert_has(&recurring, json!({"status": "active", "next_run": "2026-01-31T09:00:00+00:00"}));
+    let over = user.executions_of(id(&cue)).remove(2);
+    assert_eq!(over["status"], "success");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    user.post(&format!("/v1/executions/{}/replay", id(&over)), &json!({}))
+        .expect_error(403, "execution_limit_exceeded");
+    assert_eq!(used(&user), json!(54));
+    user.advance_to("2026-02-01T01:30:00Z");
+    assert_eq!((used(&user), receiver.deliveries().len()), (json!(2), 56));
+    fire(&user, &cue).expect(200);
+}
+
+#[test]
+fn within_the_day_at_most_twice_the_quota_runs() {
+    let (_server, user) = Plans::small().with_user();
+    let cue = user.create(&worker("0 * * * *"));
+    user.advance("PT1H");
+    for _ in 0..9 {
+        fire(&user, &cue).expect(200);
+    }
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    user.advance("PT1H");
+    assert_eq!(states(&user, &cue), (10, 1), "a scheduled run is recorded as failed");
+    assert_eq!(used(&user), json!(10));
+}
+
+#[test]
+fn a_plan_change_never_restarts_the_grace_period() {
+    let plans = Plans::small();
+    let (server, user) = plans.with_user();
+    let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
+    let change = |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
+    for _ in 0..6 {
+        fire(&user, &cue).expect(200);
+    }
+    user.advance("PT24H");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    change("pro");
+    fire(&user, &cue).expect(200);
+    assert_eq!(used(&user), json!(7));
+    // A quota below the usage again: its 24 hours are over.
+    change("free");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    user.advance("PT12H");
+    change("plus");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    change("daily");
+    fire(&user, &cue).expect(200);
+    // The next month has its own.
+    change("free");
+    user.advance_to("2026-02-01T00:00:00Z");
+    for _ in 0..6 {
+        fire(&user, &cue).expect(200);
+    }
+}
+
+#[test]
+fn a_plan_change_within_the_grace_period_does_not_end_it() {
+    let plans = Plans::small();
+    let (server, user) = plans.with_user();
+    let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
+    let change = |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
+    for _ in 0..6 {
+        fire(&user, &cue).expect(200);
+    }
+    user.advance("PT12H");
+    change("pro");
+    change("free");
+    user.advance("PT11H59M");
+    fire(&user, &cue).expect(200);
+    user.advance("PT1M");
+    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+}
+
+#[test]
+fn without_limits_everything_runs_and_is_counted() {
+    let (_server, user) = Server::with_clock_and_user(super::START);
+    let cue = user.create(&worker("* * * * *"));
+    user.advance("PT8H");
+    let response = fire(&user, &cue);
+    response.expect(200);
+    assert!(!warned(&response));
+    assert_eq!(used(&user), json!(481));
 }

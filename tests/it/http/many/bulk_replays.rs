@@ -1,20 +1,13 @@
-//! `POST /v1/executions/replay` (contract §5.4).
+//! Bulk replays, and the bounds of bulk requests.
 
-use cued::store::db::counters;
-use serde_json::{Value, json};
-
-use super::{START, copy_failed, execution, failed_runs, fire, id, webhook_cue, worker_cue};
-use crate::support::client::{Client, Response};
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::Server;
+use crate::http::bad_input::{Case, check};
+use crate::http::many::{
+    START, check_counters, copy_failed, failed_runs, id, keeping_all, status_of, webhook_cue, worker_cue,
+};
+use crate::support::*;
 
 fn replay(user: &Client, body: &Value) -> Response {
     user.post("/v1/executions/replay", body)
-}
-
-#[track_caller]
-fn check_counters(server: &Server) {
-    assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -23,7 +16,7 @@ fn executions_are_replayed_by_id_oldest_first() {
     let (user, other) = (server.user(), server.user());
     let cue = user.create(&worker_cue("work"));
     let failed = failed_runs(&user, &cue, 3);
-    let open = fire(&user, &cue);
+    let open = user.fire(&cue);
     let foreign = failed_runs(&other, &other.create(&worker_cue("foreign")), 1).remove(0);
     let ids = [&failed[2], &open, &failed[0], &foreign, &failed[0].to_uppercase(), &failed[1], "no id"];
     let done = replay(&user, &json!({"ids": ids})).expect(200);
@@ -44,7 +37,6 @@ fn executions_are_replayed_by_id_oldest_first() {
         .collect();
     assert_eq!(done["execution_ids"], json!(replays), "in the order of their creation");
     assert_eq!(other.get("/v1/executions").expect(200)["total"], 1);
-    check_counters(&server);
 }
 
 #[test]
@@ -59,10 +51,10 @@ fn a_filter_replays_what_failed_if_the_number_is_the_expected_one() {
     user.advance("PT1H");
     let late = failed_runs(&user, &work, 1);
     let hook = user.create(&webhook_cue(&receiver.url()));
-    let gone = fire(&user, &hook);
-    fire(&user, &work);
+    let gone = user.fire(&hook);
+    user.fire(&work);
     user.settle();
-    assert_eq!(execution(&user, &gone)["status"], "failed");
+    assert_eq!(user.execution(&gone)["status"], "failed");
     let total = || user.get("/v1/executions").expect(200)["total"].clone();
     let before = total();
     for (filter, matched) in [
@@ -93,23 +85,18 @@ fn a_filter_replays_what_failed_if_the_number_is_the_expected_one() {
     let done = replay(&user, &json!({"filter": {"cue_id": id(&work)}, "expected": 3})).expect(200);
     assert_eq!((&done["matched"], &done["replayed"], &done["skipped"]), (&json!(3), &json!(3), &json!([])));
     assert_eq!(early.len() + late.len(), 3);
-    check_counters(&server);
 }
 
 #[test]
 fn more_executions_than_a_write_takes_are_replayed_in_several() {
-    let server = Server::start(&["--dev", "--limits", "off", "--test-clock", START, "--retain", "off"]);
-    let user = server.user();
+    let (server, user) = keeping_all();
     let mut cue = worker_cue("work");
     cue["payload"] = json!({"task": "t"});
     let cue = user.create(&cue);
     failed_runs(&user, &cue, 1);
     copy_failed(&server, 1_199);
     let done = replay(&user, &json!({"filter": {"status": "failed"}, "expected": 1_200})).expect(200);
-    assert_eq!(
-        (&done["matched"], &done["replayed"], &done["skipped"]),
-        (&json!(1_200), &json!(1_200), &json!([]))
-    );
+    assert_has(&done, json!({"matched": 1_200, "replayed": 1_200, "skipped": []}));
     let ids: Vec<String> =
         done["execution_ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()).collect();
     assert!(ids.is_sorted() && ids.len() == 1_200);
@@ -133,8 +120,8 @@ fn a_limit_that_is_reached_in_the_middle_skips_the_rest() {
     let table = json!({"free": {"cues": 3, "executions": 3, "requests_per_minute": null, "storage_mb": 1},
                        "big": {"cues": 3, "executions": 100, "requests_per_minute": null, "storage_mb": 1}});
     std::fs::write(&plans, table.to_string()).unwrap();
-    let server = Server::start(&["--dev", "--test-clock", START, "--plans", plans.to_str().unwrap()]);
-    let user = server.user();
+    let (server, user) =
+        Server::with_user(&["--dev", "--test-clock", START, "--plans", plans.to_str().unwrap()]);
     let cue = user.create(&worker_cue("work"));
     let failed = failed_runs(&user, &cue, 4);
     // The fourth run is above the quota of three, which ends a day later.
@@ -155,14 +142,12 @@ fn a_limit_that_is_reached_in_the_middle_skips_the_rest() {
     let done = replay(&user, &json!({"ids": failed})).expect(200);
     assert_eq!((&done["matched"], &done["replayed"]), (&json!(4), &json!(3)), "{done}");
     assert_eq!(done["skipped"], json!([{"id": failed[3], "code": "storage_limit_exceeded"}]));
-    check_counters(&server);
 }
 
 /// A process that ends between two writes leaves what was done; a repetition with the key does nothing twice.
 #[test]
 fn an_interrupted_replay_is_not_repeated_by_its_key() {
-    let mut server = Server::start(&["--dev", "--limits", "off"]);
-    let user = server.user();
+    let (mut server, user) = Server::with_user(&["--dev", "--limits", "off"]);
     let cue = user.create(&worker_cue("work"));
     failed_runs(&user, &cue, 1);
     copy_failed(&server, 9_999);
@@ -175,7 +160,7 @@ fn an_interrupted_replay_is_not_repeated_by_its_key() {
         let replays = "SELECT count(*) FROM executions WHERE triggered_by = 'replay'";
         server.sqlite().query_row(replays, [], |row| row.get::<_, i64>(0)).unwrap()
     };
-    crate::support::server::until("the first write", || (count(&server) > 0).then_some(()));
+    until("the first write", || (count(&server) > 0).then_some(()));
     server.kill();
     let response = request.join().unwrap();
     server.restart();
@@ -194,20 +179,18 @@ fn an_interrupted_replay_is_not_repeated_by_its_key() {
         }
     }
     assert_eq!(count(&server), done);
-    check_counters(&server);
 }
 
 #[test]
 fn a_filter_leaves_cancelled_runs_out() {
-    let server = Server::with_test_clock(START);
-    let user = server.user();
+    let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&worker_cue("work"));
     let failed = failed_runs(&user, &cue, 1);
     // A worker may report the same word.
-    let reported = fire(&user, &cue);
+    let reported = user.fire(&cue);
     let report = json!({"success": false, "error": "cancelled"});
-    user.post(&format!("/v1/executions/{reported}/outcome"), &report).expect(200);
-    let cancelled = fire(&user, &cue);
+    user.report(&reported, &report);
+    let cancelled = user.fire(&cue);
     user.post(&format!("/v1/executions/{cancelled}/cancel"), &json!({})).expect(200);
     for filter in [json!({}), json!({"cue_id": id(&cue)})] {
         let refused = replay(&user, &json!({"filter": filter, "expected": 3}));
@@ -219,8 +202,136 @@ fn a_filter_leaves_cancelled_runs_out() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| execution(&user, it.as_str().unwrap())["replayed_from"].clone())
+        .map(|it| user.execution(it.as_str().unwrap())["replayed_from"].clone())
         .collect();
     assert_eq!(replayed, [json!(failed[0]), json!(reported)]);
     assert_eq!(replay(&user, &json!({"ids": [cancelled]})).expect(200)["replayed"], 1, "by its id");
+}
+
+const BULK: &str = "/v1/cues/bulk";
+const REPLAY: &str = "/v1/executions/replay";
+const DELETE: &str = "/v1/cues/bulk-delete";
+
+#[test]
+fn every_bad_body_names_its_field() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let cue = user.create(&worker_cue("cue"));
+    let run = failed_runs(&user, &cue, 1).remove(0);
+    let (own, many) = ([id(&cue)], vec!["x"; 501]);
+    let bulk = |body: Value| Case::post(BULK, &body);
+    let delete = |name: &str, value: Value| {
+        let mut body = json!({"action": "delete"});
+        body[name] = value;
+        bulk(body).named(name)
+    };
+    let both = |name: &str, value: Value| {
+        let mut body = json!({"action": "delete", "ids": own});
+        body[name] = value;
+        bulk(body).named(name)
+    };
+    let expected = |value: Value| bulk(json!({"action": "delete", "filter": {}, "expected": value}));
+    let filter = |value: Value| bulk(json!({"action": "delete", "filter": value, "expected": 1}));
+    let replay = |body: Value| Case::post(REPLAY, &body);
+    let failed = |value: Value| replay(json!({"filter": value, "expected": 1}));
+    let remove = |body: Value| Case::post(DELETE, &body);
+    check(
+        &user,
+        [
+            bulk(json!({"ids": own})).invalid("missing", "body.action"),
+            bulk(json!({"ids": own, "action": "stop"})).invalid("literal_error", "body.action"),
+            bulk(json!({"action": "delete"})).invalid("value_error", "body.ids"),
+            delete("ids", json!([])).invalid("too_short", "body.ids"),
+            delete("ids", json!(many)).invalid("too_long", "body.ids"),
+            delete("ids", json!(own[0])).invalid("list_type", "body.ids"),
+            delete("ids", json!([own[0], 7])).invalid("string_type", "body.ids.1"),
+            delete("ids", json!(["x".repeat(65)])).invalid("string_too_long", "body.ids.0"),
+            delete("filter", json!({})).invalid("missing", "body.expected"),
+            both("filter", json!({})).invalid("value_error", "body.filter"),
+            both("expected", json!(1)).invalid("value_error", "body.expected"),
+            both("dry_runs", json!(true)).invalid("extra_forbidden", "body.dry_runs"),
+            expected(json!(-1)).invalid("greater_than_equal", "body.expected"),
+            expected(json!(10_001)).invalid("less_than_equal", "body.expected"),
+            expected(json!("1")).invalid("int_type", "body.expected"),
+            filter(json!([])).invalid("model_attributes_type", "body.filter"),
+            filter(json!({"statsu": "paused"})).invalid("extra_forbidden", "body.filter.statsu"),
+            filter(json!({"status": "broken"})).invalid("literal_error", "body.filter.status"),
+            filter(json!({"transport": "mail"})).invalid("literal_error", "body.filter.transport"),
+            filter(json!({"failing": "yes"})).invalid("bool_type", "body.filter.failing"),
+            filter(json!({"q": ""})).invalid("string_too_short", "body.filter.q"),
+            filter(json!({"q": "x".repeat(101)})).invalid("string_too_long", "body.filter.q"),
+            replay(json!({})).invalid("value_error", "body.ids"),
+            replay(json!({"ids": many})).invalid("too_long", "body.ids"),
+            replay(json!({"ids": [run], "action": "x"})).invalid("extra_forbidden", "body.action"),
+            failed(json!({"status": "success"})).invalid("literal_error", "body.filter.status"),
+            failed(json!({"cause": "weather"})).invalid("literal_error", "body.filter.cause"),
+            failed(json!({"since": "noon"})).invalid("value_error", "body.filter.since"),
+            failed(json!({"since": START, "until": START})).invalid("value_error", "body.filter.until"),
+            failed(json!({"until": 7})).invalid("string_type", "body.filter.until"),
+            failed(json!({"cue": "x"})).invalid("extra_forbidden", "body.filter.cue"),
+            remove(json!({})).invalid("missing", "body.ids"),
+            remove(json!({"ids": many})).invalid("too_long", "body.ids"),
+            remove(json!({"ids": own, "filter": {}})).invalid("extra_forbidden", "body.filter"),
+        ],
+    );
+    assert_eq!(status_of(&user, &cue), "active");
+    assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
+}
+
+#[test]
+fn five_hundred_ids_are_taken_and_unknown_ones_answered() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let cue = user.create(&worker_cue("cue"));
+    let run = failed_runs(&user, &cue, 1).remove(0);
+    let unknown: Vec<String> = (0..499).map(|number| format!("{number:0>64}")).collect();
+    let with = |known: &str| [&unknown[..], &[known.to_owned()]].concat();
+    let done = user.post(REPLAY, &json!({"ids": with(&run)})).expect(200);
+    assert_eq!((&done["matched"], &done["replayed"]), (&json!(500), &json!(1)));
+    let done = user.post(BULK, &json!({"ids": with(id(&cue)), "action": "pause"})).expect(200);
+    assert_eq!((&done["matched"], &done["done"]), (&json!(500), &json!(1)));
+    assert_eq!(
+        done["failed"][498],
+        json!({"id": unknown[498], "code": "cue_not_found", "message": "Cue not found"})
+    );
+    let done = user.post(DELETE, &json!({"ids": with(id(&cue))})).expect(200);
+    assert_eq!((&done["deleted"], &done["skipped"]), (&json!([id(&cue)]), &json!(unknown)));
+}
+
+#[test]
+fn the_key_of_a_fire_is_taken_from_the_body_too() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let cue = user.create(&worker_cue("cue"));
+    let path = format!("/v1/cues/{}/fire", id(&cue));
+    let body = json!({"idempotency_key": "k 1"});
+    let first = user.post(&path, &body).expect(200);
+    assert_eq!(user.post(&path, &body).expect(200), first);
+    let both = user.call("POST", &path, &[("Idempotency-Key", "k 1")], body.to_string().as_bytes()).unwrap();
+    assert_eq!(both.expect(200), first, "the same key in both places");
+    let other = user.call("POST", &path, &[("Idempotency-Key", "k2")], body.to_string().as_bytes()).unwrap();
+    let other = other.expect_error(422, "validation_error");
+    assert_eq!(other["detail"][0]["loc"], json!(["body", "idempotency_key"]));
+    user.post(&path, &json!({"idempotency_key": "k 1", "payload_override": {}}))
+        .expect_error(409, "idempotency_conflict");
+    for bad in [json!(""), json!("x".repeat(256)), json!("é"), json!("a\nb"), json!(7)] {
+        let refused =
+            user.post(&path, &json!({"idempotency_key": bad})).expect_error(422, "validation_error");
+        assert_eq!(refused["detail"][0]["loc"], json!(["body", "idempotency_key"]), "{bad}");
+    }
+    assert_eq!(user.post(&path, &json!({"idempotency_key": null})).expect(200)["status"], "pending");
+    assert_eq!(user.executions_of(id(&cue)).len(), 2);
+    assert_eq!(user.execution(id(&first))["triggered_by"], "manual_fire");
+}
+
+#[test]
+fn a_key_without_room_for_its_answer_is_refused_before_anything_is_done() {
+    let (server, user) = Server::with_clock_and_user(START);
+    let cue = user.create(&worker_cue("cue"));
+    server.sqlite().execute("UPDATE users SET stored_bytes = 1 << 50", []).unwrap();
+    let body = json!({"ids": [id(&cue)], "action": "pause"}).to_string();
+    let keyed = user.call("POST", BULK, &[("Idempotency-Key", "k")], body.as_bytes()).unwrap();
+    keyed.expect_error(403, "storage_limit_exceeded");
+    assert_eq!(status_of(&user, &cue), "active");
+    assert_eq!(user.call("POST", BULK, &[], body.as_bytes()).unwrap().expect(200)["done"], 1);
+    server.sqlite().execute("UPDATE users SET stored_bytes = 0", []).unwrap();
+    let keyed = user.call("POST", BULK, &[("Idempotency-Key", "k")], body.as_bytes()).unwrap();
+    assert_eq!(keyed.expect(200)["done"], 1);
 }

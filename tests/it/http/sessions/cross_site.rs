@@ -1,10 +1,9 @@
-//! Who may make a request: access × credential × `Sec-Fetch-Site` × `Origin` × method.
+//! Requests of other web pages through a browser: host, origin, cookie and credential.
 
-use serde_json::json;
+use cued::http::pages::assets::BUILD;
 
 use crate::http::sessions::{cookie_of, send, sign_in};
-use crate::support::api::{Api, User};
-use crate::support::client::Client;
+use crate::support::*;
 
 /// The credentials of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +56,7 @@ fn a_page_of_one_account_makes_no_request_by_the_session_of_another() {
 
 #[test]
 fn a_page_of_another_site_makes_no_request_by_session() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let client = Client::new(api.addr());
     let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
     let (own, good) = (format!("http://{}", api.addr()), format!("Bearer {}", ada.key()));
@@ -104,8 +102,7 @@ fn a_page_of_another_site_makes_no_request_by_session() {
 
 #[test]
 fn a_page_of_another_site_takes_nothing_from_the_window_of_the_session() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let client = Client::new(api.addr());
     let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
     let ask = |site| send(&client, "GET", "/v1/cues", &[("Cookie", &cookie), ("Sec-Fetch-Site", site)], "");
@@ -120,8 +117,7 @@ fn a_page_of_another_site_takes_nothing_from_the_window_of_the_session() {
 
 #[test]
 fn a_page_of_another_site_does_not_prolong_a_session() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let client = Client::new(api.addr());
     let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
     api.fixture.advance(86_400);
@@ -132,8 +128,7 @@ fn a_page_of_another_site_does_not_prolong_a_session() {
 
 #[test]
 fn routes_without_a_key_do_not_look_at_the_cookie() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let client = Client::new(api.addr());
     let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
     let headers = [("Cookie", cookie.as_str()), ("Sec-Fetch-Site", "cross-site")];
@@ -146,10 +141,9 @@ fn routes_without_a_key_do_not_look_at_the_cookie() {
 #[test]
 fn behind_a_trusted_proxy_the_forwarded_host_is_an_origin() {
     for (proxies, status) in [(vec!["127.0.0.1".parse().unwrap()], 200), (Vec::new(), 403)] {
-        let clock = cued::clock::Clock::test(Some(crate::support::fixture::BEGIN.parse().unwrap()));
-        let api = Api::from_fixture(crate::support::fixture::Fixture::with_config(clock, |config| {
+        let api = Api::configured(|config| {
             config.http.trusted_proxies = proxies;
-        }));
+        });
         let ada = api.user("ada");
         let client = Client::new(api.addr());
         let forwarded = ("X-Forwarded-Host", "pi.lan");
@@ -168,11 +162,10 @@ fn behind_a_trusted_proxy_the_forwarded_host_is_an_origin() {
 
 #[test]
 fn a_session_is_of_no_use_at_another_port_or_name_or_scheme() {
-    let clock = cued::clock::Clock::test(Some(crate::support::fixture::BEGIN.parse().unwrap()));
-    let api = Api::from_fixture(crate::support::fixture::Fixture::with_config(clock, |config| {
+    let api = Api::configured(|config| {
         config.http.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
         config.public_url = "http://pi.lan/below".to_owned();
-    }));
+    });
     let ada = api.user("ada");
     let client = Client::new(api.addr());
     let begun = [("X-Forwarded-Host", "pi.lan:8000"), ("X-Forwarded-Proto", "http")];
@@ -214,4 +207,121 @@ fn of_the_sessions_of_two_accounts_none_is_chosen() {
     let link = crate::http::sessions::token_of(link["url"].as_str().unwrap()).to_string();
     let headers = [("Cookie", both.as_str()), ("Content-Type", "application/json")];
     send(&client, "POST", "/v1/auth/session", &headers, &link).expect_error(409, "invalid_state");
+}
+
+/// A request that names `host`, with further headers.
+fn call(client: &Client, method: &str, path: &str, host: &str, headers: &str, body: &str) -> Response {
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}{length}\r\n{body}");
+    client.clone().send(request.as_bytes()).unwrap()
+}
+
+fn status_from(server: &Server, host: &str) -> Response {
+    call(&server.client(), "GET", "/status", host, "", "")
+}
+
+#[test]
+fn a_developers_server_answers_only_to_names_of_its_machine() {
+    for flags in [DEV_UNLIMITED, &[], &["--dev", "--public-url", "https://cue.example.com"]] {
+        let server = Server::start(flags);
+        let port = server.addr().port();
+        for host in ["localhost", "127.0.0.1", "[::1]", "app.localhost"] {
+            status_from(&server, &format!("{host}:{port}")).expect(200);
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.0.7"] {
+            let refused = status_from(&server, &format!("{host}:{port}"));
+            let error = refused.expect_error(403, "forbidden_host");
+            assert!(error["error"]["message"].as_str().unwrap().contains("--allow-host"), "{error}");
+            let module = format!("/ui/{BUILD}/app/main.js");
+            for path in ["/health", "/v1/cues", "/x", "/", &module] {
+                call(&server.client(), "GET", path, host, "", "").expect_error(403, "forbidden_host");
+            }
+            let register = call(&server.client(), "POST", "/v1/auth/register", host, "", "");
+            register.expect_error(403, "forbidden_host");
+        }
+    }
+}
+
+#[test]
+fn an_operator_may_allow_further_hosts() {
+    let flags = ["--allow-host", "cue.test,10.0.0.5", "--allow-host", "[fd00::5]"];
+    let server = Server::start(&[DEV_UNLIMITED, &flags].concat());
+    for host in ["cue.test", "CUE.TEST:8000", "10.0.0.5:80", "[fd00::5]:80", "localhost"] {
+        status_from(&server, host).expect(200);
+    }
+    for host in ["a.cue.test", "10.0.0.6", "[fd00::6]"] {
+        status_from(&server, host).expect_error(403, "forbidden_host");
+    }
+}
+
+#[test]
+fn a_server_with_a_public_url_answers_to_every_name() {
+    let public = Server::start(&["--public-url", "https://cue.example.com"]);
+    status_from(&public, "internal-name").expect(200);
+    status_from(&public, "cue.example.com").expect(200);
+}
+
+#[test]
+fn a_page_of_another_site_cannot_change_anything_without_a_key() {
+    let flags =
+        words("--test-clock 2030-01-01T00:00:00Z --registration open --public-url https://cue.example.com/x");
+    let server = Server::start(&flags);
+    let (host, client) = (server.addr().to_string(), server.client());
+    let register = r#"{"email": "ann@example.com"}"#;
+    let routes = [
+        ("/v1/auth/register", register),
+        ("/v1/auth/device-code", "{}"),
+        ("/v1/auth/device-code/submit-email", "{}"),
+        ("/v1/auth/device-code/poll", "{}"),
+        ("/v1/auth/verify", "token=a"),
+        ("/auth/device", "code=a"),
+        ("/billing/checkout", "token=a"),
+        ("/billing/portal", "token=a"),
+        ("/v1/billing/webhook", "{}"),
+        ("/v1/echo/0123456789abcdef", "{}"),
+        ("/v1/test/clock", r#"{"advance": "PT1H"}"#),
+    ];
+    for origin in
+        ["http://evil.example", "https://127.0.0.1", "http://localhost:1", "http://cue.example.com", "null"]
+    {
+        for (path, body) in routes {
+            let headers = format!("Origin: {origin}\r\nSec-Fetch-Site: cross-site\r\n");
+            let refused = call(&client, "POST", path, &host, &headers, body);
+            assert_eq!(refused.status, 403, "{origin} {path}: {}", refused.text());
+            let is_page = refused.header("content-type").unwrap().starts_with("text/html");
+            assert!(is_page || refused.code() == "cross_site_request", "{}", refused.text());
+        }
+    }
+    assert_eq!(client.get("/v1/test/clock").expect(200)["now"], "2030-01-01T00:00:00Z");
+    for (number, origin) in
+        [format!("http://{host}"), "https://cue.example.com".to_owned()].iter().enumerate()
+    {
+        let body = json!({"email": format!("{number}@example.com")}).to_string();
+        call(&client, "POST", "/v1/auth/register", &host, &format!("Origin: {origin}\r\n"), &body)
+            .expect(201);
+    }
+    // A request with a key proves more than its origin, and reading changes nothing.
+    let user = client.register("bob@example.com");
+    let key = format!("Origin: http://evil.example\r\nAuthorization: Bearer {}\r\n", user.key());
+    call(&client, "POST", "/v1/auth/keys", &host, &key, r#"{"name": "a"}"#).expect(201);
+    call(&client, "GET", "/v1/info", &host, "Origin: http://evil.example\r\n", "").expect(200);
+}
+
+/// A sandboxed frame of any site has the origin `null`, and browsers send no `Sec-Fetch-Site` to an address in plain text
+/// that is not loopback. The forms of the own pages have the origin of the server, for they permit it
+/// (`Referrer-Policy: same-origin`).
+#[test]
+fn the_forms_of_the_own_pages_pass_and_those_of_sandboxed_frames_do_not() {
+    let server = Server::start(DEV_UNLIMITED);
+    let (host, client) = (server.addr().to_string(), server.client());
+    let made = client.post("/v1/auth/device-code", &json!({})).expect(201);
+    let form = format!("code={}&email=ann%40example.com", made["device_code"].as_str().unwrap());
+    for site in ["", "Sec-Fetch-Site: same-origin\r\n", "Sec-Fetch-Site: none\r\n"] {
+        let headers = format!("Origin: null\r\n{site}");
+        assert_eq!(call(&client, "POST", "/auth/device", &host, &headers, &form).status, 403, "{site}");
+        let headers = format!("Origin: http://{host}\r\n{site}");
+        let sent = call(&client, "POST", "/auth/device", &host, &headers, &form);
+        assert_eq!(sent.status, 200, "{site}");
+        assert_eq!(sent.header("referrer-policy"), Some("same-origin"));
+    }
 }

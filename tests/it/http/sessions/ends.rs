@@ -8,15 +8,10 @@ use cued::clock::Clock;
 use cued::engine::scheduler::reaper;
 use cued::store::maintenance::clock_accept;
 use jiff::SignedDuration;
-use serde_json::json;
 
 use crate::cli::administration::ok;
 use crate::http::sessions::{Browser, cookie_of, sign_in, token_of};
-use crate::support::api::{Api, User};
-use crate::support::client::Client;
-use crate::support::event_stream::EventReader;
-use crate::support::fixture::{BEGIN, Fixture};
-use crate::support::server::{DEV_UNLIMITED, Server};
+use crate::support::*;
 
 const DAY: i64 = 86_400;
 
@@ -28,8 +23,7 @@ fn browser(api: &Api, user: &User) -> Browser {
 
 #[test]
 fn a_cookie_is_of_no_use_after_the_sign_out() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let (browser, other) = (browser(&api, &ada), browser(&api, &ada));
     let answer = browser.call("DELETE", "/v1/auth/session", "");
     assert_eq!(answer.status, 204);
@@ -50,7 +44,7 @@ fn a_user_ends_single_sessions_and_all_others() {
     let current: Vec<bool> = sessions.iter().map(|session| session["current"] == true).collect();
     assert_eq!(current, [true, false, false, false]);
     assert_eq!((&sessions[0]["via"], &sessions[0]["address"]), (&json!("key"), &json!("127.0.0.1")));
-    let path = format!("/v1/auth/sessions/{}", sessions[3]["id"].as_str().unwrap());
+    let path = format!("/v1/auth/sessions/{}", id(&sessions[3]));
     stranger.call("DELETE", &path, "").expect_error(404, "session_not_found");
     assert_eq!(browsers[0].call("DELETE", &path, "").status, 204);
     browsers[0].call("DELETE", &path, "").expect_error(404, "session_not_found");
@@ -65,17 +59,13 @@ fn a_user_ends_single_sessions_and_all_others() {
 
 #[test]
 fn a_session_ends_with_its_key() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let key = ada.post("/v1/auth/keys", &json!({"name": "second"})).expect(201);
     let second = ada.with_key(key["api_key"].as_str().unwrap());
     let client = Client::new(api.addr());
     let by_second = || Browser::new(&client, &sign_in(&client, &json!({"api_key": second.key()})));
     let (revoked, kept) = (by_second(), browser(&api, &ada));
-    assert_eq!(
-        kept.call("DELETE", &format!("/v1/auth/keys/{}", key["id"].as_str().unwrap()), "").status,
-        204
-    );
+    assert_eq!(kept.call("DELETE", &format!("/v1/auth/keys/{}", id(&key)), "").status, 204);
     assert!(!revoked.is_signed_in() && kept.is_signed_in());
     let refused = kept.call("POST", "/v1/auth/key/regenerate", "");
     refused.expect_error(409, "invalid_state");
@@ -85,8 +75,7 @@ fn a_session_ends_with_its_key() {
 
 #[test]
 fn a_link_ends_with_the_session_that_made_it() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let client = Client::new(api.addr());
     let (maker, other) = (browser(&api, &ada), browser(&api, &ada));
     let id = |browser: &Browser| browser.get("/v1/auth/me").expect(200)["auth"]["id"].clone();
@@ -123,10 +112,9 @@ fn ends(stream: &mut EventReader) -> bool {
 
 #[test]
 fn a_stream_ends_within_a_beat_of_the_end_of_its_session() {
-    let clock = Clock::test(Some(BEGIN.parse().unwrap()));
-    let api = Api::from_fixture(Fixture::with_config(clock, |config| {
+    let api = Api::configured(|config| {
         config.http.beat_interval = Duration::from_millis(20);
-    }));
+    });
     let ada = api.user("ada");
     let open = |browser: &Browser| EventReader::with_cookie(api.addr(), &browser.cookie);
     let (first, second) = (browser(&api, &ada), browser(&api, &ada));
@@ -142,10 +130,9 @@ fn a_stream_ends_within_a_beat_of_the_end_of_its_session() {
 
 #[test]
 fn a_stream_ends_when_its_session_expires() {
-    let clock = Clock::test(Some(BEGIN.parse().unwrap()));
-    let api = Api::from_fixture(Fixture::with_config(clock, |config| {
+    let api = Api::configured(|config| {
         config.http.beat_interval = Duration::from_millis(20);
-    }));
+    });
     let browser = browser(&api, &api.user("ada"));
     let mut stream = EventReader::with_cookie(api.addr(), &browser.cookie);
     assert_eq!(stream.next().0, "hello");
@@ -158,8 +145,7 @@ fn a_stream_ends_when_its_session_expires() {
 
 #[test]
 fn a_session_is_moved_on_once_a_day_and_ends_after_30_days_or_90() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let (idle, used) = (browser(&api, &ada), browser(&api, &ada));
     let end = |api: &Api| api.fixture.now() + jiff::SignedDuration::from_hours(30 * 24);
     assert_eq!(used.get("/v1/auth/me").header("set-cookie"), None);
@@ -188,8 +174,7 @@ fn a_session_is_moved_on_once_a_day_and_ends_after_30_days_or_90() {
 
 #[test]
 fn the_21st_session_ends_the_oldest() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let browsers: Vec<Browser> = (0..21).map(|_| browser(&api, &ada)).collect();
     let signed_in: Vec<bool> = browsers.iter().map(Browser::is_signed_in).collect();
     assert_eq!(signed_in, [&[false][..], &[true; 20]].concat());
@@ -197,8 +182,7 @@ fn the_21st_session_ends_the_oldest() {
 
 #[test]
 fn a_disabled_user_has_no_sessions_until_enabled_again() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.user();
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
     let browser = Browser::new(&server.client(), &sign_in(&server.client(), &json!({"api_key": user.key()})));
     let email = user.get("/v1/auth/me").expect(200)["email"].as_str().unwrap().to_owned();
     ok(&server.db(), &["user", "disable", &email]);
@@ -210,8 +194,7 @@ fn a_disabled_user_has_no_sessions_until_enabled_again() {
 
 #[test]
 fn an_idle_page_writes_nothing() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let browser = browser(&api, &ada);
     let log = api.fixture.app.config.db.with_extension("db-wal");
     let written = || fs::read(&log).unwrap();
@@ -226,8 +209,7 @@ fn an_idle_page_writes_nothing() {
 
 #[test]
 fn while_the_file_cannot_be_written_a_key_begins_a_session_in_memory() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     let before = browser(&api, &ada);
     let is_full = api.fixture.refuse_commits();
     is_full.store(true, Ordering::SeqCst);
@@ -266,8 +248,7 @@ fn a_session_that_began_while_the_clock_was_ahead_is_cut_when_the_clock_is_accep
 
 #[test]
 fn expired_sessions_and_links_are_deleted() {
-    let api = Api::start();
-    let ada = api.user("ada");
+    let (api, ada) = Api::with_user("ada");
     browser(&api, &ada);
     ada.post("/v1/auth/session-link", &json!({})).expect(201);
     let rows = || {

@@ -1,9 +1,7 @@
 //! HTTP/1.1 over real sockets: limits, keep-alive and the headers of every response.
 
-use serde_json::json;
-
-use super::test_routes::{TestServer, get, post};
-use crate::support::client::Response;
+use crate::http::wire::test_routes::{TestServer, get, post};
+use crate::support::*;
 
 const ON_EVERY_RESPONSE: [&str; 7] = [
     "cache-control",
@@ -71,6 +69,7 @@ fn every_response_carries_the_same_headers_and_every_error_the_same_body() {
             assert_eq!(response.code(), code, "{request}");
             assert_eq!(response.json()["error"]["status"], status);
             assert!(response.json()["error"]["message"].is_string());
+            assert_eq!(response.json()["error"].as_object().unwrap().len(), 3, "{request}");
             assert_eq!(response.json().get("detail").is_some(), status == 422);
             assert_eq!(response.header("content-type"), Some("application/json"));
         }

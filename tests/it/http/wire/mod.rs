@@ -2,7 +2,5 @@
 
 pub mod http1;
 mod http2;
-mod memory_shares;
 mod shares;
 mod test_routes;
-mod timeouts;

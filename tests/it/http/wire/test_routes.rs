@@ -12,11 +12,10 @@ use cued::http::request::Request;
 use cued::http::response::Response;
 use cued::http::router::{BODY_LIMIT, Route};
 use cued::routes;
-use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Barrier;
 
-use crate::support::http_server::HttpServer;
+use crate::support::*;
 
 static TABLE: &[Route] = routes! {
     POST   "/echo"        Public    echo; BODY_LIMIT,

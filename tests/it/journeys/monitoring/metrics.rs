@@ -1,15 +1,11 @@
-//! Metrics as a collector reads them, on their own listener.
+//! Metrics and their format.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 
 use cued::domain::execution::attempt::FailureCause;
-use serde_json::{Value, json};
 
-use super::exposition::Exposition;
-use crate::support::client::Client;
-use crate::support::receiver::{Reaction, Receiver};
-use crate::support::server::{DEV_UNLIMITED, Server, run, until};
+use crate::support::*;
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
 const LISTEN: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
@@ -50,41 +46,22 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
     let passed = || Some(scrape(&server)).filter(|page| page.value("cued_scheduler_passes_total", &[]) > 0.0);
     let page = until("the scheduler has passed", passed);
     let names: Vec<String> = page.names().map(|(name, kind)| format!("{kind} {name}")).collect();
-    let expected = [
-        "gauge cued_active_workers",
-        "gauge cued_build_info",
-        "counter cued_claims_expired_total",
-        "counter cued_claims_total",
-        "gauge cued_clock_behind_seconds",
-        "histogram cued_commit_batch_size",
-        "histogram cued_commit_duration_seconds",
-        "counter cued_commit_failures_total",
-        "gauge cued_database_corrupt",
-        "gauge cued_database_file_bytes",
-        "gauge cued_database_on_hold",
-        "gauge cued_database_readable",
-        "gauge cued_database_wal_bytes",
-        "gauge cued_database_writable",
-        "counter cued_deliveries_total",
-        "histogram cued_delivery_duration_seconds",
-        "histogram cued_delivery_lateness_seconds",
-        "gauge cued_event_streams",
-        "counter cued_events_total",
-        "counter cued_executions_created_total",
-        "counter cued_executions_over_quota_total",
-        "histogram cued_http_request_duration_seconds",
-        "counter cued_missed_runs_total",
-        "counter cued_notifications_total",
-        "gauge cued_oldest_pending_claim_seconds",
-        "gauge cued_queue_depth",
-        "gauge cued_scheduler_last_pass_duration_seconds",
-        "gauge cued_scheduler_last_pass_timestamp_seconds",
-        "counter cued_scheduler_passes_total",
-        "gauge cued_stale_executions",
-        "gauge process_resident_memory_bytes",
-        "gauge process_start_time_seconds",
-    ];
-    assert_eq!(names, expected);
+    let expected = "gauge cued_active_workers | gauge cued_build_info | counter cued_claims_expired_total | \
+        counter cued_claims_total | gauge cued_clock_behind_seconds | histogram cued_commit_batch_size | \
+        histogram cued_commit_duration_seconds | counter cued_commit_failures_total | \
+        gauge cued_database_corrupt | gauge cued_database_file_bytes | gauge cued_database_on_hold | \
+        gauge cued_database_readable | gauge cued_database_wal_bytes | gauge cued_database_writable | \
+        counter cued_deliveries_total | histogram cued_delivery_duration_seconds | \
+        histogram cued_delivery_lateness_seconds | gauge cued_event_streams | counter cued_events_total | \
+        counter cued_executions_created_total | counter cued_executions_over_quota_total | \
+        histogram cued_http_request_duration_seconds | counter cued_missed_runs_total | \
+        counter cued_notifications_total | gauge cued_oldest_pending_claim_seconds | \
+        gauge cued_queue_depth | gauge cued_scheduler_last_pass_duration_seconds | \
+        gauge cued_scheduler_last_pass_timestamp_seconds | counter cued_scheduler_passes_total | \
+        gauge cued_stale_executions | gauge process_resident_memory_bytes | \
+        gauge process_start_time_seconds"
+        .split(" | ");
+    assert_eq!(names, expected.collect::<Vec<_>>());
     let counted =
         |label: &str| page.values_of("cued_deliveries_total", label).into_iter().collect::<Vec<_>>();
     assert_eq!(counted("result"), ["failed", "retrying", "success"], "counted from 0 on");
@@ -153,7 +130,7 @@ fn claims_and_expired_claims_are_counted() {
         json!({"name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}});
     let cue = user.create(&work);
     for _ in 0..2 {
-        user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+        user.fire(&cue);
     }
     assert_eq!(scrape(&server).value("cued_queue_depth", &[("queue", "claim")]), 2.0);
     for _ in 0..2 {
@@ -245,7 +222,7 @@ fn metrics_remain_available_until_all_deliveries_end() {
     let user = server.user();
     receiver.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, "@daily"));
-    user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    user.fire(&cue);
     receiver.wait_hanging(1);
     server.terminate();
     until("the port of the API is closed", || std::net::TcpStream::connect(server.addr()).err());
@@ -266,4 +243,154 @@ fn an_occupied_metrics_address_is_reported() {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains(&addr) && stderr.contains("--metrics-listen"), "{stderr}");
+}
+
+/// A valid page of metrics.
+pub struct Exposition {
+    families: BTreeMap<String, String>,
+    samples: Vec<Sample>,
+}
+
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+impl Exposition {
+    #[track_caller]
+    pub fn read(text: &str) -> Self {
+        assert!(text.ends_with('\n'), "the last line ends with a line feed");
+        let mut page = Self { families: BTreeMap::new(), samples: Vec::new() };
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            let (name, help) =
+                line.strip_prefix("# HELP ").and_then(|it| it.split_once(' ')).expect("HELP first");
+            assert!(help.ends_with('.') && !help.contains("  "), "{line}");
+            let kind = lines.next().and_then(|it| it.strip_prefix(&format!("# TYPE {name} "))).expect(name);
+            check_name(name, kind);
+            let first = page.samples.len();
+            while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
+                page.samples.push(sample(line));
+            }
+            check_samples(name, kind, &page.samples[first..]);
+            let before = page.families.insert(name.to_owned(), kind.to_owned());
+            assert_eq!(before, None, "{name} appears in two places");
+        }
+        let mut known = BTreeSet::new();
+        for Sample { name, labels, .. } in &page.samples {
+            assert!(known.insert((name, labels)), "{name} {labels:?} appears twice");
+        }
+        page
+    }
+
+    /// The names and types of all metrics.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.families.iter().map(|(name, kind)| (name.as_str(), kind.as_str()))
+    }
+
+    /// The value of the sample with exactly these labels, or 0.
+    pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        let is_there = |name: &str| self.families.contains_key(name);
+        assert!(is_there(name) || family.is_some_and(is_there), "{name} is not a metric");
+        let labels: BTreeMap<String, String> =
+            labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
+        let found = self.samples.iter().find(|it| it.name == name && it.labels == labels);
+        found.map_or(0.0, |sample| sample.value)
+    }
+
+    /// The values of a label.
+    pub fn values_of(&self, name: &str, label: &str) -> BTreeSet<String> {
+        let of = self.samples.iter().filter(|sample| sample.name == name);
+        of.filter_map(|sample| sample.labels.get(label).cloned()).collect()
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    !text.starts_with(|first: char| first.is_ascii_digit())
+        && !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+fn check_name(name: &str, kind: &str) {
+    assert!(["counter", "gauge", "histogram"].contains(&kind), "{name} is a {kind}");
+    assert!(is_word(name) && (name.starts_with("cued_") || name.starts_with("process_")), "{name}");
+    assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+    for reserved in ["_count", "_sum", "_bucket"] {
+        assert!(!name.ends_with(reserved), "{name}");
+    }
+    // Base units only.
+    let parts: Vec<&str> = name.split('_').collect();
+    for unit in ["ms", "milliseconds", "microseconds", "minutes", "kilobytes", "mb", "percent"] {
+        assert!(!parts.contains(&unit), "{name}");
+    }
+    for what in ["duration", "lateness", "time", "timestamp", "memory", "file", "wal"] {
+        assert!(!parts.contains(&what) || parts.contains(&"seconds") || parts.contains(&"bytes"), "{name}");
+    }
+}
+
+fn check_samples(name: &str, kind: &str, samples: &[Sample]) {
+    for sample in samples {
+        for label in sample.labels.keys() {
+            assert!(is_word(label) && !label.starts_with("__"), "{name} {label}");
+            assert!(kind == "histogram" || !["le", "quantile"].contains(&label.as_str()), "{name} {label}");
+        }
+        assert!(kind != "counter" || sample.value >= 0.0, "{name}");
+    }
+    if kind != "histogram" {
+        assert!(!samples.is_empty(), "{name} has no sample");
+        assert!(samples.iter().all(|sample| sample.name == name), "{name}");
+        return;
+    }
+    let mut left = samples;
+    while !left.is_empty() {
+        left = check_histogram(name, left);
+    }
+}
+
+/// Checks the buckets of one combination of labels, then its sum and count; returns the rest.
+fn check_histogram<'a>(name: &str, samples: &'a [Sample]) -> &'a [Sample] {
+    let bucket = format!("{name}_bucket");
+    let buckets = samples.iter().take_while(|sample| sample.name == bucket);
+    let mut bounds = Vec::new();
+    let mut labels = None;
+    for sample in buckets {
+        let mut others = sample.labels.clone();
+        let bound = others.remove("le").expect("a bucket has a bound");
+        assert_eq!(labels.get_or_insert_with(|| others.clone()), &others, "{name}");
+        bounds.push((if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() }, sample.value));
+        if bound == "+Inf" {
+            break;
+        }
+    }
+    let ascends = |pair: &[(f64, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1;
+    assert!(bounds.len() > 1 && bounds.windows(2).all(ascends), "{name}: {bounds:?}");
+    let last = *bounds.last().unwrap();
+    let [sum, count, rest @ ..] = &samples[bounds.len()..] else { panic!("{name} ends early") };
+    assert_eq!(
+        (sum.name.as_str(), count.name.as_str()),
+        (&*format!("{name}_sum"), &*format!("{name}_count"))
+    );
+    assert_eq!(last, (f64::INFINITY, count.value), "{name}");
+    assert_eq!((Some(&sum.labels), Some(&count.labels)), (labels.as_ref(), labels.as_ref()), "{name}");
+    rest
+}
+
+fn sample(line: &str) -> Sample {
+    let (series, value) = line.rsplit_once(' ').expect(line);
+    let value = value.parse().expect(line);
+    let Some((name, labels)) = series.split_once('{') else {
+        return Sample { name: series.to_owned(), labels: BTreeMap::new(), value };
+    };
+    let mut left = labels.strip_suffix('}').expect(line);
+    let mut labels = BTreeMap::new();
+    while !left.is_empty() {
+        let (label, rest) = left.split_once("=\"").expect(line);
+        // No label value contains a quote.
+        let (text, rest) = rest.split_once('"').expect(line);
+        assert_eq!(labels.insert(label.to_owned(), text.to_owned()), None, "{line}");
+        left = rest.strip_prefix(',').unwrap_or(rest);
+    }
+    Sample { name: name.to_owned(), labels, value }
 }

@@ -1,18 +1,17 @@
-//! Schedules: the table of cron cases, named nights, and random cases against a second implementation.
+//! Schedules: cron expressions, descriptions, instants, spans.
 
-mod cron_cases;
-mod descriptions;
-mod dst_nights;
-mod instants;
 mod occurrences;
 mod random;
-mod refusals;
-mod spans;
+
+use std::collections::HashMap;
 
 use cued::domain::schedule::cron::CronExpr;
 use cued::domain::schedule::time_zone::Zone;
-use cued::domain::schedule::{CatchUp, Schedule, ScheduleRule};
+use cued::domain::schedule::{CatchUp, Schedule, ScheduleRule, parse_instant};
 use jiff::Timestamp;
+use jiff::tz::Offset;
+
+use crate::support::*;
 
 /// A zone with the built-in rules, so that no test depends on the system.
 fn zone(name: &str) -> Zone {
@@ -26,4 +25,423 @@ fn recurring(cron: &str, zone_name: &str) -> Schedule {
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
+}
+
+const TABLE: &str = include_str!("../../../data/cron-cases.tsv");
+
+fn response(expression: &str, after: &str) -> String {
+    let Ok(cron) = CronExpr::parse(expression) else { return "error".to_owned() };
+    if !cron.ever_matches() {
+        return "never".to_owned();
+    }
+    let after: Timestamp = after.parse().unwrap();
+    let next = cron.next_civil(Offset::UTC.to_datetime(after)).unwrap();
+    Offset::UTC.to_timestamp(next).unwrap().to_string()
+}
+
+#[test]
+fn every_row_of_the_cron_table_holds() {
+    let rows = TABLE.lines().filter(|line| !line.starts_with('#'));
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for row in rows {
+        let [expression, after, expected] = row.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("not three columns: {row}")
+        };
+        count += 1;
+        let found = response(expression, after);
+        if found != expected {
+            wrong.push(format!("{row}: {found}"));
+        }
+    }
+    assert_eq!(count, 4000);
+    assert!(wrong.is_empty(), "{} rows differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn described(cron: &str) -> String {
+    CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}")).describe()
+}
+
+#[test]
+fn a_cron_expression_reads_as_english() {
+    let mut wrong = Vec::new();
+    for (cron, words) in [
+        // Minutes.
+        ("* * * * *", "Every minute"),
+        ("*/1 * * * *", "Every minute"),
+        ("*/2 * * * *", "Every 2 minutes"),
+        ("*/5 * * * *", "Every 5 minutes"),
+        ("0-59/15 * * * *", "Every 15 minutes"),
+        ("0,30 * * * *", "Every 30 minutes"),
+        ("15,45 * * * *", "Every 30 minutes from :15"),
+        ("5/15 * * * *", "Every 15 minutes from :05"),
+        ("*/7 * * * *", "Every 7 minutes from :00 to :56 of every hour"),
+        ("*/45 * * * *", "At :00 and :45 of every hour"),
+        ("10-40 * * * *", "Every minute from :10 to :40 of every hour"),
+        ("55-5 * * * *", "At :00 to :05 and :55 to :59 of every hour"),
+        ("0 * * * *", "Every hour at :00"),
+        ("5 * * * *", "Every hour at :05"),
+        ("0,20 * * * *", "At :00 and :20 of every hour"),
+        ("1,2,3,30 * * * *", "At :01 to :03 and :30 of every hour"),
+        ("0,1,4,9,16,25,36,49 * * * *", "At :00, :01, :04, :09, :16, :25, :36 and :49 of every hour"),
+        ("0,2,5,7,11,13,17,19,23,29,31,37 * * * *", "At 12 minutes (:00, :02, :05 …) of every hour"),
+        // Minutes of some hours.
+        ("* 9 * * *", "Every minute from 09:00 to 09:59, every day"),
+        ("* 9-17 * * *", "Every minute from 09:00 to 17:59, every day"),
+        ("* 22-2 * * *", "Every minute from 22:00 to 02:59, every day"),
+        ("* 9,12,15 * * *", "Every minute in the hours 09, 12 and 15, every day"),
+        ("*/15 9-17 * * 1-5", "Every 15 minutes from 09:00 to 17:45, Monday to Friday"),
+        ("5/15 9-17 * * *", "Every 15 minutes from 09:05 to 17:50, every day"),
+        ("*/30 9 * * *", "At 09:00 and 09:30, every day"),
+        ("*/20 9 * * *", "Every 20 minutes from 09:00 to 09:40, every day"),
+        ("*/7 9 * * *", "Every 7 minutes from 09:00 to 09:56, every day"),
+        ("10-40 9 * * *", "Every minute from 09:10 to 09:40, every day"),
+        ("*/7 9-17 * * *", "Every 7 minutes from :00 to :56 in the hours 09 to 17, every day"),
+        ("*/10 9,12 * * *", "Every 10 minutes in the hours 09 and 12, every day"),
+        ("1,4,9,16,25,36,49 9 * * *", "At :01, :04, :09, :16, :25, :36 and :49 in the hour 09, every day"),
+        ("0,20 9-17 * * *", "At :00 and :20 in the hours 09 to 17, every day"),
+        // Hours.
+        ("0 9-17 * * *", "Every hour from 09:00 to 17:00, every day"),
+        ("30 22-2 * * *", "Every hour from 22:30 to 02:30, every day"),
+        // Past midnight is another day.
+        ("0 22-2 * * 5", "At 00:00, 01:00, 02:00, 22:00 and 23:00, on Fridays"),
+        ("*/5 23-1 * * mon", "Every 5 minutes in the hours 00, 01 and 23, on Mondays"),
+        ("*/30 22-4 13 * *", "Every 30 minutes in the hours 00 to 04, 22 and 23, on day 13 of the month"),
+        ("0 20-2 25 12 *", "At :00 in the hours 00 to 02 and 20 to 23, on 25 December"),
+        ("0 */2 * * *", "Every 2 hours from 00:00, every day"),
+        ("5 1/2 * * *", "Every 2 hours from 01:05, every day"),
+        ("0 */5 * * *", "Every 5 hours from 00:00 to 20:00, every day"),
+        ("0 9-17/2 * * *", "Every 2 hours from 09:00 to 17:00, every day"),
+        ("0 */8 * * *", "At 00:00, 08:00 and 16:00, every day"),
+        ("0 */12 * * *", "At 00:00 and 12:00, every day"),
+        ("0 0,3,4,7,9,13,20 * * *", "At :00 in the hours 00, 03, 04, 07, 09, 13 and 20, every day"),
+        ("0 0,1,3,4,6,7,9,10,12,13,15,16 * * *", "At :00 in 12 hours (00, 01, 03 …) of the day, every day"),
+        // Times of day.
+        ("0 9 * * *", "At 09:00, every day"),
+        ("0 0 * * *", "At 00:00, every day"),
+        ("0,30 9,17 * * *", "At 09:00, 09:30, 17:00 and 17:30, every day"),
+        ("0 9,10 * * *", "At 09:00 and 10:00, every day"),
+        // Weekdays.
+        ("0 9 * * 1-5", "At 09:00, Monday to Friday"),
+        ("0 9 * * mon-FRI", "At 09:00, Monday to Friday"),
+        ("0 9 * * 0", "At 09:00, on Sundays"),
+        ("0 9 * * 7", "At 09:00, on Sundays"),
+        ("0 9 * * 6,0", "At 09:00, on Saturdays and Sundays"),
+        ("0 9 * * mon,wed,fri", "At 09:00, on Mondays, Wednesdays and Fridays"),
+        ("0 9 * * fri-mon", "At 09:00, Friday to Monday"),
+        ("0 9 * * 1-6", "At 09:00, Monday to Saturday"),
+        ("0 9 * * */2", "At 09:00, on Tuesdays, Thursdays, Saturdays and Sundays"),
+        ("*/10 * * * sat", "Every 10 minutes, on Saturdays"),
+        // Days of the month.
+        ("0 9 1 * *", "At 09:00, on day 1 of the month"),
+        ("0 9 1,15 * *", "At 09:00, on days 1 and 15 of the month"),
+        ("0 9 1-7 * *", "At 09:00, on days 1 to 7 of the month"),
+        ("0 9 */10 * *", "At 09:00, on days 1, 11, 21 and 31 of the month"),
+        ("0 9 */2 * *", "At 09:00, on every 2nd day from 1 to 31 of the month"),
+        ("0 9 2-20/3 * ?", "At 09:00, on every 3rd day from 2 to 20 of the month"),
+        ("0 9 */6 * *", "At 09:00, on every 6th day from 1 to 31 of the month"),
+        ("0 9 31 * *", "At 09:00, on day 31 of the months that have it"),
+        ("0 9 30,31 * *", "At 09:00, on days 30 and 31 of the month, where they exist"),
+        ("0 0 29,31 * *", "At 00:00, on days 29 and 31 of the month, where they exist"),
+        ("0 0 31 1,2 *", "At 00:00, on day 31 of January and February, where it exists"),
+        (
+            "0 0 29-31 2-4 *",
+            "At 00:00, on days 29 to 31 of every month from February to April, where they exist",
+        ),
+        ("0 0 29,30 1,3 *", "At 00:00, on days 29 and 30 of January and March"),
+        ("0 9 1,2,4,5,7,8,10,11,13,14,16,17 * *", "At 09:00, on 12 days (1, 2, 4 …) of the month"),
+        // Both day fields: either of them, or both if one begins with a star.
+        ("0 0 13 * 5", "At 00:00, on day 13 of the month, or on Fridays"),
+        ("0 0 1,15 * mon-fri", "At 00:00, on days 1 and 15 of the month, or Monday to Friday"),
+        ("0 0 */10 * mon", "At 00:00, on days 1, 11, 21 and 31 of the month, but only on Mondays"),
+        ("0 0 1-7 * */7", "At 00:00, on days 1 to 7 of the month, but only on Sundays"),
+        ("0 0 1-31 * 1", "At 00:00, every day"),
+        ("0 0 1 * 0-6", "At 00:00, every day"),
+        ("0 0 13 3 5", "At 00:00, on day 13 of the month, or on Fridays, in March"),
+        // Months.
+        ("0 9 * 3 *", "At 09:00, every day in March"),
+        ("0 9 * jan,jul *", "At 09:00, every day in January and July"),
+        ("0 9 * 6-8 *", "At 09:00, every day from June to August"),
+        ("0 9 * 11-2 1", "At 09:00, on Mondays, from November to February"),
+        ("*/15 * * 3 *", "Every 15 minutes, in March"),
+        ("0 9 1 1 *", "At 09:00, on 1 January"),
+        ("0 9 29 2 *", "At 09:00, on 29 February"),
+        ("0 9 1 */3 *", "At 09:00, on day 1 of January, April, July and October"),
+        ("0 9 1,15 6-8 *", "At 09:00, on days 1 and 15 of every month from June to August"),
+        ("0 9 * */2 *", "At 09:00, every day in January, March, May, July, September and November"),
+        ("0 9 * 1-3,6-8 *", "At 09:00, every day in January to March and June to August"),
+        // Macros.
+        ("@hourly", "Every hour at :00"),
+        ("@daily", "At 00:00, every day"),
+        ("@midnight", "At 00:00, every day"),
+        ("@weekly", "At 00:00, on Sundays"),
+        ("@monthly", "At 00:00, on day 1 of the month"),
+        ("@yearly", "At 00:00, on 1 January"),
+        ("@annually", "At 00:00, on 1 January"),
+    ] {
+        let found = described(cron);
+        if found != words {
+            wrong.push(format!("{cron}: {found}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_schedule_in_words_names_its_zone_and_the_instant_of_a_single_run() {
+    assert_eq!(
+        recurring("0 9 * * 1-5", "Europe/Berlin").describe(),
+        "At 09:00, Monday to Friday, Europe/Berlin"
+    );
+    let once = |at, zone| Schedule::once(at, zone).unwrap().describe();
+    assert_eq!(
+        once("2030-01-31T09:00:00+01:00", "Europe/Berlin"),
+        "Once, on Thursday 31 January 2030 at 09:00, Europe/Berlin"
+    );
+    assert_eq!(once("2030-03-05T09:00:07", "utc"), "Once, on Tuesday 5 March 2030 at 09:00:07, UTC");
+    let schedule = Schedule::recurring("@daily", "us/pacific", CatchUp::All).unwrap();
+    assert_eq!(schedule.describe(), "At 00:00, every day, US/Pacific");
+    assert_eq!(zone("US/Pacific").name(), "US/Pacific");
+}
+
+/// The values of the fields, and whether a day matches if either day field does.
+type Meaning = (Vec<Vec<usize>>, bool);
+
+/// One field: single values, lists, ranges and steps.
+fn field(random: &mut Random, least: usize, greatest: usize) -> (String, Vec<usize>) {
+    let size = greatest - least + 1;
+    let mut chosen = match random.index(7) {
+        0 | 1 => return ("*".to_owned(), (least..=greatest).collect()),
+        // Starts with a star: both day fields must then match.
+        6 => {
+            let step = 1 + random.index(size);
+            return (format!("*/{step}"), (least..=greatest).step_by(step).collect());
+        }
+        2 => vec![least + random.index(size)],
+        3 => (0..random.index(size) + 1).map(|_| least + random.index(size)).collect(),
+        4 => {
+            let first = least + random.index(size);
+            (first..=greatest).step_by(1 + random.index(size)).collect()
+        }
+        _ => {
+            let (one, other) = (least + random.index(size), least + random.index(size));
+            (one.min(other)..=one.max(other)).collect::<Vec<_>>()
+        }
+    };
+    chosen.sort_unstable();
+    chosen.dedup();
+    let text: Vec<String> = chosen.iter().map(ToString::to_string).collect();
+    (text.join(","), chosen)
+}
+
+#[test]
+fn equal_crons_have_equal_words_and_different_crons_different_words() {
+    const CASES: usize = 40_000;
+    /// Longer than any description: the longest has cut lists in all fields.
+    const LONGEST: usize = 300;
+    let mut random = Random::new(1);
+    let mut known: HashMap<String, (Meaning, String)> = HashMap::new();
+    let mut repeated = 0;
+    for _ in 0..CASES {
+        let fields = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
+        let (texts, mut sets): (Vec<String>, Vec<Vec<usize>>) =
+            fields.map(|(least, greatest)| field(&mut random, least, greatest)).into_iter().unzip();
+        let line = texts.join(" ");
+        let words = described(&line);
+        assert!(words.chars().count() <= LONGEST, "{line}: {words}");
+        let has_all = sets[2].len() == 31 || sets[4].len() == 7;
+        let mut either_day = !texts[2].starts_with('*') && !texts[4].starts_with('*');
+        // A list of all values is not a star, and the other field no longer restricts the days.
+        if either_day && has_all {
+            (sets[2], sets[4]) = ((1..=31).collect(), (0..=6).collect());
+            either_day = false;
+        }
+        if words.contains('…') {
+            continue;
+        }
+        // The same sets, written backwards and as ranges.
+        let backwards = |text: &String| {
+            let range = |value: &str| {
+                if value.starts_with('*') { value.to_owned() } else { format!("{value}-{value}") }
+            };
+            text.split(',').rev().map(range).collect::<Vec<_>>().join(",")
+        };
+        let reversed: Vec<String> = texts.iter().map(backwards).collect();
+        assert_eq!(described(&reversed.join(" ")), words, "{line}");
+        match known.get(&words) {
+            Some((other, of)) => {
+                assert_eq!(*other, (sets, either_day), "{words}: {line} and {of}");
+                repeated += 1;
+            }
+            None => {
+                known.insert(words, ((sets, either_day), line));
+            }
+        }
+    }
+    assert!(repeated > 100 && known.len() > 10_000, "{repeated} {}", known.len());
+}
+
+fn read(text: &str, zone_name: &str) -> Option<String> {
+    parse_instant(text, &zone(zone_name)).ok().map(|instant| instant.to_string())
+}
+
+#[test]
+fn an_offset_decides_and_the_zone_does_not() {
+    for text in words(
+        "2030-01-31T09:00:00Z 2030-01-31t09:00:00z 2030-01-31 09:00:00Z 2030-01-31T09:00Z \
+        2030-01-31T10:30:00+01:30 2030-01-31T10:30:00+0130 2030-01-30T23:00:00-10:00 \
+        2030-01-31T09:00:00-00:00 2030-01-31T09:00:00.000999999999999Z",
+    ) {
+        assert_eq!(read(text, "Asia/Tokyo").as_deref(), Some("2030-01-31T09:00:00Z"), "{text}");
+    }
+}
+
+#[test]
+fn a_fraction_is_kept_to_the_millisecond() {
+    assert_eq!(read("2030-01-31T09:00:00.5Z", "UTC").as_deref(), Some("2030-01-31T09:00:00.5Z"));
+    assert_eq!(read("2030-01-31T09:00:00.123999Z", "UTC").as_deref(), Some("2030-01-31T09:00:00.123Z"));
+    assert_eq!(read("2030-01-31T09:00:00.04", "UTC").as_deref(), Some("2030-01-31T09:00:00.04Z"));
+}
+
+#[test]
+fn an_instant_without_an_offset_is_local_to_the_zone() {
+    for (text, zone, expected) in [
+        ("2030-01-31T09:00:00", "UTC", "2030-01-31T09:00:00Z"),
+        ("2030-01-31T09:00:00", "Asia/Kathmandu", "2030-01-31T03:15:00Z"),
+        // A skipped time means the first instant after the gap.
+        ("2026-03-08T02:00:00", "America/New_York", "2026-03-08T07:00:00Z"),
+        ("2026-03-08T02:59:59.999", "America/New_York", "2026-03-08T07:00:00Z"),
+        ("2026-03-08T00:30:00", "America/Havana", "2026-03-08T05:00:00Z"),
+        ("2026-10-04T02:10:00", "Australia/Lord_Howe", "2026-10-03T15:30:00Z"),
+        ("2026-03-29T01:00:00", "Antarctica/Troll", "2026-03-29T01:00:00Z"),
+        ("2011-12-30T12:00:00", "Pacific/Apia", "2011-12-30T10:00:00Z"),
+        ("2007-03-11T03:00:00", "America/Indiana/Winamac", "2007-03-11T08:00:00Z"),
+        // A repeated time means its first occurrence.
+        ("2026-11-01T01:30:00", "America/New_York", "2026-11-01T05:30:00Z"),
+        ("2026-02-15T02:30:00", "Africa/Casablanca", "2026-02-15T01:30:00Z"),
+        ("2026-04-05T01:45:00", "Australia/Lord_Howe", "2026-04-04T14:45:00Z"),
+    ] {
+        assert_eq!(read(text, zone).as_deref(), Some(expected), "{text} in {zone}");
+    }
+}
+
+#[test]
+fn a_leap_second_is_the_second_after_it() {
+    for (text, zone) in [
+        ("2016-12-31T23:59:60Z", "UTC"),
+        ("2017-01-01T05:29:60+05:30", "UTC"),
+        ("2016-12-31T15:59:60-08:00", "UTC"),
+        ("2016-12-31 23:59:60", "UTC"),
+        ("2017-01-01T00:59:60", "Europe/Berlin"),
+    ] {
+        assert_eq!(read(text, zone).as_deref(), Some("2017-01-01T00:00:00Z"), "{text}");
+    }
+    assert_eq!(read("2016-12-31T23:59:60.25Z", "UTC").as_deref(), Some("2017-01-01T00:00:00.25Z"));
+    assert_eq!(read("2017-01-01T00:00:60", "Europe/Berlin"), None);
+}
+
+#[test]
+fn an_invalid_instant_is_refused() {
+    for text in " | tomorrow | 2030-01-31 | 09:00:00Z | 1900000000 | 2030-01-31T09:00:00.Z | \
+        2030-01-31T09:00:00,5Z | 2030-01-31T9:00:00Z | 30-01-31T09:00:00Z | +002030-01-31T09:00:00Z | \
+        2030-01-31T09:00:00Zulu | 2030-01-31T09:00:00Z  | 2030-01-31T09:00:00+1 | \
+        2030-01-31T09:00:00+24:00 | 2030-01-31T09:00:00+01:60 | 2030-01-31T09:00:00+01: | \
+        2030-01-31T09:00:00[Europe/Berlin] | 2030-01-31T09:00:00+01:00[Europe/Berlin] | \
+        2030-02-30T09:00:00Z | 2030-13-01T09:00:00Z | 2030-01-31T24:00:00Z | 2030-01-31T09:60:00Z | \
+        2030-01-31T09:00:60Z | 2030-01-31T23:59:61Z | 2030-01-31T23:59:60+01:00 | 9999-12-31T23:59:60Z | \
+        9999-12-31T23:59:59Z | 9999-12-31T23:59:59-23:59 | ２030-01-31T09:00:00Z"
+        .split(" | ")
+    {
+        assert_eq!(read(text, "UTC"), None, "{text}");
+    }
+}
+
+#[test]
+fn a_schedule_that_runs_once_has_one_run() {
+    let schedule = Schedule::once("2030-01-31T09:00:00.25", "UTC").unwrap();
+    let run = at("2030-01-31T09:00:00.25Z");
+    let (before, after) = (at("2030-01-31T09:00:00Z"), at("2030-01-31T09:00:01Z"));
+    assert_eq!(schedule.first_run(before), Ok(run));
+    assert!(schedule.first_run(run).is_err());
+    assert_eq!(schedule.upcoming(before, 10), [run]);
+    assert_eq!(schedule.occurrences(before, after).count, 1);
+    assert_eq!(schedule.occurrences(before, run).last, Some(run));
+    assert_eq!(schedule.occurrences(run, after).count, 0);
+    assert_eq!(schedule.newest(before, after, 5), [run]);
+    assert!(schedule.newest(run, after, 5).is_empty());
+}
+
+#[test]
+fn counting_a_year_equals_stepping_through_it() {
+    let (after, until) = (at("2026-01-01T00:00:30Z"), at("2027-01-01T00:00:00Z"));
+    for zone in ["UTC", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "America/Santiago"] {
+        for cron in [
+            "17 * * * *",
+            "0,30 0-3 * * *",
+            "*/20 22-2 1-9 */3 *",
+            "5 1,2 * * sun",
+            "0 0 29 2 *",
+            "30 2 8 3 1",
+        ] {
+            let schedule = recurring(cron, zone);
+            let runs: Vec<_> =
+                schedule.upcoming(after, 10_000).into_iter().take_while(|run| *run <= until).collect();
+            let spans = schedule.occurrences(after, until);
+            assert_eq!(spans.count, runs.len() as u64, "{cron} in {zone}");
+            assert_eq!(
+                (spans.first, spans.last),
+                (runs.first().copied(), runs.last().copied()),
+                "{cron} in {zone}"
+            );
+            let newest = &runs[runs.len().saturating_sub(100)..];
+            assert_eq!(schedule.newest(after, until, 100), newest, "{cron} in {zone}");
+        }
+    }
+}
+
+#[test]
+fn a_long_gap_is_counted_without_visiting_each_minute() {
+    // Stepping through 50 million runs would take minutes.
+    let schedule = recurring("* * * * *", "Europe/Berlin");
+    let (after, until) = (at("2026-01-01T00:00:00Z"), at("2126-01-01T00:00:00Z"));
+    let spans = schedule.occurrences(after, until);
+    assert_eq!(spans.count, (until.as_second() - after.as_second()) as u64 / 60);
+    assert_eq!((spans.first, spans.last), (Some(at("2026-01-01T00:01:00Z")), Some(until)));
+    assert_eq!(schedule.newest(after, until, 2), [at("2125-12-31T23:59:00Z"), until]);
+}
+
+#[test]
+fn a_span_excludes_its_start_and_includes_its_end() {
+    let schedule = recurring("0 9 * * *", "UTC");
+    let (first, second) = (at("2026-06-01T09:00:00Z"), at("2026-06-02T09:00:00Z"));
+    assert_eq!(schedule.occurrences(first, second).first, Some(second));
+    assert_eq!(schedule.occurrences(first, second).count, 1);
+    for (after, until) in [(first, first), (second, first), (first, at("2026-06-02T08:59:59.999Z"))] {
+        assert_eq!(schedule.occurrences(after, until).count, 0);
+        assert!(schedule.newest(after, until, 5).is_empty());
+    }
+    assert!(schedule.newest(first, second, 0).is_empty());
+}
+
+#[test]
+fn a_span_ending_at_a_dst_gap_has_the_skipped_runs() {
+    let schedule = recurring("30 2 * * *", "America/New_York");
+    let (after, gap) = (at("2026-03-08T00:00:00Z"), at("2026-03-08T07:00:00Z"));
+    assert_eq!(schedule.occurrences(after, gap).count, 1);
+    assert_eq!(schedule.newest(after, gap, 5), [gap]);
+    assert_eq!(schedule.occurrences(after, at("2026-03-08T06:59:59.999Z")).count, 0);
+}
+
+#[test]
+fn the_newest_runs_have_a_skipped_time_once() {
+    let schedule = recurring("0,30 1,2,3 * * *", "America/New_York");
+    let runs = schedule.newest(at("2026-03-08T06:00:00Z"), at("2026-03-08T07:30:00Z"), 10);
+    assert_eq!(runs, ["2026-03-08T06:30:00Z", "2026-03-08T07:00:00Z", "2026-03-08T07:30:00Z"].map(at));
+}
+
+#[test]
+fn a_schedule_reads_back_from_its_stored_texts() {
+    let schedule = Schedule::recurring("@daily", "europe/berlin", CatchUp::All).unwrap();
+    assert_eq!(schedule.zone.name(), "Europe/Berlin");
+    assert_eq!(schedule.first_run(at("2026-06-01T12:00:00Z")), Ok(at("2026-06-01T22:00:00Z")));
 }

@@ -3,8 +3,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{at, recurring, zone};
-use crate::support::random::Random;
+use crate::rules::schedule::{at, recurring, zone};
+use crate::support::*;
 
 /// Instants around changes of all kinds, and two places without any change.
 const PLACES: [(&str, &str); 25] = [

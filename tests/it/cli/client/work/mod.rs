@@ -1,23 +1,14 @@
-//! `cued work`: the built program against a server, with commands of the shell.
+//! `cued work`: commands, leases, faults and shortages.
 
-mod commands;
-mod faults;
-mod leases;
 mod outcomes;
-mod shortages;
-mod stops;
-mod taking;
 
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::client::Client;
-use crate::support::client_command::{ClientHome, ClientRun};
-use crate::support::server::{Process, Server, signal, until};
+use crate::support::*;
 
 /// A server on a test clock, an account, and a folder for the files of commands.
 pub struct Workshop {
@@ -29,8 +20,7 @@ pub struct Workshop {
 
 impl Workshop {
     pub fn new() -> Self {
-        let server = Server::with_test_clock("2030-01-01T00:00:00Z");
-        let user = server.user();
+        let (server, user) = Server::with_clock_and_user("2030-01-01T00:00:00Z");
         let home = ClientHome::signed_in(&server, &user);
         Self { server, user, home, folder: TempDir::new().unwrap() }
     }
@@ -63,7 +53,7 @@ impl Workshop {
     }
 
     pub fn look(&self, execution: &str) -> Value {
-        self.user.get(&format!("/v1/executions/{execution}")).expect(200)
+        self.user.execution(execution)
     }
 
     /// The execution, once it has been reported on.
@@ -80,6 +70,17 @@ impl Workshop {
         let execution = self.execution("t");
         self.home.run(&["work", "--task", "t", "--once", "--", "sh", "-c", script]);
         self.reported(&execution)
+    }
+
+    /// A script that touches `begun` and runs until `go` exists.
+    pub fn waiting(&self) -> String {
+        let (begun, go) = (self.path("begun"), self.path("go"));
+        format!("touch {}; until [ -e {} ]; do sleep 0.02; done; echo done", begun.display(), go.display())
+    }
+
+    #[track_caller]
+    pub fn has_begun(&self) {
+        until("the command has begun", || self.path("begun").exists().then_some(()));
     }
 
     /// Starts a worker; its log is in a file.
@@ -148,4 +149,297 @@ pub fn lines(text: &str) -> Vec<Value> {
 #[track_caller]
 pub fn exits(run: &ClientRun, code: i32) {
     assert_eq!(run.code, code, "{}\n{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn wrong_usage_is_refused_before_any_request() {
+    let home = ClientHome::without_server();
+    fs::write(home.folder().join("plain"), "").unwrap();
+    fs::write(home.folder().join("work.json"), r#"{"tasks": {"a": {"run": []}}}"#).unwrap();
+    for (arguments, part) in [
+        (&["--", "true"][..], "--task"),
+        (&["--task", "t"], "COMMAND"),
+        (&["--task", "", "--", "true"], "1 to 255 bytes"),
+        (&["--task", "t", "--", "/no/such/program"], "cannot run /no/such/program: No such file"),
+        (&["--task", "t", "--", "no-such-program"], "no program no-such-program in PATH"),
+        (&["--task", "t", "--", "plain"], "write ./plain"),
+        (&["--task", "t", "--", "./plain"], "chmod +x"),
+        (&["--task", "t", "--", "./"], "it is not a file"),
+        (&["--task", "t", "--timeout", "5", "--", "true"], "no duration"),
+        (&["--task", "t", "--jobs", "0", "--", "true"], "1..=256"),
+        (&["--task", "t", "--once", "--drain", "--", "true"], "cannot be used with"),
+        (&["--file", "work.json", "--", "true"], "cannot be used with"),
+        (&["--file", "work.json"], "work.json: tasks.a.run should be"),
+        (&["--file", "none.yaml"], "cannot read none.yaml: No such file"),
+        (&["--task", "t", "--curl", "--", "true"], "--curl"),
+    ] {
+        let error = home.fails(&[&["work"], arguments].concat(), 2);
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_temporary_folder_that_cannot_be_used_is_refused_at_the_start() {
+    let shop = Workshop::new();
+    let execution = shop.execution("t");
+    let home = ClientHome::signed_in(&shop.server, &shop.user).env("TMPDIR", "/nonexistent");
+    let error = home.fails(&["work", "--task", "t", "--drain", "--", "true"], 1);
+    for part in ["cannot use the temporary folder", "/nonexistent", "TMPDIR"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(shop.look(&execution)["status"], "pending");
+}
+
+#[test]
+fn a_missing_working_directory_is_named_at_the_start_and_in_the_failure() {
+    let shop = Workshop::new();
+    let (folder, file) = (shop.path("none"), shop.path("work.json"));
+    let tasks = json!({"tasks": {"t": {"run": ["sh", "-c", "true"], "cwd": folder}}});
+    fs::write(&file, tasks.to_string()).unwrap();
+    let execution = shop.execution("t");
+    let run = shop.home.run(&["work", "--file", file.to_str().unwrap(), "--once"]);
+    exits(&run, 8);
+    let fault = format!("cannot use the working directory {}: No such file", folder.display());
+    let warning = run.stderr.lines().find(|line| line.contains("runs of a task will fail")).unwrap();
+    assert!(warning.contains(&fault) && warning.contains("task=\"t\""), "{warning}");
+    let error = shop.reported(&execution)["outcome"]["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with(&fault), "{error}");
+}
+
+#[test]
+fn each_failure_has_its_exit_code() {
+    let shop = Workshop::new();
+    let drain = ["work", "--task", "t", "--drain", "--", "true"];
+    let without_key = ClientHome::new().env("CUED_URL", shop.server.url());
+    exits(&without_key.run(&drain), 4);
+    let wrong_key =
+        ClientHome::new().env("CUED_URL", shop.server.url()).env("CUED_API_KEY", "cue_sk_unknown");
+    exits(&wrong_key.run(&drain), 4);
+    exits(&wrong_key.run(&["work", "--task", "t", "--", "true"]), 4);
+    let alone = ClientHome::without_server().run(&drain);
+    exits(&alone, 1);
+    assert!(alone.stderr.contains("is `cued serve` running there?"), "{}", alone.stderr);
+}
+
+#[test]
+fn the_log_is_on_standard_error_as_text_or_json_and_results_for_programs_on_standard_output() {
+    let shop = Workshop::new();
+    let cue = shop.cue("t", &json!({}));
+    let execution = shop.fire(&cue);
+    let text = shop.home.run(&["work", "--task", "t", "--once", "--", "true"]);
+    exits(&text, 0);
+    assert_eq!(text.stdout, "");
+    for part in ["INFO run started", "INFO run succeeded", &execution, "cue=\"cue of t\""] {
+        assert!(text.stderr.contains(part), "{part}: {}", text.stderr);
+    }
+    assert!(!text.stderr.contains(shop.user.key()));
+    let execution = shop.fire(&cue);
+    let json =
+        shop.home.run(&["work", "--task", "t", "--once", "--json", "--log-format", "json", "--", "false"]);
+    exits(&json, 8);
+    let log = lines(&json.stderr);
+    let failed = log.iter().find(|line| line["message"] == "run failed").unwrap();
+    assert_eq!((&failed["execution_id"], &failed["reason"]), (&json!(execution), &json!("exit code 1")));
+    assert_eq!(log.last().unwrap()["error"]["code"], "failed_run");
+    let printed = lines(&json.stdout);
+    assert_eq!((printed.len(), &printed[0]["execution_id"]), (1, &json!(execution)));
+}
+
+#[test]
+fn a_worker_that_lives_keeps_its_claim_however_long_the_command_takes() {
+    let shop = Workshop::new();
+    let execution = shop.execution("t");
+    let mut worker = shop.start("w", &["--task", "t"], &shop.waiting());
+    let lease = || shop.look(&execution)["lease_expires_at"].as_str().map(str::to_owned);
+    let mut last = until("the execution is claimed", lease);
+    for _ in 0..5 {
+        shop.user.advance("PT10M");
+        last = until("the lease is extended", || lease().filter(|lease| *lease > last));
+    }
+    fs::write(shop.path("go"), "").unwrap();
+    let seen = shop.reported(&execution);
+    assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("done\n"), &json!(1)));
+    assert_eq!(worker.stop(), 0);
+}
+
+#[test]
+fn a_lost_claim_ends_the_command_and_its_outcome_is_not_reported() {
+    let shop = Workshop::new();
+    let execution = shop.execution("t");
+    let [begun, terminated, go] = ["begun", "terminated", "go"].map(|name| shop.path(name));
+    let script = format!(
+        "if [ $CUED_ATTEMPT = 1 ]; then trap 'touch {}; exit 0' TERM; touch {}; while :; do sleep 0.02; done; fi; \
+         until [ -e {} ]; do sleep 0.02; done; echo second",
+        terminated.display(),
+        begun.display(),
+        go.display()
+    );
+    let mut worker = shop.start("w", &["--task", "t"], &script);
+    until("the command has begun", || begun.exists().then_some(()));
+    // No heartbeat arrives while the worker stands still.
+    worker.signal("-STOP");
+    shop.user.advance("PT20M");
+    assert_eq!(shop.look(&execution)["status"], "pending");
+    worker.signal("-CONT");
+    until("the command is terminated", || terminated.exists().then_some(()));
+    worker.says("run ended: the execution is no longer this worker's");
+    fs::write(go, "").unwrap();
+    let seen = shop.reported(&execution);
+    assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("second\n"), &json!(2)));
+    assert_eq!(worker.stop(), 0);
+}
+
+#[test]
+fn the_command_of_a_deleted_cue_is_ended() {
+    let shop = Workshop::new();
+    let cue = shop.cue("t", &json!({}));
+    let execution = shop.fire(&cue);
+    let mut worker = shop.start("w", &["--task", "t"], &shop.waiting());
+    shop.has_begun();
+    shop.user.delete(&format!("/v1/cues/{cue}")).expect(204);
+    worker.says("run ended: the execution is no longer this worker's");
+    let log = worker.log();
+    assert!(log.contains(&execution) && !log.contains("another worker"), "{log}");
+    assert_eq!(worker.stop(), 0);
+}
+
+#[test]
+fn a_worker_that_claims_its_own_lost_execution_again_runs_it_once_at_a_time() {
+    let shop = Workshop::new();
+    let execution = shop.execution("t");
+    let [begun, journal] = ["begun", "journal"].map(|name| shop.path(name));
+    let script = format!(
+        "echo + >>{0}; if [ $CUED_ATTEMPT = 1 ]; then trap 'sleep 0.2; echo - >>{0}; exit 0' TERM; touch {1}; \
+         while :; do sleep 0.02; done; fi; echo - >>{0}",
+        journal.display(),
+        begun.display()
+    );
+    // Free slots claim before the heartbeat of the first run fails.
+    let mut worker = shop.start("w", &["--task", "t", "--jobs", "4"], &script);
+    until("the command has begun", || begun.exists().then_some(()));
+    worker.signal("-STOP");
+    shop.user.advance("PT20M");
+    worker.signal("-CONT");
+    // A claim that the server received before the clock moved may be a further attempt, lost at once.
+    assert!(shop.reported(&execution)["attempts"].as_u64() >= Some(2));
+    let journal = fs::read_to_string(journal).unwrap();
+    assert!(
+        journal.starts_with("+\n-\n+\n-\n") && journal == "+\n-\n".repeat(journal.len() / 4),
+        "{journal}"
+    );
+    assert_eq!(worker.stop(), 0);
+}
+
+#[test]
+fn what_a_killed_worker_held_is_run_after_the_lease_even_by_a_successor_of_its_name() {
+    let shop = Workshop::new();
+    let (execution, pid) = (shop.execution("t"), shop.path("pid"));
+    let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600", pid.display());
+    let mut first = shop.start("same", &["--task", "t"], &script);
+    until("the command has begun", || pid.exists().then_some(()));
+    first.kill9();
+    signal("-KILL", fs::read_to_string(&pid).unwrap().trim().parse().unwrap());
+    let held_by = shop.look(&execution)["claimed_by_worker"].as_str().unwrap().to_owned();
+    let mut second = shop.start("same", &["--task", "t"], "echo $CUED_WORKER_ID");
+    second.says("worker started");
+    shop.user.advance("PT14M");
+    assert_eq!(shop.look(&execution)["claimed_by_worker"], held_by.as_str());
+    shop.user.advance("PT2M");
+    let seen = shop.reported(&execution);
+    assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("same\n"), &json!(2)));
+    assert_ne!(seen["claimed_by_worker"], held_by.as_str());
+    assert_eq!(second.stop(), 0);
+}
+
+#[test]
+fn a_report_is_repeated_until_a_killed_server_is_back() {
+    let mut shop = Workshop::new();
+    let execution = shop.execution("t");
+    let mut worker = shop.start("w", &["--task", "t"], &shop.waiting());
+    shop.has_begun();
+    shop.server.kill();
+    fs::write(shop.path("go"), "").unwrap();
+    worker.says("the report was not accepted; trying again");
+    shop.server.restart_in_place();
+    shop.user = shop.user.at(shop.server.addr());
+    let seen = shop.reported(&execution);
+    assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("done\n"), &json!(1)));
+    // It takes work again.
+    let next = shop.execution("t");
+    assert_eq!(shop.reported(&next)["status"], "success");
+    assert_eq!(worker.stop(), 0);
+}
+
+#[test]
+fn a_report_that_no_server_takes_is_in_the_log() {
+    let mut shop = Workshop::new();
+    let execution = shop.execution("t");
+    let mut worker = shop.start("w", &["--task", "t"], &shop.waiting());
+    shop.has_begun();
+    shop.server.kill();
+    fs::write(shop.path("go"), "").unwrap();
+    worker.says("the report was not accepted; trying again");
+    // Each further signal waits for less; the log says when one has arrived.
+    worker.signal("-TERM");
+    worker.says("stopping: nothing more is claimed");
+    worker.signal("-TERM");
+    worker.says("stopping now");
+    worker.signal("-TERM");
+    assert_eq!(worker.ended(), 1);
+    let log = worker.log();
+    let line = log.lines().find(|line| line.contains("the report was not recorded")).expect(&log);
+    assert!(line.contains(&execution) && line.contains("done"), "{line}");
+    shop.server.restart();
+}
+
+#[test]
+fn a_revoked_key_ends_the_worker() {
+    let shop = Workshop::new();
+    let mut worker = shop.start("w", &["--task", "t"], "true");
+    until("the worker is listed", || {
+        (shop.user.get("/v1/workers").expect(200)["workers"] != json!([])).then_some(())
+    });
+    shop.user.post("/v1/auth/key/regenerate", &json!({})).expect(200);
+    assert_eq!(worker.ended(), 4);
+    assert!(worker.log().contains("API key"), "{}", worker.log());
+}
+
+/// A worker in a shell with these commands before it, such as `ulimit -Sn 64`.
+fn limited(shop: &Workshop, before: &str, arguments: &str) -> Background {
+    let log = shop.path("w.log");
+    let program = cued(&[]).get_program().to_owned();
+    let script =
+        format!("{before}; exec {} work --beat-millis 50 --id w --task t {arguments}", program.display());
+    let mut command = shop.home.shell(&script);
+    command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
+    Background { process: Process(command.spawn().unwrap()), log }
+}
+
+#[test]
+fn the_soft_limit_of_open_files_is_raised_as_far_as_the_jobs_need() {
+    let shop = Workshop::new();
+    let cue = shop.cue("t", &json!({}));
+    let executions: Vec<String> = (0..30).map(|_| shop.fire(&cue)).collect();
+    let go = shop.path("go");
+    let command = format!(
+        "--jobs 30 -- sh -c 'echo >>{0}; until [ $(wc -l <{0}) -ge 30 ]; do sleep 0.05; done; ulimit -Sn'",
+        go.display()
+    );
+    let mut worker = limited(&shop, "ulimit -Sn 100", &command);
+    for execution in &executions {
+        let seen = shop.reported(execution);
+        assert_eq!((&seen["status"], &seen["outcome"]["result"]), (&json!("success"), &json!("544\n")));
+    }
+    assert_eq!(worker.stop(), 0);
+    assert!(!worker.log().contains("WARN"), "{}", worker.log());
+}
+
+#[test]
+fn a_limit_of_open_files_that_is_too_low_for_the_jobs_is_refused_at_the_start() {
+    let shop = Workshop::new();
+    let execution = shop.execution("t");
+    let mut worker = limited(&shop, "ulimit -n 60", "--jobs 24 -- true");
+    assert_eq!(worker.ended(), 1);
+    assert!(worker.log().contains("24 jobs need 448 open files, and 60 are permitted"), "{}", worker.log());
+    assert_eq!(shop.look(&execution)["status"], "pending");
 }

@@ -1,4 +1,4 @@
-//! Rules for the files of the page: their size, their texts, and that each is used.
+//! The browser page as it is served, and the size of its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,6 +7,8 @@ use std::path::Path;
 use cued::domain::account::credentials::sha256;
 use cued::http::pages::assets::{BUILD, FILES, INDEX};
 use cued::http::response::inflate;
+
+use crate::support::*;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
 
@@ -28,21 +30,8 @@ const MAX_FOLDER_FILES: usize = 12;
 
 /// What the policy of the page forbids, or what would turn a text into markup or a program. An address of another site
 /// would be a request to it, or a reader's click on it.
-const BANNED: [&str; 13] = [
-    "style=",
-    "http:",
-    "https:",
-    "innerHTML",
-    "outerHTML",
-    "insertAdjacentHTML",
-    "document.write",
-    "unsafeHTML",
-    "unsafeSVG",
-    "eval(",
-    "new Function",
-    "javascript:",
-    "<script>",
-];
+const BANNED: &str = "style= | http: | https: | innerHTML | outerHTML | insertAdjacentHTML | document.write | unsafeHTML | \
+    unsafeSVG | eval( | new Function | javascript: | <script>";
 
 /// A name, not an address: nothing loads it.
 const SVG: &str = "http://www.w3.org/2000/svg";
@@ -199,7 +188,7 @@ fn no_file_of_the_page_has_a_banned_text() {
     let mut found = Vec::new();
     for (path, text) in all {
         for (line, number) in text.replace(SVG, "").lines().zip(1..) {
-            let banned = BANNED.iter().filter(|banned| line.contains(**banned));
+            let banned = BANNED.split(" | ").filter(|banned| line.contains(banned));
             found.extend(banned.map(|banned| format!("{path}:{number} has {banned:?}")));
         }
     }
@@ -241,4 +230,194 @@ fn the_template_library_is_as_published() {
     }
     assert_eq!(seen, listed.keys().copied().collect(), "each file is listed");
     assert!(texts["lit/LICENSE"].contains("Redistribution and use in source and binary forms"));
+}
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+    manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types lit-html";
+
+fn address(path: &str) -> String {
+    format!("/ui/{BUILD}/{path}")
+}
+
+fn get(client: &Client, path: &str, headers: &[(&str, &str)]) -> Response {
+    client.call("GET", path, headers, b"").unwrap()
+}
+
+#[test]
+fn the_page_is_served_with_its_headers() {
+    let server = Server::start(&[]);
+    for headers in [&[][..], &[("Accept", "application/json")], &[("Accept", "text/html,*/*;q=0.8")]] {
+        let page = get(&server.client(), "/", headers);
+        assert_eq!(page.status, 200, "{}", page.text());
+        for (name, value) in [
+            ("content-type", "text/html; charset=utf-8"),
+            ("cache-control", "no-cache"),
+            ("content-security-policy", POLICY),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("x-frame-options", "DENY"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
+            ("vary", "accept-encoding"),
+        ] {
+            assert_eq!(page.header(name), Some(value), "{name}");
+        }
+        assert!(page.text().contains(&address("app/main.js")[1..]) && !page.text().contains("{{"));
+    }
+}
+
+#[test]
+fn every_file_of_the_page_is_served_for_ever() {
+    let server = Server::start(&[]);
+    for file in FILES {
+        let served = server.client().get(&address(file.path));
+        assert_eq!((served.status, served.header("content-type")), (200, Some(file.content_type)));
+        assert_eq!(served.body, inflate(file.gzip).unwrap().to_vec(), "{}", file.path);
+        for (name, value) in [
+            ("cache-control", "public, max-age=31536000, immutable"),
+            ("x-content-type-options", "nosniff"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("vary", "accept-encoding"),
+        ] {
+            assert_eq!(served.header(name), Some(value), "{name} of {}", file.path);
+        }
+    }
+    let content_type = |path| server.client().get(&address(path)).header("content-type").map(str::to_owned);
+    assert_eq!(content_type("app/main.js").as_deref(), Some("text/javascript; charset=utf-8"));
+    assert_eq!(content_type("icon.svg").as_deref(), Some("image/svg+xml"));
+    assert_eq!(content_type("manifest.webmanifest").as_deref(), Some("application/manifest+json"));
+    assert_eq!(content_type("lit/LICENSE").as_deref(), Some("text/plain; charset=utf-8"));
+}
+
+#[test]
+fn a_copy_is_confirmed_by_its_tag() {
+    let server = Server::start(&[]);
+    let client = server.client();
+    for path in ["/".to_owned(), address("app.css"), "/openapi.json".to_owned()] {
+        let first = client.get(&path);
+        let etag = first.header("etag").unwrap().to_owned();
+        for tag in [etag.clone(), format!("W/{etag}"), format!("\"x\", {etag}"), "*".to_owned()] {
+            let known = get(&client, &path, &[("If-None-Match", &tag)]);
+            assert_eq!((known.status, known.body.len()), (304, 0), "{path} {tag}");
+            assert_eq!(known.header("etag"), Some(etag.as_str()));
+            for name in ["cache-control", "vary", "content-security-policy"] {
+                assert_eq!(known.header(name), first.header(name), "{name}");
+            }
+        }
+        assert_eq!(get(&client, &path, &[("If-None-Match", "\"x\"")]).body, first.body);
+    }
+}
+
+#[test]
+fn a_head_has_the_headers_of_the_get() {
+    let server = Server::start(&[]);
+    let client = server.client();
+    for path in ["/".to_owned(), address("lit/lit-html.js"), "/openapi.json".to_owned()] {
+        for headers in [&[][..], &[("Accept-Encoding", "gzip")]] {
+            let (head, full) =
+                (client.call("HEAD", &path, headers, b"").unwrap(), get(&client, &path, headers));
+            assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
+            for name in ["content-length", "content-type", "content-encoding", "etag", "cache-control"] {
+                assert_eq!(head.header(name), full.header(name), "{name} of {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_gets_gzip_only_if_it_accepts_it() {
+    let server = Server::start(&[]);
+    let client = server.client();
+    let paths = FILES.iter().map(|file| address(file.path));
+    for path in paths.chain(["/".to_owned(), "/openapi.json".to_owned()]) {
+        let plain = client.get(&path);
+        let gzip = get(&client, &path, &[("Accept-Encoding", "deflate, gzip;q=0.5, br")]);
+        assert_eq!((plain.header("content-encoding"), gzip.header("content-encoding")), (None, Some("gzip")));
+        assert_eq!(gzip.unzipped(), plain.body, "{path}");
+        assert_eq!(gzip.header("etag").unwrap(), format!("W/{}", plain.header("etag").unwrap()));
+        for refusing in ["gzip;q=0", "identity", "br, gzip; q=0.0", "*;q=0"] {
+            let answer = get(&client, &path, &[("Accept-Encoding", refusing)]);
+            assert!(answer.body == plain.body, "{path} is compressed for {refusing}");
+        }
+    }
+}
+
+#[test]
+fn other_builds_and_odd_paths_are_not_found() {
+    let server = Server::start(DEV_UNLIMITED);
+    let client = server.client();
+    for path in [
+        "/ui".to_owned(),
+        "/ui/".to_owned(),
+        "//".to_owned(),
+        "/index.html".to_owned(),
+        "/favicon.ico".to_owned(),
+        "/ui/000000000000/app/main.js".to_owned(),
+        format!("/ui/{}/app/main.js", BUILD.to_uppercase() + "0"),
+        format!("/ui/{BUILD}"),
+        address(""),
+        address("index.html"),
+        address("package.json"),
+        address("lit/VENDORED"),
+        address("app"),
+        address("app/"),
+        address("app/main.js/"),
+        address("app//main.js"),
+        address("/app/main.js"),
+        address("app%2Fmain.js"),
+        address("app%2fmain.js"),
+        address("../app/main.js"),
+        address("app/../app.css"),
+        address("lit/../app/main.js"),
+        address("%2e%2e/app/main.js"),
+        address("lit/%2e%2e/app.css"),
+        address("..%2f..%2fCargo.toml"),
+        address("app/main.js%00"),
+        address("app/%FF"),
+        address("App/main.js"),
+        address("lit/directives/deep/repeat.js"),
+    ] {
+        client.get(&path).expect_error(404, "not_found");
+    }
+    let wrong = client.call("POST", "/", &[], b"").unwrap();
+    assert_eq!((wrong.status, wrong.header("allow")), (405, Some("GET, HEAD")));
+    client.call("GET", "/", &[], b"{}").unwrap().expect_error(400, "invalid_request");
+}
+
+#[test]
+fn the_page_can_be_switched_off() {
+    for flags in [&["--page", "off"][..], &["--page=on"], &[]] {
+        let server = Server::start(flags);
+        let client = server.client();
+        let is_off = flags.contains(&"off");
+        for path in ["/".to_owned(), address("app/main.js")] {
+            let response = client.get(&path);
+            if is_off {
+                let body = response.expect_error(404, "not_found");
+                assert_eq!(
+                    body,
+                    client.get("/nowhere").expect_error(404, "not_found"),
+                    "as any unknown path"
+                );
+            } else {
+                assert_eq!(response.status, 200, "{path}");
+            }
+        }
+        assert_eq!(client.get("/v1/info").expect(200)["build"], BUILD);
+    }
+}
+
+#[test]
+fn the_page_counts_in_no_rate_window() {
+    let (api, user) = Api::with_user("ann");
+    for _ in 0..500 {
+        assert_eq!(user.get("/").status, 200);
+        assert_eq!(user.get("/openapi.json").status, 200);
+        assert_eq!(user.get(&address("app/main.js")).status, 200);
+        user.get("/ui/0/x.js").expect_error(404, "not_found");
+    }
+    assert_eq!(user.get("/v1/auth/keys").header("x-ratelimit-remaining"), Some("59"));
+    let guest = Client::new(api.addr());
+    assert_eq!(guest.get("/v1/info").header("x-ratelimit-remaining"), Some("59"));
 }

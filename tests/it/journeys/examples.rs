@@ -1,17 +1,15 @@
-//! The programs in `examples/`, run as their users run them, with the same tests in each language.
+//! The examples of the documentation, run as they are.
 
-mod hostile;
-
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{cron, id, webhook, worker};
-use crate::support::client::Client;
-use crate::support::receiver::{Delivery, Reaction, Receiver};
-use crate::support::server::{DEV_UNLIMITED, Process, Server, is_full_run, run, signal, until};
+use crate::journeys::{cron, id, webhook, worker};
+use crate::support::*;
 
 const RECEIVERS: [&str; 3] = ["receiver.py", "receiver.js", "receiver.sh"];
 
@@ -138,8 +136,7 @@ fn forgeries(file: &str, sent: &Delivery) -> Vec<(&'static str, String)> {
 #[test]
 fn the_receivers_verify_real_deliveries() {
     for file in that_run(&RECEIVERS) {
-        let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
-        let user = server.user();
+        let (_server, user) = Server::with_user(&[DEV_UNLIMITED, &["--test-clock"]].concat());
         let mut example = verifying(file, &secret(&user));
         let addr = example.addr();
         let payload = json!({"text": "grüße 😀", "number": 1e16, "list": [0.1, null, {}]});
@@ -166,7 +163,7 @@ fn the_receivers_reject_forged_stale_or_changed_deliveries_and_ignore_repeats() 
     let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
     let (user, recorder) = (server.user(), Receiver::start());
     let cue = user.create(&webhook(&recorder, cron("0 9 * * *")));
-    user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+    user.fire(&cue);
     user.settle();
     let sent = recorder.deliveries().remove(0);
     for file in that_run(&RECEIVERS) {
@@ -204,11 +201,10 @@ fn hook(user: &Client, receiver: &mut Example) -> Value {
 #[test]
 fn the_receivers_reject_an_old_recorded_delivery() {
     for file in that_run(&RECEIVERS) {
-        let server = Server::with_test_clock("2026-01-05T00:00:00Z");
-        let user = server.user();
+        let (_server, user) = Server::with_clock_and_user("2026-01-05T00:00:00Z");
         let mut example = verifying(file, &secret(&user));
         let cue = hook(&user, &mut example);
-        user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+        user.fire(&cue);
         user.settle();
         assert_eq!(user.only_execution(id(&cue))["http_status"], 401, "{file}");
     }
@@ -217,12 +213,11 @@ fn the_receivers_reject_an_old_recorded_delivery() {
 #[test]
 fn a_standard_webhooks_receiver_accepts_the_old_secret_for_a_day() {
     for file in that_run(&["receiver.js"]) {
-        let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
-        let user = server.user();
+        let (_server, user) = Server::with_user(&[DEV_UNLIMITED, &["--test-clock"]].concat());
         let mut example = verifying(file, &secret(&user));
         let cue = hook(&user, &mut example);
         user.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
-        user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
+        user.fire(&cue);
         user.settle();
         assert_eq!(user.only_execution(id(&cue))["http_status"], 200);
     }
@@ -252,7 +247,7 @@ fn work(user: &Client, payload: &Value) -> String {
 /// An execution with its outcome.
 fn finished(user: &Client, execution: &str) -> Value {
     until("the outcome is reported", || {
-        let seen = user.get(&format!("/v1/executions/{execution}")).expect(200);
+        let seen = user.execution(execution);
         seen["outcome"].is_object().then_some(seen)
     })
 }
@@ -271,8 +266,7 @@ fn the_workers_process_their_tasks_and_report_outcomes() {
         [("worker.py", "KeyError: 'text'"), ("worker.js", "TypeError: Cannot read properties of undefined")];
     for file in that_run(&cases.map(|(file, _)| file)) {
         let error = cases.iter().find(|(known, _)| *known == file).unwrap().1;
-        let mut server = Server::start(DEV_UNLIMITED);
-        let user = server.user();
+        let (mut server, user) = Server::with_user(DEV_UNLIMITED);
         let good = work(&user, &json!({"task": "count-words", "text": "one two three"}));
         let bad = work(&user, &json!({"task": "count-words"}));
         let others = work(&user, &json!({"task": "not-mine"}));
@@ -291,12 +285,9 @@ fn the_workers_process_their_tasks_and_report_outcomes() {
         let bad = finished(&user, &bad);
         assert_eq!(bad["status"], "failed", "{file}");
         assert!(bad["outcome"]["error"].as_str().unwrap().starts_with(error), "{file}: {bad}");
-        assert_eq!(user.get(&format!("/v1/executions/{others}")).expect(200)["status"], "pending");
+        assert_eq!(user.execution(&others)["status"], "pending");
         let known = announced(&user);
-        assert_eq!(
-            (&known["worker_id"], &known["handlers"]),
-            (&json!("worker-1"), &json!(["count-words", "echo", "wait"]))
-        );
+        assert_has(&known, json!({"worker_id": "worker-1", "handlers": ["count-words", "echo", "wait"]}));
         assert_eq!(example.stop(), Some(0), "{file}");
         assert_eq!(server.stop(), Some(0));
     }
@@ -305,8 +296,7 @@ fn the_workers_process_their_tasks_and_report_outcomes() {
 #[test]
 fn the_shell_worker_runs_a_command_for_each_execution_of_its_task() {
     for file in that_run(&["worker.sh"]) {
-        let server = Server::start(DEV_UNLIMITED);
-        let user = server.user();
+        let (server, user) = Server::with_user(DEV_UNLIMITED);
         // A payload that resembles the response around it, with bytes that need escapes in JSON strings.
         let payload = json!({
             "task": "copy", "text": "grüße \\ \" \n", "execution_id": "no", "payload": {"a": 1}, "scheduled_for": "x",
@@ -330,7 +320,7 @@ fn the_shell_worker_runs_a_command_for_each_execution_of_its_task() {
         assert_eq!(bad["status"], "failed");
         let error = bad["outcome"]["error"].as_str().unwrap();
         assert!(error.starts_with(r#"{"task": "copy"}"#) && error.ends_with("exit code 3"), "{error}");
-        assert_eq!(user.get(&format!("/v1/executions/{others}")).expect(200)["status"], "pending");
+        assert_eq!(user.execution(&others)["status"], "pending");
         let known = announced(&user);
         assert_eq!((&known["worker_id"], &known["handlers"]), (&json!("worker-1"), &json!(["copy"])));
         assert_eq!(example.stop(), Some(0));
@@ -368,5 +358,85 @@ fn the_workers_require_a_key() {
         let arguments: &[&str] = if file == "worker.sh" { &["task", "true"] } else { &[] };
         let mut example = Example::start(file, arguments, &[("CUED_API_KEY", "")]);
         assert_eq!(example.child.0.wait().unwrap().code(), Some(2), "{file}");
+    }
+}
+
+#[test]
+fn the_shell_worker_claims_a_payload_that_resembles_an_empty_list() {
+    for file in that_run(&["worker.sh"]) {
+        let (server, user) = Server::with_user(DEV_UNLIMITED);
+        let payload = json!({"task": "copy", "executions": [], "more": {"executions": []}});
+        let execution = work(&user, &payload);
+        let environment = [("CUED_API_KEY", user.key()), ("CUED_URL", &server.url())];
+        let mut example = Example::start(file, &["copy", "cat"], &environment);
+        let done = finished(&user, &execution);
+        let copied = done["outcome"]["result"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(copied).unwrap(), payload);
+        assert_eq!(example.stop(), Some(0));
+    }
+}
+
+#[test]
+fn the_receivers_refuse_a_body_without_a_valid_length_at_once() {
+    for file in that_run(&RECEIVERS) {
+        let mut example = verifying(file, "whsec_00");
+        let addr = example.addr();
+        for length in ["-1", "+5", "1e3", "0x10", "five", "99999999999999999999999"] {
+            let mut stream = TcpStream::connect(addr).unwrap();
+            stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
+            write!(stream, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n").unwrap();
+            let mut first = [0; 12];
+            stream.read_exact(&mut first).unwrap();
+            assert!(first.starts_with(b"HTTP/1.1 4"), "{file} {length}: {first:?}");
+        }
+    }
+}
+
+#[test]
+fn a_repeat_under_another_unsigned_id_is_ignored() {
+    for file in that_run(&["receiver.js"]) {
+        let server = Server::start(&[DEV_UNLIMITED, &["--test-clock"]].concat());
+        let (user, recorder) = (server.user(), Receiver::start());
+        let cue = user.create(&webhook(&recorder, cron("0 9 * * *")));
+        user.fire(&cue);
+        user.settle();
+        let sent = recorder.deliveries().remove(0);
+        let mut example = verifying(file, &secret(&user));
+        let client = Client::new(example.addr());
+        for unsigned in [sent.execution_id.as_str(), "another"] {
+            let mut headers = vec![("X-CueAPI-Execution-Id", unsigned)];
+            for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+                headers.push((name, sent.header(name).unwrap()));
+            }
+            assert_eq!(client.call("POST", "/", &headers, &sent.body).unwrap().status, 200);
+        }
+        assert!(example.line().starts_with(&format!("{} {{", sent.execution_id)));
+        assert_eq!(example.line(), format!("{} again, ignored", sent.execution_id));
+    }
+}
+
+#[test]
+fn the_workers_read_a_bounded_part_of_an_endless_response() {
+    // The bound of 8 MiB, and what the buffers of the two sockets hold.
+    const MOST: usize = 32 << 20;
+    for file in that_run(&["worker.py", "worker.js", "worker.sh"]) {
+        let (poured, cut) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (pouring, cutting) = (Arc::clone(&poured), Arc::clone(&cut));
+        let server = Receiver::with(Reaction::script(move |stream| {
+            drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"));
+            let mut total = 0;
+            while total < 2 * MOST && stream.write_all(&[b' '; 65_536]).is_ok() {
+                total += 65_536;
+            }
+            pouring.fetch_max(total, Ordering::SeqCst);
+            cutting.fetch_add(1, Ordering::SeqCst);
+        }));
+        let arguments: &[&str] = if file == "worker.sh" { &["wait", "true"] } else { &[] };
+        let environment = [("CUED_API_KEY", "cue_sk_"), ("CUED_URL", &server.url())];
+        let _example = Example::start(file, arguments, &environment);
+        // The heartbeat, a poll, and a poll after the error.
+        until(file, || (cut.load(Ordering::SeqCst) >= 3).then_some(()));
+        let most = poured.load(Ordering::SeqCst);
+        assert!(most < MOST, "{file} took {most} bytes");
     }
 }

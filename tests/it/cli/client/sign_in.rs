@@ -1,0 +1,427 @@
+//! `cued login`, `logout` and `whoami`.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, Stdio};
+
+use crate::cli::administration::mode;
+use crate::http::device_login::{MailingServer, post_form};
+use crate::http::sessions::{sign_in, token_of};
+use crate::support::*;
+
+/// A command that runs until somebody confirms its login.
+pub struct Waiting {
+    pub process: Process,
+    output: PathBuf,
+}
+
+impl Waiting {
+    /// Standard output and standard error go to one file.
+    pub fn start(mut command: Command, home: &ClientHome, stdin: Stdio) -> Self {
+        let output = home.folder().join("output");
+        let file = File::create(&output).unwrap();
+        let (stdout, stderr) = (file.try_clone().unwrap(), file);
+        let child = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
+        Self { process: Process(child), output }
+    }
+
+    pub fn output(&self) -> String {
+        fs::read_to_string(&self.output).unwrap()
+    }
+
+    /// Waits until the output has `text`.
+    #[track_caller]
+    pub fn until(&self, text: &str) {
+        until(&format!("the command prints {text:?}"), || self.output().contains(text).then_some(()));
+    }
+
+    /// The rest of the word in the output that begins with `start`.
+    #[track_caller]
+    pub fn rest_of(&self, start: &str) -> String {
+        until(&format!("the command prints {start:?} and more"), || {
+            let output = self.output();
+            let rest =
+                output.split_once(start)?.1.split_once(|char: char| char.is_whitespace())?.0.to_owned();
+            Some(rest)
+        })
+    }
+
+    /// Waits for the end; returns the exit code.
+    #[track_caller]
+    pub fn code(&mut self) -> i32 {
+        let status = until("the command ends", || self.process.0.try_wait().unwrap());
+        status.code().unwrap_or(-1)
+    }
+}
+
+fn start(home: &ClientHome, arguments: &[&str]) -> Waiting {
+    Waiting::start(home.command(&[&["login"], arguments].concat()), home, Stdio::null())
+}
+
+/// The link that the server has printed for an address.
+pub fn printed_link(server: &Server, email: &str) -> String {
+    let start = format!("mail to {email}: ");
+    until("the server prints the link", || {
+        let stdout = server.stdout();
+        let rest = stdout.split_once(&start)?.1;
+        rest.split_once('\n').map(|(link, _)| link.to_owned())
+    })
+}
+
+/// Opens the link, and presses the button of its page.
+pub fn confirm(client: &Client, link: &str) {
+    let value = |name: &str| {
+        let rest = link.split_once(&format!("{name}=")).unwrap().1;
+        rest.split('&').next().unwrap().to_owned()
+    };
+    let form = [("token", value("token")), ("user_code", value("user_code"))];
+    let form = form.each_ref().map(|(name, value)| (*name, value.as_str()));
+    assert_eq!(post_form(client, "/v1/auth/verify", &form).status, 200);
+}
+
+#[test]
+fn a_new_address_has_an_account_at_once_on_a_server_without_mail() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    let run = home.run(&["login", &server.addr().to_string(), "--email", "ann@example.com"]);
+    let expected = format!("Signed in to {} as ann@example.com (profile default).\n", server.url());
+    assert_eq!((run.code, run.stdout), (0, expected), "{}", run.stderr);
+    assert!(run.stderr.contains("had no account here"), "{}", run.stderr);
+    let profile = &home.stored()["profiles"]["default"];
+    assert_eq!(home.stored()["current"], json!("default"));
+    assert_eq!((&profile["url"], &profile["email"]), (&json!(server.url()), &json!("ann@example.com")));
+    assert_eq!(mode(&home.credentials()), 0o600);
+    let user = server.client().with_key(profile["api_key"].as_str().unwrap());
+    assert_eq!(user.get("/v1/auth/keys").expect(200)["keys"][0]["id"], profile["key_id"]);
+    let shown = home.ok(&["whoami"]);
+    assert!(shown.contains("of profile default") && shown.contains("ann@example.com"), "{shown}");
+}
+
+#[test]
+fn a_known_address_confirms_by_the_link_in_the_log() {
+    let server = Server::start(DEV_UNLIMITED);
+    let first = server.client().register("ann@example.com");
+    let home = ClientHome::new();
+    let mut login = start(&home, &[&server.url(), "--email", "ann@example.com", "--profile", "home"]);
+    login.until("This server sends no mail");
+    confirm(&server.client(), &printed_link(&server, "ann@example.com"));
+    assert_eq!(login.code(), 0, "{}", login.output());
+    assert!(login.output().contains("as ann@example.com (profile home)"), "{}", login.output());
+    assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
+    let keys = first.get("/v1/auth/keys").expect(200);
+    assert_eq!(keys["keys"].as_array().unwrap().len(), 2, "the earlier key is kept: {keys}");
+}
+
+#[test]
+fn the_address_is_entered_on_the_page_when_nobody_can_be_asked() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    let mut login = start(&home, &[&mailing.server.url()]);
+    let code = login.rest_of("/auth/device?code=");
+    login.until(&format!("It shows the code {code}."));
+    let form = [("code", code.as_str()), ("email", "bob@example.com")];
+    assert_eq!(post_form(&mailing.client(), "/auth/device", &form).status, 200);
+    login.until("Open the link in the mail to that address");
+    confirm(&mailing.client(), &mailing.mailbox.next().link());
+    assert_eq!(login.code(), 0, "{}", login.output());
+    assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
+}
+
+#[test]
+fn a_login_ends_when_its_code_expires() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    let mut login = start(&home, &[&mailing.server.url(), "--email", "ann@example.com"]);
+    login.until("Open the link in the mail to ann@example.com");
+    mailing.advance("PT16M");
+    assert_eq!(login.code(), 1);
+    assert!(login.output().contains("expired without a confirmation"), "{}", login.output());
+    assert!(home.stored().is_null());
+}
+
+#[test]
+fn a_login_waits_for_a_server_that_is_away() {
+    let mut mailing = MailingServer::open(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    let login = start(&home, &[&mailing.server.url(), "--email", "ann@example.com"]);
+    login.until("Open the link in the mail to ann@example.com");
+    mailing.server.kill();
+    login.until("is `cued serve` running there? (--url or CUED_URL). Still waiting.");
+}
+
+#[test]
+fn too_many_logins_are_a_limit_and_no_server_is_a_failure() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    for _ in 0..5 {
+        mailing.code();
+    }
+    let home = ClientHome::new();
+    let error = home.json_error(&["login", &mailing.server.url()], 6);
+    assert_eq!(error["code"], json!("rate_limit_exceeded"));
+    let error = home.json_error(&["login", "127.0.0.1:1"], 1);
+    assert_eq!(error["code"], json!("unreachable"));
+    assert!(home.stored().is_null());
+}
+
+#[test]
+fn a_key_from_standard_input_is_verified_before_it_is_stored() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.client().register("ann@example.com");
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    let wrong = home.run_with_stdin(&["login", "--key", "-"], "cue_sk_00000000000000000000000000000000\n");
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (4, ""), "{}", wrong.stderr);
+    for nothing in ["", "\n", "two words"] {
+        assert_eq!(home.run_with_stdin(&["login", "--key", "-"], nothing).code, 2, "{nothing:?}");
+    }
+    assert!(home.stored().is_null(), "nothing is stored");
+    let run = home.run_with_stdin(&["login", "--key", "-", "--json"], &format!("{}\n", user.key()));
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let answer: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(answer["email"], json!("ann@example.com"));
+    assert_eq!(home.stored()["profiles"]["default"]["api_key"], json!(user.key()));
+}
+
+#[test]
+fn a_second_login_replaces_the_key_and_another_server_has_its_own_profile() {
+    let (server, other) = (Server::start(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
+    let home = ClientHome::new();
+    home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
+    let first = home.stored()["profiles"]["default"].clone();
+    let ann = server.client().with_key(first["api_key"].as_str().unwrap());
+    let added = ann.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
+    let run = home.run_with_stdin(&["login", "--key", "-"], added["api_key"].as_str().unwrap());
+    let advice = format!("still valid: `cued account keys revoke {}`", first["key_id"].as_str().unwrap());
+    assert!(run.code == 0 && run.stderr.contains(&advice), "{}", run.stderr);
+    let run = home.run(&["login", &server.url(), "--email", "bob@example.com"]);
+    let advice = format!("is replaced, and still valid for ann@example.com at {}", server.url());
+    assert!(run.stderr.contains(&advice), "{}", run.stderr);
+    assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
+    home.ok(&["login", &other.url(), "--email", "cid@example.com"]);
+    assert_eq!(home.stored()["current"], json!(other.addr().to_string()));
+    assert_eq!(home.json(&["whoami"])["email"], json!("cid@example.com"));
+    assert_eq!(home.json(&["whoami", "--profile", "default"])["email"], json!("bob@example.com"));
+    let shown = home.ok(&["whoami"]);
+    assert!(shown.contains(&format!("{}, default", other.addr())), "{shown}");
+}
+
+#[test]
+fn the_key_of_the_environment_is_not_stored() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.client().register("ann@example.com");
+    let home = ClientHome::signed_in(&server, &user);
+    let run = home.run(&["login", "--email", "bob@example.com"]);
+    assert!(run.stderr.contains("CUED_API_KEY is set, and counts before this profile"), "{}", run.stderr);
+    assert_ne!(home.stored()["profiles"]["default"]["api_key"], json!(user.key()));
+    assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
+}
+
+#[test]
+fn a_bad_address_is_wrong_usage() {
+    let home = ClientHome::new();
+    for (address, word) in [
+        ("a b", "no address of a server"),
+        ("ftp://pi", "not with ftp://"),
+        ("http://me:word@pi", "no user name"),
+        ("http://pi/auth/device?code=AB", "is a page"),
+    ] {
+        for arguments in [&["login", address][..], &["whoami", "--url", address]] {
+            let text = home.fails(arguments, 2);
+            assert!(text.contains(word), "{text}");
+        }
+    }
+    assert!(home.fails(&["login", "--profile", "", "127.0.0.1:1"], 2).contains("--profile"));
+}
+
+/// A home that is signed in with a second key of `user`; that key.
+fn signed_in(server: &Server, user: &Client, profile: &str, home: &ClientHome) -> Client {
+    let key = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201)["api_key"].clone();
+    let key = key.as_str().unwrap();
+    let run = home.run_with_stdin(&["login", &server.url(), "--key", "-", "--profile", profile], key);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    server.client().with_key(key)
+}
+
+#[test]
+fn the_key_is_revoked_and_the_profile_removed() {
+    let server = Server::start(DEV_UNLIMITED);
+    let (user, home) = (server.user(), ClientHome::new());
+    let device = signed_in(&server, &user, "home", &home);
+    let expected = format!("Signed out of {} (profile home); its key is revoked.\n", server.url());
+    assert_eq!(home.ok(&["logout"]), expected);
+    device.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+    user.get("/v1/auth/me").expect(200);
+    assert_eq!(home.stored(), json!({"current": null, "profiles": {}}));
+    home.fails(&["whoami", "--url", &server.url()], 4);
+    assert_eq!(home.json_error(&["logout"], 4)["code"], json!("not_signed_in"));
+}
+
+#[test]
+fn a_key_that_is_revoked_already_is_no_obstacle() {
+    let server = Server::start(DEV_UNLIMITED);
+    let (user, home) = (server.user(), ClientHome::new());
+    signed_in(&server, &user, "home", &home);
+    let id = home.stored()["profiles"]["home"]["key_id"].as_str().unwrap().to_owned();
+    assert_eq!(user.delete(&format!("/v1/auth/keys/{id}")).status, 204);
+    let run = home.run(&["logout"]);
+    assert!(run.code == 0 && run.stderr.contains("not valid any more"), "{run:?}");
+    assert_eq!(home.stored()["profiles"], json!({}));
+}
+
+#[test]
+fn the_only_key_of_an_account_is_kept_unless_only_the_profile_goes() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
+    let before = home.stored();
+    let text = home.fails(&["logout"], 5);
+    assert!(text.contains("Nothing was changed") && text.contains("--keep-key"), "{text}");
+    assert_eq!(home.stored(), before);
+    assert!(home.ok(&["logout", "--keep-key"]).contains("its key is still valid"));
+    let key = before["profiles"]["default"]["api_key"].as_str().unwrap();
+    server.client().with_key(key).get("/v1/auth/me").expect(200);
+    assert_eq!(home.stored()["profiles"], json!({}));
+}
+
+#[test]
+fn without_the_server_nothing_is_removed() {
+    let mut server = Server::start(DEV_UNLIMITED);
+    let (user, home) = (server.user(), ClientHome::new());
+    signed_in(&server, &user, "home", &home);
+    let before = home.stored();
+    server.stop();
+    let text = home.fails(&["logout"], 1);
+    assert!(text.contains("the key is still valid"), "{text}");
+    assert_eq!(home.stored(), before);
+    home.ok(&["logout", "--keep-key"]);
+    assert_eq!(home.stored()["profiles"], json!({}));
+}
+
+#[test]
+fn all_profiles_are_left_except_those_whose_server_refuses() {
+    let server = Server::start(DEV_UNLIMITED);
+    let (user, home) = (server.user(), ClientHome::new());
+    home.ok(&["login", &server.url(), "--email", "only@example.com", "--profile", "a"]);
+    let device = signed_in(&server, &user, "b", &home);
+    let run = home.run(&["logout", "--all"]);
+    assert_eq!(run.code, 5, "{run:?}");
+    assert!(run.stdout.contains("(profile b); its key is revoked"), "{run:?}");
+    device.get("/v1/auth/me").expect_error(401, "invalid_api_key");
+    assert_eq!(home.stored()["profiles"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn no_other_profile_becomes_current() {
+    let server = Server::start(DEV_UNLIMITED);
+    let (user, home) = (server.user(), ClientHome::new());
+    signed_in(&server, &user, "a", &home);
+    signed_in(&server, &user, "b", &home);
+    let run = home.run(&["logout"]);
+    assert!(run.code == 0 && run.stderr.contains("No profile is current now"), "{run:?}");
+    home.fails(&["logout", "--profile", "b"], 4);
+    home.ok(&["whoami", "--profile", "a"]);
+}
+
+#[test]
+fn a_key_of_the_environment_is_not_left() {
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
+    let home = ClientHome::signed_in(&server, &user);
+    assert!(home.fails(&["logout"], 2).contains("the key comes from CUED_API_KEY"));
+    user.get("/v1/auth/me").expect(200);
+}
+
+/// A command at a terminal, and its keyboard.
+fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(Waiting, ChildStdin)> {
+    let mut waiting = Waiting::start(home.at_terminal(arguments)?, home, Stdio::piped());
+    let keyboard = waiting.process.0.stdin.take().unwrap();
+    Some((waiting, keyboard))
+}
+
+#[test]
+fn the_address_is_asked_for_and_the_link_is_taken() {
+    let server = Server::start(DEV_UNLIMITED);
+    server.client().register("ann@example.com");
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    let Some((mut login, mut keyboard)) = at_terminal(&home, "login") else { return };
+    login.until("Email address: ");
+    keyboard.write_all(b"ann@example.com\n").unwrap();
+    login.until("Or paste the link here: ");
+    keyboard.write_all(b"http://x/v1/auth/verify?token=t&user_code=AAAA-BBBB\n").unwrap();
+    login.until("This link is of another login.");
+    let link = printed_link(&server, "ann@example.com");
+    keyboard.write_all(format!("mail to ann@example.com: {link}\n").as_bytes()).unwrap();
+    login.until("Signed in to");
+    assert_eq!(login.code(), 0, "{}", login.output());
+    assert_eq!(home.stored()["profiles"]["default"]["email"], json!("ann@example.com"));
+}
+
+#[test]
+fn a_key_is_not_shown_while_it_is_entered() {
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    let Some((mut login, mut keyboard)) = at_terminal(&home, "login --key -") else { return };
+    login.until("API key: ");
+    keyboard.write_all(format!("{}\n", user.key()).as_bytes()).unwrap();
+    assert_eq!(login.code(), 0, "{}", login.output());
+    assert!(!login.output().contains(user.key()), "{}", login.output());
+    assert_eq!(home.stored()["profiles"]["default"]["api_key"], json!(user.key()));
+}
+
+#[test]
+fn the_page_is_opened_in_the_browser_unless_that_is_not_wanted() {
+    let mailing = crate::http::device_login::MailingServer::open(DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_URL", mailing.server.url());
+    let (browser, opened) = (home.folder().join("browser"), home.folder().join("opened"));
+    std::fs::write(&browser, format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display())).unwrap();
+    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let home = home.env("BROWSER", browser.into_os_string());
+    let Some((login, _keyboard)) = at_terminal(&home, "login --no-browser") else { return };
+    login.until("Open this page in a browser");
+    login.until("Or enter the address here: ");
+    drop(login);
+    assert!(!opened.exists());
+    let Some((login, _keyboard)) = at_terminal(&home, "login") else { return };
+    let code = login.rest_of("/auth/device?code=");
+    let page = until("the page is opened", || {
+        std::fs::read_to_string(&opened).ok().filter(|page| page.ends_with('\n'))
+    });
+    assert_eq!(page.trim_end(), format!("{}/auth/device?code={code}", mailing.server.url()));
+}
+
+#[test]
+fn the_browser_gets_the_link_in_a_file_and_not_as_an_argument() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::signed_in(&server, &server.user());
+    let [browser, shown] = ["browser", "shown"].map(|name| home.folder().join(name));
+    let script = "#!/bin/sh\nfile=${1#file://}\n{ echo \"$1\"; stat -c %a \"$file\"; cat \"$file\"; } > taken\nmv taken shown\n";
+    std::fs::write(&browser, script).unwrap();
+    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let home = home.env("BROWSER", browser.into_os_string());
+    let Some((mut open, _keyboard)) = at_terminal(&home, "open runs?a=1\\&b=2") else { return };
+    let shown = until("the page is opened", || std::fs::read_to_string(&shown).ok());
+    let [address, mode, page] = shown.splitn(3, '\n').collect::<Vec<_>>()[..] else { panic!("{shown}") };
+    assert!(address.starts_with("file:///") && !address.contains("enter"), "{address}");
+    assert_eq!(mode, "600");
+    assert!(page.contains("content=\"no-referrer\""), "{page}");
+    let (_, link) = page.split_once("0;url=").unwrap();
+    let (link, rest) = link.split_once("/runs?").unwrap();
+    assert_eq!(rest, "a=1&amp;b=2\">\n");
+    let file = std::path::Path::new(address.strip_prefix("file://").unwrap());
+    assert!(file.exists(), "the link was not used yet");
+    sign_in(&server.client(), &token_of(link)).expect(201);
+    assert_eq!(open.code(), 0, "{}", open.output());
+    assert!(!file.exists());
+    assert!(open.output().contains("Opened in the browser"), "{}", open.output());
+}
+
+#[test]
+fn whoami_shows_the_account_of_the_key() {
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.client().register("ann@example.com");
+    let home = ClientHome::signed_in(&server, &user);
+    let shown = home.ok(&["whoami"]);
+    assert!(shown.contains("email       ann@example.com\n") && shown.contains(&server.url()), "{shown}");
+    assert!(shown.contains("cues        0 active, no limit\n"), "{shown}");
+    assert!(shown.contains(&format!("key         {}… from CUED_API_KEY\n", &user.key()[..12])), "{shown}");
+    assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
+}
