@@ -22,7 +22,7 @@ ALLOWED = {
 }
 
 # Crates whose manifest names a file in place of a licence: what the file is.
-READ = {}
+READ = {"saffron": "BSD-3-Clause"}
 
 # Crates in more than one version, each with the reason. A crate that is no longer one is taken out.
 TWICE = {
@@ -30,7 +30,7 @@ TWICE = {
     "bit-vec": "tests only: proptest and rcgen",
     "getrandom": "ring is at 0.2, rand and uuid at 0.4; 0.3 in tests only",
     "hashbrown": "0.16 for WebAssembly only, never built",
-    "nom": "lettre is at 8; 7 in tests only",
+    "nom": "saffron is at 5, lettre at 8; 7 in tests only",
     "r-efi": "UEFI only, never built",
     "shlex": "cc in the build, trycmd in tests",
     "syn": "macros only, not in the program",

@@ -1,11 +1,17 @@
 //! Cron expressions in the syntax of crontab(5) (contract §4): parsing, and arithmetic on five sets of values in the plain
 //! calendar. Time zones and daylight saving are in `schedule`.
+//!
+//! The only module that uses saffron, which finds the next run. saffron counts Sunday as 1 and differs from crontab(5) in
+//! other points, so it receives lists of numbers and never a user's text.
 
 mod field;
 mod words;
 
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
 use jiff::SignedDuration;
-use jiff::civil::{Date, DateTime};
+use jiff::civil::{Date, DateTime, date};
 
 use crate::domain::schedule::cron::field::{FIELDS, Token, shown};
 
@@ -20,6 +26,7 @@ pub struct CronExpr {
     weekdays: u64,
     /// Both day fields are restricted, so that a day matches if either of them matches (crontab(5)).
     either_day: bool,
+    saffron: saffron::Cron,
 }
 
 const ALL_HOURS: u64 = (1 << 24) - 1;
@@ -82,7 +89,21 @@ impl CronExpr {
         // crontab(5): a day field that starts with a star, `*/2` included, counts as unrestricted.
         let restricted = |field: Token<'_>| !field.text.starts_with(['*', '?']);
         let either_day = restricted(fields[2]) && restricted(fields[4]);
-        Ok(Self { text: text.to_owned(), minutes, hours, days, months, weekdays, either_day })
+        let days_of_week = list(weekdays << 1);
+        let (month_days, week_days) = match (days, weekdays) {
+            _ if either_day => (list(days), days_of_week),
+            (ALL_DAYS, ALL_WEEKDAYS) => ("*".to_owned(), "*".to_owned()),
+            (ALL_DAYS, _) => ("*".to_owned(), days_of_week),
+            // saffron cannot AND two day fields: it gets the day of month, and `next_civil` filters the weekday.
+            _ => (list(days), "*".to_owned()),
+        };
+        let canonical =
+            format!("{} {} {month_days} {} {week_days}", list(minutes), list(hours), list(months));
+        let saffron = canonical.parse().map_err(|error| {
+            let message = format!("it cannot be scheduled ({error}); write it in a simpler form");
+            whole((0, text.len()), message)
+        })?;
+        Ok(Self { text: text.to_owned(), minutes, hours, days, months, weekdays, either_day, saffron })
     }
 
     /// The expression as the user wrote it.
@@ -128,17 +149,15 @@ impl CronExpr {
 
     /// The first matching minute strictly after `after`, up to the end of the year 9999.
     pub fn next_civil(&self, after: DateTime) -> Option<DateTime> {
-        let minute = after.date().at(after.hour(), after.minute(), 0, 0);
-        let mut from = minute.checked_add(SignedDuration::from_mins(1)).ok()?;
+        const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
+        let mut minute = after.date().at(after.hour(), after.minute(), 0, 0);
         loop {
-            let date = from.date();
-            if self.includes_day(date)
-                && let Some((hour, minute)) = self.first_time(from.hour(), from.minute())
-            {
-                return Some(date.at(hour, minute, 0, 0));
+            let next = self.saffron.next_after(at_second(minute.duration_since(EPOCH).as_secs()))?;
+            let next = EPOCH.checked_add(SignedDuration::from_secs(next.timestamp())).ok()?;
+            if self.includes_day(next.date()) {
+                return Some(next);
             }
-            let last = if has(self.months, date.month()) { date } else { date.last_of_month() };
-            from = last.tomorrow().ok()?.at(0, 0, 0, 0);
+            minute = next.date().at(23, 59, 0, 0);
         }
     }
 
@@ -180,16 +199,6 @@ impl CronExpr {
         let hours_before = (self.hours & below(at.hour())).count_ones();
         let minutes = if has(self.hours, at.hour()) { self.minutes & through(at.minute()) } else { 0 };
         u64::from(hours_before * self.minutes.count_ones() + minutes.count_ones())
-    }
-
-    /// The first matching time of day from this one on.
-    fn first_time(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
-        if has(self.hours, hour)
-            && let Some(minute) = lowest(self.minutes & !below(minute))
-        {
-            return Some((hour, minute));
-        }
-        Some((lowest(self.hours & !through(hour))?, lowest(self.minutes)?))
     }
 
     /// The last matching time of day up to and including this one.
@@ -250,12 +259,24 @@ fn in_characters(text: &str, (from, to): (usize, usize)) -> (usize, usize) {
     (characters(from), characters(to))
 }
 
-fn has(set: u64, value: i8) -> bool {
-    set & (1 << value) != 0
+/// An instant in saffron's time type. Generic, because its crate (chrono) is not a dependency of ours; the type's
+/// default is the epoch.
+fn at_second<T>(seconds: i64) -> T
+where
+    T: Default + Add<Duration, Output = T> + Sub<Duration, Output = T>,
+{
+    let distance = Duration::from_secs(seconds.unsigned_abs());
+    if seconds < 0 { T::default() - distance } else { T::default() + distance }
 }
 
-fn lowest(set: u64) -> Option<i8> {
-    if set == 0 { None } else { i8::try_from(set.trailing_zeros()).ok() }
+/// The values of a set as saffron reads them.
+fn list(set: u64) -> String {
+    let values = (0..64).filter(|value| has(set, *value)).map(|value| value.to_string());
+    values.collect::<Vec<_>>().join(",")
+}
+
+fn has(set: u64, value: i8) -> bool {
+    set & (1 << value) != 0
 }
 
 fn highest(set: u64) -> Option<i8> {
