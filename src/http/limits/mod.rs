@@ -3,7 +3,6 @@
 
 pub(in crate::http) mod activity;
 pub(in crate::http) mod budget;
-pub(in crate::http) mod processor;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::{Body, Incoming};
-use hyper::rt::Executor;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -22,7 +21,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::http::limits::activity::{Activity, Cut, RequestGuard};
-use crate::http::limits::processor::ProcessorShare;
 use crate::http::middleware::{self, ServerState};
 use crate::http::server::response_body::{RESPONSE_PART, ResponseBody};
 use crate::http::timeout::within;
@@ -49,13 +47,7 @@ const LINGER_PART: usize = 4 << 10;
 const HEAD_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Serves one connection to its end and records what it does in `activity`.
-pub async fn run(
-    server: Arc<ServerState>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    activity: Activity,
-    processor: Option<Arc<ProcessorShare>>,
-) {
+pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, activity: Activity) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(client_ip = %peer.ip(), error = %error, "cannot set TCP_NODELAY");
     }
@@ -65,7 +57,7 @@ pub async fn run(
         let guard = activity.begin_request(request.version(), !request.body().is_end_stream());
         respond(Arc::clone(&server), peer, request, guard)
     });
-    let builder = builder(StreamExecutor(processor));
+    let builder = builder();
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
     let end = drive(connection.as_mut(), &server, &activity).await;
     if matches!(end, End::Cut(Cut::Idle)) {
@@ -102,8 +94,8 @@ async fn respond(
     Ok(handled.response.map(|bytes| ResponseBody::new(bytes, handled.stream, guard, handled.memory)))
 }
 
-fn builder(executor: StreamExecutor) -> auto::Builder<StreamExecutor> {
-    let mut builder = auto::Builder::new(executor);
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES);
     builder
         .http2()
@@ -117,19 +109,6 @@ fn builder(executor: StreamExecutor) -> auto::Builder<StreamExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL);
     builder
-}
-
-/// Runs the requests of HTTP/2 in the share of their client.
-#[derive(Clone)]
-struct StreamExecutor(Option<Arc<ProcessorShare>>);
-
-impl<F: Future<Output: Send> + Send + 'static> Executor<F> for StreamExecutor {
-    fn execute(&self, request: F) {
-        match &self.0 {
-            Some(processor) => drop(tokio::spawn(Arc::clone(processor).run(request))),
-            None => drop(tokio::spawn(request)),
-        }
-    }
 }
 
 /// The end of a connection.

@@ -19,7 +19,6 @@ use crate::app::App;
 use crate::domain::account::client_ip::rate_limit_address;
 use crate::http::limits::activity::Activity;
 use crate::http::limits::budget::Owner;
-use crate::http::limits::processor::ProcessorShare;
 use crate::http::middleware::ServerState;
 use crate::http::router::Route;
 use crate::http::timeout::within;
@@ -82,7 +81,8 @@ struct Connections {
     of_client: usize,
     tasks: JoinSet<()>,
     open: HashMap<Id, OpenConnection>,
-    clients: HashMap<IpAddr, Client>,
+    /// The connections of each client that has any.
+    clients: HashMap<IpAddr, Vec<(Id, Activity)>>,
 }
 
 struct OpenConnection {
@@ -90,12 +90,6 @@ struct OpenConnection {
     /// `None` for a trusted proxy, whose connections belong to many clients.
     client: Option<IpAddr>,
     task: AbortHandle,
-}
-
-/// A client with open connections.
-struct Client {
-    processor: Arc<ProcessorShare>,
-    open: Vec<(Id, Activity)>,
 }
 
 impl Connections {
@@ -119,14 +113,10 @@ impl Connections {
             within(EVICTION_RETRY, self.wait_for_end()).await;
         }
         let activity = Activity::new();
-        let own = client.map(|client| self.clients.entry(client).or_insert_with(Client::new));
-        let processor = own.as_ref().map(|own| Arc::clone(&own.processor));
-        let served = connection::run(Arc::clone(server), stream, peer, activity.clone(), processor.clone());
-        let task = match processor {
-            Some(processor) => self.tasks.spawn(processor.run(served)),
-            None => self.tasks.spawn(served),
-        };
-        own.into_iter().for_each(|own| own.open.push((task.id(), activity.clone())));
+        let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, activity.clone()));
+        if let Some(client) = client {
+            self.clients.entry(client).or_default().push((task.id(), activity.clone()));
+        }
         self.open.insert(task.id(), OpenConnection { activity, client, task });
     }
 
@@ -136,10 +126,10 @@ impl Connections {
         if server.shares.budget.is_used_up_by(Owner::from_client(client)) {
             return Err("the client holds its share of memory");
         }
-        let Some(own) = self.clients.get(&client).filter(|own| own.open.len() >= self.of_client) else {
+        let Some(own) = self.clients.get(&client).filter(|own| own.len() >= self.of_client) else {
             return Ok(());
         };
-        let idle = own.open.iter().filter_map(|(id, activity)| Some((activity.idle_since()?, *id)));
+        let idle = own.iter().filter_map(|(id, activity)| Some((activity.idle_since()?, *id)));
         let (_, oldest) = idle.min_by_key(|(since, _)| *since).ok_or("the client has too many")?;
         // Without a wait: a client at its limit delays no other one.
         self.remove(oldest).into_iter().for_each(|given_up| given_up.task.abort());
@@ -151,7 +141,7 @@ impl Connections {
         let rank = |connection: &OpenConnection| {
             // Of a trusted proxy one, so that no client is disconnected for the others.
             let own = connection.client.and_then(|client| self.clients.get(&client));
-            let count = own.map_or(1, |client| client.open.len());
+            let count = own.map_or(1, Vec::len);
             Some((Reverse(count), connection.activity.idle_since()?))
         };
         let ranked = self.open.values().filter_map(|connection| Some((rank(connection)?, connection)));
@@ -178,18 +168,12 @@ impl Connections {
         if let Some(client) = removed.client
             && let Some(own) = self.clients.get_mut(&client)
         {
-            own.open.retain(|(it, _)| *it != id);
-            if own.open.is_empty() {
+            own.retain(|(it, _)| *it != id);
+            if own.is_empty() {
                 self.clients.remove(&client);
             }
         }
         Some(removed)
-    }
-}
-
-impl Client {
-    fn new() -> Self {
-        Self { processor: ProcessorShare::new(), open: Vec::new() }
     }
 }
 
