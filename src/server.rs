@@ -43,9 +43,6 @@ const LAST_SCRAPE: Duration = Duration::from_millis(500);
 /// attempt, and the client repeats it a second later: with the usual 128, every burst of clients contains some of those.
 const BACKLOG: u32 = 4096;
 
-/// Tasks that a busy HTTP thread runs before it takes a new connection, so that a flood of requests delays none for long.
-const GLOBAL_QUEUE_INTERVAL: u32 = 4;
-
 /// Bytes of the kernel's buffer for unread responses of a connection. The kernel reports room when a third of it is
 /// free: with a larger buffer, a client that reads slowly would seem to read nothing for seconds, and be cut off.
 const SEND_BUFFER: u32 = 128 << 10;
@@ -113,7 +110,6 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
     config.http.max_connections = max_connections(&config, max_open_files());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores::http_threads())
-        .global_queue_interval(GLOBAL_QUEUE_INTERVAL)
         .enable_all()
         .build()
         .map_err(ServeError::system("starting the HTTP threads"))?;

@@ -38,8 +38,10 @@ struct State {
     next_reply: u64,
     /// The last body was not read to its end.
     has_unread_body: bool,
-    /// The connection was asked to end, and has received no request since.
+    /// The connection was asked to give way, and has received no request since.
     is_evicted: bool,
+    /// The connection ends, whatever it receives.
+    must_close: bool,
 }
 
 /// The reason to close a connection.
@@ -79,6 +81,7 @@ impl Activity {
             next_reply: 0,
             has_unread_body: false,
             is_evicted: false,
+            must_close: false,
         };
         Self { state: Arc::new(Mutex::new(state)), eviction: Arc::default() }
     }
@@ -100,22 +103,23 @@ impl Activity {
     }
 
     /// The time since which no request runs: the connection may give way to another one. `None` while one does, and of a
-    /// connection that was asked to end.
+    /// connection that was asked to give way.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = self.state.lock();
         (state.running == 0 && !state.is_evicted).then_some(state.idle_since)
     }
 
-    /// Asks the connection to end, unless it has received a request that its task has not seen yet.
+    /// Asks the connection to give way, unless it has received a request that its task has not seen yet.
     pub fn evict(&self) {
         self.state.lock().is_evicted = true;
         self.eviction.notify_one();
     }
 
-    /// Waits until the connection is asked to end. Returns whether it may: no request has come since.
+    /// Waits until the connection is asked to end. Returns whether it may: no request has come since, or it must.
     pub async fn evicted(&self) -> bool {
         self.eviction.notified().await;
-        self.state.lock().is_evicted
+        let state = self.state.lock();
+        state.is_evicted || state.must_close
     }
 
     /// Returns whether the peer may still be sending a body that nobody reads.
@@ -167,15 +171,18 @@ impl RequestGuard {
         self.began
     }
 
-    /// Asks the connection to end, with the other requests on it.
+    /// Ends the connection, with the other requests on it.
     pub fn close_connection(&self) {
-        self.activity.evict();
+        self.activity.state.lock().must_close = true;
+        self.activity.eviction.notify_one();
     }
 
     /// Records that the body has arrived: from now on the connection does not give way to another.
     pub fn body_arrived(&mut self) {
         (self.has_unread_body, self.is_running) = (false, true);
-        self.activity.state.lock().running += 1;
+        let mut state = self.activity.state.lock();
+        state.running += 1;
+        state.is_evicted = false;
     }
 
     /// Records that the response begins. The client must take a part of it within `patience`, and again after each.
