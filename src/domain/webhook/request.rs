@@ -101,7 +101,7 @@ fn secrets(delivery: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
 /// attempt then stays below 3.2 KB, with a body of 2,000 bytes.
 const MAX_KEPT_HEADERS: usize = 1024;
 
-/// The headers as a JSON array of pairs of at most [`MAX_KEPT_HEADERS`] bytes, in their order. Those that do not fit are
+/// The headers as a JSON array of pairs of at most `MAX_KEPT_HEADERS` bytes, in their order. Those that do not fit are
 /// left out, and so are cookies, which may be credentials.
 pub fn kept_headers<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> JsonText {
     let mut kept = "[".to_owned();
