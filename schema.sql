@@ -15,11 +15,11 @@
 -- * `last_seen`: the latest time at which the scheduler ran. Nothing fires by schedule before it.
 -- * `held_since`: when this copy was made by `cued backup`, `cued restore` or a migration. While the row exists the
 --   file is on hold: nothing is fired, delivered or handed to a worker. `cued promote` deletes it.
--- * `trusted_at`: the present by the clock by which rows age, and `doubted_for`: the running time in milliseconds for which
---   the clock has disagreed with it (contract §1.7).
+-- * `trusted_at`: the time of the clock that ages rows, and `doubted_for`: the running time in milliseconds for which
+--   the wall clock has disagreed with it (contract §1.7).
 -- * `instance`: a random number of 32 bits, a part of the name of the session cookie. `cued restore` draws another one:
 --   a browser sends the cookies of one host to all of its ports.
--- * `clock_accepted_at`: the latest `cued clock accept`. A running server begins again at its present when it changes.
+-- * `clock_accepted_at`: the latest `cued clock accept`. When it changes, a running server begins again at its time.
 -- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
@@ -85,7 +85,7 @@ CREATE TABLE sessions (
     -- The API key that began the session, or made the link that did: the session ends with it. Null without one.
     api_key_key INTEGER REFERENCES api_keys (key) ON DELETE CASCADE,
     token_hash  BLOB    NOT NULL UNIQUE,
-    via         TEXT    NOT NULL CHECK (via IN ('key', 'mail', 'link', 'dev')),
+    method      TEXT    NOT NULL CHECK (method IN ('key', 'mail', 'link', 'dev')),
     -- The beginning of the `User-Agent`, and the address of the client, at the sign-in.
     device      TEXT    NOT NULL,
     address     TEXT    NOT NULL,
@@ -99,8 +99,8 @@ CREATE INDEX sessions_by_user ON sessions (user_key, key);
 CREATE INDEX sessions_by_api_key ON sessions (api_key_key) WHERE api_key_key IS NOT NULL;
 CREATE INDEX sessions_by_age ON sessions (expires_at);
 
--- Links. 'session': begins one session, within five minutes; the row is deleted when the link is used, and with the API key
--- and the session that made it. 'plan': shows the user's plan with manual billing; cancelling the plan deletes it.
+-- Links. 'session': begins one session, within five minutes; the row is deleted when the link is used, and with the API
+-- key and the session that made it. 'plan': shows the user's plan with manual billing; cancelling the plan deletes it.
 CREATE TABLE links (
     key         INTEGER PRIMARY KEY,
     kind        TEXT    NOT NULL CHECK (kind IN ('session', 'plan')),
@@ -149,8 +149,10 @@ CREATE TABLE cues (
     -- cues.
     destination_hash INTEGER,
     payload_key      INTEGER,
-    -- A recurring cue has `cron`, a `once` cue has `at`.
+    -- A recurring cue has `cron`, or `every` with the instant from which its intervals are counted. A `once` cue has `at`.
     cron             TEXT,
+    every            TEXT,
+    counts_from      INTEGER,
     at               INTEGER,
     timezone         TEXT    NOT NULL,
     catch_up         TEXT    NOT NULL CHECK (catch_up = 'latest' OR catch_up = 'all' OR catch_up = 'none'),
@@ -176,7 +178,18 @@ CREATE TABLE cues (
     claim_within_minutes  INTEGER,
     -- 1: the JSON body of a 2xx response is the outcome of the execution.
     outcome_from_response INTEGER NOT NULL DEFAULT 0,
-    CHECK ((cron IS NULL) <> (at IS NULL)),
+    -- The limit of a whole exchange with the callback.
+    timeout_seconds       INTEGER NOT NULL DEFAULT 30,
+    -- A JSON array of whole numbers in place of `backoff_minutes`, which then has these rounded up.
+    backoff_seconds  TEXT,
+    -- No run is before `start_at`, and none at or after `end_at`. All come later by `delay_seconds`, which follow from the
+    -- id of the cue and are at most `jitter_seconds`.
+    start_at         INTEGER,
+    end_at           INTEGER,
+    jitter_seconds   INTEGER NOT NULL DEFAULT 0,
+    delay_seconds    INTEGER NOT NULL DEFAULT 0,
+    CHECK ((cron IS NOT NULL) + (every IS NOT NULL) + (at IS NOT NULL) = 1),
+    CHECK ((every IS NULL) = (counts_from IS NULL)),
     CHECK (next_run IS NULL OR status = 'active')
 ) STRICT;
 
@@ -222,8 +235,8 @@ CREATE TABLE retention_queue (
     cue_key INTEGER PRIMARY KEY
 ) STRICT;
 
--- Cues whose `claim_within_minutes` has changed, and the key before which their executions have not been looked at since:
--- the newest come first. The row is deleted when all have been.
+-- Cues whose `claim_within_minutes` has changed, and the key before which their executions have not been looked at
+-- since: the newest come first. The row is deleted when all have been.
 CREATE TABLE changed_claim_limits (
     cue_key INTEGER PRIMARY KEY,
     before  INTEGER NOT NULL
@@ -274,8 +287,9 @@ CREATE TABLE missed_runs (
 
 CREATE INDEX missed_runs_by_cue ON missed_runs (cue_key, key);
 
--- Intervals whose runs a clock that was ahead has fired before their time. `cued clock accept` inserts them, because the
--- executions may be deleted before; when such a run is due, no other execution is created. A row goes when it has passed.
+-- Intervals whose runs a clock that was ahead has fired before their time. `cued clock accept` inserts them, because
+-- the executions may be deleted before; when such a run is due, no other execution is created. A row goes when it has
+-- passed.
 CREATE TABLE fired_ahead (
     cue_key INTEGER NOT NULL REFERENCES cues (key) ON DELETE CASCADE,
     first   INTEGER NOT NULL,
@@ -296,8 +310,8 @@ CREATE TABLE executions (
     status            TEXT    NOT NULL CHECK (status = 'pending' OR status = 'delivering' OR status = 'retrying'
                                            OR status = 'success' OR status = 'failed'),
     queue_name        TEXT    CHECK (queue_name = 'waiting' OR queue_name = 'send' OR queue_name = 'claim'),
-    -- When an execution in queue 'waiting' moves on: the `send_at` of a manual fire, or the time of the next attempt. When
-    -- an execution in queue 'claim' is looked at next, because nobody claims it.
+    -- When an execution in queue 'waiting' moves on: the `send_at` of a manual fire, or the time of the next attempt.
+    -- When an execution in queue 'claim' is checked next, because no worker claims it.
     due_at            INTEGER,
     destination_hash  INTEGER,
     task              TEXT,
@@ -326,8 +340,8 @@ CREATE TABLE executions (
     updated_at        INTEGER NOT NULL,
     -- 1: a run of an outage. Runs that fall due now are sent and claimed before it.
     is_catch_up       INTEGER NOT NULL DEFAULT 0,
-    -- The latest attempt: its duration, the word for its failure (contract §1.9), and the headers of a response that was
-    -- no success, as a JSON array of pairs. Null in executions of earlier versions.
+    -- The latest attempt: its duration, the word for its failure (contract §1.9), and the headers of a response that
+    -- was no success, as a JSON array of pairs. Null in executions of earlier versions.
     duration_ms       INTEGER,
     cause             TEXT,
     response_headers  TEXT,
@@ -362,8 +376,8 @@ CREATE INDEX executions_unclaimed ON executions (due_at) WHERE queue_name = 'cla
 CREATE INDEX executions_in_flight ON executions (user_key, last_attempt_at) WHERE status = 'delivering';
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 
--- Attempts that another one followed, claims that were lost, and deliveries that were cut off. The latest attempt of an execution is in `executions`,
--- so that an execution that succeeds at once has no row here.
+-- Attempts that another one followed, claims that were lost, and deliveries that were cut off. The latest attempt of an
+-- execution is in `executions`, so that an execution that succeeds at once has no row here.
 CREATE TABLE attempts (
     execution_key    INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
     -- From 1.
@@ -388,7 +402,7 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 
 -- Figures of each user and hour in UTC, kept for 400 days. `hour` is the number of hours since 1970.
-CREATE TABLE hours (
+CREATE TABLE hourly_stats (
     user_key    INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     hour        INTEGER NOT NULL,
     -- Executions that ended in the hour. A late report that turns a failure into a success takes the failure back.
@@ -515,8 +529,8 @@ BEGIN
      WHERE key = old.user_key;
 END;
 
--- Device logins, kept for an hour. The device code of an approved login can be exchanged for an API key or a session; the
--- token in the mailed link approves the login. Both are stored as SHA-256 only.
+-- Device logins, kept for an hour. The device code of an approved login can be exchanged for an API key or a session;
+-- the token in the mailed link approves the login. Both are stored as SHA-256 only.
 CREATE TABLE device_logins (
     code_hash      BLOB    PRIMARY KEY,
     -- The client that requested the code: its IPv4 address, or the /64 of its IPv6 address.

@@ -1,5 +1,5 @@
-//! Measures a build of `cued` from outside, by itself or beside another build: both in turns, so that a machine whose speed
-//! drifts treats them alike.
+//! Measures a build of `cued` from outside, by itself or beside another build: both in turns, so that a machine whose
+//! speed drifts treats them alike.
 //!
 //! ```sh
 //! cargo bench --bench service                                     # the release build of this tree
@@ -7,8 +7,8 @@
 //! cargo bench --bench service -- --only herd --rounds 9
 //! ```
 //!
-//! Each round starts a server on a new file for each figure. Printed are the medians of the rounds, and their ratio. A
-//! slow disk is made by the system's tracer: `--wrap "strace -f --seccomp-bpf -o /dev/null -e trace=fsync,fdatasync -e
+//! Each round starts a server on a new file for each figure. Prints the medians of the rounds and their ratio. A slow
+//! disk is made by the system's tracer: `--wrap "strace -f --seccomp-bpf -o /dev/null -e trace=fsync,fdatasync -e
 //! inject=fsync,fdatasync:delay_exit=10000" --lead 30` lets each sync of the server take 10 ms longer.
 
 use std::error::Error;
@@ -38,7 +38,7 @@ struct Options {
     /// Another program to compare with
     #[arg(long)]
     against: Option<PathBuf>,
-    /// Rounds, of which the medians are printed
+    /// Rounds; their medians are printed
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Duration of each measurement of a rate
@@ -47,7 +47,7 @@ struct Options {
     /// Seconds for the creation of a herd, before it is due
     #[arg(long, default_value_t = 8.0)]
     lead: f64,
-    /// Only the figures whose names begin so
+    /// Only the figures whose names begin with one of these
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Folder for the temporary files, on the disk to measure
@@ -169,29 +169,36 @@ impl Bed {
     /// A claim and its outcome.
     fn claims(&self) -> Result<f64> {
         let key = self.register(0)?;
-        let due = self.in_seconds(1.0)?;
-        let total = 20_000;
-        self.create_all(total, |_| create(&key, &once(due), "", "worker"))?;
+        let due = self.in_seconds(self.lead)?;
+        self.create_due(due, |_| create(&key, &once(due), "", "worker"))?;
+        self.clock.sleep(Duration::try_from(due.duration_since(self.clock.now())).unwrap_or_default());
+        self.wait_for_claimable(due)?;
         let claim = request("POST", "/v1/executions/claim", &key, "{}");
         self.rate(16, |_, client| {
-            let claimed = loop {
-                match client.call(&claim) {
-                    Ok(claimed) => break claimed,
-                    // None is due yet, or the measurement has used up all.
-                    Err(error) if error.to_string().contains("claim_failed") => {
-                        if self.clock.now() > due + SignedDuration::from_secs(20) {
-                            return Ok(false);
-                        }
-                        self.clock.sleep(Duration::from_millis(50));
-                    }
-                    Err(error) => return Err(error),
-                }
+            let claimed = match client.call(&claim) {
+                Ok(claimed) => claimed,
+                // The measurement has used up all.
+                Err(error) if error.to_string().contains("claim_failed") => return Ok(false),
+                Err(error) => return Err(error),
             };
             let id = string_field(&claimed, "execution_id").unwrap_or_default();
             let outcome =
                 request("POST", &format!("/v1/executions/{id}/outcome"), &key, r#"{"success": true}"#);
             client.call(&outcome).map(|_| true)
         })
+    }
+
+    /// Waits until a herd of worker cues has fired: claims wait while the scheduler fires.
+    fn wait_for_claimable(&self, due: Timestamp) -> Result<()> {
+        let mut client = Client::connect(self.server.address)?;
+        let all = format!("\"pending_worker_claims\":{HERD}");
+        while !client.call(&request("GET", "/health", "", ""))?.contains(&all) {
+            if self.clock.now() > due + SignedDuration::from_secs(60) {
+                return Err("the cues did not fire in time".into());
+            }
+            self.clock.sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// Deliveries per second of cues of several accounts to several destinations, all due at once.
@@ -203,7 +210,8 @@ impl Bed {
         Ok(count(HERD) / quantile(&mut late, 1.0) * 1_000.0)
     }
 
-    /// Milliseconds until the deliveries of 50 destinations are done of which so many hang for 30 s; without theirs.
+    /// Time until all deliveries to the healthy ones of 50 destinations are done, with `hanging` of them hanging for 30
+    /// s; in milliseconds.
     fn beside_hanging(&self, hanging: usize) -> Result<f64> {
         let receiver = Receiver::start(50)?;
         let hosts = (0..hanging).map(|_| hanging_host()).collect::<io::Result<Vec<String>>>()?;
@@ -230,13 +238,19 @@ impl Bed {
     fn create_herd(&self, accounts: usize, url: impl Fn(usize) -> String + Sync) -> Result<Timestamp> {
         let keys = (0..accounts).map(|number| self.register(number)).collect::<Result<Vec<_>>>()?;
         let due = self.in_seconds(self.lead)?;
-        self.create_all(HERD, |number| {
+        self.create_due(due, |number| {
             create(&keys[number / 50 % accounts], &once(due), &url(number), "webhook")
         })?;
-        if self.clock.now() >= due {
-            return Err("the cues were not created in time".into());
-        }
         Ok(due)
+    }
+
+    /// Creates [`HERD`] cues that are due at `due`. Errors: it takes until then.
+    fn create_due(&self, due: Timestamp, request: impl Fn(usize) -> Vec<u8> + Sync) -> Result<()> {
+        self.create_all(HERD, request)?;
+        if self.clock.now() >= due {
+            return Err("the cues were not created in time: use a larger --lead".into());
+        }
+        Ok(())
     }
 
     fn create_all(&self, cues: usize, request: impl Fn(usize) -> Vec<u8> + Sync) -> Result<()> {

@@ -65,7 +65,8 @@ keep_claim() {
   done
 }
 
-# Succeeds if the response of the poll is an empty list. Only its start is looked at: a payload can contain the same text.
+# Succeeds if the response of the poll is an empty list. Only its start is looked at: a payload can contain the same
+# text.
 nothing_to_claim() {
   case $(head -c 64 "$folder/poll" | tr -d ' \t\r\n') in '{"executions":[]'*) return 0 ;; *) return 1 ;; esac
 }

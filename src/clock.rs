@@ -1,8 +1,8 @@
 //! The only module that reads the time or sleeps: the system's clock, or a test clock that is advanced by request.
 //!
 //! Due work is decided on the wall clock; waiting uses the monotonic one. A thread waits at most [`MAX_WAIT`] before it
-//! reads the wall clock again, because a machine without a battery-backed clock jumps. A jump far ahead is not believed at
-//! once, here and not in the scheduler: no date in the file, signature or limit comes from it.
+//! reads the wall clock again, because a machine without a battery-backed clock jumps. A jump far ahead is not believed
+//! at once, here and not in the scheduler: no date in the file, signature or limit comes from it.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,6 @@ enum ClockSource {
 #[derive(Debug, Clone, Copy)]
 struct ManualTime {
     wall: Timestamp,
-    /// The time that [`Clock::elapse`] let pass.
     elapsed: Duration,
 }
 
@@ -50,8 +49,8 @@ impl Clock {
         Self::with_source(ClockSource::System)
     }
 
-    /// A clock that stands still at `start` (default: the present) until [`Clock::set`]. Runs that it passes are due in
-    /// order (contract §10).
+    /// A clock that stays at `start`, or at the current time, until [`Clock::set`]. Moving it forward fires the runs in
+    /// between, in order (contract §10).
     pub fn test(start: Option<Timestamp>) -> Self {
         Self::standing_at(start.unwrap_or_else(Timestamp::now), true)
     }
@@ -79,13 +78,12 @@ impl Clock {
         clock
     }
 
-    /// The present instant, in whole milliseconds.
     pub fn now(&self) -> Timestamp {
         whole_millisecond(self.now_precise())
     }
 
-    /// As [`Clock::now`], but under a test clock the real time passes too. For the limits on people: one that a standing
-    /// clock never ends would lock a developer out of the page.
+    /// As [`Clock::now`], but under a test clock the real time passes too. For the limits on people: one that a
+    /// standing clock never ends would lock a developer out of the page.
     pub fn now_moving(&self) -> Timestamp {
         let now = self.now();
         if !self.is_test() {
@@ -159,7 +157,6 @@ impl Clock {
         notifier.wait(seen, at_most.min(MAX_WAIT));
     }
 
-    /// Blocks the calling thread for `pause`, before a retry after a system error.
     pub fn sleep(&self, pause: Duration) {
         std::thread::sleep(pause.min(MAX_WAIT));
     }
@@ -174,7 +171,7 @@ impl Clock {
         }
     }
 
-    /// The present instant with the resolution of the system's clock, for measurements only.
+    /// With the resolution of the system's clock.
     pub fn now_precise(&self) -> Timestamp {
         let (wall, uptime) = self.system_time();
         if self.is_test() {
@@ -211,35 +208,26 @@ fn uptime() -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-/// Rounds `at` down to a whole millisecond.
 pub fn whole_millisecond(at: Timestamp) -> Timestamp {
     let below = at.as_nanosecond().rem_euclid(1_000_000);
     // Only the first representable instants can underflow; they stay unrounded.
     at.checked_sub(SignedDuration::from_nanos(i64::try_from(below).unwrap_or(0))).unwrap_or(at)
 }
 
-/// A counter that threads and tasks wait on. A waiter reads [`Notifier::generation`] before it looks for work, so that a
-/// notification in between is not lost.
-#[derive(Debug)]
+/// A counter that threads and tasks wait on. A waiter reads [`Notifier::generation`] before it looks for work, so that
+/// a notification in between is not lost.
+#[derive(Debug, Default)]
 pub struct Notifier {
     count: Mutex<u64>,
     changed: Condvar,
     subscribers: watch::Sender<u64>,
 }
 
-impl Default for Notifier {
-    fn default() -> Self {
-        Self { count: Mutex::new(0), changed: Condvar::new(), subscribers: watch::Sender::new(0) }
-    }
-}
-
 impl Notifier {
-    /// The number of notifications so far.
     pub fn generation(&self) -> u64 {
         *self.count.lock()
     }
 
-    /// Wakes every waiting thread and task.
     pub fn notify(&self) {
         let mut count = self.count.lock();
         *count += 1;
@@ -285,18 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_before_the_wait_is_not_lost() {
+    fn a_wait_ends_at_its_deadline_or_by_a_notification_before_it() {
         let (clock, notifier) = (Clock::system(), Notifier::default());
         let seen = notifier.generation();
         notifier.notify();
         let before = clock.monotonic();
         clock.wait(&notifier, seen, None);
         assert!(clock.monotonic() - before < MAX_WAIT);
-    }
-
-    #[test]
-    fn a_wait_ends_at_its_deadline_and_not_before() {
-        let (clock, notifier) = (Clock::system(), Notifier::default());
         let deadline = clock.now() + SignedDuration::from_millis(20);
         clock.wait(&notifier, notifier.generation(), Some(deadline));
         assert!(clock.now() >= deadline);

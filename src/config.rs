@@ -22,9 +22,7 @@ pub struct Config {
     /// A browser on this machine may sign in without a credential (`cued serve --dev`).
     pub dev: bool,
     pub registration: RegistrationPolicy,
-    /// The addresses that callbacks may reach.
     pub callbacks: AddressPolicy,
-    /// The plans, and whether their limits are enforced.
     pub plans: Plans,
     pub retention: Retention,
     /// The payment provider; `None` is manual billing.
@@ -35,7 +33,6 @@ pub struct Config {
     pub mail: MailTransport,
     /// Mails in any hour, all together.
     pub max_mails: usize,
-    /// Limits on connections and requests.
     pub http: HttpLimits,
 }
 
@@ -66,19 +63,15 @@ impl Config {
 /// Limits of the HTTP server (contract §11.2). The timeouts run on the system's clock, even under a test clock.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<Cidr>,
     /// The hosts that a request may name; `None` permits all.
     pub allowed_hosts: Option<Vec<String>>,
-    /// Maximum number of open connections; further ones wait in the kernel's accept queue.
+    /// Further connections wait in the kernel's accept queue.
     pub max_connections: usize,
     /// Bytes of all bodies and replies under way. Without a bound, 4,096 connections with 2 MB each would need 8 GB.
     pub max_buffered: usize,
-    /// Time to read the head of a request.
     pub header_time: Duration,
-    /// Time without traffic after which a connection is closed.
     pub idle_time: Duration,
-    /// Time for a whole request, including its body.
     pub request_time: Duration,
     /// Time in which the client must take a part of a response. A client that reads takes some within a round trip.
     pub response_time: Duration,
@@ -86,9 +79,7 @@ pub struct HttpLimits {
     pub max_streams: usize,
     /// Time between two signs of life on an event stream. A revoked key ends its streams within it.
     pub beat_interval: Duration,
-    /// Time for running requests to end when the server stops.
     pub drain_time: Duration,
-    /// The page is served (contract §9).
     pub page: bool,
 }
 

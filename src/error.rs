@@ -1,8 +1,9 @@
 //! The error type of the actions, the engine and the store.
 //!
 //! Two kinds: a **client error** ([`Error::Refused`]: the caller can correct the request) and an **internal error**
-//! (all other variants: the operator, or nobody, can do something about it). Client errors reach the caller with their
-//! code and message. Internal errors are logged in full; the caller gets a bare 500, or 503 for [`Error::Storage`].
+//! (all other variants: the operator may be able to fix it, the caller is not). Client errors reach the caller with
+//! their code and message. Internal errors are logged in full; the caller gets a bare 500, or 503 for
+//! [`Error::Storage`].
 //!
 //! `Display` of an internal error is its message followed by its causes, separated by `: `, because every place that
 //! prints one is a log line or an operator's terminal: `error = %error` is complete. `source` returns the cause as a
@@ -46,10 +47,6 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn new(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), source: None }
-    }
-
     fn from_source(
         message: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
@@ -77,7 +74,7 @@ impl Error {
     }
 
     pub fn fault(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::Fault(Fault::new(message))
+        Self::Fault(Fault { message: message.into(), source: None })
     }
 
     /// A fault caused by `source`; `message` says what failed, without repeating the cause.
@@ -89,10 +86,9 @@ impl Error {
     }
 
     pub fn storage(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::Storage(Fault::new(message))
+        Self::Storage(Fault { message: message.into(), source: None })
     }
 
-    /// A storage error caused by `source`; `message` says what failed, without repeating the cause.
     pub fn storage_from(
         message: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
@@ -158,6 +154,7 @@ mod tests {
     fn an_internal_error_prints_its_causes_and_returns_the_first_as_source() {
         let error = Error::fault_from("the thread cannot start", Outer(denied()));
         assert_eq!(error.to_string(), "the thread cannot start: outer: permission denied");
+        assert_eq!(chain(&error), error.to_string(), "every cause once");
         assert!(error.source().unwrap().is::<Outer>());
         assert!(Error::fault("no cause").source().is_none());
     }
@@ -168,12 +165,5 @@ mod tests {
         let error = rusqlite::Error::SqliteFailure(full, Some("database or disk is full".to_owned()));
         let text = "the database file cannot be used now: database or disk is full";
         assert_eq!(Error::from(error).to_string(), text);
-    }
-
-    #[test]
-    fn chain_names_every_cause_once() {
-        assert_eq!(chain(&Outer(denied())), "outer: permission denied");
-        let error = Error::storage_from("not written", Outer(denied()));
-        assert_eq!(chain(&error), "not written: outer: permission denied");
     }
 }

@@ -1,8 +1,8 @@
 //! Live events in memory: those of the last moments, and the streams that read them (contract §8.13).
 //!
 //! A commit puts its events into one ring that all streams share; a stream is a position in it. So a slow stream costs
-//! nothing, and the writer thread waits for no reader. Only users with a stream, and those who had one a minute ago, have
-//! their events recorded.
+//! nothing, and the writer thread waits for no reader. Only users with a stream, and those who had one a minute ago,
+//! have their events recorded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -13,10 +13,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::domain::notification::event::{
-    Emitted, Event, EventFilter, EventSink, EventType, MAX_SINGLE_PER_COMMIT, burst_data,
+    Event, EventFilter, EventSink, EventType, MAX_SINGLE_PER_COMMIT, PendingEvent, burst_data,
 };
-use crate::domain::text::hex;
-use crate::domain::text::word_enum::word_enum;
+use crate::domain::text::{hex, word_enum};
 use crate::error::Result;
 use crate::locks::Mutex;
 use crate::metrics::{Counter, Stopwatch};
@@ -53,27 +52,19 @@ pub struct Events {
     recorded: Counter,
 }
 
-/// The ring, and who reads it.
 #[derive(Default)]
 struct State {
-    /// The newest events of all followed users, oldest first.
-    ring: VecDeque<RingEvent>,
+    /// The newest events of all followed users, oldest first, with their numbers, which grow, and the user; `None` is
+    /// an event of the server, which all users get.
+    ring: VecDeque<(u64, Option<i64>, EventBody)>,
     bytes: usize,
     /// The number of the last event, and of the last one that was dropped.
     last: u64,
     dropped: u64,
-    users: BTreeMap<i64, FollowedUser>,
+    users: BTreeMap<i64, Subscriber>,
     /// The user and the address of each stream, by its number; the newest is the last.
     streams: BTreeMap<u64, (i64, IpAddr)>,
     last_stream: u64,
-}
-
-struct RingEvent {
-    /// Grows with each event; not every number exists.
-    number: u64,
-    /// `None` for an event of the server, which all users get.
-    user_key: Option<i64>,
-    body: EventBody,
 }
 
 enum EventBody {
@@ -82,8 +73,7 @@ enum EventBody {
     Burst(BTreeMap<EventType, u64>),
 }
 
-/// A user whose events are recorded.
-struct FollowedUser {
+struct Subscriber {
     streams: usize,
     /// The number of the last event before the recording began.
     since: u64,
@@ -91,7 +81,6 @@ struct FollowedUser {
     left_at: Duration,
 }
 
-/// An event as a stream sends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamEvent {
     pub id: String,
@@ -100,7 +89,7 @@ pub struct StreamEvent {
     pub data: String,
 }
 
-/// A position in the events of this start of the program.
+/// A position in the event ring of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventId {
     boot: String,
@@ -112,14 +101,14 @@ impl EventId {
     pub fn parse(text: &str) -> Option<Self> {
         let (boot, number) = text.split_once('-')?;
         let is_boot = boot.len() == 6 && boot.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        let number = if is_number { number.parse().ok()? } else { return None };
-        is_boot.then(|| Self { boot: boot.to_owned(), number })
+        let is_id = is_boot && number.bytes().all(|byte| byte.is_ascii_digit());
+        is_id.then_some(())?;
+        Some(Self { boot: boot.to_owned(), number: number.parse().ok()? })
     }
 }
 
 word_enum! {
-    /// The reason for which a client must read again what it shows.
+    /// Why a client must reload.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ResetReason {
         /// The id belongs to an earlier start of the program.
@@ -131,23 +120,17 @@ word_enum! {
     }
 }
 
-/// The beginning of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamStart {
-    /// At the newest event.
     Now,
-    /// After the id that the client gave.
     Resumed,
     /// At the newest event, because the id is of no use.
     Reset(ResetReason),
 }
 
-/// The reason for which a stream is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooManyStreams {
-    /// Of the user.
     OfUser,
-    /// Of the server, at this limit.
     OfServer(usize),
 }
 
@@ -174,8 +157,8 @@ impl Events {
         self.recorded.get()
     }
 
-    /// Begins a stream of a user at `address`, after `after` if that is possible. Where the server has the most streams,
-    /// one that gives way ends.
+    /// Begins a stream of a user at `address`, after `after` if that is possible. Where the server has the most
+    /// streams, one that gives way ends.
     /// Errors: the user has the most streams already, or the server has and none gives way.
     pub fn subscribe(
         self: &Arc<Self>,
@@ -185,7 +168,7 @@ impl Events {
     ) -> std::result::Result<(EventStream, StreamStart), TooManyStreams> {
         let now = self.clock.elapsed();
         let mut state = self.state.lock();
-        state.forget_left(now);
+        state.drop_inactive(now);
         if state.users.get(&user_key).is_some_and(|user| user.streams >= MAX_STREAMS_PER_USER) {
             return Err(TooManyStreams::OfUser);
         }
@@ -201,15 +184,12 @@ impl Events {
         if !state.users.contains_key(&user_key) {
             // A number of its own: an id of an earlier recording must not seem to be one of this.
             state.last += 1;
-            let since = state.last;
-            state.users.insert(user_key, FollowedUser { streams: 0, since, left_at: now });
         }
         let (present, dropped) = (state.last, state.dropped);
-        let mut since = present;
-        if let Some(user) = state.users.get_mut(&user_key) {
-            user.streams += 1;
-            since = user.since;
-        }
+        let new = Subscriber { streams: 0, since: present, left_at: now };
+        let user = state.users.entry(user_key).or_insert(new);
+        user.streams += 1;
+        let since = user.since;
         let (position, start) = match after {
             None => (present, StreamStart::Now),
             Some(id) if id.boot != self.boot => (present, StreamStart::Reset(ResetReason::Restart)),
@@ -223,10 +203,9 @@ impl Events {
         Ok((EventStream { events: Arc::clone(self), number, user_key, position, changed }, start))
     }
 
-    /// Hands out an event of the server, which all streams get.
     pub fn publish_server(&self, event: Event) {
         if self.is_watched() {
-            self.publish(vec![Emitted::Event(event)]);
+            self.publish(vec![PendingEvent::Event(event)]);
         }
     }
 }
@@ -239,13 +218,13 @@ impl EventSink for Events {
     fn is_watched_by(&self, user_key: i64) -> bool {
         let now = self.clock.elapsed();
         let mut state = self.state.lock();
-        if state.forget_left(now) {
+        if state.drop_inactive(now) {
             self.is_watched.store(false, Ordering::SeqCst);
         }
         state.users.contains_key(&user_key)
     }
 
-    fn publish(&self, events: Vec<Emitted>) {
+    fn publish(&self, events: Vec<PendingEvent>) {
         let mut state = self.state.lock();
         let before = state.last;
         state.record(events);
@@ -260,12 +239,12 @@ impl EventSink for Events {
 
 impl State {
     /// Records the events of one commit: of each user a few single ones, and the number of the others.
-    fn record(&mut self, events: Vec<Emitted>) {
+    fn record(&mut self, events: Vec<PendingEvent>) {
         let mut of_commit = BTreeMap::<i64, (u32, BTreeMap<EventType, u64>)>::new();
         for emitted in events {
             let (user_key, event_type, event) = match emitted {
-                Emitted::Counted { user_key, event_type } => (Some(user_key), event_type, None),
-                Emitted::Event(event) => (event.user_key, event.event_type, Some(event)),
+                PendingEvent::Counted { user_key, event_type } => (Some(user_key), event_type, None),
+                PendingEvent::Event(event) => (event.user_key, event.event_type, Some(event)),
             };
             let Some(user_key) = user_key else {
                 event.into_iter().for_each(|event| self.push(None, EventBody::Single(event)));
@@ -291,16 +270,16 @@ impl State {
     fn push(&mut self, user_key: Option<i64>, body: EventBody) {
         self.last += 1;
         self.bytes += body.bytes();
-        self.ring.push_back(RingEvent { number: self.last, user_key, body });
+        self.ring.push_back((self.last, user_key, body));
         while self.ring.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
-            let Some(oldest) = self.ring.pop_front() else { break };
-            self.bytes -= oldest.body.bytes();
-            self.dropped = oldest.number;
+            let Some((number, _, oldest)) = self.ring.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+            self.dropped = number;
         }
     }
 
-    /// Forgets users whose last stream ended a while ago. Returns whether nobody is left.
-    fn forget_left(&mut self, now: Duration) -> bool {
+    /// Drops users without a recent stream. Returns true if none is left.
+    fn drop_inactive(&mut self, now: Duration) -> bool {
         self.users.retain(|_, user| user.streams > 0 || now < user.left_at + KEPT_AFTER_LAST);
         if self.users.is_empty() {
             (self.ring, self.bytes, self.dropped) = (VecDeque::new(), 0, self.last);
@@ -317,8 +296,8 @@ impl State {
         }
     }
 
-    /// The stream that gives way to one of `user_key` at `address`: the newest of the user, or else of the address, that
-    /// has most. Only to a user or an address without a stream, and only one of several.
+    /// The stream that gives way to one of `user_key` at `address`: the newest of the user, or else of the address,
+    /// that has most. Only to a user or an address without a stream, and only one of several.
     fn stream_to_end(&self, user_key: i64, address: IpAddr) -> Option<u64> {
         let count_user = |user| self.streams.values().filter(|stream| stream.0 == user).count();
         let count_address = |address| self.streams.values().filter(|stream| stream.1 == address).count();
@@ -361,7 +340,6 @@ pub struct EventStream {
     events: Arc<Events>,
     number: u64,
     user_key: i64,
-    /// The number of the last event that it has passed.
     position: u64,
     changed: watch::Receiver<u64>,
 }
@@ -376,8 +354,8 @@ impl EventStream {
         !self.events.state.lock().streams.contains_key(&self.number)
     }
 
-    /// The next events of the user that `filter` admits, a few at a time; empty at the end of the ring. A stream that is
-    /// too slow is moved to the newest event.
+    /// The next events of the user that `filter` admits, a few at a time; empty at the end of the ring. A stream that
+    /// is too slow is moved to the newest event.
     /// Errors: events after its position are no longer in the ring.
     pub fn take(&mut self, filter: &EventFilter) -> std::result::Result<Vec<StreamEvent>, ResetReason> {
         // Before the look, so that an event in between wakes the stream.
@@ -388,23 +366,22 @@ impl EventStream {
             return Err(ResetReason::Lagged);
         }
         let (mut taken, mut bytes) = (Vec::new(), 0);
-        let from = state.ring.partition_point(|event| event.number <= self.position);
-        for event in state.ring.range(from..) {
-            let is_own = event.user_key.is_none_or(|user_key| user_key == self.user_key);
-            if is_own && let Some((event_type, data)) = event.body.admitted(filter) {
+        let from = state.ring.partition_point(|(number, ..)| *number <= self.position);
+        for (number, user_key, body) in state.ring.range(from..) {
+            let is_own = user_key.is_none_or(|user_key| user_key == self.user_key);
+            if is_own && let Some((event_type, data)) = body.admitted(filter) {
                 if taken.len() == MAX_TAKEN || bytes > MAX_TAKEN_BYTES {
                     return Ok(taken);
                 }
                 bytes += data.len() + EVENT_COST;
-                let id = format!("{}-{}", self.events.boot, event.number);
+                let id = format!("{}-{number}", self.events.boot);
                 taken.push(StreamEvent { id, event_type, data });
             }
-            self.position = event.number;
+            self.position = *number;
         }
         Ok(taken)
     }
 
-    /// Changes with each further event.
     pub fn changes(&mut self) -> &mut watch::Receiver<u64> {
         &mut self.changed
     }

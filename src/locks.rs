@@ -4,10 +4,9 @@
 //! These locks wait in the kernel at once; locks that first spin and yield, such as `parking_lot`'s, took a fifth from
 //! the deliveries a second when 64 threads shared two cores.
 
-use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// A mutual exclusion lock.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
@@ -16,7 +15,6 @@ impl<T> Mutex<T> {
         Self(sync::Mutex::new(value))
     }
 
-    /// Waits until the lock is free.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -25,7 +23,6 @@ impl<T> Mutex<T> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the guard, or `None` while another thread holds the lock.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -35,27 +32,6 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A lock for one writer or many readers.
-#[derive(Debug, Default)]
-pub struct RwLock<T>(sync::RwLock<T>);
-
-impl<T> RwLock<T> {
-    pub const fn new(value: T) -> Self {
-        Self(sync::RwLock::new(value))
-    }
-
-    /// Waits until no writer holds the lock.
-    pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until nobody holds the lock.
-    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A condition variable for a value under a [`Mutex`].
 #[derive(Debug, Default)]
 pub struct Condvar(sync::Condvar);
 
@@ -87,7 +63,6 @@ impl Condvar {
         (guard, waited.timed_out())
     }
 
-    /// Waits while `condition` holds, at most for `timeout`.
     pub fn wait_timeout_while<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

@@ -1,4 +1,5 @@
-//! The log: lines on standard error. Secrets and keys never reach it (contract §1.8), nor does what a terminal would execute.
+//! The log: lines on standard error. Secrets and keys never reach it (contract §1.8), nor does what a terminal would
+//! execute.
 
 use std::io::{self, Write};
 
@@ -36,8 +37,8 @@ impl Write for EscapedStderr {
     }
 }
 
-/// A value of `--log-format`. The lines of `Text` have time, level, message and `name=value`, those of `Json` the fields
-/// `timestamp`, `level`, `message` and the fields of the line.
+/// A value of `--log-format`. The lines of `Text` have time, level, message and `name=value`, those of `Json` the
+/// fields `timestamp`, `level`, `message` and the fields of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
     /// Human-readable lines
@@ -47,7 +48,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts the log of this process. At `INFO`, a healthy server logs only notable events.
 pub fn start(level: Level, format: LogFormat) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| EscapedStderr)
@@ -64,7 +64,7 @@ pub fn start(level: Level, format: LogFormat) {
 }
 
 /// Limits libraries to errors at every level. The HTTP/2 library traces request headers, which contain API keys, and
-/// warns of malformed frames, of which any client can send hundreds a second.
+/// warns of malformed frames, and any client can send hundreds a second.
 fn filter(level: Level) -> Targets {
     let level = LevelFilter::from_level(level);
     Targets::new().with_default(level.min(LevelFilter::ERROR)).with_target("cued", level)

@@ -9,7 +9,6 @@ use crate::domain::ids::{ExecutionId, ExecutionIdGenerator};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 
-/// Fills a buffer with bytes that are fit for keys and secrets.
 pub fn fill(bytes: &mut [u8]) -> Result<()> {
     // ring gives no cause: `Unspecified` has no content.
     SystemRandom::new()
@@ -23,12 +22,15 @@ pub fn bytes<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
+pub fn uuid() -> Result<String> {
+    Ok(uuid::Builder::from_random_bytes(bytes()?).into_uuid().to_string())
+}
+
 /// Generates the execution ids of a running program; ids of one millisecond must come from one generator to sort.
 #[derive(Debug, Default)]
 pub struct ExecutionIdSource(Mutex<ExecutionIdGenerator>);
 
 impl ExecutionIdSource {
-    /// The next id, for an execution created at `now`.
     pub fn next(&self, now: Timestamp) -> Result<ExecutionId> {
         let random = bytes()?;
         Ok(self.0.lock().generate(now, random))

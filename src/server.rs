@@ -8,7 +8,6 @@ use std::time::Duration;
 use tempfile::TempDir;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -18,18 +17,16 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::cores;
 use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::callback_url::{CallbackTarget, UrlError};
+use crate::domain::webhook::callback::{CallbackTarget, UrlError};
 use crate::domain::webhook::echo;
 use crate::engine::Engine;
-use crate::engine::webhook_client::tls::CertificateError;
-use crate::engine::webhook_client::{ClientOptions, HttpWebhookClient, MAX_IDLE};
+use crate::engine::webhook_client::{CertificateError, ClientOptions, HttpWebhookClient, MAX_IDLE};
 use crate::error::Error;
 use crate::http::routes::{METRICS, ROUTES};
 use crate::http::server::{self, ListenerConfig};
 use crate::metrics::process::max_open_files;
 use crate::store::OpenError;
-use crate::systemd::SystemdService;
-use crate::systemd::watchdog::Liveness;
+use crate::systemd::{Liveness, SystemdService};
 
 /// Time from the stop signal until the last login mail: the 30 s of contract §1.3, less 1 s to close the database.
 const STOP_TIME: Duration = Duration::from_secs(29);
@@ -40,7 +37,8 @@ const STOP_TIME: Duration = Duration::from_secs(29);
 const LAST_SCRAPE: Duration = Duration::from_millis(500);
 
 /// Length of the accept queue, where the kernel permits it. When the queue is full, the kernel drops the connection
-/// attempt, and the client repeats it a second later: with the usual 128, every burst of clients contains some of those.
+/// attempt, and the client repeats it a second later: with the usual 128, every burst of clients contains some of
+/// those.
 const BACKLOG: u32 = 4096;
 
 /// Bytes of the kernel's buffer for unread responses of a connection. The kernel reports room when a third of it is
@@ -50,7 +48,6 @@ const SEND_BUFFER: u32 = 128 << 10;
 /// Maximum number of connections of the metrics listener, which serves one or two collectors.
 const METRICS_CONNECTIONS: usize = 16;
 
-/// The addresses of a server and the conditions under which it stops.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenConfig {
     pub api: SocketAddr,
@@ -78,7 +75,6 @@ pub enum ServeError {
     System { action: &'static str, source: io::Error },
 }
 
-/// The way out for an address that cannot be used, by the error of the operating system.
 fn remedy(source: &io::Error, flag: &str) -> String {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
@@ -104,7 +100,6 @@ impl ServeError {
     }
 }
 
-/// Serves until SIGTERM or SIGINT.
 /// Errors: the database, an address or a thread is not available; the file is then unchanged.
 pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(), ServeError> {
     config.http.max_connections = max_connections(&config, max_open_files());
@@ -113,7 +108,12 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
         .enable_all()
         .build()
         .map_err(ServeError::system("starting the HTTP threads"))?;
-    let (listener, metrics) = bind_all(&runtime, &listen)?;
+    let (listener, metrics) = {
+        // A socket is registered with the runtime that creates it.
+        let _runtime = runtime.enter();
+        let metrics = |address| bind(address, "--metrics-listen");
+        (bind(listen.api, "--listen")?, listen.metrics.map(metrics).transpose()?)
+    };
     if listen.own_url {
         config.public_url = format!("http://{}", address_of(&listener)?);
     }
@@ -149,16 +149,6 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
     drop(runtime);
     drop(app);
     served
-}
-
-fn bind_all(
-    runtime: &Runtime,
-    listen: &ListenConfig,
-) -> Result<(TcpListener, Option<TcpListener>), ServeError> {
-    // A socket is registered with the runtime in which it is created.
-    let _runtime = runtime.enter();
-    let metrics = |address| bind(address, "--metrics-listen");
-    Ok((bind(listen.api, "--listen")?, listen.metrics.map(metrics).transpose()?))
 }
 
 /// Extends the policy so that callbacks reach the echo path of this server, whatever its address (contract §8.10).
@@ -245,15 +235,14 @@ async fn serve(
     Ok(service)
 }
 
-/// A server works while its scheduler and the store's writer thread respond. A full disk does not count: after a restart it
-/// would still be full.
+/// A server works while its scheduler and the store's writer thread respond. A full disk does not count: after a
+/// restart it would still be full.
 pub fn liveness(app: &Arc<App>) -> Liveness {
     let app = Arc::clone(app);
     let is_alive = move || app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic());
     Liveness { what: "Scheduler or writer thread", is_alive: Box::new(is_alive) }
 }
 
-/// Returns a receiver that completes when standard input ends.
 fn watch_input() -> Result<oneshot::Receiver<()>, ServeError> {
     let (sender, ended) = oneshot::channel();
     let read = move || {
@@ -303,8 +292,8 @@ impl MetricsServer {
     }
 }
 
-/// Prints the first line on standard output, for which tests and scripts wait (contract §1.3), and a second one with the
-/// address of the metrics.
+/// Prints the first line on standard output, for which tests and scripts wait (contract §1.3), and a second one with
+/// the address of the metrics.
 fn announce(address: SocketAddr, metrics: Option<SocketAddr>) -> Result<(), ServeError> {
     let metrics = metrics.map(|address| format!("cued metrics on http://{address}/metrics\n"));
     let mut out = io::stdout().lock();

@@ -7,29 +7,26 @@ use std::task::Poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The exit code by which shells report the end by a signal is this and its number.
+/// Shells report the end by a signal as an exit code of this plus its number.
 const SIGNALLED: i32 = 128;
 
 /// SIGINT, SIGTERM and, if asked for, SIGHUP. While it exists none of them ends the process by itself.
 #[derive(Debug)]
 pub struct EndSignals {
     runtime: Runtime,
-    /// Each with its number.
     signals: Vec<(Signal, i32)>,
 }
 
 impl EndSignals {
-    /// Catches SIGINT and SIGTERM from now on.
     pub fn catch() -> io::Result<Self> {
-        Self::of(&[SignalKind::interrupt(), SignalKind::terminate()])
+        Self::new(&[SignalKind::interrupt(), SignalKind::terminate()])
     }
 
-    /// As [`EndSignals::catch`], and SIGHUP: the end of the terminal.
     pub fn catch_with_hangup() -> io::Result<Self> {
-        Self::of(&[SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()])
+        Self::new(&[SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()])
     }
 
-    fn of(kinds: &[SignalKind]) -> io::Result<Self> {
+    fn new(kinds: &[SignalKind]) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let context = runtime.enter();
         let caught = kinds.iter().map(|kind| Ok((signal(*kind)?, kind.as_raw_value())));

@@ -16,8 +16,8 @@ built_cued() {
   return 2
 }
 
-# environment FOLDER REQUIREMENTS: a Python environment with exactly these packages, rebuilt only when they change. Fails
-# if they cannot be installed, also where the caller asks whether it does: bash then ignores `set -e` in here.
+# environment FOLDER REQUIREMENTS: a Python environment with exactly these packages, rebuilt only when they change.
+# Fails if they cannot be installed, also where the caller asks whether it does: bash then ignores `set -e` in here.
 environment() {
   local folder=$1 requirements=$2
   if [ -x "$folder/bin/python" ] && cmp -s "$requirements" "$folder/installed"; then

@@ -51,7 +51,8 @@ class Adapter(requests.adapters.HTTPAdapter):
         return super().send(request, *arguments, **options)
 
 
-# A header that a hook adds to a request makes schemathesis count it as another one, and some of its requests pass no hook.
+# A header that a hook adds to a request makes schemathesis count it as another one, and some of its requests pass no
+# hook.
 requests.sessions.HTTPAdapter = Adapter
 
 

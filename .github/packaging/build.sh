@@ -90,8 +90,8 @@ journey() {
   "$packaging/smoke.sh" "$1" "${runner[@]}" >&2
 }
 
-# try_out TARGET: runs what was packed: the program of each artefact; the .deb in a chroot and the image in podman where that
-# is possible, which is as root and on the CPU of the machine.
+# try_out TARGET: runs what was packed: the program of each artefact; the .deb in a chroot and the image in podman where
+# that is possible, which is as root and on the CPU of the machine.
 try_out() {
   local target=$1 folder=$TOOLCHAIN/unpacked name file
   name=cued-$(version)-$target

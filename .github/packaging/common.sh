@@ -110,7 +110,7 @@ runnable() {
   said=$("${run[@]}" --version 2>&1) ||
     die "${run[*]} does not run here, and its manual pages are needed: set CUED_NATIVE to a cued that is built for this" \
       "machine, or CUED_RUNNER to what runs it (\"qemu-aarch64-static -L FOLDER\"). It said: $said"
-  [ "$said" = "cued $(version)" ] || die "${run[*]} is $said, and the manifest says $(version): build it anew"
+  [ "$said" = "cued $(version)" ] || die "${run[*]} is $said, and the manifest says $(version): build it again"
 }
 
 # documents FOLDER: manual pages, completions and notices, as a system has them below /usr.

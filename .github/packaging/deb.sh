@@ -14,7 +14,7 @@ usage: deb.sh BINARY TARGET OUT     prints the path of the package
 CUED_RUNNER=COMMAND    what runs a BINARY for another CPU: "qemu-aarch64-static -L FOLDER"
 CUED_NATIVE=FILE       or a cued of this machine, for the manual pages
 CUED_MAINTAINER=TEXT   "Name <address>" of who publishes the package
-THIRD_PARTY=FILE       notices of the linked crates; made anew without it
+THIRD_PARTY=FILE       notices of the linked crates; generated again without it
 SOURCE_DATE_EPOCH      the time of all files; that of the commit without it
 TEXT
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Loads an image of cued into podman and tries what runs it: read-only, without privileges, health, stop, volumes.
-# Needs root and podman; no daemon, no network but that of the machine. Nothing of it stays in the podman of the machine.
+# Loads an image of cued into podman and tries what runs it: read-only, without privileges, health, stop, volumes. Needs
+# root and podman; no daemon, no network but that of the machine. Nothing of it stays in the podman of the machine.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"

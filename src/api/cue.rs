@@ -2,25 +2,27 @@
 //!
 //! A field that users set is named in [`FIELDS`], read in `CueReader::read` and shown in [`CueView`].
 
+use jiff::Timestamp;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::api::fields::JsonFields;
-use crate::api::instants::{JsonTimestamp, instant_with_offset};
 use crate::domain::api_error::Refusal;
-use crate::domain::cue::patch::{
-    CallbackPatch, CuePatch, OnFailurePatch, RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch,
+use crate::domain::cue::{
+    CallbackPatch, Cue, CuePatch, NO_CLAIMS, NewCue, OnFailure, OnFailurePatch, Payload, RequestedStatus,
+    RetryPatch, ScheduleKind, SchedulePatch, ScheduleSpec, StoredSchedule, Transport, bounds_errors,
 };
-use crate::domain::cue::payload::Payload;
-use crate::domain::cue::{Cue, NO_CLAIMS, NewCue, OnFailure, ScheduleSpec, StoredSchedule, Transport};
 use crate::domain::execution::RetryPolicy;
-use crate::domain::execution::verification::VerificationMode;
+use crate::domain::execution::outcome::VerificationMode;
 use crate::domain::execution::worker::{MAX_CLAIM_WITHIN, MIN_CLAIM_WITHIN};
 use crate::domain::json::JsonStr;
-use crate::domain::schedule::{CatchUp, Schedule};
+use crate::domain::schedule::interval::Interval;
+use crate::domain::schedule::{CatchUp, EARLIEST, Schedule, Zone, parse_instant};
+use crate::domain::time::{JsonTimestamp, instant_with_offset};
 use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::callback::{Callback, Method, check_headers};
-use crate::domain::webhook::callback_url::{UrlError, check_url};
+use crate::domain::webhook::callback::{
+    Callback, DEFAULT_TIMEOUT_SECONDS, Method, UrlError, check_headers, check_url,
+};
 
 /// The fields of a cue that users set, in the order in which people read them. `transport` cannot be changed.
 pub const FIELDS: [&str; 10] = [
@@ -39,14 +41,19 @@ pub const FIELDS: [&str; 10] = [
 /// The fields that a PATCH removes with `null`.
 pub const REMOVABLE_FIELDS: [&str; 3] = ["description", "payload", "claim_within_minutes"];
 
+/// The fields of text: a value such as `123` is text there, and not a number.
+pub const TEXT_FIELDS: &str = "name description status schedule.type schedule.cron schedule.every schedule.at \
+    schedule.timezone schedule.catch_up schedule.start schedule.end callback.url callback.method \
+    on_failure.webhook verification.mode";
+
 const MAX_DESCRIPTION: usize = 10_000;
+
+const MAX_JITTER: i64 = 3_600;
 
 /// Longest pause between two attempts: a year.
 const MAX_BACKOFF_MINUTES: f64 = 525_600.0;
 
 /// Parses the body of a create. Unknown fields only lead to the warning of the cue.
-/// Errors: 422 with all validation errors; otherwise the first of `invalid_schedule`, `invalid_timezone`,
-/// `invalid_callback…`, `invalid_payload_size`.
 pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewCue, Refusal> {
     let mut reader = CueReader { policy, ignored: Some(Vec::new()) };
     let body = reader.read(&mut fields);
@@ -86,7 +93,8 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
     body.patch()
 }
 
-/// Parses the `schedule` of a preview. Also returns the note of a `once` schedule whose local time a clock change skips.
+/// Parses the `schedule` of a preview. Also returns the note of a `once` schedule whose local time a clock change
+/// skips.
 pub fn preview_schedule(fields: &mut JsonFields<'_>) -> Option<Result<(Schedule, Option<String>), Refusal>> {
     let mut schedule = fields.required_object("schedule")?;
     let patch = read_schedule(&mut schedule, true);
@@ -96,7 +104,6 @@ pub fn preview_schedule(fields: &mut JsonFields<'_>) -> Option<Result<(Schedule,
     }))
 }
 
-/// Reads the body of a create or of a PATCH.
 struct CueReader<'p> {
     policy: &'p AddressPolicy,
     /// The ignored fields of a create; `None` for a PATCH, in which unknown fields are errors.
@@ -106,7 +113,6 @@ struct CueReader<'p> {
 /// The fields of a body. The parts that are refused with a code of their own are results, because the validation errors
 /// of all fields come first.
 struct CueBody<'a> {
-    /// Without the parts below.
     patch: CuePatch,
     transport: Option<Transport>,
     callback: Result<CallbackPatch, Refusal>,
@@ -177,14 +183,20 @@ impl CueReader<'_> {
         let Some(mut schedule) = schedule else { return SchedulePatch::default() };
         let patch = read_schedule(&mut schedule, is_create);
         self.check_unknown(&schedule, "schedule");
-        match patch.kind {
-            Some(ScheduleKind::Recurring) if patch.at.is_some() => {
-                self.ignore("schedule.at (not used by a recurring schedule)");
-            }
-            Some(ScheduleKind::Once) if patch.cron.is_some() => {
-                self.ignore("schedule.cron (not used by a once schedule)");
-            }
-            _ => {}
+        let is_set = [
+            ("at", patch.at.is_some()),
+            ("cron", patch.cron.is_some()),
+            ("every", patch.every.is_some()),
+            ("start", matches!(patch.start, Some(Some(_)))),
+            ("end", matches!(patch.end, Some(Some(_)))),
+        ];
+        let (unused, word) = match patch.kind {
+            Some(ScheduleKind::Recurring) => (&is_set[..1], "recurring"),
+            Some(ScheduleKind::Once) => (&is_set[1..], "once"),
+            None => (&is_set[..0], ""),
+        };
+        for (name, _) in unused.iter().filter(|(_, is_set)| *is_set) {
+            self.ignore(&format!("schedule.{name} (not used by a {word} schedule)"));
         }
         patch
     }
@@ -214,11 +226,13 @@ impl CueReader<'_> {
         let method = callback.string("method", 0..=16);
         let headers = callback.string_map("headers");
         let outcome_from_response = callback.boolean("outcome_from_response");
+        let timeout_seconds =
+            callback.integer("timeout_seconds", 1..=300).and_then(|it| u32::try_from(it).ok());
         self.check_unknown(&callback, "callback");
         let url = url.map(|url| check_url(&url, self.policy)).transpose()?.map(|target| target.url);
         let method = method.map(|method| Method::from_request(&method)).transpose()?;
         headers.as_deref().map(check_headers).transpose()?;
-        Ok(CallbackPatch { url, method, headers, outcome_from_response })
+        Ok(CallbackPatch { url, method, headers, outcome_from_response, timeout_seconds })
     }
 
     fn retry(&mut self, fields: &mut JsonFields<'_>) -> RetryPatch {
@@ -229,8 +243,16 @@ impl CueReader<'_> {
         if backoff_minutes.iter().flatten().any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes)) {
             retry.reject("backoff_minutes", "minutes should be between 0 and 525600 (a year)");
         }
+        let backoff_seconds = retry.nullable("backoff_seconds", |retry| {
+            let pauses = retry.numbers("backoff_seconds", 1..=10)?;
+            let is_valid = |pause: &f64| pause.fract() == 0.0 && (1.0..=86_400.0).contains(pause);
+            if !pauses.iter().all(is_valid) {
+                retry.reject("backoff_seconds", "seconds should be whole numbers from 1 to 86400 (a day)");
+            }
+            Some(pauses.into_iter().map(|pause| pause as u32).collect())
+        });
         self.check_unknown(&retry, "retry");
-        RetryPatch { max_attempts, backoff_minutes }
+        RetryPatch { max_attempts, backoff_minutes, backoff_seconds }
     }
 
     fn on_failure(&mut self, fields: &mut JsonFields<'_>) -> Result<OnFailurePatch, Refusal> {
@@ -251,7 +273,6 @@ impl CueReader<'_> {
         mode.and_then(VerificationMode::parse)
     }
 
-    /// Notes a field that a create ignores.
     fn ignore(&mut self, field: &str) {
         self.ignored.iter_mut().for_each(|ignored| ignored.push(field.to_owned()));
     }
@@ -270,19 +291,68 @@ fn read_schedule(fields: &mut JsonFields<'_>, requires_type: bool) -> SchedulePa
     let words = &ScheduleKind::WORDS;
     let kind =
         if requires_type { fields.required_one_of("type", words) } else { fields.one_of("type", words) };
-    SchedulePatch {
+    // Without a length limit: the domain returns a more helpful error for a long text.
+    let text = 0..=usize::MAX;
+    let mut cron = fields.string("cron", text.clone());
+    let mut every = fields.string("every", text.clone());
+    if cron.is_some() && every.is_some() {
+        fields.reject("every", "set either cron or every, and leave the other one out");
+    }
+    // The form of crontabs; it is stored as the interval.
+    let macro_and_rest = cron.as_deref().and_then(|cron| cron.trim().split_once(char::is_whitespace));
+    if let Some((_, interval)) = macro_and_rest.filter(|(word, _)| word.eq_ignore_ascii_case("@every")) {
+        every = Some(interval.to_owned());
+        cron = None;
+    }
+    let patch = SchedulePatch {
         kind: kind.and_then(ScheduleKind::parse),
-        // Without a length limit: the domain returns a more helpful error for a long text.
-        cron: fields.string("cron", 0..=usize::MAX),
-        at: fields.string("at", 0..=usize::MAX),
-        timezone: fields.string("timezone", 0..=usize::MAX),
+        cron,
+        every: every.map(|every| every.trim().to_owned()),
+        at: fields.string("at", text.clone()),
+        timezone: fields.string("timezone", text.clone()),
         catch_up: fields.one_of("catch_up", &CatchUp::WORDS).and_then(CatchUp::parse),
+        start: fields.nullable("start", |fields| fields.string("start", text.clone())),
+        end: fields.nullable("end", |fields| fields.string("end", text.clone())),
+        jitter_seconds: fields
+            .integer("jitter_seconds", 0..=MAX_JITTER)
+            .and_then(|seconds| u32::try_from(seconds).ok()),
+    };
+    check_bounds(fields, &patch, requires_type);
+    patch
+}
+
+/// Adds the errors of an interval and of bounds, as far as they do not depend on the stored cue.
+fn check_bounds(fields: &mut JsonFields<'_>, patch: &SchedulePatch, is_whole: bool) {
+    if let Some(Err(error)) =
+        patch.every.as_deref().map(|every| Interval::parse(every, Timestamp::UNIX_EPOCH))
+    {
+        let name = if fields.any("every").is_some() { "every" } else { "cron" };
+        fields.reject(name, &error.to_string());
+    }
+    let zone = patch.timezone.as_deref().and_then(|name| Zone::find(name).ok()).unwrap_or(Zone::UTC);
+    let mut is_valid = true;
+    for (name, bound) in [("start", &patch.start), ("end", &patch.end)] {
+        let Some(text) = bound.as_ref().and_then(Option::as_ref) else { continue };
+        let problem = match parse_instant(text, &zone) {
+            Err(error) => error.to_string(),
+            Ok(instant) if instant < EARLIEST => format!("{name} should not be before the year 1"),
+            Ok(_) => continue,
+        };
+        fields.reject(name, &problem);
+        is_valid = false;
+    }
+    // A PATCH may leave the zone and other parts to the stored schedule: `SchedulePatch::applied_to` checks those.
+    let has_bounds = patch.start.is_some() || patch.end.is_some() || patch.jitter_seconds.is_some();
+    if let Some(kind) = patch.kind.filter(|_| is_whole && is_valid && has_bounds)
+        && let Ok(schedule) = patch.schedule(kind)
+    {
+        for (name, message) in bounds_errors(&schedule) {
+            fields.reject(name, message);
+        }
     }
 }
 
-/// Checks a URL by the rules of a callback (contract §4.6), in a field without headers next to it. Returns the URL to
-/// store.
-/// Errors: `invalid_callback_url` with the name of the field.
+/// Checks the URL of another field by the rules of a callback (contract §4.6), and names that field in the error.
 pub fn check_url_of(field: &str, url: &str, policy: &AddressPolicy) -> Result<String, Refusal> {
     let named = |error: UrlError| {
         let message = match &error {
@@ -308,7 +378,6 @@ fn ignored_fields_warning(names: &[String]) -> Option<String> {
 #[derive(Debug)]
 pub struct CueView<'a> {
     cue: &'a Cue,
-    /// In lists that ask for it.
     recent: Option<RecentView<'a>>,
 }
 
@@ -331,8 +400,7 @@ impl Serialize for CueView<'_> {
         object.serialize_entry("schedule", &ScheduleView::from(&it.schedule))?;
         object.serialize_entry("callback", &CallbackView::from(it.callback.as_ref()))?;
         object.serialize_entry("transport", it.transport.as_str())?;
-        let (max_attempts, backoff_minutes) = (it.retry.max_attempts, &it.retry.backoff_minutes);
-        object.serialize_entry("retry", &RetryView { max_attempts, backoff_minutes })?;
+        object.serialize_entry("retry", &RetryView::from(&it.retry))?;
         object.serialize_entry("on_failure", &it.on_failure)?;
         object.serialize_entry("verification", &VerificationView { mode: it.verification.as_str() })?;
         object.serialize_entry("claim_within_minutes", &it.claim_within_minutes)?;
@@ -345,6 +413,8 @@ impl Serialize for CueView<'_> {
         object.serialize_entry("updated_at", &JsonTimestamp(it.updated_at))?;
         if let Some(recent) = &self.recent {
             object.serialize_entry("recent", recent)?;
+            let words = it.schedule.read().ok().map(|schedule| schedule.describe());
+            object.serialize_entry("schedule_words", &words)?;
         }
         object.end()
     }
@@ -369,9 +439,13 @@ pub struct LastRunView<'a> {
 struct ScheduleView<'a> {
     r#type: &'static str,
     cron: Option<&'a str>,
+    every: Option<&'a str>,
     at: Option<JsonTimestamp>,
     timezone: &'a str,
     catch_up: &'static str,
+    start: Option<JsonTimestamp>,
+    end: Option<JsonTimestamp>,
+    jitter_seconds: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -379,6 +453,9 @@ struct RetryView<'a> {
     max_attempts: u32,
     #[serde(serialize_with = "minutes")]
     backoff_minutes: &'a [f64],
+    /// Absent if the pauses are in minutes: a client that compares `retry` as a whole sees what it did before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff_seconds: Option<&'a [u32]>,
 }
 
 #[derive(Debug, Serialize)]
@@ -394,15 +471,34 @@ struct CallbackView<'a> {
     #[serde(serialize_with = "headers")]
     headers: &'a [(String, String)],
     outcome_from_response: bool,
+    timeout_seconds: u32,
 }
 
 impl<'a> From<&'a StoredSchedule> for ScheduleView<'a> {
     fn from(schedule: &'a StoredSchedule) -> Self {
-        let (r#type, cron, at) = match &schedule.when {
-            ScheduleSpec::Recurring(cron) => ("recurring", Some(cron.as_str()), None),
-            ScheduleSpec::Once(at) => ("once", None, Some(JsonTimestamp(*at))),
+        let (r#type, cron, every, at) = match &schedule.when {
+            ScheduleSpec::Recurring(cron) => ("recurring", Some(cron.as_str()), None, None),
+            ScheduleSpec::Every(every, _) => ("recurring", None, Some(every.as_str()), None),
+            ScheduleSpec::Once(at) => ("once", None, None, Some(JsonTimestamp(*at))),
         };
-        Self { r#type, cron, at, timezone: &schedule.timezone, catch_up: schedule.catch_up.as_str() }
+        Self {
+            r#type,
+            cron,
+            every,
+            at,
+            timezone: &schedule.timezone,
+            catch_up: schedule.catch_up.as_str(),
+            start: schedule.bounds.start.map(JsonTimestamp),
+            end: schedule.bounds.end.map(JsonTimestamp),
+            jitter_seconds: schedule.bounds.jitter_seconds,
+        }
+    }
+}
+
+impl<'a> From<&'a RetryPolicy> for RetryView<'a> {
+    fn from(retry: &'a RetryPolicy) -> Self {
+        let RetryPolicy { max_attempts, backoff_minutes, backoff_seconds } = retry;
+        Self { max_attempts: *max_attempts, backoff_minutes, backoff_seconds: backoff_seconds.as_deref() }
     }
 }
 
@@ -413,6 +509,7 @@ impl<'a> From<Option<&'a Callback>> for CallbackView<'a> {
             method: callback.map_or(Method::default(), |callback| callback.method).as_str(),
             headers: callback.map_or(&[], |callback| &callback.headers),
             outcome_from_response: callback.is_some_and(|callback| callback.outcome_from_response),
+            timeout_seconds: callback.map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds),
         }
     }
 }

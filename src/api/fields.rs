@@ -1,23 +1,159 @@
-//! Typed access to the fields of a JSON object. The first error does not end the validation: all are collected.
+//! Typed access to the fields of a JSON object, and the validation errors of a request in the format of Pydantic
+//! (contract §2.3). The first error does not end the validation: all are collected.
 //!
 //! Types are strict: `"5"` is not an integer and `1` is not a boolean. `null` means absent for an optional field, and
 //! is a wrong type for a required one.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use crate::api::problems::{
-    ValidationErrors, choice_error, count_error, echoed, length_error, parse_integer, range_error, truncated,
-};
+use serde_json::Value;
+
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::json::{JsonObject, JsonStr, unescaped};
+use crate::locks::Mutex;
+
+/// Errors in one response. A body of 2 MB can contain a million.
+const MAX_ERRORS: usize = 100;
+/// Approximate bytes of an invalid value that a response repeats. A larger value is cut.
+const MAX_INPUT_BYTES: usize = 1_000;
+
+/// Bytes of arrays and objects that one response repeats as trees, which take 90 times as much; later ones are text.
+const MAX_NESTED_BYTES: usize = 4_000;
+
+#[derive(Debug, Clone, Default)]
+pub struct ValidationErrors(Arc<Mutex<ErrorList>>);
+
+#[derive(Debug, Default)]
+struct ErrorList {
+    errors: Vec<FieldError>,
+    nested_bytes: usize,
+}
+
+impl ValidationErrors {
+    pub fn add(&self, kind: &'static str, loc: Vec<LocSegment>, msg: impl Into<String>, input: Value) {
+        let errors = &mut self.0.lock().errors;
+        if errors.len() < MAX_ERRORS {
+            errors.push(FieldError { kind, loc, msg: msg.into(), input });
+        }
+    }
+
+    pub fn add_value(
+        &self,
+        kind: &'static str,
+        loc: Vec<LocSegment>,
+        msg: impl Into<String>,
+        value: JsonStr<'_>,
+    ) {
+        if let Some(fits) = self.try_take(value) {
+            self.add(kind, loc, msg, if fits { echoed(value) } else { truncated(value.as_str()).into() });
+        }
+    }
+
+    /// Same as [`ValidationErrors::add`], for an object with a missing field. A large object becomes an empty one.
+    pub fn add_object(&self, kind: &'static str, loc: Vec<LocSegment>, msg: &str, object: JsonStr<'_>) {
+        if let Some(fits) = self.try_take(object) {
+            let is_small = fits && object.as_str().len() <= MAX_INPUT_BYTES;
+            self.add(kind, loc, msg, if is_small { object } else { JsonStr::EMPTY_OBJECT }.to_value());
+        }
+    }
+
+    /// Returns whether a value may be repeated as a tree; `None` if the list is full.
+    fn try_take(&self, value: JsonStr<'_>) -> Option<bool> {
+        let mut collected = self.0.lock();
+        if value.as_str().starts_with(['{', '[']) {
+            collected.nested_bytes += value.as_str().len().min(MAX_INPUT_BYTES);
+        }
+        let fits = collected.nested_bytes <= MAX_NESTED_BYTES;
+        (collected.errors.len() < MAX_ERRORS).then_some(fits || !value.as_str().starts_with(['{', '[']))
+    }
+
+    pub fn finish(&self) -> Result<(), Refusal> {
+        let errors = std::mem::take(&mut *self.0.lock()).errors;
+        if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(errors)) }
+    }
+}
+
+/// Returns an invalid value as the response repeats it, cut to a bounded size.
+pub fn echoed(value: JsonStr<'_>) -> Value {
+    match value.as_text() {
+        Some(text) => truncated(&text).into(),
+        None if value.as_str().len() <= MAX_INPUT_BYTES => value.to_value(),
+        None => truncated(value.as_str()).into(),
+    }
+}
+
+pub fn truncated(text: &str) -> String {
+    let mut end = text.len().min(MAX_INPUT_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    if end == text.len() { text.to_owned() } else { format!("{}…", &text[..end]) }
+}
+
+pub fn range_error(value: i64, range: &RangeInclusive<i64>) -> Option<(&'static str, String)> {
+    if value < *range.start() {
+        Some(("greater_than_equal", format!("Input should be greater than or equal to {}", range.start())))
+    } else if value > *range.end() {
+        Some(("less_than_equal", format!("Input should be less than or equal to {}", range.end())))
+    } else {
+        None
+    }
+}
+
+/// Returns the type and the message of the error if the length of a text, in characters, is outside the range.
+pub fn length_error(text: &str, range: &RangeInclusive<usize>) -> Option<(&'static str, String)> {
+    let (kind, word, bound) =
+        exceeded_bound(text.chars().count(), range, ["string_too_short", "string_too_long"])?;
+    Some((kind, format!("String should have at {word} {}", pluralized(bound, "character"))))
+}
+
+pub fn count_error(count: usize, range: &RangeInclusive<usize>) -> Option<(&'static str, String)> {
+    let (kind, word, bound) = exceeded_bound(count, range, ["too_short", "too_long"])?;
+    let items = pluralized(bound, "item");
+    Some((kind, format!("List should have at {word} {items} after validation, not {count}")))
+}
+
+fn exceeded_bound(
+    count: usize,
+    range: &RangeInclusive<usize>,
+    [too_few, too_many]: [&'static str; 2],
+) -> Option<(&'static str, &'static str, usize)> {
+    if count < *range.start() {
+        return Some((too_few, "least", *range.start()));
+    }
+    (count > *range.end()).then_some((too_many, "most", *range.end()))
+}
+
+pub fn choice_error(choices: &[&str]) -> String {
+    let quoted: Vec<String> = choices.iter().map(|choice| format!("'{choice}'")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => format!("Input should be {last}"),
+        Some((last, others)) => format!("Input should be {} or {last}", others.join(", ")),
+        None => "Input should be absent".to_owned(),
+    }
+}
+
+/// Parses an integer in decimal digits. A number outside 64 bits becomes the largest or smallest `i64`.
+pub fn parse_integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let limit = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+    Some(text.parse().unwrap_or(limit))
+}
+
+fn pluralized(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
 
 /// Pydantic's type and message for a value that is not an object.
 const NOT_AN_OBJECT: (&str, &str) =
     ("model_attributes_type", "Input should be a valid dictionary or object to extract fields from");
 
-/// Names of unknown fields in one answer, and entries of an object of strings. A body can have hundreds of thousands,
-/// each of which would take ten times its size.
+/// Names of unknown fields in one answer, and entries of an object of strings: a body can have hundreds of thousands.
 const MAX_NAMES: usize = 500;
 
 /// Reads the fields of one object. Nested objects share its list of errors.
@@ -29,19 +165,10 @@ pub struct JsonFields<'a> {
     errors: ValidationErrors,
 }
 
-/// For fields where `null` and absence have different meanings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    Absent,
-    Null,
-    Given,
-}
-
 impl<'a> JsonFields<'a> {
-    /// Errors: 422 if the body is not an object.
     pub fn of_body(body: JsonStr<'a>) -> Result<Self, Refusal> {
         let (kind, msg) = NOT_AN_OBJECT;
-        let object = JsonObject::of(body).ok_or_else(|| {
+        let object = JsonObject::from_text(body).ok_or_else(|| {
             Refusal::invalid(vec![FieldError {
                 kind,
                 loc: vec!["body".into()],
@@ -52,31 +179,21 @@ impl<'a> JsonFields<'a> {
         Ok(Self { object, loc: vec!["body".into()], known: Vec::new(), errors: ValidationErrors::default() })
     }
 
-    pub fn presence(&mut self, name: &'static str) -> Presence {
-        self.known.push(name);
-        match self.object.get(name) {
-            None => Presence::Absent,
-            Some(value) if value.is_null() => Presence::Null,
-            Some(_) => Presence::Given,
-        }
-    }
-
     /// Returns a value that `null` removes: `None` if it is absent, `Some(None)` for `null`.
     pub fn nullable<T>(
         &mut self,
         name: &'static str,
         read: impl FnOnce(&mut Self) -> Option<T>,
     ) -> Option<Option<T>> {
-        (self.presence(name) != Presence::Absent).then(|| read(self))
+        self.known.push(name);
+        self.object.get(name).map(|_| read(self))
     }
 
-    /// Returns a value of any type; `None` for `null`.
     pub fn any(&mut self, name: &'static str) -> Option<JsonStr<'a>> {
         self.known.push(name);
         self.object.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns a string with a length, in characters, within the range.
     pub fn string(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
         let value = self.any(name)?;
         self.text_of(self.at(name), value, &length)
@@ -119,7 +236,6 @@ impl<'a> JsonFields<'a> {
         }
     }
 
-    /// Returns an object with any fields.
     pub fn dictionary(&mut self, name: &'static str) -> Option<JsonStr<'a>> {
         let value = self.any(name)?;
         if value.entries().is_some() {
@@ -128,7 +244,6 @@ impl<'a> JsonFields<'a> {
         self.error(self.at(name), "dict_type", "Input should be a valid dictionary", value)
     }
 
-    /// Returns an object with only strings as values, ordered by name.
     pub fn string_map(&mut self, name: &'static str) -> Option<Vec<(String, String)>> {
         let object = self.dictionary(name)?;
         let count = object.entries().map_or(0, Iterator::count);
@@ -165,7 +280,6 @@ impl<'a> JsonFields<'a> {
         self.nested(name, value)
     }
 
-    /// Returns a list of values of any type.
     pub fn list(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<JsonStr<'a>> {
         let value = self.any(name)?;
         self.list_of(name, value, &count).map(|_| value)
@@ -182,7 +296,6 @@ impl<'a> JsonFields<'a> {
         self.each(name, &items, |loc, item| self.text_of(loc, item, &length))
     }
 
-    /// Returns a list of finite numbers.
     pub fn numbers(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<Vec<f64>> {
         let value = self.any(name)?;
         let items = self.list_of(name, value, &count)?;
@@ -194,13 +307,11 @@ impl<'a> JsonFields<'a> {
         })
     }
 
-    /// Adds a validation error that the handler found, with the type `value_error`.
     pub fn reject(&self, name: &'static str, reason: &str) {
         let value = self.object.get(name).unwrap_or(JsonStr::NULL);
         self.errors.add_value("value_error", self.at(name), format!("Value error, {reason}"), value);
     }
 
-    /// Adds the error for a missing field. For fields that only some combinations of other fields require.
     pub fn add_missing(&self, name: &'static str) {
         self.errors.add_object("missing", self.at(name), "Field required", self.object.text());
     }
@@ -211,7 +322,6 @@ impl<'a> JsonFields<'a> {
         unknown.take(MAX_NAMES).map(Cow::into_owned).collect()
     }
 
-    /// Adds an error for every field that no method has read.
     pub fn forbid_unknown(&self) {
         for name in self.unknown() {
             let mut loc = self.loc.clone();
@@ -279,7 +389,7 @@ impl<'a> JsonFields<'a> {
     }
 
     fn nested(&self, name: &'static str, value: JsonStr<'a>) -> Option<JsonFields<'a>> {
-        let Some(object) = JsonObject::of(value) else {
+        let Some(object) = JsonObject::from_text(value) else {
             return self.error(self.at(name), NOT_AN_OBJECT.0, NOT_AN_OBJECT.1, value);
         };
         let errors = self.errors.clone();
@@ -308,7 +418,6 @@ impl<'a> JsonFields<'a> {
         loc
     }
 
-    /// Reads all items of a list, also after one with an error.
     fn each<T>(
         &self,
         name: &'static str,
@@ -341,80 +450,30 @@ impl<'a> JsonFields<'a> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
     use crate::domain::json::JsonText;
+    use serde_json::json;
 
-    /// Runs a reader on a body. Returns its result and `type path.of.field: msg` for each error.
-    fn read<T>(body: &Value, reader: impl Fn(&mut JsonFields<'_>) -> T) -> (T, Vec<String>) {
-        let text = JsonText::from(body);
-        let mut fields = JsonFields::of_body(text.get()).unwrap();
-        let read = reader(&mut fields);
-        match fields.finish() {
-            Ok(()) => (read, Vec::new()),
-            Err(refusal) => (read, refusal.problems.iter().map(format_error).collect()),
+    #[test]
+    fn the_echo_of_an_invalid_value_is_bounded() {
+        let echo_of = |value: &Value| echoed(JsonText::from(value).get());
+        let small = json!({"a": [1, "two", null]});
+        assert_eq!(echo_of(&small), small);
+        assert!(echo_of(&json!(vec!["ä".repeat(50); 5_000])).as_str().unwrap().len() < MAX_INPUT_BYTES + 10);
+    }
+
+    #[test]
+    fn the_echoes_of_arrays_and_objects_are_bounded_together() {
+        let errors = ValidationErrors::default();
+        let list = JsonText::from(&json!(vec![json!({}); 300]));
+        for index in 0..10_usize {
+            errors.add_value("string_type", vec![index.into()], "Input should be a valid string", list.get());
         }
-    }
-
-    fn format_error(error: &FieldError) -> String {
-        let path: Vec<String> = error.loc.iter().map(ToString::to_string).collect();
-        format!("{} {}: {}", error.kind, path.join("."), error.msg)
-    }
-
-    #[test]
-    fn every_error_is_collected_with_its_path() {
-        let body = json!({
-            "name": "", "transport": "pigeon", "payload": [], "retry": {"max_attempts": 11, "backoff_minutes": [1, "x"]},
-            "handlers": ["a", 2, ""], "schedule": "daily", "success": "yes", "description": 7, "nul": "a\u{0}b"
-        });
-        let (_, errors) = read(&body, |fields| {
-            fields.required_string("name", 1..=255);
-            fields.required_string("worker_id", 1..=255);
-            fields.string("description", 0..=1000);
-            fields.one_of("transport", &["webhook", "worker"]);
-            fields.dictionary("payload");
-            fields.required_object("schedule");
-            if let Some(mut retry) = fields.object("retry") {
-                retry.integer("max_attempts", 1..=10);
-                retry.numbers("backoff_minutes", 1..=32);
-            }
-            fields.required_strings("handlers", 0..=100, 1..=255);
-            fields.required_boolean("success");
-            fields.string("nul", 0..=9);
-            fields.reject("email", "not an email address");
-        });
-        assert_eq!(
-            errors,
-            [
-                "string_too_short body.name: String should have at least 1 character",
-                "missing body.worker_id: Field required",
-                "string_type body.description: Input should be a valid string",
-                "literal_error body.transport: Input should be 'webhook' or 'worker'",
-                "dict_type body.payload: Input should be a valid dictionary",
-                "model_attributes_type body.schedule: Input should be a valid dictionary or object to extract fields from",
-                "less_than_equal body.retry.max_attempts: Input should be less than or equal to 10",
-                "float_type body.retry.backoff_minutes.1: Input should be a valid number",
-                "string_type body.handlers.1: Input should be a valid string",
-                "string_too_short body.handlers.2: String should have at least 1 character",
-                "bool_type body.success: Input should be a valid boolean",
-                "value_error body.nul: Value error, a NUL character is not permitted",
-                "value_error body.email: Value error, not an email address",
-            ]
-        );
-    }
-
-    #[test]
-    fn the_input_is_the_value_the_object_or_the_name() {
-        let body = json!({"a": 5, "extra": true});
-        let text = JsonText::from(&body);
-        let mut fields = JsonFields::of_body(text.get()).unwrap();
-        fields.string("a", 0..=9);
-        fields.required_string("b", 0..=9);
-        fields.forbid_unknown();
-        let Err(refusal) = fields.finish() else { panic!("accepted") };
-        let inputs: Vec<&Value> = refusal.problems.iter().map(|error| &error.input).collect();
-        assert_eq!(inputs, [&json!(5), &body, &json!("extra")]);
+        errors.add_object("missing", Vec::new(), "Field required", list.get());
+        let Err(refusal) = errors.finish() else { panic!("accepted") };
+        let trees = refusal.problems.iter().filter(|error| error.input.is_array()).count();
+        assert_eq!(trees, MAX_NESTED_BYTES / list.as_str().len());
+        assert_eq!(refusal.problems.last().unwrap().input, json!({}));
     }
 
     #[test]
@@ -429,8 +488,10 @@ mod tests {
             ("99999999999999999999999", Some("less_than_equal")),
         ] {
             let body: Value = serde_json::from_str(&format!("{{\"n\": {value}}}")).unwrap();
-            let (_, errors) = read(&body, |fields| fields.integer("n", 1..=10));
-            let kind = errors.first().and_then(|error| error.split(' ').next());
+            let text = JsonText::from(&body);
+            let mut fields = JsonFields::of_body(text.get()).unwrap();
+            fields.integer("n", 1..=10);
+            let kind = fields.finish().err().map(|refusal| refusal.problems[0].kind);
             assert_eq!(kind, expected, "{value}");
         }
     }

@@ -33,8 +33,8 @@ impl ServerProcess {
         let mut words = wrap.iter().map(OsStr::new).chain([program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).args(["serve", "--dev", "--listen", "127.0.0.1:0", "--db"]).arg(db).args(flags);
-        // It ends with its standard input, so with this process, however that ends. A group of its own keeps Ctrl-C from
-        // ending it first.
+        // It ends with its standard input, so with this process, however that ends. A group of its own keeps Ctrl-C
+        // from ending it first.
         command.arg("--until-input-ends").stdin(Stdio::piped()).process_group(0);
         // Settings for another server must not affect the measurement.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
@@ -139,8 +139,8 @@ pub struct Calls {
     pub latencies: Vec<f64>,
 }
 
-/// Measures how often per second `clients` clients together complete `work`, over `duration`, and how long each call takes.
-/// `work` gets the number of the client. Ends early when it returns `false`: nothing is left to do.
+/// Measures how often per second `clients` clients together complete `work`, over `duration`, and how long each call
+/// takes. `work` gets the number of the client. Ends early when it returns `false`: nothing is left to do.
 pub fn measure(
     clock: &Clock,
     to: SocketAddr,
@@ -165,16 +165,12 @@ pub fn measure(
         io::Result::Ok(latencies)
     };
     let latencies = thread::scope(|scope| {
-        let threads: Vec<_> = connected
-            .into_iter()
-            .enumerate()
-            .map(|(number, client)| scope.spawn(move || repeat(number, client)))
-            .collect();
+        let clients = connected.into_iter().enumerate();
+        let threads: Vec<_> =
+            clients.map(|(number, client)| scope.spawn(move || repeat(number, client))).collect();
         let panicked = |_| Err(io::Error::other("a client thread panicked"));
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(panicked))
-            .collect::<io::Result<Vec<_>>>()
+        let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked));
+        results.collect::<io::Result<Vec<_>>>()
     })?;
     let (elapsed, latencies) = ((clock.monotonic() - began).as_secs_f64(), latencies.concat());
     if latencies.is_empty() {
@@ -236,7 +232,6 @@ impl Receiver {
     }
 }
 
-/// Serves one connection until it ends.
 fn serve(stream: TcpStream, arrivals: &Arrivals) {
     let clock = Clock::system();
     let mut stream = BufReader::with_capacity(4_096, stream);
@@ -266,27 +261,4 @@ pub fn quantile(values: &mut [f64], quantile: f64) -> f64 {
 #[allow(clippy::cast_precision_loss)]
 pub fn count(number: usize) -> f64 {
     number as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_ends_with_its_body() {
-        let text = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 204 No Content\r\n\r\n";
-        let mut from = &text[..];
-        let mut next =
-            || Message::read(&mut from).unwrap().map(|it| (it.first_line.trim().to_owned(), it.body));
-        assert_eq!(next(), Some(("HTTP/1.1 201 Created".to_owned(), "ok".to_owned())));
-        assert_eq!(next(), Some(("HTTP/1.1 204 No Content".to_owned(), String::new())));
-        assert_eq!(next(), None);
-    }
-
-    #[test]
-    fn a_quantile_is_one_of_the_values() {
-        let mut values: Vec<f64> = (0..=100).rev().map(f64::from).collect();
-        assert_eq!([0.0, 0.5, 0.99, 1.0].map(|share| quantile(&mut values, share)), [0.0, 50.0, 99.0, 100.0]);
-        assert!(quantile(&mut [], 0.5).abs() < f64::EPSILON);
-    }
 }

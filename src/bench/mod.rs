@@ -1,5 +1,5 @@
-//! `cued bench`: what this machine carries, in less than a minute. It measures a server process on a temporary file, and
-//! beside it commits of SQLite alone. The benchmarks of the project itself are in `benches/`.
+//! `cued bench`: what this machine carries, in less than a minute. It measures a server process on a temporary file,
+//! and beside it commits of SQLite alone. The benchmarks of the project itself are in `benches/`.
 
 pub mod load;
 
@@ -15,7 +15,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use thiserror::Error as ThisError;
 
 use crate::bench::load::{
     Calls, Client, Receiver, ServerProcess, count, measure, quantile, request, string_field,
@@ -23,7 +22,7 @@ use crate::bench::load::{
 use crate::clock::Clock;
 use crate::locks::Mutex;
 use crate::signals::EndSignals;
-use crate::store::maintenance::bench::single_commits;
+use crate::store::maintenance::check::single_commits;
 
 /// Clients where many call at the same time.
 const CLIENTS: usize = 16;
@@ -31,26 +30,14 @@ const CLIENTS: usize = 16;
 /// Cues that are due one after the other, ten per second.
 const LONE_CUES: usize = 30;
 
-/// The longest wait for deliveries.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
     /// Folder on the disk to measure. The files go into a new folder in it.
     pub folder: PathBuf,
-    /// The time of each measurement of a rate.
     pub duration: Duration,
-    /// Number of cues due at the same instant.
     pub herd: usize,
-}
-
-/// A step has failed, for a reason of the disk or of the server.
-#[derive(Debug, ThisError)]
-#[error("{step}: {source} (in {folder}; if its disk is full or failing, choose another with --dir)")]
-pub struct BenchError {
-    step: &'static str,
-    folder: PathBuf,
-    source: Box<dyn Error + Send + Sync>,
 }
 
 type StepResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -84,8 +71,18 @@ const STEPS: [(&str, Step); 5] = [
 
 /// Runs all steps. `progress` gets the name of the next one, the number done and the number of all.
 /// Errors: a step fails. The files are removed in any case, also on SIGINT, SIGTERM and SIGHUP.
-pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Result<Vec<Figure>, BenchError> {
-    let failed = |step| move |source| BenchError { step, folder: options.folder.clone(), source };
+pub fn run(
+    options: &BenchOptions,
+    progress: &mut dyn FnMut(&str, usize, usize),
+) -> Result<Vec<Figure>, String> {
+    let folder = &options.folder.display();
+    let failed = |step| {
+        move |source: Box<dyn Error + Send + Sync>| {
+            format!(
+                "{step}: {source} (in {folder}; if its disk is full or failing, choose another with --dir)"
+            )
+        }
+    };
     let mut bench = Bench::start(options).map_err(failed("start"))?;
     let measured = STEPS.iter().enumerate().try_for_each(|(done, (step, measure))| {
         progress(step, done, STEPS.len());
@@ -95,7 +92,6 @@ pub fn run(options: &BenchOptions, progress: &dyn Fn(&str, usize, usize)) -> Res
     measured.map(|()| bench.figures)
 }
 
-/// What a run removes at its end.
 #[derive(Default)]
 struct Leftovers {
     server: Option<ServerProcess>,
@@ -127,7 +123,6 @@ fn remove_on_signal(leftovers: Arc<Mutex<Leftovers>>) -> io::Result<()> {
     std::thread::Builder::new().name("signals".to_owned()).spawn(end).map(drop)
 }
 
-/// The running server and the figures so far.
 struct Bench {
     clock: Clock,
     options: BenchOptions,
@@ -176,7 +171,6 @@ impl Bench {
         self.figures.push(Figure { name, description, value, unit });
     }
 
-    /// Adds the rate of calls, their median and their 99th percentile.
     fn add_calls(&mut self, name: &str, description: &str, mut calls: Calls) {
         self.add(name, description, calls.rate, Unit::PerSecond);
         self.add_times(name, description, &mut calls.latencies);
@@ -242,7 +236,6 @@ impl Bench {
         Ok(())
     }
 
-    /// The request that creates a typical cue.
     fn create_request(&self, schedule: &Value) -> Vec<u8> {
         let cue = json!({
             "name": "Nightly report", "schedule": schedule, "callback": {"url": self.receiver.url(0)},
@@ -251,13 +244,11 @@ impl Bench {
         request("POST", "/v1/cues", &self.key, &cue.to_string())
     }
 
-    /// Measures clients that all send the same request.
     fn repeat(&self, clients: usize, request: &[u8]) -> io::Result<Calls> {
         let work = |_, client: &mut Client| client.call(request).map(|_| true);
         measure(&self.clock, self.address, clients, self.options.duration, work)
     }
 
-    /// Creates a `once` cue for each instant.
     fn create_due(&self, due: &[Timestamp]) -> io::Result<()> {
         let next = AtomicUsize::new(0);
         let work = |_, client: &mut Client| {
@@ -267,7 +258,6 @@ impl Bench {
         measure(&self.clock, self.address, CLIENTS, TIMEOUT, work).map(drop)
     }
 
-    /// The whole second after these seconds.
     fn in_seconds(&self, seconds: f64) -> StepResult<Timestamp> {
         let at = self.clock.now().checked_add(Duration::try_from_secs_f64(seconds.ceil())?)?;
         Ok(Timestamp::from_second(at.as_second())?)

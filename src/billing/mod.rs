@@ -1,37 +1,39 @@
 //! Billing: one interface, two providers (contract §8). Calls block on the network or the store, so they must run on a
-//! blocking thread. The effects of a purchase are in `actions`.
+//! blocking thread. The effects of a purchase are in `service`.
+//!
+//! Manual billing links to pages of this server. A link authenticates its bearer; only its hash is stored.
 
-mod manual;
 pub mod stripe;
 
 use jiff::Timestamp;
 
 use crate::billing::stripe::Stripe;
+use crate::domain::account::credentials::sha256;
 use crate::domain::account::user::User;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::billing::offer::{FREE, Offer};
+use crate::domain::billing::{FREE, LINK_LIFE, Offer};
+use crate::domain::text::hex;
 use crate::error::Result;
+use crate::random;
 use crate::store::Store;
+use crate::store::accounts::sessions::{self, LinkKind, NewLink};
+use crate::store::billing::{MAX_LINKS, NewBillingRequest, insert_request};
 
 #[derive(Debug)]
 pub enum Provider {
-    /// Manual billing: users confirm requests on pages of this server, the operator decides them with `cued billing`.
+    /// Users confirm requests on pages of this server, the operator decides them with `cued billing`.
     Manual,
-    /// Stripe: payment on its pages, subscriptions reported by webhook events.
     Stripe(Box<Stripe>),
 }
 
-/// The server's side of a billing call.
 #[derive(Clone, Copy)]
 pub struct BillingContext<'a> {
-    /// Stores the links of manual billing.
     pub store: &'a Store,
     /// Base URL for browsers, without a trailing slash.
     pub public_url: &'a str,
     pub now: Timestamp,
 }
 
-/// The user's side of a billing call.
 #[derive(Debug, Clone)]
 pub struct BillingAccount {
     pub user: User,
@@ -42,7 +44,6 @@ pub struct BillingAccount {
 }
 
 impl Provider {
-    /// Returns the URL of a page where the user buys or requests a plan.
     /// Errors: `billing_error` when Stripe fails, `server_busy`.
     pub fn checkout(
         &self,
@@ -51,17 +52,16 @@ impl Provider {
         offer: Offer,
     ) -> Result<String> {
         match self {
-            Self::Manual => manual::checkout(context, account, offer),
+            Self::Manual => request_plan(context, account.user.key, offer),
             Self::Stripe(stripe) => stripe.checkout(context.public_url, account, offer),
         }
     }
 
-    /// Returns the URL of a page where the user sees and cancels the plan.
     /// Errors: `no_billing_customer`, `billing_error` when Stripe fails, `server_busy`.
     pub fn portal(&self, context: BillingContext<'_>, account: &BillingAccount) -> Result<String> {
         match self {
             Self::Manual if account.was_approved || account.user.plan != FREE => {
-                manual::portal(context, account)
+                plan_page(context, account.user.key)
             }
             Self::Manual => Err(never_upgraded().into()),
             Self::Stripe(stripe) => {
@@ -70,6 +70,37 @@ impl Provider {
             }
         }
     }
+}
+
+fn request_plan(context: BillingContext<'_>, user_key: i64, offer: Offer) -> Result<String> {
+    let (token, now) = (random_token()?, context.now);
+    let new = NewBillingRequest {
+        id: random::uuid()?,
+        user_key,
+        offer,
+        link_hash: sha256(token.as_bytes()),
+        link_expires_at: now + LINK_LIFE,
+    };
+    context.store.write_for(user_key, move |tx| insert_request(tx, &new, now)).wait()?;
+    Ok(format!("{}/billing/checkout?token={token}", context.public_url))
+}
+
+fn plan_page(context: BillingContext<'_>, user_key: i64) -> Result<String> {
+    let token = random_token()?;
+    let link = NewLink {
+        kind: LinkKind::Plan,
+        user_key,
+        api_key_key: None,
+        session_key: None,
+        token_hash: sha256(token.as_bytes()),
+        expires_at: context.now + LINK_LIFE,
+    };
+    context.store.write_for(user_key, move |tx| sessions::insert_link(tx, &link, MAX_LINKS)).wait()?;
+    Ok(format!("{}/billing/portal?token={token}", context.public_url))
+}
+
+fn random_token() -> Result<String> {
+    Ok(hex::encode(&random::bytes::<32>()?))
 }
 
 fn never_upgraded() -> Refusal {

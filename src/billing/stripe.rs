@@ -3,17 +3,17 @@
 //! The API key and the webhook secret never appear in `Debug` output or in the log.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 use thiserror::Error as ThisError;
+use tokio::sync::Semaphore;
 use ureq::Agent;
-use ureq::http::Response;
+use ureq::http::StatusCode;
 
 use crate::billing::BillingAccount;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::billing::offer::{Offer, Prices};
+use crate::domain::billing::{Offer, Prices};
 use crate::domain::json::{self, JsonError};
 use crate::error::Result;
 use crate::random;
@@ -29,7 +29,6 @@ const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// Length of an error of Stripe in the log: enough for its messages, too short to flood the log.
 const MAX_LOGGED_CHARS: usize = 300;
 
-/// The Stripe account and its prices.
 #[derive(Clone)]
 pub struct StripeConfig {
     pub secret_key: String,
@@ -42,12 +41,7 @@ pub struct StripeConfig {
 
 impl fmt::Debug for StripeConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { prices, api_base, timeout, .. } = self;
-        f.debug_struct("StripeConfig")
-            .field("prices", prices)
-            .field("api_base", api_base)
-            .field("timeout", timeout)
-            .finish_non_exhaustive()
+        f.debug_struct("StripeConfig").field("api_base", &self.api_base).finish_non_exhaustive()
     }
 }
 
@@ -55,7 +49,7 @@ impl fmt::Debug for StripeConfig {
 pub struct Stripe {
     config: StripeConfig,
     agent: Agent,
-    calls: AtomicUsize,
+    calls: Semaphore,
 }
 
 /// A failed call. Its text may repeat the secrets of the account: pass it through [`Stripe::redact`].
@@ -66,7 +60,7 @@ enum StripeError {
     #[error("the response is not JSON: {0}")]
     Json(#[from] JsonError),
     #[error("{status}: {message}")]
-    Status { status: ureq::http::StatusCode, message: String },
+    Status { status: StatusCode, message: String },
     #[error("the session in the response has no url")]
     NoUrl,
 }
@@ -81,7 +75,7 @@ impl Stripe {
             .timeout_global(Some(config.timeout))
             .user_agent(concat!("cued/", env!("CARGO_PKG_VERSION")))
             .build();
-        Self { config, agent: Agent::new_with_config(agent_config), calls: AtomicUsize::new(0) }
+        Self { config, agent: Agent::new_with_config(agent_config), calls: Semaphore::new(MAX_CALLS) }
     }
 
     pub fn webhook_secret(&self) -> &str {
@@ -92,7 +86,6 @@ impl Stripe {
         &self.config.prices
     }
 
-    /// Creates a checkout session for an offer and returns its URL.
     pub fn checkout(&self, public_url: &str, account: &BillingAccount, offer: Offer) -> Result<String> {
         let user = &account.user;
         let customer = match &account.customer {
@@ -118,7 +111,6 @@ impl Stripe {
         self.create_session("/v1/checkout/sessions", &form)
     }
 
-    /// Creates a portal session for a customer and returns its URL.
     pub fn portal(&self, public_url: &str, customer: &str) -> Result<String> {
         let return_url = format!("{public_url}/billing/closed");
         self.create_session(
@@ -128,8 +120,8 @@ impl Stripe {
     }
 
     fn create_session(&self, endpoint: &str, form: &[(&str, &str)]) -> Result<String> {
-        let key = uuid::Builder::from_random_bytes(random::bytes()?).into_uuid().to_string();
-        let Some(_permit) = CallPermit::acquire(&self.calls) else {
+        let key = random::uuid()?;
+        let Ok(_permit) = self.calls.try_acquire() else {
             let message = "Too many calls to the payment provider are in progress: try again in a second";
             return Err(Refusal::new(ErrorCode::ServerBusy, message).retry_after(1).into());
         };
@@ -152,12 +144,18 @@ impl Stripe {
             .header("Authorization", format!("Bearer {}", self.config.secret_key))
             .header("Idempotency-Key", key)
             .send_form(form.iter().copied())?;
-        let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_vec()?;
-        if !response.status().is_success() {
-            return Err(error_response(&response, &body));
+        let (status, config) = (response.status(), response.body_mut().with_config());
+        let body = config.limit(MAX_RESPONSE_BYTES).read_to_vec()?;
+        let answer = json::read(&body).map(|body| body.get().to_value());
+        if !status.is_success() {
+            let message =
+                answer.ok().and_then(|body| Some(body.pointer("/error/message")?.as_str()?.to_owned()));
+            return Err(StripeError::Status {
+                status,
+                message: message.unwrap_or_else(|| "no error message".to_owned()),
+            });
         }
-        let session = json::read(&body)?.get().to_value();
-        match session.get("url").and_then(Value::as_str) {
+        match answer?.get("url").and_then(Value::as_str) {
             Some(url) if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
             _ => Err(StripeError::NoUrl),
         }
@@ -171,68 +169,24 @@ impl Stripe {
     }
 }
 
-fn error_response<B>(response: &Response<B>, body: &[u8]) -> StripeError {
-    let message = json::read(body)
-        .ok()
-        .and_then(|error| Some(error.get().to_value().pointer("/error/message")?.as_str()?.to_owned()));
-    StripeError::Status {
-        status: response.status(),
-        message: message.unwrap_or_else(|| "no error message".to_owned()),
-    }
-}
-
-/// Permission for one of [`MAX_CALLS`] concurrent calls.
-struct CallPermit<'a>(&'a AtomicUsize);
-
-impl<'a> CallPermit<'a> {
-    fn acquire(calls: &'a AtomicUsize) -> Option<Self> {
-        let increment = |calls| (calls < MAX_CALLS).then_some(calls + 1);
-        calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment).ok().map(|_| Self(calls))
-    }
-}
-
-impl Drop for CallPermit<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stripe() -> Stripe {
-        Stripe::new(StripeConfig {
+    #[test]
+    fn keys_and_secrets_are_hidden_and_calls_use_no_proxy_and_have_a_timeout() {
+        let stripe = Stripe::new(StripeConfig {
             secret_key: "sk_live_hidden".to_owned(),
             webhook_secret: "whsec_hidden".to_owned(),
             prices: Prices::new(["a", "b", "c", "d"].map(str::to_owned)).unwrap(),
             api_base: API_BASE.to_owned(),
             timeout: TIMEOUT,
-        })
-    }
-
-    #[test]
-    fn keys_and_secrets_are_hidden_in_debug_and_error_output() {
-        let stripe = stripe();
+        });
         assert!(!format!("{stripe:?}").contains("hidden"));
         let redacted = stripe.redact("Invalid API Key provided: sk_live_hidden\r\nor whsec_hidden");
         assert_eq!(redacted, "Invalid API Key provided: …  or …");
         assert_eq!(stripe.redact(&"ä".repeat(1_000)).chars().count(), MAX_LOGGED_CHARS);
-    }
-
-    #[test]
-    fn concurrent_calls_are_limited_and_permits_return() {
-        let calls = AtomicUsize::new(0);
-        let mut permits: Vec<_> = (0..MAX_CALLS).filter_map(|_| CallPermit::acquire(&calls)).collect();
-        assert_eq!(permits.len(), MAX_CALLS);
-        assert!(CallPermit::acquire(&calls).is_none());
-        permits.pop();
-        assert!(CallPermit::acquire(&calls).is_some());
-    }
-
-    #[test]
-    fn calls_use_no_proxy_and_have_a_timeout() {
-        let config = stripe().agent.config().clone();
+        let config = stripe.agent.config();
         assert!(config.proxy().is_none());
         assert_eq!((config.max_redirects(), config.timeouts().global), (0, Some(TIMEOUT)));
     }

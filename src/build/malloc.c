@@ -7,7 +7,7 @@
  *
  * Smaller blocks stay, and the free memory between them: thousands of connections leave a hundred MB. `malloc_trim` finds
  * the free pages in every heap and returns them. It locks one heap at a time: 90 MB in two heaps take 22 ms of processor
- * time, a search in vain through as much 4 ms. */
+ * time; a search that frees nothing takes 4 ms. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Between two looks at the memory in use, each of which takes 10 microseconds: a peak is gone 15 s after its end. While
- * much is in use, the looks are more frequent: what is free between blocks counts for the peak too. */
+/* Interval between two checks of the memory in use. A check takes 10 microseconds; a peak is gone 15 s after its end.
+ * While much is in use, the checks are more frequent: free memory between blocks counts for the peak too. */
 static const time_t INTERVAL_SECONDS = 15;
 static const time_t SHORT_INTERVAL_SECONDS = 2;
 /* Resident memory at which there is nothing to return. An idle server has 10 MB. */
@@ -30,8 +30,8 @@ static const long SMALL_BYTES = 24L << 20;
 /* Resident memory at which the short interval applies. */
 static const long LARGE_BYTES = 80L << 20;
 
-/* Heaps, of which glibc gives each thread one: by default eight for each processor, and each keeps free memory of its own.
- * A server has about a hundred threads, of which few allocate at the same time. */
+/* Heaps. By default glibc creates eight per processor and gives each thread one; each keeps free memory of its own. A
+ * server has about a hundred threads, but few allocate at the same time. */
 static const int MAX_HEAPS = 4;
 
 /* Resident memory, read without the allocator; 0 if it cannot be read. */

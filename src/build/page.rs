@@ -1,9 +1,11 @@
-//! Embeds the page (`src/http/page`): every file as it is written, compressed, under a path that changes with each build.
+//! Embeds the page (`src/http/page`): every file as it is written, compressed, under a path that changes with each
+//! build.
 //!
 //! `index.html` has three placeholders: `{{build}}`, the build, `{{preload}}`, a link for each module that every screen
-//! needs, and `{{screens}}`, the modules that each screen needs beyond them: `theme.js` preloads those of the address. So a
-//! browser asks for all modules at once, and not for one after the import of another. An import is a path in double quotes
-//! that begins with `./` or `../`, right after `from`, `import` or `import(`. The last form is not preloaded.
+//! needs, and `{{screens}}`, the modules that each screen needs beyond them: `theme.js` preloads those of the address.
+//! So a browser asks for all modules at once, and not for one after the import of another. An import is a path in
+//! double quotes that begins with `./` or `../`, right after `from`, `import` or `import(`. The last form is not
+//! preloaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -56,12 +56,10 @@ impl CliError {
         }
     }
 
-    /// The same error, printed as JSON.
     pub fn into_json(self) -> Self {
         Self::Json(Box::new(self))
     }
 
-    /// Prints the error to standard error.
     pub fn print(&self) {
         let text = match self {
             Self::OnlyShown => return,

@@ -1,5 +1,4 @@
-//! The command line. The commands of the server, those on a database file and those that are a client of a server have a
-//! folder each.
+//! The command line, a folder for each kind of command: of the server, on a database file, of a client.
 
 pub mod client;
 pub mod database;
@@ -19,30 +18,29 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing::Level;
 
 use crate::cli::client::ClientCommand;
-use crate::cli::database::{OnDatabase, accounts, billing, copies};
+use crate::cli::database::{OnDatabase, accounts, copies};
 use crate::cli::error::{CliError, usage};
 use crate::cli::input::variables;
 use crate::cli::server::{bench, serve};
 use crate::logging;
 use crate::logging::LogFormat;
 
-/// The exit code of wrong usage.
 const USAGE: i32 = 2;
 
 /// Scheduled callbacks from one binary on one SQLite file
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
     /// Run the server
     ///
-    /// Runs until SIGTERM or SIGINT. Every flag can be set by its environment variable instead; there is no configuration
-    /// file.
+    /// Runs until SIGTERM or SIGINT. Every flag can be set by its environment variable instead; there is no
+    /// configuration file.
     Serve(Box<serve::Serve>),
     /// Benchmark this machine using temporary files (less than a minute)
     Bench(bench::BenchCommand),
@@ -51,7 +49,7 @@ enum Command {
     /// Add, list and revoke API keys
     Key(OnDatabase<accounts::KeyAction>),
     /// List, approve and decline requests for a plan (manual billing)
-    Billing(OnDatabase<billing::BillingAction>),
+    Billing(OnDatabase<accounts::BillingAction>),
     /// Back up the database to a new file, also while a server runs
     Backup(copies::BackupCommand),
     /// Check a database or backup; exits with 1 on problems
@@ -81,10 +79,9 @@ impl Cli {
         let read = command.try_get_matches_from_mut(std::env::args_os());
         let read = read
             .and_then(|matches| Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
-        read.unwrap_or_else(|error| exit_with(&error, variables::source_of(&error, &command)))
+        read.unwrap_or_else(|error| exit_with(&error, variables::source_of(&error)))
     }
 
-    /// Runs the command, prints its error, and returns its exit code.
     pub fn run(self) -> ExitCode {
         let (level, format) = match &self.command {
             Command::Serve(serve) => serve.log_options(),

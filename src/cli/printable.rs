@@ -4,7 +4,6 @@ use std::io::{self, Write as _};
 
 use crate::domain::text::{escaped, is_order_mark};
 
-/// Writes a text to standard error.
 pub fn print_error(text: &str) -> io::Result<()> {
     io::stderr().write_all(escaped(text, &[]).as_bytes())
 }
@@ -18,15 +17,4 @@ pub fn printable(text: &str) -> String {
 /// The lines of a text of others, each without control characters.
 pub fn printable_lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| printable(&line.replace('\t', "    ")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\u{202e}b\u{2069}"), "a\u{fffd}b\u{fffd}");
-        assert_eq!(printable("a\u{1b}[2J\r\n\u{9b}b é"), "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}b é");
-    }
 }

@@ -1,5 +1,5 @@
-//! The progress of a long command: a line at the bottom of the terminal, redrawn in place. If standard error is no terminal,
-//! or one that cannot redraw a line, nothing is shown.
+//! The progress of a long command: a line at the bottom of the terminal, redrawn in place. If standard error is no
+//! terminal, or one that cannot redraw a line, nothing is shown.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -20,13 +20,11 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A line that shows nothing yet.
     pub fn new(label: &'static str) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self { label, is_visible: io::stderr().is_terminal() && !is_dumb, shown: String::new() }
     }
 
-    /// Shows that `done` of `all` is done, and a detail.
     pub fn show(&mut self, done: u64, all: u64, detail: &str) {
         let percent = done.saturating_mul(100).checked_div(all).unwrap_or(100).min(100);
         self.print(format!("{} {percent:3} % {detail}", self.label));
@@ -61,8 +59,7 @@ impl Drop for Bar {
     }
 }
 
-/// A callback that shows the progress of a copy, in bytes.
-pub fn of_copy(label: &'static str) -> Progress {
+pub fn copy_progress(label: &'static str) -> Progress {
     let mut bar = Bar::new(label);
     Box::new(move |done, of| bar.show(done, of, &format!("of {}", size(of))))
 }
@@ -79,14 +76,4 @@ fn write(text: &str) {
     let mut terminal = io::stderr().lock();
     // Losing the terminal must not stop the work.
     drop(terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush()));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_the_unit_that_fits() {
-        assert_eq!([0, 4_096, 4_250_000, 12_300_000_000].map(size), ["0 kB", "5 kB", "4.2 MB", "12.3 GB"]);
-    }
 }

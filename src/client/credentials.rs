@@ -6,8 +6,6 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 use url::{Host, Url};
@@ -23,9 +21,6 @@ pub const DEFAULT_PROFILE: &str = "default";
 
 /// Variables of the environment that may have the key; the first one counts.
 pub const KEY_VARIABLES: [&str; 2] = ["CUED_API_KEY", "CUEAPI_API_KEY"];
-
-/// A file beside it, which is locked while the other is changed.
-const LOCK: &str = ".credentials.lock";
 
 /// Bits of the file's mode that let others read or write it.
 const OTHERS: u32 = 0o077;
@@ -44,12 +39,11 @@ pub enum CredentialsError {
     Damaged { path: PathBuf, source: serde_json::Error },
     #[error("there is no profile {name:?} in {path}; run `cued login --profile {name}`")]
     NoProfile { name: String, path: PathBuf },
-    #[error("{0} is a symbolic link, and must be a file of its own: remove it")]
-    LinkedLock(PathBuf),
     #[error("there is no place for a credentials file: set HOME, XDG_CONFIG_HOME or CUED_CONFIG")]
     NoPlace,
-    #[error(transparent)]
-    BadUrl(#[from] UrlError),
+    /// The message repeats nothing that may be a key.
+    #[error("{0}")]
+    BadUrl(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +56,6 @@ pub struct Profile {
     pub key_id: Option<String>,
 }
 
-/// The content of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// The profile of a command that names none.
@@ -72,19 +65,16 @@ pub struct Credentials {
     pub profiles: BTreeMap<String, Profile>,
 }
 
-/// The server and the profile that a command names by flags.
 #[derive(Debug, Clone, Default)]
-pub struct Chosen {
+pub struct ConnectionChoice {
     pub url: Option<String>,
     pub profile: Option<String>,
 }
 
-/// The server and the key of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub url: String,
     pub key: Option<String>,
-    /// The profile of that server.
     pub profile: Option<String>,
     /// The variable of the environment that the key comes from, if it is not that of the profile.
     pub key_variable: Option<&'static str>,
@@ -120,8 +110,9 @@ impl Credentials {
     pub fn update<T>(path: &Path, change: impl FnOnce(&mut Self) -> T) -> Result<T, CredentialsError> {
         let failed = |source| CredentialsError::Write { path: path.to_owned(), source };
         // The file itself is replaced, so that its lock would be that of a removed file.
-        let lock = open_lock(&folder_of(path).map_err(failed)?.join(LOCK))?;
-        lock.lock().map_err(failed)?;
+        let folder = File::open(folder_of(path).map_err(failed)?).map_err(failed)?;
+        // Some network file systems have no lock for a folder.
+        drop(folder.lock());
         let mut credentials = Self::read(path)?;
         let result = change(&mut credentials);
         credentials.write(path).map_err(failed)?;
@@ -136,7 +127,7 @@ impl Credentials {
 
     /// Replaces the file. Only its owner can read it.
     fn write(&self, path: &Path) -> io::Result<()> {
-        // Of a symbolic link, the file is replaced and not the link.
+        // Through a symbolic link, the target is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         // Its mode is 0600 from the beginning.
         let mut file = tempfile::NamedTempFile::new_in(folder_of(&path)?)?;
@@ -145,16 +136,6 @@ impl Credentials {
         file.as_file().sync_all()?;
         file.persist(path)?;
         Ok(())
-    }
-}
-
-/// Opens the file of the lock, or makes it. Another file that a link leads to is neither emptied nor locked.
-fn open_lock(path: &Path) -> Result<File, CredentialsError> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => Ok(file.into()),
-        Err(Errno::LOOP) => Err(CredentialsError::LinkedLock(path.to_owned())),
-        Err(error) => Err(CredentialsError::Write { path: path.to_owned(), source: error.into() }),
     }
 }
 
@@ -172,7 +153,7 @@ impl Target {
     /// The target of a command: flags before the environment, before the profile, before the default. The key of a
     /// profile goes to the server of that profile and to no other.
     pub fn resolve(
-        chosen: &Chosen,
+        chosen: &ConnectionChoice,
         env: &dyn Fn(&str) -> Option<String>,
         credentials: &Credentials,
         path: &Path,
@@ -191,7 +172,7 @@ impl Target {
         let env_key = || KEY_VARIABLES.iter().find_map(|name| Some((*name, env(name)?)));
         let (env_url, env_key) = if chosen.profile.is_some() { (None, None) } else { (env_url(), env_key()) };
         let url = chosen.url.clone().or(env_url);
-        let url = url.map(|url| server_url(&url)).transpose()?;
+        let url = url.map(|url| server_url(&url)).transpose().map_err(CredentialsError::BadUrl)?;
         // Another server than that of the profile: one that has a profile of its own, or none.
         let profile = match &url {
             Some(url) if named.is_none() => {
@@ -212,30 +193,18 @@ impl Target {
 /// Ends of names that only a local network knows. Certificates for them are rare.
 const LOCAL_SUFFIXES: [&str; 6] = [".localhost", ".local", ".lan", ".home", ".internal", ".home.arpa"];
 
-/// A text that is no address of a server. Its message repeats nothing that may be a key.
-#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
-pub enum UrlError {
-    #[error("{0:?} is no address of a server; examples are https://cue.example.com and 127.0.0.1:8000")]
-    Invalid(String),
-    #[error("the address of a server begins with http:// or https://, not with {0}://")]
-    Scheme(String),
-    #[error("the address of a server has no user name and no password in it")]
-    UserInfo,
-    #[error("the address of a server has no `?` and no `#`: {0:?} is a page")]
-    Page(String),
-    #[error(
-        "this address contains a key. Revoke the key: arguments can be read by every user of this machine"
-    )]
-    Secret,
-}
-
 /// The base URL for requests. Without a scheme it is `http` for a local name or address, else `https`.
-pub fn server_url(text: &str) -> Result<String, UrlError> {
+/// Errors: a message that repeats nothing that may be a key.
+pub fn server_url(text: &str) -> Result<String, String> {
     let text = text.trim();
     if may_contain_secret(text) {
-        return Err(UrlError::Secret);
+        return Err("this address contains a key. Revoke the key: arguments can be read by every user of this machine"
+            .to_owned());
     }
-    let parse = |url: &str| Url::parse(url).map_err(|_| UrlError::Invalid(text.to_owned()));
+    let invalid = || {
+        format!("{text:?} is no address of a server; examples are https://cue.example.com and 127.0.0.1:8000")
+    };
+    let parse = |url: &str| Url::parse(url).map_err(|_| invalid());
     let url = if text.contains("://") {
         parse(text)?
     } else {
@@ -243,13 +212,14 @@ pub fn server_url(text: &str) -> Result<String, UrlError> {
         if is_local(&url) { url } else { parse(&format!("https://{text}"))? }
     };
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(UrlError::Scheme(url.scheme().to_owned()));
+        let scheme = url.scheme();
+        return Err(format!("the address of a server begins with http:// or https://, not with {scheme}://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(UrlError::UserInfo);
+        return Err("the address of a server has no user name and no password in it".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(UrlError::Page(text.to_owned()));
+        return Err(format!("the address of a server has no `?` and no `#`: {text:?} is a page"));
     }
     Ok(normal_url(url.as_str()))
 }
@@ -303,7 +273,7 @@ mod tests {
             .map(stored);
         let credentials = Credentials { current: Some("home".to_owned()), profiles: profiles.into() };
         let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        Target::resolve(&Chosen { url, profile }, &env, &credentials, Path::new("f"))
+        Target::resolve(&ConnectionChoice { url, profile }, &env, &credentials, Path::new("f"))
     }
 
     #[test]
@@ -352,20 +322,26 @@ mod tests {
             ("8.8.8.8", "https://8.8.8.8"),
             (" http://cue.example.com/v1/ ", "http://cue.example.com"),
         ] {
-            assert_eq!(server_url(text).as_deref(), Ok(expected), "{text}");
+            assert_eq!(server_url(text), Ok(expected.to_owned()), "{text}");
         }
     }
 
     #[test]
     fn what_is_no_address_is_refused_and_a_key_is_not_repeated() {
-        for text in ["", "a b", "http://", "localhost:port", "mailto:me@example.com:x"] {
-            assert!(matches!(server_url(text), Err(UrlError::Invalid(_))), "{text}");
+        for (text, part) in [
+            ("", "is no address"),
+            ("a b", "is no address"),
+            ("http://", "is no address"),
+            ("localhost:port", "is no address"),
+            ("ftp://pi", "not with ftp://"),
+            ("http://me:word@pi", "no password"),
+            ("http://pi/auth/device?code=AB", "is a page"),
+        ] {
+            let error = server_url(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
         }
-        assert_eq!(server_url("ftp://pi"), Err(UrlError::Scheme("ftp".to_owned())));
-        assert_eq!(server_url("http://me:word@pi"), Err(UrlError::UserInfo));
-        assert!(matches!(server_url("http://pi/auth/device?code=AB"), Err(UrlError::Page(_))));
         let key = format!("cue_sk_{}", "0".repeat(32));
-        let error = server_url(&key).unwrap_err().to_string();
+        let error = server_url(&key).unwrap_err();
         assert!(!error.contains("cue_sk_"), "{error}");
     }
 

@@ -15,14 +15,14 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
 
 use crate::client::credentials::is_loopback;
-use crate::client::request::{Answer, ApiRequest, CertificateError, ClientError, RefusedRequest};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError, RefusedRequest};
 use crate::clock::Clock;
 
-/// More than any answer of the API has.
-const MAX_ANSWER: u64 = 64 << 20;
+/// More than any response of the API has.
+const MAX_RESPONSE: u64 = 64 << 20;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of a whole request. The server ends its own after 30 seconds.
+/// Timeout of a whole request. The server ends its own after 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Idle connections. A worker makes a request per run at a time; beyond this number it opens new ones.
@@ -46,23 +46,13 @@ pub struct TlsOptions {
     pub is_insecure: bool,
 }
 
-/// A finished exchange, for `--verbose`.
-#[derive(Debug)]
-pub struct Exchange<'a> {
-    pub method: &'a str,
-    pub url: &'a str,
-    /// `None` if there was no answer.
-    pub status: Option<u16>,
-    pub duration: Duration,
-    pub request_id: Option<&'a str>,
-}
-
 /// A client of one server.
 pub struct Client {
     connection: Connection,
     agent: Agent,
     clock: Clock,
-    pub on_exchange: fn(&Exchange<'_>),
+    /// Called with a line about each finished exchange.
+    pub on_exchange: fn(&str),
     /// Called before each pause of a retry.
     pub on_pause: fn(Duration),
 }
@@ -87,12 +77,12 @@ impl Client {
     }
 
     /// Sends a request, again if that is safe, and returns the answer of success (2xx).
-    pub fn send(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+    pub fn send(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
         self.success(self.call(request)?)
     }
 
     /// Sends a request, again if that is safe, and returns the answer whatever its status.
-    pub fn call(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+    pub fn call(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
         let mut attempt = 1;
         loop {
             let result = self.call_once(request);
@@ -107,17 +97,16 @@ impl Client {
         }
     }
 
-    /// Sends a request once, and returns the answer of success.
-    pub fn send_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+    pub fn send_once(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
         self.success(self.call_once(request)?)
     }
 
     /// The error that an answer stands for; `None` for a success (2xx).
-    pub fn refusal(&self, answer: &Answer) -> Option<ClientError> {
+    pub fn refusal(&self, answer: &ApiResponse) -> Option<ClientError> {
         (!(200..300).contains(&answer.status)).then(|| RefusedRequest::read(answer, &self.connection.url))
     }
 
-    fn success(&self, answer: Answer) -> Result<Answer, ClientError> {
+    fn success(&self, answer: ApiResponse) -> Result<ApiResponse, ClientError> {
         self.refusal(&answer).map_or(Ok(answer), Err)
     }
 
@@ -129,42 +118,42 @@ impl Client {
         }
     }
 
-    /// Opens a stream, whose answer has no end. It fails after a `silence` without a byte, and after the time-out
+    /// Opens a stream, whose answer has no end. It fails after a `read_timeout` without a byte, and after the time-out
     /// of the request, if there is one.
     pub fn open_stream(
         &self,
         request: &ApiRequest,
-        silence: Duration,
+        read_timeout: Duration,
     ) -> Result<Response<Body>, ClientError> {
-        let mut response = self.exchange(request, request.timeout, Some(silence))?;
+        let mut response = self.exchange(request, request.timeout, Some(read_timeout))?;
         if response.status() == 200 {
             return Ok(response);
         }
         Err(RefusedRequest::read(&self.read(&mut response)?, &self.connection.url))
     }
 
-    fn call_once(&self, request: &ApiRequest) -> Result<Answer, ClientError> {
+    fn call_once(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
         self.read(&mut self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)), None)?)
     }
 
-    fn read(&self, response: &mut Response<Body>) -> Result<Answer, ClientError> {
+    fn read(&self, response: &mut Response<Body>) -> Result<ApiResponse, ClientError> {
         let header = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         let headers = response.headers().iter().map(header).collect();
         let status = response.status();
-        let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        let body = response.body_mut().with_config().limit(MAX_RESPONSE).read_to_vec();
         let body = body.map_err(|source| self.unreachable(source))?;
         let reason = status.canonical_reason().unwrap_or_default();
-        Ok(Answer { status: status.as_u16(), reason, headers, body })
+        Ok(ApiResponse { status: status.as_u16(), reason, headers, body })
     }
 
-    /// `timeout` of the whole exchange, `silence` before each of its bytes.
+    /// `timeout` of the whole exchange, `read_timeout` before each of its bytes.
     fn exchange(
         &self,
         request: &ApiRequest,
         timeout: Option<Duration>,
-        silence: Option<Duration>,
+        read_timeout: Option<Duration>,
     ) -> Result<Response<Body>, ClientError> {
         let url = format!("{}{}", self.connection.url, request.target());
         let mut builder = ureq::http::Request::builder().method(request.method).uri(&url);
@@ -179,19 +168,19 @@ impl Client {
         }
         let body = request.body.clone().unwrap_or_default();
         let built = builder.body(body).map_err(|error| self.unreachable(error.into()))?;
-        let config = self.agent.configure_request(built).timeout_global(timeout).timeout_per_read(silence);
+        let config =
+            self.agent.configure_request(built).timeout_global(timeout).timeout_per_read(read_timeout);
         let begin = self.clock.monotonic();
         let result = self.agent.run(config.build());
-        let response = result.as_ref().ok();
-        (self.on_exchange)(&Exchange {
-            method: request.method,
-            url: &url,
-            status: response.map(|response| response.status().as_u16()),
-            duration: self.clock.monotonic().saturating_sub(begin),
-            request_id: response
-                .and_then(|response| response.headers().get("x-request-id"))
-                .and_then(|id| id.to_str().ok()),
-        });
+        let millis = self.clock.monotonic().saturating_sub(begin).as_millis();
+        let (status, id) = match &result {
+            Ok(response) => {
+                let id = response.headers().get("x-request-id").and_then(|id| id.to_str().ok());
+                (response.status().as_u16().to_string(), id.map(|id| format!(" {id}")).unwrap_or_default())
+            }
+            Err(_) => ("no answer".to_owned(), String::new()),
+        };
+        (self.on_exchange)(&format!("{} {url} {status} {millis} ms{id}", request.method));
         result.map_err(|source| self.unreachable(source))
     }
 
@@ -201,16 +190,16 @@ impl Client {
             ureq::Error::Timeout(step)
                 if !matches!(step, ureq::Timeout::Connect | ureq::Timeout::Resolve) =>
             {
-                ClientError::NoAnswer { url, source }
+                ClientError::ConnectionFailed { url, source }
             }
             source => ClientError::Unreachable { url, source },
         }
     }
 }
 
-/// The agent for a server. A proxy of the environment (`HTTP_PROXY` and others) cannot reach a server on a loopback address
-/// of this machine, and is not asked for it.
-fn agent(Connection { url, tls, .. }: &Connection) -> Result<Agent, CertificateError> {
+/// The agent for a server. A proxy of the environment (`HTTP_PROXY` and others) cannot reach a server on a loopback
+/// address of this machine, and is not asked for it.
+fn agent(Connection { url, tls, .. }: &Connection) -> Result<Agent, ClientError> {
     let roots = match &tls.ca {
         None => RootCerts::WebPki,
         Some(path) => RootCerts::new_with_certs(&certificates(path)?),
@@ -230,16 +219,20 @@ fn agent(Connection { url, tls, .. }: &Connection) -> Result<Agent, CertificateE
     Ok(config.build().new_agent())
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CertificateError> {
-    let at = || path.to_owned();
-    let pem = std::fs::read(path).map_err(|source| CertificateError::File { path: at(), source })?;
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, ClientError> {
+    let path_text = path.display();
+    let failed = |fault: String| ClientError::Certificate(fault);
+    let pem = std::fs::read(path).map_err(|error| failed(format!("cannot read {path_text}: {error}")))?;
+    let is_no_authority =
+        |fault: String| failed(format!("{path_text} is no certificate authority in PEM: {fault}"));
     let mut certificates = Vec::new();
     for item in parse_pem(&pem) {
-        if let PemItem::Certificate(it) =
-            item.map_err(|source| CertificateError::Pem { path: at(), source })?
-        {
+        if let PemItem::Certificate(it) = item.map_err(|error| is_no_authority(error.to_string()))? {
             certificates.push(it);
         }
     }
-    if certificates.is_empty() { Err(CertificateError::Empty(at())) } else { Ok(certificates) }
+    if certificates.is_empty() {
+        return Err(is_no_authority("it has no `BEGIN CERTIFICATE` block".to_owned()));
+    }
+    Ok(certificates)
 }

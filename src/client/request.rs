@@ -1,7 +1,6 @@
 //! A request to the API, its answer, and its failures: the exit code of each, and which of them are retried.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -20,11 +19,9 @@ pub struct ApiRequest {
     pub path: String,
     pub query: Vec<(&'static str, String)>,
     pub headers: Vec<(Cow<'static, str>, String)>,
-    /// JSON.
     pub body: Option<String>,
-    /// Sent without the key.
     pub is_anonymous: bool,
-    /// Of the whole exchange, if it is not the usual one.
+    /// Timeout of the whole exchange, if it is not the usual one.
     pub timeout: Option<Duration>,
 }
 
@@ -72,7 +69,6 @@ impl ApiRequest {
         self
     }
 
-    /// Returns `true` if the request has a header of this name, in any case.
     pub fn has_header(&self, name: &str) -> bool {
         self.headers.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
     }
@@ -95,7 +91,6 @@ impl ApiRequest {
         self.header("idempotency-key", key)
     }
 
-    /// Without the key of the account.
     pub fn anonymous(mut self) -> Self {
         self.is_anonymous = true;
         self
@@ -158,15 +153,14 @@ impl ApiRequest {
     }
 }
 
-/// The characters that a segment of a path escapes: not the marks of ids. A dot is escaped, because `..` leads out of a path.
+/// The characters that a segment of a path escapes: not the marks of ids. A dot is escaped, because `..` leads out of a
+/// path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
-/// A text as one segment of a path.
 pub fn segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }
 
-/// A text as one word of a shell.
 fn shell_word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -176,7 +170,7 @@ fn shell_word(text: &str) -> String {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     /// The usual words for the status; empty for an unknown one.
     pub reason: &'static str,
@@ -185,13 +179,12 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl ApiResponse {
     /// A header's value, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as text: the JSON of the server unchanged.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -224,7 +217,7 @@ pub enum ClientError {
     #[error("cannot reach {url}: {source}; is `cued serve` running there? (--url or CUED_URL)")]
     Unreachable { url: String, source: ureq::Error },
     #[error("{url} did not answer in time ({source})")]
-    NoAnswer { url: String, source: ureq::Error },
+    ConnectionFailed { url: String, source: ureq::Error },
     #[error("{url} answers with status {status} and no answer of cued; check --url or CUED_URL")]
     NotCued { url: String, status: u16 },
     #[error(
@@ -237,22 +230,11 @@ pub enum ClientError {
     NotSignedIn,
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    #[error(transparent)]
-    Certificate(#[from] CertificateError),
+    /// The file of `--ca` is not usable.
+    #[error("{0}")]
+    Certificate(String),
 }
 
-/// The file of `--ca` is not usable.
-#[derive(Debug, ThisError)]
-pub enum CertificateError {
-    #[error("cannot read {path}: {source}")]
-    File { path: PathBuf, source: std::io::Error },
-    #[error("{path} is no certificate authority in PEM: {source}")]
-    Pem { path: PathBuf, source: ureq::Error },
-    #[error("{0} is no certificate authority in PEM: it has no `BEGIN CERTIFICATE` block")]
-    Empty(PathBuf),
-}
-
-/// An answer of the server that is an error.
 #[derive(Debug, Clone, PartialEq, ThisError)]
 #[error("{message}{}", self.details())]
 pub struct RefusedRequest {
@@ -267,7 +249,7 @@ pub struct RefusedRequest {
 
 impl RefusedRequest {
     /// The error of an answer with a status other than 2xx.
-    pub fn read(answer: &Answer, url: &str) -> ClientError {
+    pub fn read(answer: &ApiResponse, url: &str) -> ClientError {
         let status = answer.status;
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let text = |name: &str| body["error"][name].as_str().map(str::to_owned);
@@ -306,7 +288,6 @@ impl RefusedRequest {
 }
 
 impl ClientError {
-    /// The status of the answer, if there was one.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused(refused) => Some(refused.status),
@@ -320,8 +301,8 @@ impl ClientError {
         if let Self::Refused(refused) = self { refused.retry_after } else { None }
     }
 
-    /// A repetition may succeed soon. An untrusted certificate stays untrusted, and a server that is slow to answer would be
-    /// as slow again.
+    /// A repetition may succeed soon. An untrusted certificate stays untrusted, and a server that is slow to answer
+    /// would be as slow again.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { source: ureq::Error::Io(error), .. } => {
@@ -333,6 +314,14 @@ impl ClientError {
             Self::Refused(refused) => matches!(refused.status, 429 | 502..=504),
             Self::NotCued { status, .. } => (502..=504).contains(status),
             _ => false,
+        }
+    }
+
+    /// The same request may succeed later: the server is away, busy or on hold.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused(refused) => matches!(refused.status, 408 | 409 | 429 | 500..),
+            _ => self.exit_code() == 1,
         }
     }
 
@@ -356,7 +345,7 @@ impl ClientError {
             Self::Credentials(CredentialsError::BadUrl(_)) | Self::Certificate(_) => 2,
             Self::Credentials(_) => 4,
             Self::Unreachable { .. }
-            | Self::NoAnswer { .. }
+            | Self::ConnectionFailed { .. }
             | Self::NotCued { .. }
             | Self::UnexpectedAnswer(_) => 1,
         }
@@ -374,7 +363,7 @@ impl ClientError {
     pub fn code(&self) -> &str {
         match self {
             Self::Unreachable { .. } => "unreachable",
-            Self::NoAnswer { .. } => "no_answer",
+            Self::ConnectionFailed { .. } => "no_answer",
             Self::NotCued { .. } | Self::UnexpectedAnswer(_) => "unexpected_answer",
             Self::NotSignedIn => "not_signed_in",
             Self::Credentials(_) => "credentials",
@@ -386,8 +375,6 @@ impl ClientError {
 
 #[cfg(test)]
 mod tests {
-    use crate::client::TlsOptions;
-
     use super::*;
 
     #[test]
@@ -406,43 +393,10 @@ mod tests {
         assert!(![ApiRequest::post("/"), ApiRequest::patch("/")].iter().any(ApiRequest::is_repeatable));
     }
 
-    #[test]
-    fn a_command_of_curl_names_the_key_and_does_not_show_it() {
-        let key = Some("cue_sk_secret".to_owned());
-        let connection = Connection { url: "http://pi:8000".to_owned(), key, tls: TlsOptions::default() };
-        assert_eq!(
-            ApiRequest::get("/v1/cues").query("limit", "2").curl(&connection),
-            "curl 'http://pi:8000/v1/cues?limit=2' -H \"Authorization: Bearer $CUED_API_KEY\""
-        );
-        let body = r#"'{"name":"it'\''s"}'"#;
-        assert_eq!(
-            ApiRequest::post("/v1/cues").json(r#"{"name":"it's"}"#).anonymous().curl(&connection),
-            format!(
-                "curl -X POST http://pi:8000/v1/cues -H 'Content-Type: application/json' --data-raw {body}"
-            )
-        );
-    }
-
     fn refused(status: u16, body: &Value) -> ClientError {
         let headers = vec![("retry-after".to_owned(), "7".to_owned())];
-        let answer = Answer { status, reason: "", headers, body: body.to_string().into_bytes() };
+        let answer = ApiResponse { status, reason: "", headers, body: body.to_string().into_bytes() };
         RefusedRequest::read(&answer, "http://x")
-    }
-
-    #[test]
-    fn each_status_has_its_exit_code() {
-        for (status, code, expected) in [
-            (401, "invalid_api_key", 4),
-            (404, "cue_not_found", 3),
-            (409, "conflict", 5),
-            (403, "cue_limit_exceeded", 6),
-            (429, "rate_limit_exceeded", 6),
-            (503, "unavailable", 1),
-        ] {
-            let body = json!({"error": {"code": code, "message": "m", "status": status}});
-            assert_eq!(refused(status, &body).exit_code(), expected, "{code}");
-        }
-        assert_eq!(refused(502, &json!({"x": 1})).exit_code(), 1, "no answer of cued");
     }
 
     #[test]
@@ -468,7 +422,7 @@ mod tests {
         assert_eq!(pauses(&refused_connection()), [Some(250), Some(500), Some(1_000), None]);
         assert_eq!(pauses(&unreachable(ureq::Error::Timeout(ureq::Timeout::Connect)))[0], Some(250));
         let (url, source) = ("http://x".to_owned(), ureq::Error::Timeout(ureq::Timeout::Global));
-        assert_eq!(pauses(&ClientError::NoAnswer { url, source })[0], None);
+        assert_eq!(pauses(&ClientError::ConnectionFailed { url, source })[0], None);
         let error = |status| refused(status, &json!({"error": {"code": "c", "message": "m"}}));
         assert_eq!(pauses(&error(503)), [Some(7_000), Some(7_000), Some(7_000), None]);
         assert_eq!(pauses(&error(500))[0], None);

@@ -1,6 +1,5 @@
 //! The error codes of the API, their HTTP status, and the refusal that carries one to a caller.
 //!
-//! The mapping of codes to HTTP status is here and nowhere else.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,14 +8,12 @@ use serde_json::Value;
 
 macro_rules! error_codes {
     ($($variant:ident = $text:literal $status:literal)+) => {
-        /// Every error code of the API (contract §2).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
             $($variant),+
         }
 
         impl ErrorCode {
-            /// The code in the body of an error response, and its HTTP status.
             pub fn text_and_status(self) -> (&'static str, u16) {
                 match self {
                     $(Self::$variant => ($text, $status)),+
@@ -134,12 +131,10 @@ pub struct Refusal {
     pub code: ErrorCode,
     /// The problem and the remedy, as a sentence.
     pub message: Cow<'static, str>,
-    /// All invalid fields, for a 422; empty for other codes.
     pub problems: Vec<FieldError>,
     /// The part of the schedule that is wrong, for `invalid_schedule` and `invalid_timezone`. In a box, because most
     /// refusals have none and all results have room for it.
     pub schedule_part: Option<Box<SchedulePart>>,
-    /// Seconds for `Retry-After`.
     pub retry_after: Option<u32>,
 }
 
@@ -154,7 +149,6 @@ pub struct SchedulePart {
 }
 
 impl SchedulePart {
-    /// A field without a place in a cron expression.
     pub fn of(field: &'static str) -> Option<Box<Self>> {
         Some(Box::new(Self { field, span: None }))
     }
@@ -169,7 +163,6 @@ impl Refusal {
         Self { code, message: message.into(), problems: Vec::new(), schedule_part: None, retry_after: None }
     }
 
-    /// The same with `Retry-After`.
     pub fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }

@@ -9,14 +9,14 @@ const CUE_PREFIX: &str = "cue_";
 const CUE_CHARS: usize = 12;
 const CUE_ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-/// The first characters stand for the minute of creation, the others are random: ids of one minute are neighbours in the
-/// index. With random ids each create changed another page of it, and a million cues made creates slower by a fifth.
+/// The first characters stand for the minute of creation, the others are random: ids of one minute are neighbours in
+/// the index. With random ids each create changed another page of it, and a million cues made creates slower by a
+/// fifth.
 const MINUTE_CHARS: usize = 2;
 
 /// Minutes after which these characters begin again, as many as they have values.
 const MINUTES: i64 = 36 * 36;
 
-/// The id of a cue: `cue_` and 12 characters of `a-z0-9`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CueId(String);
 
@@ -39,7 +39,6 @@ impl CueId {
         Ok(Self(text))
     }
 
-    /// `None` unless `text` has the form of an id.
     pub fn parse(text: &str) -> Option<Self> {
         let chars = text.strip_prefix(CUE_PREFIX)?.as_bytes();
         let is_id = chars.len() == CUE_CHARS && chars.iter().all(|char| CUE_ALPHABET.contains(char));
@@ -121,7 +120,6 @@ impl ExecutionIdGenerator {
     }
 }
 
-/// Version 7 starts in 1970: earlier instants get its first millisecond.
 fn millis_of_id(at: Timestamp) -> u64 {
     u64::try_from(at.as_millisecond()).unwrap_or(0)
 }
@@ -144,7 +142,6 @@ mod tests {
         Timestamp::from_millisecond(millis).unwrap()
     }
 
-    /// A cue id of this second, of random bytes that begin with `first` and count up.
     fn cue_id(second: i64, mut first: u8) -> String {
         let id = CueId::generate(at(second * 1_000), |bytes| {
             bytes.fill_with(|| {

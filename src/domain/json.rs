@@ -1,5 +1,5 @@
-//! JSON of callers, as text. [`read`] checks it and writes the compact form; values, entries and items are slices of that
-//! form. A tree of small values takes up to 90 times the memory of its text, so only small values become a
+//! JSON of callers, as text. [`read`] checks it and writes the compact form; values, entries and items are slices of
+//! that form. A tree of small values takes up to 90 times the memory of its text, so only small values become a
 //! `serde_json::Value`. The canonical form of sent bodies is in `webhook/canonical_json`.
 
 use std::borrow::Cow;
@@ -15,7 +15,6 @@ use serde_json::{Number, Value};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 
-/// Maximum nesting of arrays and objects (contract §2).
 pub const MAX_DEPTH: usize = 64;
 
 /// The key of the only entry of the object as which serde_json passes a number, as text.
@@ -25,9 +24,7 @@ const NUMBER_KEY: &str = "\"$serde_json::private::Number\"";
 #[error("The JSON cannot be read: {problem} (line {line}, column {column})")]
 pub struct JsonError {
     pub problem: String,
-    /// From 1.
     pub line: usize,
-    /// The character in the line, from 1.
     pub column: usize,
 }
 
@@ -62,10 +59,8 @@ pub fn read(bytes: &[u8]) -> Result<JsonText, JsonError> {
     Ok(JsonText(writer.out))
 }
 
-/// Writes the compact form of the values that serde_json reads.
 struct CompactWriter {
     out: String,
-    /// The number of open arrays and objects.
     depth: usize,
     /// Start and end in `out` of the entries of all open objects.
     entries: Vec<(usize, usize)>,
@@ -174,7 +169,6 @@ impl<'de> Visitor<'de> for &mut CompactWriter {
         Ok(None)
     }
 
-    /// An object, or a number that is not a small integer.
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
         let (begin, first, mut is_sorted) = (self.out.len(), self.entries.len(), true);
         let is_too_deep = self.depth == MAX_DEPTH;
@@ -214,11 +208,9 @@ impl<'de> Visitor<'de> for &mut CompactWriter {
     }
 }
 
-/// A JSON value in the form that `read` writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText(String);
 
-/// A slice of a [`JsonText`] that is a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonStr<'a>(&'a str);
 
@@ -314,7 +306,6 @@ impl<'a> JsonStr<'a> {
         }
     }
 
-    /// The text of a number.
     pub fn as_number(self) -> Option<&'a str> {
         self.0.starts_with(|first: char| first == '-' || first.is_ascii_digit()).then_some(self.0)
     }
@@ -351,8 +342,7 @@ impl<'a> JsonStr<'a> {
 }
 
 impl<'a> JsonObject<'a> {
-    /// `None` if the value is not an object.
-    pub fn of(text: JsonStr<'a>) -> Option<Self> {
+    pub fn from_text(text: JsonStr<'a>) -> Option<Self> {
         text.0.starts_with('{').then(|| {
             let mut parts = Parts { text: text.0, at: 1 };
             // Counted first, so that the list does not grow to twice its size.
@@ -384,7 +374,6 @@ impl<'a> JsonObject<'a> {
         self.entry(self.starts[index]).map(|(_, value)| value)
     }
 
-    /// The keys, with their escapes resolved.
     pub fn keys(&self) -> impl Iterator<Item = Cow<'a, str>> {
         self.starts.iter().map(|start| unescaped(key_at(self.text.0, *start)))
     }

@@ -24,7 +24,7 @@ const AFTER_FAULT: Duration = Duration::from_secs(1);
 pub struct Engine {
     app: Arc<App>,
     scheduler: EngineThread,
-    delivery: DeliveryService,
+    dispatcher: EngineThread,
     notifications: EngineThread,
 }
 
@@ -37,16 +37,16 @@ impl Engine {
         }
         let failed = |error| Error::fault_from("the threads of the engine cannot start", error);
         let notifications = notifications::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
-        let delivery = DeliveryService::start(app, webhook_client).map_err(failed)?;
-        let scheduler = scheduler::start(app, delivery.handle())?;
-        Ok(Self { app: Arc::clone(app), scheduler, delivery, notifications })
+        let (deliveries, dispatcher) = DeliveryService::start(app, webhook_client).map_err(failed)?;
+        let scheduler = scheduler::start(app, deliveries)?;
+        Ok(Self { app: Arc::clone(app), scheduler, dispatcher, notifications })
     }
 
     /// A function that makes the threads start nothing more, for the signal handler: running deliveries end while the
     /// port drains, not after it.
     pub fn halt(&self) -> impl FnOnce() + Send + 'static {
-        let flags = [&self.scheduler, self.delivery.thread(), &self.notifications]
-            .map(|thread| Arc::clone(&thread.stopping));
+        let threads = [&self.scheduler, &self.dispatcher, &self.notifications];
+        let flags = threads.map(|thread| Arc::clone(&thread.stopping));
         let notifiers = Arc::clone(&self.app.notifiers);
         move || {
             for flag in flags {
@@ -59,13 +59,12 @@ impl Engine {
     /// Stops the scheduler, then waits until running deliveries and notifications are recorded, for 30 s at most each.
     pub fn stop(self) {
         self.scheduler.stop(&self.app.notifiers.schedule);
-        self.delivery.stop();
+        self.dispatcher.stop(&self.app.notifiers.send);
         self.notifications.stop(&self.app.notifiers.notifications);
     }
 }
 
-/// A thread that runs until its flag is set and it is notified.
-struct EngineThread {
+pub struct EngineThread {
     name: &'static str,
     stopping: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -82,8 +81,7 @@ impl EngineThread {
         Ok(Self { name, stopping, thread })
     }
 
-    /// Waits for the thread to end.
-    fn stop(self, notifier: &Notifier) {
+    pub fn stop(self, notifier: &Notifier) {
         self.stopping.store(true, Ordering::SeqCst);
         notifier.notify();
         if self.thread.join().is_err() {

@@ -1,22 +1,175 @@
-//! The body of a list: entries until [`MAX_LIST_BYTES`] are written, then the other fields.
+//! Lists: the parameters of a query or a form, the caller's turn to read, and the body with its entries.
 
-use serde::Serialize;
+use std::ops::RangeInclusive;
 
 use hyper::StatusCode;
+use jiff::Timestamp;
+use serde::Serialize;
+use url::form_urlencoded;
 
+use crate::api::fields::{
+    ValidationErrors, choice_error, length_error, parse_integer, range_error, truncated,
+};
+use crate::domain::api_error::Refusal;
+use crate::domain::schedule::{Zone, parse_instant};
 use crate::error::Result;
-use crate::http::input::query::Pagination;
-use crate::http::response::{Response, append_json};
-use crate::store::MAX_LIST_BYTES;
+use crate::http::limits::Turn;
+use crate::http::message::{Request, Response, append_json};
+use crate::store::{MAX_LIST_BYTES, ReadTx};
 
-/// The room that is made for each entry at first: a cue or an execution without long texts takes 600 to 700 bytes. A text
-/// that grows is copied each time.
+/// Largest `limit` of a list (contract §4.8, §5.3).
+const MAX_LIMIT: i64 = 100;
+
+/// The first room for each entry: a cue or an execution without long texts takes 600 to 700 bytes. A text that grows is
+/// copied each time.
 const USUAL_ENTRY_BYTES: usize = 768;
 
 /// Most of that room: a hundred entries may be short, and their text is kept until it is sent.
 const MAX_FIRST_ROOM: usize = 64 << 10;
 
-/// A JSON object that ends with a list.
+impl Request {
+    /// Invalid UTF-8 becomes U+FFFD, because an unknown parameter must never fail a request.
+    pub fn query(&self) -> Query {
+        Query::decode(self.query.as_bytes())
+    }
+
+    /// The body as a form (`application/x-www-form-urlencoded`).
+    pub fn form(&self) -> Query {
+        Query::decode(&self.body.bytes)
+    }
+
+    /// Waits for the caller's turn to read a list, to be held until the response is rendered.
+    pub async fn list_turn(&self) -> Result<Turn> {
+        self.shares.lists.wait(self.owner).await
+    }
+
+    /// Reads a list in the caller's turn. `is_slow` has it read on the thread for long histories.
+    pub async fn read_list<T, F>(&self, is_slow: bool, list: F) -> Result<(T, Turn)>
+    where
+        T: Send + 'static,
+        F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
+    {
+        let turns = if is_slow { &self.shares.slow_lists } else { &self.shares.lists };
+        let turn = turns.wait(self.owner).await?;
+        // The job holds the turn, also if the client disconnects.
+        let job = move |read: &ReadTx<'_>| Ok((list(read)?, turn));
+        if is_slow { self.app.store.read_slow(job).await } else { self.app.store.read(job).await }
+    }
+}
+
+/// Typed access to the parameters of a query or a form. Collects every validation error and ignores unknown parameters. If
+/// a name is repeated, its last value counts.
+#[derive(Debug)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+    errors: ValidationErrors,
+}
+
+impl Query {
+    pub fn decode(text: &[u8]) -> Self {
+        let pairs = form_urlencoded::parse(text).into_owned().collect();
+        Self { pairs, errors: ValidationErrors::default() }
+    }
+
+    /// Returns a decoded value without validation.
+    pub fn raw(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a text with a length, in characters, within the range.
+    pub fn text(&self, name: &'static str, length: RangeInclusive<usize>) -> Option<&str> {
+        let text = self.raw(name)?;
+        match length_error(text, &length) {
+            Some((kind, msg)) => self.error(name, kind, msg),
+            None => Some(text),
+        }
+    }
+
+    /// Reads `limit` (1 to 100) and `offset` of a list.
+    pub fn pagination(&self, default_limit: u32) -> Pagination {
+        self.pagination_of("limit", "offset", default_limit)
+    }
+
+    /// Same as [`Query::pagination`], under other names.
+    pub fn pagination_of(&self, limit: &'static str, offset: &'static str, default_limit: u32) -> Pagination {
+        Pagination {
+            limit: self.integer(limit, 1..=MAX_LIMIT).unwrap_or(default_limit),
+            offset: self.integer(offset, 0..=i64::MAX).unwrap_or(0),
+        }
+    }
+
+    /// Returns an integer within the range, whose numbers `T` has.
+    pub fn integer<T: TryFrom<i64>>(&self, name: &'static str, range: RangeInclusive<i64>) -> Option<T> {
+        let text = self.raw(name)?;
+        let Some(number) = parse_integer(text) else {
+            let msg = "Input should be a valid integer, unable to parse string as an integer";
+            return self.error(name, "int_parsing", msg);
+        };
+        match range_error(number, &range) {
+            Some((kind, msg)) => self.error(name, kind, msg),
+            None => T::try_from(number).ok(),
+        }
+    }
+
+    /// Accepts `true`, `1`, `false` and `0`.
+    pub fn boolean(&self, name: &'static str) -> Option<bool> {
+        match self.raw(name)? {
+            "true" | "1" => Some(true),
+            "false" | "0" => Some(false),
+            _ => {
+                self.error(name, "bool_parsing", "Input should be a valid boolean, unable to interpret input")
+            }
+        }
+    }
+
+    /// Returns an instant of RFC 3339 (contract §2.6). Without an offset it is in UTC.
+    pub fn instant(&self, name: &'static str) -> Option<Timestamp> {
+        let text = self.raw(name)?;
+        // In a query `+` stands for a space, and few callers write `%2B` in an offset.
+        let with_plus = text.rsplit_once(' ').filter(|(time, _)| time.contains(['T', 't']));
+        let with_plus = with_plus.map(|(time, offset)| format!("{time}+{offset}"));
+        let instant = parse_instant(with_plus.as_deref().unwrap_or(text), &Zone::UTC).ok();
+        let msg = "Input should be an instant like 2026-01-31T09:00:00Z (RFC 3339)";
+        instant.or_else(|| self.error(name, "datetime_parsing", msg))
+    }
+
+    pub fn one_of(&self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
+        let text = self.raw(name)?;
+        let found = choices.iter().find(|choice| **choice == text).copied();
+        found.or_else(|| self.error(name, "literal_error", choice_error(choices)))
+    }
+
+    pub fn some_of(&self, name: &'static str, choices: &[&'static str]) -> Option<Vec<&'static str>> {
+        let find = |word: &str| choices.iter().find(|choice| **choice == word.trim()).copied();
+        let found = self.raw(name)?.split(',').map(find).collect::<Option<_>>();
+        found.or_else(|| self.error(name, "literal_error", choice_error(choices)))
+    }
+
+    /// Adds a validation error that the handler found.
+    pub fn reject(&self, name: &'static str, reason: &str) {
+        self.error::<()>(name, "value_error", format!("Value error, {reason}"));
+    }
+
+    /// Ends the validation.
+    pub fn finish(&self) -> std::result::Result<(), Refusal> {
+        self.errors.finish()
+    }
+
+    fn error<T>(&self, name: &'static str, kind: &'static str, msg: impl Into<String>) -> Option<T> {
+        let input = truncated(self.raw(name).unwrap_or_default());
+        self.errors.add(kind, vec!["query".into(), name.into()], msg, input.into());
+        None
+    }
+}
+
+/// The requested part of a list: at most `limit` entries, beginning with number `offset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pagination {
+    pub limit: u32,
+    pub offset: u64,
+}
+
+/// A JSON object with a list: entries until [`MAX_LIST_BYTES`] are written, then the other fields.
 #[derive(Debug)]
 pub struct ListBody {
     text: Vec<u8>,
@@ -102,6 +255,21 @@ impl ListBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_decoded_and_the_last_of_a_repeated_name_counts() {
+        let query =
+            Query::decode(b"task=a+b%2Bc&x&task=%C3%A4%zz&&limit=5&bad=%FF&t=2026-01-01T01:00:00+01:00");
+        assert_eq!(
+            [query.raw("task"), query.raw("x"), query.raw("bad")],
+            [Some("ä%zz"), Some(""), Some("\u{FFFD}")]
+        );
+        assert_eq!(query.pagination(20), Pagination { limit: 5, offset: 0 });
+        assert_eq!(query.instant("t").unwrap().to_string(), "2026-01-01T00:00:00Z", "a bare plus");
+        assert!(query.finish().is_ok());
+        assert_eq!(query.instant("task"), None);
+        assert_eq!(query.finish().unwrap_err().problems[0].kind, "datetime_parsing");
+    }
 
     #[test]
     fn a_list_ends_before_its_bound_but_has_one_entry() {

@@ -1,26 +1,23 @@
 //! The routing table: each row is a method, a path, who may call it and its handler.
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
-use crate::http::api::account::{device_login, sessions};
-use crate::http::api::cues::{bulk, upcoming};
-use crate::http::api::executions::{attempts, claims, queue_changes};
-use crate::http::api::operations::{health, metrics};
 use crate::http::api::{
-    account, alerts, billing, cues, echo, events, executions, figures, operations, workers,
+    account, alerts, attempts, billing, bulk, claims, cue_list, cues, device_login, echo, events, executions,
+    metrics, operations, sessions, stats, workers,
 };
-use crate::http::pages::{assets, manual_billing};
+use crate::http::assets;
 use crate::http::router::{FORM_LIMIT, Route};
 use crate::routes;
 
-/// Bytes of an event of the payment provider. It comes without a key; an event has one object, of a few KB as a rule, and
-/// an invoice with hundreds of lines has less than this.
+/// Bytes of an event of the payment provider. It comes without a key; an event has one object, of a few KB as a rule,
+/// and an invoice with hundreds of lines has less than this.
 const EVENT_LIMIT: usize = 512 << 10;
 
 /// All routes of the API and its pages.
 #[rustfmt::skip]
 pub static ROUTES: &[Route] = routes! {
-    GET    "/health"                                  Unmetered health::health,
-    GET    "/status"                                  Unmetered health::status,
+    GET    "/health"                                  Unmetered operations::health,
+    GET    "/status"                                  Unmetered operations::status,
     GET    "/openapi.json"                            Unmetered operations::openapi,
     GET    "/v1/info"                                 Public    operations::info,
 
@@ -57,27 +54,27 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/auth/verify"                          Page      device_login::confirm; FORM_LIMIT,
 
     POST   "/v1/cues"                                 ApiKey    cues::create,
-    GET    "/v1/cues"                                 ApiKey    cues::cue_list::list,
-    POST   "/v1/cues/bulk"                            ApiKey    bulk::apply,
-    POST   "/v1/cues/bulk-delete"                     ApiKey    bulk::delete,
+    GET    "/v1/cues"                                 ApiKey    cue_list::list,
+    POST   "/v1/cues/bulk"                            ApiKey    bulk::change_cues,
+    POST   "/v1/cues/bulk-delete"                     ApiKey    bulk::delete_cues,
     GET    "/v1/cues/{cue_id}"                        ApiKey    cues::show,
     PATCH  "/v1/cues/{cue_id}"                        ApiKey    cues::update,
     DELETE "/v1/cues/{cue_id}"                        ApiKey    cues::delete,
     POST   "/v1/cues/{cue_id}/fire"                   ApiKey    cues::fire,
-    GET    "/v1/cues/{cue_id}/upcoming"               ApiKey    upcoming::upcoming,
+    GET    "/v1/cues/{cue_id}/upcoming"               ApiKey    cues::upcoming,
     GET    "/v1/cues/{cue_id}/missed"                 ApiKey    cues::missed,
-    POST   "/v1/schedule/preview"                     ApiKey    upcoming::preview,
+    POST   "/v1/schedule/preview"                     ApiKey    cues::preview,
 
     GET    "/v1/executions"                           ApiKey    executions::list,
     GET    "/v1/executions/claimable"                 ApiKey    claims::list,
     POST   "/v1/executions/claim"                     ApiKey    claims::claim_next,
-    POST   "/v1/executions/replay"                    ApiKey    queue_changes::replay_all,
+    POST   "/v1/executions/replay"                    ApiKey    bulk::replay,
     GET    "/v1/executions/{execution_id}"            ApiKey    executions::show,
     GET    "/v1/executions/{execution_id}/attempts"   ApiKey    attempts::list,
     GET    "/v1/executions/{execution_id}/request"    ApiKey    attempts::show_request,
     POST   "/v1/executions/{execution_id}/replay"     ApiKey    executions::replay,
-    POST   "/v1/executions/{execution_id}/retry"      ApiKey    queue_changes::retry,
-    POST   "/v1/executions/{execution_id}/cancel"     ApiKey    queue_changes::cancel,
+    POST   "/v1/executions/{execution_id}/retry"      ApiKey    executions::retry,
+    POST   "/v1/executions/{execution_id}/cancel"     ApiKey    executions::cancel,
     POST   "/v1/executions/{execution_id}/claim"      ApiKey    claims::claim,
     POST   "/v1/executions/{execution_id}/outcome"    ApiKey    executions::report,
     PATCH  "/v1/executions/{execution_id}/evidence"   ApiKey    executions::append_evidence,
@@ -93,9 +90,9 @@ pub static ROUTES: &[Route] = routes! {
 
     GET    "/v1/events"                               ApiKey    events::stream,
 
-    GET    "/v1/usage"                                ApiKey    figures::usage,
-    GET    "/v1/stats"                                ApiKey    figures::stats,
-    GET    "/v1/overview"                             ApiKey    figures::overview,
+    GET    "/v1/usage"                                ApiKey    stats::usage,
+    GET    "/v1/stats"                                ApiKey    stats::stats,
+    GET    "/v1/overview"                             ApiKey    stats::overview,
 
     POST   "/v1/echo/{token}"                         Public    echo::receive; MAX_PAYLOAD,
     GET    "/v1/echo/{token}"                         ApiKey    echo::show,
@@ -103,12 +100,12 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/billing/checkout"                     ApiKey    billing::checkout,
     POST   "/v1/billing/portal"                       ApiKey    billing::portal,
     POST   "/v1/billing/webhook"                      Public    billing::webhook; EVENT_LIMIT,
-    GET    "/billing/checkout"                        Page      manual_billing::checkout,
-    POST   "/billing/checkout"                        Page      manual_billing::confirm; FORM_LIMIT,
-    GET    "/billing/portal"                          Page      manual_billing::portal,
-    POST   "/billing/portal"                          Page      manual_billing::cancel; FORM_LIMIT,
-    GET    "/billing/thanks"                          Page      manual_billing::thanks,
-    GET    "/billing/closed"                          Page      manual_billing::closed,
+    GET    "/billing/checkout"                        Page      billing::checkout_page,
+    POST   "/billing/checkout"                        Page      billing::confirm; FORM_LIMIT,
+    GET    "/billing/portal"                          Page      billing::portal_page,
+    POST   "/billing/portal"                          Page      billing::cancel; FORM_LIMIT,
+    GET    "/billing/thanks"                          Page      billing::thanks,
+    GET    "/billing/closed"                          Page      billing::closed,
 
     GET    "/v1/test/clock"                           TestClock operations::show_test_clock,
     POST   "/v1/test/clock"                           TestClock operations::advance_test_clock,

@@ -1,27 +1,30 @@
 //! The limits on mails: a server that sends too many is refused by other mail servers. Half of them are for sign-ins, so
-//! that no failing cue keeps anybody from signing in.
+//! that failing cues keep no user from signing in.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::account::sliding_window::SlidingWindows;
+use crate::domain::account::rate_limit::SlidingWindows;
 use crate::locks::Mutex;
 
-/// The window in which mails are counted.
 const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// Mails to accounts with unconfirmed addresses in any hour, all together.
 const MAX_CONFIRMATIONS: u32 = 20;
 
-/// Parts of the mails for sign-ins of which one client address requests one.
+/// One client address may request this part of the sign-in mails: a quarter.
 const REQUESTER_PART: u32 = 4;
 
 /// Sign-in mails that a client address requests in any hour, whatever the limit of all mails: as many as one recipient gets.
 const MIN_REQUESTED: u32 = 3;
 
-/// The mails of the last hour.
+/// The kinds of mails, as the log names them. Each confirmation counts as another mail, too.
+const SIGN_IN: &str = "sign-in";
+const CONFIRMATION: &str = "confirmation";
+const OTHER: &str = "other";
+
 pub struct MailLimits {
     sign_ins: u32,
     others: u32,
@@ -29,22 +32,13 @@ pub struct MailLimits {
 }
 
 struct MailCounts {
-    mails: SlidingWindows<Kind>,
+    mails: SlidingWindows<&'static str>,
     requesters: SlidingWindows<IpAddr>,
     /// Kinds that are refused, from the first refusal to the next mail, so that each limit is logged once.
-    full: BTreeSet<Kind>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Kind {
-    SignIn,
-    /// Each counts as one of the others, too.
-    Confirmation,
-    Other,
+    full: BTreeSet<&'static str>,
 }
 
 impl MailLimits {
-    /// Admits `limit` mails in an hour, half of them for sign-ins.
     pub fn new(limit: usize) -> Self {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let sign_ins = limit.div_ceil(2);
@@ -63,74 +57,52 @@ impl MailLimits {
         if let Some(seconds) = sent.requesters.admit(client, now) {
             return Err(seconds);
         }
-        let taken = sent.take(Kind::SignIn, self.sign_ins, now);
-        if taken.is_err() {
-            sent.requesters.give_back(client);
-        }
-        taken
+        let taken = sent.take(SIGN_IN, self.sign_ins, now);
+        taken.inspect_err(|_| sent.requesters.return_unused(client))
     }
 
-    /// Takes back the newest sign-in mail, which was not sent. The request counts for its client all the same: whether it
-    /// led to a mail would tell whether the recipient has an account.
-    pub fn give_back_sign_in(&self) {
-        self.sent.lock().mails.give_back(Kind::SignIn);
+    /// Removes the newest sign-in mail, which was not sent. The request still counts for its client: a count that depends
+    /// on the mail would show whether the recipient has an account.
+    pub fn return_unused_sign_in(&self) {
+        self.sent.lock().mails.return_unused(SIGN_IN);
     }
 
     /// Counts another mail at `now`, to an account whose address is confirmed or not.
     /// Errors: a limit is reached; the value is the instant at which a mail is admitted again.
     pub fn take(&self, is_confirmed: bool, now: Timestamp) -> Result<(), Timestamp> {
         let mut sent = self.sent.lock();
-        let confirmation =
-            if is_confirmed { Ok(()) } else { sent.take(Kind::Confirmation, MAX_CONFIRMATIONS, now) };
-        let taken = confirmation.and_then(|()| {
-            let taken = sent.take(Kind::Other, self.others, now);
-            if taken.is_err() && !is_confirmed {
-                sent.mails.give_back(Kind::Confirmation);
+        let mut take = || {
+            if is_confirmed {
+                return sent.take(OTHER, self.others, now);
             }
-            taken
-        });
-        taken.map_err(|seconds| now.saturating_add(SignedDuration::from_secs(seconds.into())).unwrap_or(now))
+            sent.take(CONFIRMATION, MAX_CONFIRMATIONS, now)?;
+            let taken = sent.take(OTHER, self.others, now);
+            taken.inspect_err(|_| sent.mails.return_unused(CONFIRMATION))
+        };
+        take().map_err(|seconds| now.saturating_add(SignedDuration::from_secs(seconds.into())).unwrap_or(now))
     }
 
-    /// Takes back the newest other mail, which was not sent.
-    pub fn give_back(&self, is_confirmed: bool) {
+    /// Removes the newest other mail, which was not sent.
+    pub fn return_unused(&self, is_confirmed: bool) {
         let mut sent = self.sent.lock();
-        sent.mails.give_back(Kind::Other);
+        sent.mails.return_unused(OTHER);
         if !is_confirmed {
-            sent.mails.give_back(Kind::Confirmation);
+            sent.mails.return_unused(CONFIRMATION);
         }
     }
 }
 
 impl MailCounts {
-    fn take(&mut self, kind: Kind, limit: u32, now: Timestamp) -> Result<(), u32> {
-        match self.mails.admit_below(kind, limit, now).refused_for {
-            None => {
-                self.full.remove(&kind);
-                Ok(())
-            }
-            Some(seconds) => {
-                if self.full.insert(kind) {
-                    let kind = kind.word();
-                    tracing::warn!(
-                        kind,
-                        limit,
-                        "mails paused: the hourly limit of this kind is reached (--max-mails)"
-                    );
-                }
-                Err(seconds)
-            }
+    fn take(&mut self, kind: &'static str, limit: u32, now: Timestamp) -> Result<(), u32> {
+        let Some(seconds) = self.mails.admit_below(kind, limit, now).refused_for else {
+            self.full.remove(kind);
+            return Ok(());
+        };
+        if self.full.insert(kind) {
+            let message = "mails paused: the hourly limit of this kind is reached (--max-mails)";
+            tracing::warn!(kind, limit, "{message}");
         }
-    }
-}
-
-impl Kind {
-    fn word(self) -> &'static str {
-        match self {
-            Self::SignIn => "sign-in",
-            Self::Confirmation => "confirmation",
-            Self::Other => "other",
-        }
+        Err(seconds)
     }
 }
 
@@ -148,7 +120,7 @@ mod tests {
         assert_eq!([limits.take(true, at(0)), limits.take(false, at(10))], [Ok(()), Ok(())]);
         assert_eq!([limits.take(true, at(10)), limits.take(false, at(59))], [Err(at(60)); 2]);
         assert_eq!([limits.take(true, at(60)), limits.take(true, at(60))], [Ok(()), Err(at(70))]);
-        limits.give_back(true);
+        limits.return_unused(true);
         assert_eq!([limits.take(true, at(60)), limits.take(true, at(60))], [Ok(()), Err(at(70))]);
     }
 

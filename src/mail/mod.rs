@@ -14,9 +14,8 @@ use jiff::Timestamp;
 
 use crate::domain::text::escaped;
 
-pub use crate::mail::smtp::{Smtp, SmtpConfigError, SmtpError, SmtpTls};
+pub use crate::mail::smtp::{Smtp, SmtpConfigError, SmtpError};
 
-/// A plain-text mail to one recipient.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Mail {
     pub to: String,
@@ -24,7 +23,6 @@ pub struct Mail {
     pub text: String,
     /// One line with the link of the mail: all that is logged where there is no SMTP server.
     pub log_line: String,
-    /// The `Date` header.
     pub at: Timestamp,
     /// Log the mail in place of sending it, because the file is on hold.
     pub log_only: bool,
@@ -46,13 +44,10 @@ pub enum MailTransport {
 }
 
 impl MailTransport {
-    /// The words of [`MailTransport::as_str`].
-    pub const WORDS: [&'static str; 2] = ["smtp", "log"];
-
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Smtp(_) => Self::WORDS[0],
-            Self::Log { .. } => Self::WORDS[1],
+            Self::Smtp(_) => "smtp",
+            Self::Log { .. } => "log",
         }
     }
 

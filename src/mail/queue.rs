@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -16,8 +15,7 @@ use crate::mail::{Mail, MailTransport};
 const QUEUE: usize = 256;
 
 /// Delay before each retry; the mail is dropped after the last one. A person waits for this mail in front of a device:
-/// the first retry is soon, and the last one still covers a restart of the mail server. After two minutes the person
-/// has more likely requested a new link. No measurement stands behind the three values.
+/// the first retry is soon, and the last one still covers a restart of the mail server.
 const PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(15), Duration::from_secs(90)];
 
 /// Time to send the remaining mails when the program stops: a part of the 30 s of a graceful stop (contract §1.3).
@@ -26,25 +24,19 @@ const SHUTDOWN_RETRY: Duration = Duration::from_secs(10);
 /// Time for the thread to log the mails that it drops, after [`SHUTDOWN_RETRY`].
 const EXIT_MARGIN: Duration = Duration::from_millis(200);
 
-/// Sends login mails on a thread of its own, with retries after transient errors.
 pub struct LoginMailer {
-    queue: SyncSender<MailJob>,
-    /// The system's clock, for the retry delays, even under a test clock.
-    clock: Arc<Clock>,
-    /// End of the shutdown round on the monotonic clock; empty until the program stops.
-    deadline: Arc<OnceLock<Duration>>,
-    thread: Mutex<Option<MailThread>>,
-}
-
-struct MailThread {
-    handle: JoinHandle<()>,
+    /// `None` only wakes the thread.
+    queue: SyncSender<Option<Mail>>,
+    time: Arc<MailTime>,
     /// Disconnects when the thread ends.
-    ended: Receiver<()>,
+    ended: Mutex<Receiver<()>>,
 }
 
-enum MailJob {
-    Send(Mail),
-    Noop,
+struct MailTime {
+    /// The system's clock, for the retry delays, even under a test clock.
+    clock: Clock,
+    /// End of the shutdown round on the monotonic clock; empty until the program stops.
+    deadline: OnceLock<Duration>,
 }
 
 impl LoginMailer {
@@ -58,24 +50,21 @@ impl LoginMailer {
         }
         let (queue, jobs) = sync_channel(QUEUE);
         let (alive, ended) = sync_channel(0);
-        let (clock, deadline) = (Arc::new(Clock::system()), Arc::default());
-        let worker = MailWorker {
-            transport,
-            clock: Arc::clone(&clock),
-            deadline: Arc::clone(&deadline),
-            retries: VecDeque::new(),
-            _alive: alive,
-        };
-        let handle = std::thread::Builder::new().name("mail".to_owned()).spawn(move || worker.run(&jobs))?;
-        Ok(Self { queue, clock, deadline, thread: Mutex::new(Some(MailThread { handle, ended })) })
+        let time = Arc::new(MailTime { clock: Clock::system(), deadline: OnceLock::new() });
+        let mut worker = MailWorker { transport, time: Arc::clone(&time), retries: VecDeque::new() };
+        std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
+            let _alive = alive;
+            worker.run(&jobs);
+        })?;
+        Ok(Self { queue, time, ended: Mutex::new(ended) })
     }
 
     /// Queues a mail and returns at once. `None` takes the same steps without sending anything, so that the duration
     /// of a request does not reveal whether an address is known.
     pub fn enqueue(&self, mail: Option<Mail>) {
-        match self.queue.try_send(mail.map_or(MailJob::Noop, MailJob::Send)) {
-            Ok(()) | Err(TrySendError::Full(MailJob::Noop)) => {}
-            Err(TrySendError::Full(MailJob::Send(_))) => {
+        match self.queue.try_send(mail) {
+            Ok(()) | Err(TrySendError::Full(None)) => {}
+            Err(TrySendError::Full(Some(_))) => {
                 tracing::warn!(limit = QUEUE, "mail dropped: the queue is full");
             }
             Err(TrySendError::Disconnected(_)) => tracing::warn!("mail dropped: the server is stopping"),
@@ -85,31 +74,21 @@ impl LoginMailer {
     /// Tries every remaining mail once more and ends the thread. Returns within 10 s or `within`, whichever is
     /// shorter, even if the mail server hangs.
     pub fn stop(&self, within: Duration) {
-        let Some(MailThread { handle, ended }) = self.thread.lock().take() else {
-            return;
-        };
-        let time = SHUTDOWN_RETRY.min(within);
-        self.deadline.get_or_init(|| self.clock.monotonic() + time);
+        let within = SHUTDOWN_RETRY.min(within);
+        self.time.deadline.get_or_init(|| self.time.clock.monotonic() + within);
         // Wakes the thread; if the queue is full, the thread is awake already.
-        drop(self.queue.try_send(MailJob::Noop));
-        match ended.recv_timeout(time + EXIT_MARGIN) {
-            Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("mail lost at shutdown: the mail server did not respond in time");
-            }
-            _ if handle.join().is_err() => tracing::error!("mail thread panicked"),
-            _ => {}
+        drop(self.queue.try_send(None));
+        if self.ended.lock().recv_timeout(within + EXIT_MARGIN) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("mail lost at shutdown: the mail server did not respond in time");
         }
     }
 }
 
 struct MailWorker {
     transport: MailTransport,
-    clock: Arc<Clock>,
-    deadline: Arc<OnceLock<Duration>>,
+    time: Arc<MailTime>,
     /// Mails that failed, ordered by their next try.
     retries: VecDeque<RetryEntry>,
-    /// Dropped when the thread ends, which disconnects [`MailThread::ended`].
-    _alive: SyncSender<()>,
 }
 
 struct RetryEntry {
@@ -120,32 +99,23 @@ struct RetryEntry {
 }
 
 impl MailWorker {
-    fn run(mut self, jobs: &Receiver<MailJob>) {
-        while self.deadline.get().is_none() {
-            match self.next_job(jobs) {
-                Ok(MailJob::Send(mail)) => self.send(mail, 0),
-                Ok(MailJob::Noop) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+    fn run(&mut self, jobs: &Receiver<Option<Mail>>) {
+        while self.time.deadline.get().is_none() {
+            let first_due = self.retries.front().map_or(Duration::MAX, |first| first.due);
+            let wait = first_due.saturating_sub(self.time.clock.monotonic());
+            if wait.is_zero() {
+                if let Some(RetryEntry { mail, failures, .. }) = self.retries.pop_front() {
+                    self.send(mail, failures);
+                }
+                continue;
             }
-            while self.deadline.get().is_none()
-                && let Some(RetryEntry { mail, failures, .. }) = self.pop_due_retry()
-            {
-                self.send(mail, failures);
+            match jobs.recv_timeout(wait) {
+                Ok(Some(mail)) => self.send(mail, 0),
+                Ok(None) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         self.send_remaining(jobs);
-    }
-
-    fn pop_due_retry(&mut self) -> Option<RetryEntry> {
-        let is_due = self.retries.front().is_some_and(|first| first.due <= self.clock.monotonic());
-        if is_due { self.retries.pop_front() } else { None }
-    }
-
-    fn next_job(&self, jobs: &Receiver<MailJob>) -> Result<MailJob, RecvTimeoutError> {
-        match self.retries.front() {
-            Some(first) => jobs.recv_timeout(first.due.saturating_sub(self.clock.monotonic())),
-            None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        }
     }
 
     fn send(&mut self, mail: Mail, failures: usize) {
@@ -153,7 +123,7 @@ impl MailWorker {
         match PAUSES.get(failures) {
             Some(pause) if error.is_transient && self.retries.len() < QUEUE => {
                 tracing::warn!(%error, retry_in_s = pause.as_secs(), "mail not sent, will be retried");
-                let due = self.clock.monotonic() + *pause;
+                let due = self.time.clock.monotonic() + *pause;
                 let index = self.retries.partition_point(|other| other.due <= due);
                 self.retries.insert(index, RetryEntry { mail, failures: failures + 1, due });
             }
@@ -161,15 +131,12 @@ impl MailWorker {
         }
     }
 
-    fn send_remaining(mut self, jobs: &Receiver<MailJob>) {
-        let deadline =
-            self.deadline.get().copied().unwrap_or_else(|| self.clock.monotonic() + SHUTDOWN_RETRY);
+    fn send_remaining(&mut self, jobs: &Receiver<Option<Mail>>) {
+        let now = || self.time.clock.monotonic();
+        let deadline = self.time.deadline.get().copied().unwrap_or_else(|| now() + SHUTDOWN_RETRY);
         let mut remaining: VecDeque<Mail> = self.retries.drain(..).map(|entry| entry.mail).collect();
-        remaining.extend(jobs.try_iter().filter_map(|job| match job {
-            MailJob::Send(mail) => Some(mail),
-            MailJob::Noop => None,
-        }));
-        while self.clock.monotonic() < deadline
+        remaining.extend(jobs.try_iter().flatten());
+        while self.time.clock.monotonic() < deadline
             && let Some(mail) = remaining.pop_front()
         {
             self.send(mail, PAUSES.len());

@@ -35,21 +35,6 @@ pub struct Smtp {
     tls: Option<&'static str>,
 }
 
-/// The rules for TLS. The program uses the default; tests have a mail server on this machine.
-#[derive(Debug, Clone)]
-pub struct SmtpTls {
-    /// A certificate authority in PEM that is trusted in addition to the public ones.
-    pub authority: Option<Vec<u8>>,
-    /// True if a server on this machine needs no TLS.
-    pub trusts_this_machine: bool,
-}
-
-impl Default for SmtpTls {
-    fn default() -> Self {
-        Self { authority: None, trusts_this_machine: true }
-    }
-}
-
 /// A mail was not sent.
 ///
 /// The text contains nothing of the mail, so that it can be logged. For the same reason there is no `source()`: the
@@ -57,13 +42,11 @@ impl Default for SmtpTls {
 #[derive(Debug, Error)]
 #[error("{reason}")]
 pub struct SmtpError {
-    /// A retry may succeed.
     pub is_transient: bool,
     reason: String,
 }
 
 impl SmtpError {
-    /// An error that no retry can fix.
     pub fn permanent(reason: &str) -> Self {
         Self { is_transient: false, reason: reason.to_owned() }
     }
@@ -87,21 +70,22 @@ impl Smtp {
     /// `smtps` uses TLS from the start (port 465). `smtp` (port 587) requires STARTTLS, except for a server on this
     /// machine, and with `?tls=none` and no password.
     pub fn new(url: &str, from: &str) -> Result<Self, SmtpConfigError> {
-        Self::with_tls(url, from, &SmtpTls::default())
+        Self::with_authority(url, from, None)
     }
 
-    /// As [`Smtp::new`], with other rules for TLS.
-    pub fn with_tls(url: &str, from: &str, rules: &SmtpTls) -> Result<Self, SmtpConfigError> {
+    /// As [`Smtp::new`]. For tests, a certificate authority in PEM is trusted as well, and a server on this machine
+    /// needs TLS, too.
+    pub fn with_authority(url: &str, from: &str, pem: Option<&[u8]>) -> Result<Self, SmtpConfigError> {
         let from = from.parse::<Mailbox>().map_err(|_| SmtpConfigError::Sender(from.to_owned()))?;
-        let server = SmtpServer::parse(url)?;
+        let server = SmtpServer::parse(url).map_err(SmtpConfigError::Url)?;
         let mut tls = TlsParameters::builder(server.host.clone());
-        if let Some(pem) = &rules.authority {
+        if let Some(pem) = pem {
             let certificate = Certificate::from_pem(pem)
                 .map_err(|_| SmtpConfigError::Url("the certificate authority cannot be read"))?;
             tls = tls.add_root_certificate(certificate);
         }
         let tls = tls.build().map_err(|_| SmtpConfigError::Url("TLS cannot verify a host of this form"))?;
-        let is_trusted = rules.trusts_this_machine && server.is_on_this_machine();
+        let is_trusted = pem.is_none() && server.is_on_this_machine();
         let (tls, name) = match server {
             SmtpServer { implicit_tls: true, .. } => (Tls::Wrapper(tls), Some("implicit")),
             _ if is_trusted => (Tls::None, None),
@@ -126,8 +110,6 @@ impl Smtp {
         self.tls
     }
 
-    /// Sends a mail and blocks the thread until the server accepts or rejects it.
-    /// Errors: the server or the connection failed, or the recipient's address is invalid.
     pub fn send(&self, mail: &Mail) -> Result<(), SmtpError> {
         let message = self.message(mail)?;
         self.transport.send(&message).map_err(SmtpError::from)?;
@@ -198,43 +180,45 @@ struct SmtpServer {
 }
 
 impl SmtpServer {
-    fn parse(url: &str) -> Result<Self, SmtpConfigError> {
-        let url = Url::parse(url).map_err(|error| SmtpConfigError::Url(explain(error)))?;
+    fn parse(url: &str) -> Result<Self, &'static str> {
+        let url = Url::parse(url).map_err(|error| match error {
+            ParseError::RelativeUrlWithoutBase => WRONG_SCHEME,
+            ParseError::InvalidPort => "the port is not a number up to 65535",
+            _ => NO_HOST,
+        })?;
         let (implicit_tls, default_port) = match url.scheme() {
             "smtps" => (true, 465),
             "smtp" => (false, 587),
-            _ => return Err(SmtpConfigError::Url(WRONG_SCHEME)),
+            _ => return Err(WRONG_SCHEME),
         };
         let host = match url.host() {
             Some(Host::Domain(name)) if !name.is_empty() => name.to_owned(),
             Some(Host::Ipv4(address)) => address.to_string(),
             Some(Host::Ipv6(address)) => address.to_string(),
-            _ => return Err(SmtpConfigError::Url(NO_HOST)),
+            _ => return Err(NO_HOST),
         };
         let refuses_tls = match url.query() {
             None => false,
             Some("tls=none") if !implicit_tls => true,
-            Some("tls=none") => {
-                return Err(SmtpConfigError::Url("`?tls=none` is for smtp://, not for smtps://"));
-            }
-            Some(_) => return Err(SmtpConfigError::Url(WRONG_END)),
+            Some("tls=none") => return Err("`?tls=none` is for smtp://, not for smtps://"),
+            Some(_) => return Err(WRONG_END),
         };
         if !matches!(url.path(), "" | "/") || url.fragment().is_some() {
-            return Err(SmtpConfigError::Url(WRONG_END));
+            return Err(WRONG_END);
         }
         let login = match (url.username(), url.password()) {
             ("", None) => None,
             (user, password) => {
                 let login = password.and_then(|password| Some((decode(user)?, decode(password)?)));
-                Some(login.ok_or(SmtpConfigError::Url("the user and password cannot be read"))?)
+                Some(login.ok_or("the user and password cannot be read")?)
             }
         };
         Ok(Self { implicit_tls, refuses_tls, host, port: url.port().unwrap_or(default_port), login })
     }
 
     fn is_on_this_machine(&self) -> bool {
-        let is_loopback = |address: IpAddr| address.is_loopback();
-        self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(is_loopback)
+        self.host.eq_ignore_ascii_case("localhost")
+            || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
     }
 }
 
@@ -242,14 +226,6 @@ const WRONG_SCHEME: &str = "the URL must begin with smtp:// or smtps://";
 const WRONG_END: &str =
     "nothing may follow the host and the port but `?tls=none`, for a mail server without TLS";
 const NO_HOST: &str = "the URL has no valid host";
-
-fn explain(error: ParseError) -> &'static str {
-    match error {
-        ParseError::RelativeUrlWithoutBase => WRONG_SCHEME,
-        ParseError::InvalidPort => "the port is not a number up to 65535",
-        _ => NO_HOST,
-    }
-}
 
 /// Decodes a user or password. An invalid escape is an error, because it is most likely a `%` that was not encoded.
 fn decode(text: &str) -> Option<String> {
@@ -293,7 +269,6 @@ mod tests {
     fn an_error_about_a_url_does_not_repeat_it() {
         let invalid = [
             "",
-            "mail.example.com",
             "http://hunter2@mail.example.com",
             "smtp://",
             "smtp://a:hunter2@",

@@ -13,40 +13,28 @@ use crate::metrics::{Counter, Family, Histogram, TIME};
 /// Time without a pass after which the scheduler counts as down (contract §8.7).
 pub const DOWN_AFTER: Duration = Duration::from_secs(30);
 
-/// Every combination of `result` and `cause`, so that all counters start at 0.
-fn attempt_labels() -> Vec<[&'static str; 2]> {
-    let failed = |result: &'static str| FailureCause::WORDS.map(|cause| [result, cause]);
-    [["success", "none"]].into_iter().chain(failed("retrying")).chain(failed("failed")).collect()
-}
-
-/// Counts and times of the engine since the process started.
 #[derive(Debug)]
 pub struct EngineStats {
-    fired: AtomicU64,
-    delivered: AtomicU64,
+    pub fired: Counter,
+    /// Finished delivery attempts whose result is stored.
+    pub delivered: Counter,
+    pub passes: Counter,
     // Passes and attempts that are running.
     running: AtomicUsize,
     last_seen: AtomicI64,
     last_pass: Mutex<SchedulerPass>,
-    passes: Counter,
     // Milliseconds of the monotonic clock.
     last_heartbeat: AtomicU64,
-    pub deliveries: DeliveryMetrics,
+    /// Time from the scheduled instant of a run to the start of its first attempt.
+    pub lateness: Histogram,
+    pub attempt_durations: Histogram,
+    /// Finished attempts, by the resulting state of the execution (`success`, `retrying`, `failed`) and by the cause of
+    /// a failure.
+    pub attempts: Family<Counter, 2>,
     /// Attempts to send failure notifications, by result: `success`, `retrying` or `failed`.
     pub notifications: Family<Counter, 1>,
 }
 
-#[derive(Debug)]
-pub struct DeliveryMetrics {
-    /// Time from the scheduled instant of a run to the start of its first attempt.
-    pub lateness: Histogram,
-    pub durations: Histogram,
-    /// Finished attempts, by the resulting state of the execution (`success`, `retrying`, `failed`) and by the cause of
-    /// a failure.
-    pub attempts: Family<Counter, 2>,
-}
-
-/// One pass of the scheduler.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SchedulerPass {
     /// Its start, on the wall clock.
@@ -59,43 +47,26 @@ pub struct SchedulerPass {
 
 impl Default for EngineStats {
     fn default() -> Self {
+        let failed = |result| FailureCause::WORDS.map(|cause| [result, cause]);
+        let results = [&[["success", "none"]][..], &failed("retrying"), &failed("failed")].concat();
         Self {
-            fired: AtomicU64::new(0),
-            delivered: AtomicU64::new(0),
+            fired: Counter::default(),
+            delivered: Counter::default(),
+            passes: Counter::default(),
             running: AtomicUsize::new(0),
             // Before every instant, because `record_last_seen` only raises it.
             last_seen: AtomicI64::new(i64::MIN),
             last_pass: Mutex::default(),
-            passes: Counter::default(),
             last_heartbeat: AtomicU64::new(0),
-            deliveries: DeliveryMetrics {
-                lateness: Histogram::new(&TIME),
-                durations: Histogram::new(&TIME),
-                attempts: Family::new(Counter::default, &attempt_labels()),
-            },
+            lateness: Histogram::new(&TIME),
+            attempt_durations: Histogram::new(&TIME),
+            attempts: Family::new(Counter::default, &results),
             notifications: Family::new(Counter::default, &[["success"], ["retrying"], ["failed"]]),
         }
     }
 }
 
 impl EngineStats {
-    pub fn add_fired(&self, executions: u64) {
-        self.fired.fetch_add(executions, Ordering::Relaxed);
-    }
-
-    /// Counts finished delivery attempts whose result is stored.
-    pub fn add_delivered(&self, attempts: u64) {
-        self.delivered.fetch_add(attempts, Ordering::Relaxed);
-    }
-
-    pub fn fired(&self) -> u64 {
-        self.fired.load(Ordering::Relaxed)
-    }
-
-    pub fn delivered(&self) -> u64 {
-        self.delivered.load(Ordering::Relaxed)
-    }
-
     pub fn record_pass(&self, pass: SchedulerPass) {
         self.passes.add(1);
         *self.last_pass.lock() = pass;
@@ -105,20 +76,16 @@ impl EngineStats {
         *self.last_pass.lock()
     }
 
-    pub fn passes(&self) -> u64 {
-        self.passes.get()
-    }
-
     /// Records that the scheduler is running, at `monotonic`. It calls this while the disk is failing, too.
     pub fn heartbeat(&self, monotonic: Duration) {
-        self.last_heartbeat
-            .store(u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let millis = u64::try_from(monotonic.as_millis()).unwrap_or(u64::MAX);
+        self.last_heartbeat.store(millis, Ordering::Relaxed);
     }
 
     /// Returns whether the last heartbeat is recent. A scheduler without one hangs and does not recover by itself.
     pub fn is_alive(&self, monotonic: Duration) -> bool {
-        monotonic.saturating_sub(Duration::from_millis(self.last_heartbeat.load(Ordering::Relaxed)))
-            <= DOWN_AFTER
+        let last = Duration::from_millis(self.last_heartbeat.load(Ordering::Relaxed));
+        monotonic.saturating_sub(last) <= DOWN_AFTER
     }
 
     /// Begins a pass of the engine. It ends, and notifies `progress`, when the guard is dropped.
@@ -132,7 +99,6 @@ impl EngineStats {
         self.running.load(Ordering::SeqCst) == 0
     }
 
-    /// Raises the newest instant that the scheduler has seen.
     pub fn record_last_seen(&self, instant: Timestamp) {
         self.last_seen.fetch_max(instant.as_millisecond(), Ordering::SeqCst);
     }
@@ -142,13 +108,13 @@ impl EngineStats {
         self.last_seen.store(instant.as_millisecond(), Ordering::SeqCst);
     }
 
-    /// The newest instant that the scheduler has seen. No schedule fires again before it, even if the clock is set back.
+    /// The newest instant that the scheduler has seen. No schedule fires again before it, even if the clock is set
+    /// back.
     pub fn last_seen(&self) -> Timestamp {
         Timestamp::from_millisecond(self.last_seen.load(Ordering::SeqCst)).unwrap_or(Timestamp::MIN)
     }
 }
 
-/// A running pass of the engine.
 #[derive(Debug)]
 pub struct PassGuard<'a> {
     running: &'a AtomicUsize,

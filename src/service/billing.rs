@@ -1,4 +1,4 @@
-//! Changes of plan: checkout and portal for users, decisions of the operator. Stripe's events are in `stripe_events`.
+//! Changes of plan by users, the operator and Stripe's events (contract §8.6).
 
 use jiff::Timestamp;
 
@@ -8,26 +8,25 @@ use crate::domain::account::credentials::sha256;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::{Caller, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::billing::offer::{FREE, Offer, RequestStatus};
+use crate::domain::billing::{
+    CheckoutCompleted, FREE, Offer, Prices, RequestStatus, StripeEvent, StripeEventKind, Subscription,
+    SubscriptionState, SubscriptionUpdate, after_update, best_offer, read, verify,
+};
 use crate::error::{Error, Result};
 use crate::service::accounts::change_plan;
 use crate::service::fire::CueFirer;
 use crate::store::accounts::sessions::{self, LinkKind};
 use crate::store::accounts::users;
-use crate::store::billing::requests::{self, BillingRequest};
-use crate::store::billing::subscriptions;
+use crate::store::billing::{self, BillingRequest};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
-/// The plan of a user and the request that may change it.
 #[derive(Debug, Clone)]
 pub struct PlanOverview {
     pub user: User,
-    /// The request that the operator has not decided yet.
     pub pending_request: Option<BillingRequest>,
 }
 
-/// Returns the URL of a page where the caller buys or requests a plan. Blocks: it may call the payment provider.
-/// Errors: `invalid_plan` when the server has no such plan, `billing_error`.
+/// Blocks: it may call the payment provider. Errors: `invalid_plan`, `billing_error`.
 pub fn checkout(app: &App, caller: &Caller, offer: Offer) -> Result<String> {
     let plan = offer.plan.as_str();
     if app.config.plans.ensure_exists(plan).is_err() {
@@ -37,8 +36,7 @@ pub fn checkout(app: &App, caller: &Caller, offer: Offer) -> Result<String> {
     app.billing.checkout(billing_context(app), &account, offer)
 }
 
-/// Returns the URL of a page where the caller sees and cancels its plan. Blocks: it may call the payment provider.
-/// Errors: `no_billing_customer`, `billing_error`.
+/// Blocks: it may call the payment provider. Errors: `no_billing_customer`, `billing_error`.
 pub fn portal(app: &App, caller: &Caller) -> Result<String> {
     let account = billing_account(app, caller)?;
     app.billing.portal(billing_context(app), &account)
@@ -50,15 +48,14 @@ pub fn find_request_by_link(app: &App, token: &str) -> Result<Pending<BillingReq
     Ok(app.store.read(move |read| find_request(read, &hash, now)))
 }
 
-/// Confirms the request that belongs to a link and deletes an earlier undecided request of the same user. A request
-/// that was already confirmed is returned unchanged. Errors: `not_found` for an unknown or expired link.
+/// Returns a confirmed request unchanged. Errors: `not_found` for an unknown or expired link.
 pub fn confirm_request(app: &App, token: &str) -> Result<Pending<BillingRequest>> {
     let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     Ok(app.store.write(move |tx| {
         let request = find_request(tx, &hash, now)?;
         if request.status == RequestStatus::Offered {
-            requests::delete_undecided(tx, request.user_key)?;
-            requests::confirm(tx, request.key, now)?;
+            billing::delete_undecided(tx, request.user_key)?;
+            billing::confirm_request(tx, request.key, now)?;
         }
         find_request(tx, &hash, now)
     }))
@@ -70,8 +67,7 @@ pub fn find_plan_by_link(app: &App, token: &str) -> Result<Pending<PlanOverview>
     Ok(app.store.read(move |read| find_portal(read, &hash, now)))
 }
 
-/// Cancels a user's plan and its undecided request, and invalidates the link. Returns the number of cues that this
-/// paused. Errors: `not_found` for an unknown or expired link.
+/// Returns the number of cues that this paused. Errors: `not_found` for an unknown or expired link.
 pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     let (now, hash) = (app.clock.now(), link_hash(app, token)?);
     let plans = app.config.plans.clone();
@@ -79,14 +75,12 @@ pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     Ok(app.store.write(move |tx| {
         let user_key = find_portal(tx, &hash, now)?.user.key;
         sessions::delete_link(tx, &hash)?;
-        requests::delete_undecided(tx, user_key)?;
+        billing::delete_undecided(tx, user_key)?;
         grant_plan(tx, &plans, user_key, None, &firer)
     }))
 }
 
-/// Approves a confirmed request. The plan applies from the user's next request on. Returns the request and the number of
-/// cues that a lower limit paused.
-/// Errors: `not_found`, `invalid_plan`, and `invalid_state` when the request is already decided.
+/// Returns the request and the number of paused cues. Errors: `not_found`, `invalid_plan`, `invalid_state` if decided.
 pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pending<(BillingRequest, usize)> {
     store.write(move |tx| {
         let request = decide(tx, &id, RequestStatus::Approved, now)?;
@@ -94,7 +88,7 @@ pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pendi
         plans
             .ensure_exists(plan)
             .map_err(|error| Error::refused(ErrorCode::InvalidPlan, error.to_string()))?;
-        let firer = CueFirer::of_command(tx, &plans, now)?;
+        let firer = CueFirer::for_command(tx, &plans, now)?;
         let paused = grant_plan(tx, &plans, request.user_key, Some(request.offer), &firer)?;
         Ok((request, paused))
     })
@@ -105,7 +99,6 @@ pub fn decline(store: &Store, id: String, now: Timestamp) -> Pending<BillingRequ
     store.write(move |tx| decide(tx, &id, RequestStatus::Declined, now))
 }
 
-/// Sets the plan of an offer, or the free plan. Returns the number of cues that a lower limit paused.
 pub(super) fn grant_plan(
     tx: &WriteTx<'_>,
     plans: &Plans,
@@ -127,16 +120,15 @@ fn billing_account(app: &App, caller: &Caller) -> Result<BillingAccount> {
     let user_key = caller.user_key;
     let found = app.store.read(move |read| {
         let user = users::find(read, user_key)?;
-        let customer = subscriptions::find_customer(read, user_key)?;
-        Ok((user, customer, requests::was_ever_approved(read, user_key)?))
+        let customer = billing::find_customer(read, user_key)?;
+        Ok((user, customer, billing::was_ever_approved(read, user_key)?))
     });
     let (user, customer, was_approved) = found.wait()?;
     let user = user.ok_or_else(|| Error::fault("the authenticated user does not exist any more"))?;
     Ok(BillingAccount { user, customer, was_approved })
 }
 
-/// Returns the stored hash of a link's token. The pages exist only with manual billing: a subscription at Stripe can only
-/// be cancelled at Stripe.
+/// The pages exist only with manual billing: a subscription at Stripe can only be cancelled at Stripe.
 fn link_hash(app: &App, token: &str) -> Result<[u8; 32]> {
     match app.billing {
         Provider::Manual => Ok(sha256(token.as_bytes())),
@@ -147,13 +139,13 @@ fn link_hash(app: &App, token: &str) -> Result<[u8; 32]> {
 fn find_request(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<BillingRequest> {
     let usable =
         |request: &BillingRequest| request.status != RequestStatus::Offered || request.link_expires_at > now;
-    requests::find_by_link(read, hash)?.filter(usable).ok_or_else(|| dead_link().into())
+    billing::find_by_link(read, hash)?.filter(usable).ok_or_else(|| dead_link().into())
 }
 
 fn find_portal(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<PlanOverview> {
     let user_key = sessions::find_link_user(read, LinkKind::Plan, hash, now)?.ok_or_else(dead_link)?;
     let user = users::find(read, user_key)?.ok_or_else(dead_link)?;
-    Ok(PlanOverview { user, pending_request: requests::find_undecided(read, user_key)? })
+    Ok(PlanOverview { user, pending_request: billing::find_undecided(read, user_key)? })
 }
 
 fn dead_link() -> Refusal {
@@ -161,13 +153,121 @@ fn dead_link() -> Refusal {
 }
 
 fn decide(tx: &WriteTx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {
-    let Some(request) = requests::find(tx, id)? else {
+    let Some(request) = billing::find_request(tx, id)? else {
         let message = format!("There is no request {id}: list the requests with `cued billing list`");
         return Err(Error::refused(ErrorCode::NotFound, message));
     };
-    if !requests::decide(tx, request.key, decision, now)? {
+    if !billing::decide(tx, request.key, decision, now)? {
         let message = format!("Request {id} is already {}", request.status.as_str());
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     Ok(request)
+}
+
+/// A repeated or irrelevant event succeeds too, so that Stripe does not send it again. Errors: `invalid_signature`,
+/// those of a malformed event, `not_found` with manual billing.
+pub fn receive_stripe_event(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pending<()>> {
+    let Provider::Stripe(stripe) = &app.billing else {
+        return Err(Error::refused(ErrorCode::NotFound, "Not found: billing with Stripe is off"));
+    };
+    let now = app.clock.now();
+    verify(signature, body, stripe.webhook_secret(), now)?;
+    let event = read(body)?;
+    let (prices, plans) = (stripe.prices().clone(), app.config.plans.clone());
+    let handler = StripeEventHandler { prices, plans, firer: CueFirer::new(app, now), now };
+    Ok(app
+        .store
+        .write(move |tx| if handler.is_new(tx, &event)? { handler.handle(tx, event.kind) } else { Ok(()) }))
+}
+
+struct StripeEventHandler {
+    prices: Prices,
+    plans: Plans,
+    firer: CueFirer,
+    now: Timestamp,
+}
+
+impl StripeEventHandler {
+    fn is_new(&self, tx: &WriteTx<'_>, event: &StripeEvent) -> Result<bool> {
+        billing::record_event(tx, &event.id, self.now)
+    }
+
+    fn handle(&self, tx: &WriteTx<'_>, kind: StripeEventKind) -> Result<()> {
+        match kind {
+            StripeEventKind::CheckoutCompleted(checkout) => self.on_checkout(tx, checkout),
+            StripeEventKind::Subscription(update) => self.on_subscription(tx, &update),
+            StripeEventKind::PaymentFailed { customer } => {
+                tx.on_commit(move || {
+                    tracing::warn!(customer, "payment failed; the plan stays while Stripe retries it");
+                });
+                Ok(())
+            }
+            StripeEventKind::Other(event_type) => {
+                tx.on_commit(move || tracing::info!(event_type, "ignored an event that changes no plan"));
+                Ok(())
+            }
+        }
+    }
+
+    fn on_checkout(&self, tx: &WriteTx<'_>, checkout: CheckoutCompleted) -> Result<()> {
+        let Some(user) = users::find_by_id(tx, &checkout.user_id)? else {
+            let user_id = checkout.user_id;
+            tx.on_commit(move || tracing::warn!(user_id, "ignored a checkout of an unknown user"));
+            return Ok(());
+        };
+        billing::link_customer(tx, &checkout.customer, user.key, self.now)?;
+        if let (Some(id), Some(offer)) = (checkout.subscription, checkout.paid)
+            && billing::find_subscription(tx, &id)?.is_none()
+        {
+            let state = SubscriptionState::Live;
+            let subscription =
+                Subscription { id, customer: checkout.customer, offer, state, last_event_secs: None };
+            billing::save_subscription(tx, &subscription)?;
+        }
+        self.apply_plan(tx, user.key)
+    }
+
+    fn on_subscription(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<()> {
+        let known = billing::find_subscription(tx, &update.id)?;
+        let Some(subscription) = after_update(known.as_ref(), update, &self.prices) else {
+            let subscription = update.id.clone();
+            tx.on_commit(move || {
+                tracing::info!(subscription, "ignored a subscription update that changes nothing");
+            });
+            return Ok(());
+        };
+        billing::save_subscription(tx, &subscription)?;
+        match self.find_user(tx, update)? {
+            Some(user_key) => self.apply_plan(tx, user_key),
+            None => {
+                let customer = update.customer.clone();
+                tx.on_commit(move || {
+                    tracing::info!(
+                        customer,
+                        "stored a subscription of a customer that is not linked to a user yet"
+                    );
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn find_user(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<Option<i64>> {
+        if let Some(user_key) = billing::find_customer_user(tx, &update.customer)? {
+            return Ok(Some(user_key));
+        }
+        let Some(id) = &update.user_id else { return Ok(None) };
+        let Some(user) = users::find_by_id(tx, id)? else { return Ok(None) };
+        billing::link_customer(tx, &update.customer, user.key, self.now)?;
+        Ok(Some(user.key))
+    }
+
+    /// Without subscriptions the operator has set the plan, and it stays.
+    fn apply_plan(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+        let subscriptions = billing::list_subscriptions(tx, user_key)?;
+        if !subscriptions.is_empty() {
+            grant_plan(tx, &self.plans, user_key, best_offer(&subscriptions), &self.firer)?;
+        }
+        Ok(())
+    }
 }

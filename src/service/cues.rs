@@ -6,9 +6,7 @@ use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::patch::CuePatch;
-use crate::domain::cue::payload::Payload;
-use crate::domain::cue::{Cue, CueStatus, NewCue};
+use crate::domain::cue::{Cue, CuePatch, CueStatus, NewCue, Payload};
 use crate::domain::ids::CueId;
 use crate::domain::notification::event::EventType;
 use crate::error::{Error, Result};
@@ -17,13 +15,13 @@ use crate::service::accounts::disabled;
 use crate::service::events;
 use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::CueFirer;
-use crate::service::idempotency::{IdempotencyRequest, StoredResponse, find_response, store_response};
-use crate::service::plan_limits::check_storage_quota;
+use crate::store::accounts::idempotency::{
+    IdempotencyRequest, StoredResponse, find_response, store_response,
+};
 use crate::store::accounts::users::{self, CueCounts};
-use crate::store::cues::{self, payloads};
-use crate::store::executions::unclaimed;
-use crate::store::maintenance::cue_deletion;
-use crate::store::{Pending, WakeSet, WriteTx};
+use crate::store::executions::claims;
+use crate::store::maintenance::retention;
+use crate::store::{Pending, WakeSet, WriteTx, cues};
 
 /// The response to a create, and the payload of its request: the response shows it, but does not store it.
 #[derive(Debug)]
@@ -32,17 +30,14 @@ pub struct CreatedCue {
     pub payload: Option<Payload>,
 }
 
-/// An updated cue, and the payload of the request if it sets or removes it.
 #[derive(Debug)]
 pub struct UpdatedCue {
     pub cue: Cue,
     pub payload: Option<Option<Payload>>,
 }
 
-/// Creates a cue. `render` builds the response without the payload before the write, which stores it under the
-/// `Idempotency-Key`. `hint` is shown with the warning of the cue and not stored: it is about this moment. Refused with
-/// `cue_limit_exceeded`, `storage_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`. Errors: if there is no
-/// random id.
+/// `hint` is shown with the warning of the cue and not stored: it is about this moment. Refused with
+/// `cue_limit_exceeded`, `storage_limit_exceeded`, `invalid_schedule`, `idempotency_conflict`.
 pub fn create(
     app: &App,
     caller: &Caller,
@@ -53,10 +48,9 @@ pub fn create(
 ) -> Result<Pending<CreatedCue>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let plans = app.config.plans.clone();
-    let limits = CueLimits::of(&plans, caller);
+    let limits = CueLimits::new(&plans, caller);
     let id = CueId::generate(now, random::fill)?.to_string();
     let payload = new.payload.take();
-    // A repetition is answered even if the schedule has no later run by now.
     let prepared = new.into_cue(id, user_key, now).map_err(Error::from);
     let prepared = prepared.and_then(|(mut cue, _)| {
         let stored = cue.warning.clone();
@@ -66,7 +60,7 @@ pub fn create(
         Ok((response, cue))
     });
     Ok(app.store.write_for(user_key, move |tx| {
-        check_storage_quota(tx, &plans, user_key, || {
+        users::check_storage_quota(tx, &plans, user_key, || {
             if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
                 return Ok(CreatedCue { response, payload });
             }
@@ -81,7 +75,6 @@ pub fn create(
     }))
 }
 
-/// Both texts, as sentences.
 fn joined(warning: Option<&str>, hint: Option<&str>) -> Option<String> {
     let texts: Vec<&str> = warning.into_iter().chain(hint).collect();
     (!texts.is_empty()).then(|| texts.join(". "))
@@ -95,12 +88,11 @@ pub(super) struct ChangeContext {
 
 impl ChangeContext {
     pub(super) fn new(app: &App, caller: &Caller, now: Timestamp) -> Self {
-        let limits = CueLimits::of(&app.config.plans, caller);
+        let limits = CueLimits::new(&app.config.plans, caller);
         Self { user_key: caller.user_key, limits, firer: CueFirer::new(app, now) }
     }
 
-    /// Changes the cue, except for its payload, and wakes the scheduler. Returns the cue, and the number of runs that were
-    /// overdue and fired before the change.
+    /// Returns the cue without its new payload, and the number of overdue runs that fired before the change.
     pub(super) fn change(&self, tx: &WriteTx<'_>, id: &str, change: &CuePatch) -> Result<(Cue, usize)> {
         let (user_key, now) = (self.user_key, self.firer.now());
         let mut before = find(tx, user_key, id)?;
@@ -124,7 +116,7 @@ impl ChangeContext {
         cues::save(tx, &cue)?;
         events::cue_changed(tx, (before.status, cue.status), user_key, cue.key, now);
         if cue.claim_within_minutes != before.claim_within_minutes {
-            unclaimed::recheck(tx, cue.key)?;
+            claims::recheck(tx, cue.key)?;
             tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
         }
         tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
@@ -132,16 +124,15 @@ impl ChangeContext {
     }
 }
 
-/// Updates the caller's cue. Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the
-/// refusals of [`Cue::apply`].
+/// Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of [`Cue::apply`].
 pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pending<UpdatedCue> {
     let user_key = caller.user_key;
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, app.clock.now()));
     app.store.write_for(user_key, move |tx| {
-        check_storage_quota(tx, &plans, user_key, || {
+        users::check_storage_quota(tx, &plans, user_key, || {
             let (mut cue, _) = context.change(tx, &id, &change)?;
             if let Some(payload) = &change.payload {
-                cue.payload_key = payloads::set_payload(tx, cue.key, payload.as_ref())?;
+                cue.payload_key = cues::set_payload(tx, cue.key, payload.as_ref())?;
             }
             Ok(UpdatedCue { cue, payload: change.payload })
         })
@@ -153,7 +144,7 @@ pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     app.store.write_for(user_key, move |tx| {
         events::cue_deleted(tx, user_key, &id, now);
-        if cue_deletion::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) }
+        if retention::delete_cue(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) }
     })
 }
 
@@ -162,30 +153,25 @@ pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Cue> {
     cues::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 
-/// The refusal for a cue that does not exist or belongs to another user.
 pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::CueNotFound, "Cue not found")
 }
 
-/// The limits on the cues of a plan. `None` is no limit.
 #[derive(Debug, Clone, Copy)]
 struct CueLimits {
     active: Option<u32>,
-    /// In all states.
     all: Option<i64>,
 }
 
 impl CueLimits {
-    fn of(plans: &Plans, caller: &Caller) -> Self {
+    fn new(plans: &Plans, caller: &Caller) -> Self {
         Self { active: plans.limits(&caller.plan).cues, all: plans.storage_bounds(&caller.plan, true).cues }
     }
 
-    /// Refuses another active cue with `cue_limit_exceeded` if the limit is reached.
     fn check_active(self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
         self.check(users::cue_counts(tx, user_key)?.ok_or_else(disabled)?)
     }
 
-    /// Refuses another cue with `cue_limit_exceeded` if the limit is reached.
     fn check_new(self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
         let counts = users::cue_counts(tx, user_key)?.ok_or_else(disabled)?;
         self.check(counts)?;

@@ -1,37 +1,34 @@
-//! Device login (contract §3.7): the device gets a code to poll with and one to show, the user submits an email address
-//! and confirms the mailed link, and the device's next poll returns an API key.
+//! Device login (contract §3.7): a device polls with a code while its user confirms a mailed link.
 
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::account::client_ip::rate_limit_address;
 use crate::domain::account::credentials::{ApiKey, Email};
 use crate::domain::account::device_login::{
     DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginPurpose, LoginState, MAX_CODES, MAX_MAILS,
     MAX_MAILS_PER_CODE, MAX_SHOWN_KEYS, OtherKeys, RATE_WINDOW, UserCode,
 };
+use crate::domain::account::rate_limit::rate_limit_address;
 use crate::domain::account::user::{ApiKeyInfo, KEYS_REVOKED, RegistrationPolicy, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::time::{rfc3339, saturating_add, saturating_sub};
+use crate::domain::time::{instant, saturating_add, saturating_sub};
 use crate::error::{Error, Result};
 use crate::mail::Mail;
 use crate::random;
 use crate::service::accounts::{check_key_limit, confirm, new_user, random_id};
-use crate::service::plan_limits;
+use crate::service::finish::pause_above_limit;
 use crate::store::accounts::sessions::{self, LinkKind};
 use crate::store::accounts::users::{self, NewUser};
 use crate::store::accounts::{api_keys, device_logins};
-use crate::store::db::hold;
-use crate::store::executions::{delivery_queue, queue_changes};
-use crate::store::notifications::outbox;
+use crate::store::db::meta;
+use crate::store::executions::delivery_queue;
+use crate::store::outbox;
 use crate::store::{Pending, ReadTx, WriteTx};
 
-/// The result of a poll, with the API key, which is not shown again.
 #[derive(Debug, Clone)]
 pub struct PollResult {
-    /// State of the login; `None` when it has expired.
     pub state: Option<LoginState>,
     /// The API key and the email address of its user, for the one poll that finds the login approved.
     pub handed_out: Option<(ApiKey, String)>,
@@ -71,16 +68,14 @@ pub fn start(
     }))
 }
 
-/// The mail of a login, and the code for the page that follows.
 #[derive(Debug, Clone)]
 pub struct SubmittedEmail {
     pub mail: Option<Mail>,
     pub user_code: String,
 }
 
-/// Stores the email address for the login with the code in `text`. The response to the caller must not depend on the mail
-/// that is to be sent, because that would reveal whether the address is registered.
-/// Errors: `device_code_not_found` when the code is unknown, has expired or was approved already.
+/// The response must not depend on the mail: that would reveal whether the address is registered. Errors:
+/// `device_code_not_found`.
 pub fn submit_email(
     app: &App,
     text: String,
@@ -113,26 +108,23 @@ pub fn submit_email(
             text: mail_text(&user_code, &link, client, now),
             log_line: link,
             at: now,
-            log_only: hold::is_held(tx)?,
+            log_only: meta::is_held(tx)?,
         };
         Ok(SubmittedEmail { mail: admitted.then_some(mail), user_code })
     }))
 }
 
-/// The content of the page that asks for the confirmation of a login.
 #[derive(Debug, Clone)]
 pub struct LoginToConfirm {
     pub email: String,
     pub user_code: String,
     /// The other API keys of the account, newest first; not all of them if there are many.
     pub other_keys: Vec<ApiKeyInfo>,
-    /// The choice that the page proposes for them.
     pub proposed: OtherKeys,
     /// When the address was confirmed: keys from before may be those of whoever registered it.
     pub confirmed_at: Option<Timestamp>,
 }
 
-/// The login whose mailed link has this code and token; the status of the link if it is not valid.
 pub fn find_to_confirm(
     read: &ReadTx<'_>,
     text: &str,
@@ -153,9 +145,7 @@ pub fn find_to_confirm(
     Ok(Ok(LoginToConfirm { email, user_code, other_keys, proposed, confirmed_at }))
 }
 
-/// Confirms the mailed link with this code and token. An unknown address is registered if registration allows it, the
-/// address is confirmed, and the device's next poll gets an API key. `other_keys` says what happens to the account's keys
-/// so far, and with them to its secrets and cues; by default what the page proposes. Returns the status of the link.
+/// Registers an unknown address if registration allows it. `other_keys` says what happens to the account's keys so far.
 /// Errors: `registration_disabled` when registration was closed after the mail was sent, `key_limit_exceeded`.
 pub fn approve(
     app: &App,
@@ -200,18 +190,17 @@ pub fn approve(
     }))
 }
 
-/// Revokes all API keys of the user, ends all sessions, takes the secrets of `fresh`, removes the URL of alerts, pauses
-/// all cues and ends what is queued. Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
+/// Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
 fn revoke_other_keys(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
     api_keys::delete_all(tx, user_key)?;
     sessions::delete_others(tx, user_key, None)?;
     sessions::delete_links(tx, user_key, LinkKind::Session)?;
     sessions::delete_links(tx, user_key, LinkKind::Plan)?;
     users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
-    plan_limits::pause_above_limit(tx, user_key, Some(0), now)?;
+    pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;
     // Many of these may not be sent yet.
-    queue_changes::fail_delivering(tx, user_key, KEYS_REVOKED, now)?;
+    delivery_queue::fail_delivering(tx, user_key, KEYS_REVOKED, now)?;
     outbox::delete_posts(tx, user_key)
 }
 
@@ -258,7 +247,7 @@ fn not_found() -> Error {
 }
 
 fn mail_text(user_code: &str, link: &str, client: IpAddr, now: Timestamp) -> String {
-    let (minutes, at) = (LIFETIME.as_mins(), rfc3339(now));
+    let (minutes, at) = (LIFETIME.as_mins(), instant(now));
     format!(
         "Someone, probably you, is signing in a device with this code:\n\n    {user_code}\n\n\
          Requested from the address {client} at {at}.\n\n\

@@ -1,5 +1,4 @@
-//! Live events of state changes (contract §8.13). Each function is called in the write of the change, after it, and does
-//! nothing unless somebody follows the user.
+//! Live events of state changes (contract §8.13), emitted in the write of the change, after it.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -11,9 +10,9 @@ use crate::domain::notification::alert::Alert;
 use crate::domain::notification::event::{Event, EventType};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
-use crate::domain::time::rfc3339;
+use crate::domain::time::instant;
 use crate::error::Result;
-use crate::store::accounts::usage;
+use crate::store::accounts::users;
 use crate::store::{WriteTx, event_data};
 
 pub fn execution(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at: Timestamp) {
@@ -39,7 +38,6 @@ pub fn cue(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at:
     });
 }
 
-/// As [`cue`], where the user is not known.
 pub fn cue_of(tx: &WriteTx<'_>, event_type: EventType, key: i64, at: Timestamp) -> Result<()> {
     if tx.is_watched()
         && let Some(user_key) = event_data::user_of_cue(tx, key)?
@@ -49,7 +47,6 @@ pub fn cue_of(tx: &WriteTx<'_>, event_type: EventType, key: i64, at: Timestamp) 
     Ok(())
 }
 
-/// The event of a change by request, from a status to another or the same.
 pub fn cue_changed(
     tx: &WriteTx<'_>,
     (before, after): (CueStatus, CueStatus),
@@ -69,12 +66,11 @@ pub fn cue_changed(
 pub fn cue_deleted(tx: &WriteTx<'_>, user_key: i64, cue_id: &str, at: Timestamp) {
     tx.emit(user_key, EventType::CueDeleted, || {
         let Some(name) = event_data::cue_name(tx, user_key, cue_id)? else { return Ok(None) };
-        let data = json!({"cue_id": cue_id, "cue_name": name, "at": rfc3339(at)});
+        let data = json!({"cue_id": cue_id, "cue_name": name, "at": instant(at)});
         Ok(Some(Event::new(EventType::CueDeleted, user_key, Some(cue_id.to_owned()), &data)))
     });
 }
 
-/// Runs of the cue in row `key` were recorded as missed.
 pub fn missed(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -89,8 +85,8 @@ pub fn missed(
         let data = json!({
             "cue_id": cue.cue_id,
             "cue_name": cue.cue_name,
-            "first": rfc3339(first),
-            "last": rfc3339(last),
+            "first": instant(first),
+            "last": instant(last),
             "count": missed.count,
             "reason": reason.as_str(),
             "at": cue.at,
@@ -108,7 +104,7 @@ pub fn alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) {
 /// The executions of a month have reached a bound of the quota. Call it before `quota` is stored.
 pub fn quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, at: Timestamp) -> Result<()> {
     let Some(limit) = quota.limit.filter(|_| tx.is_watched()) else { return Ok(()) };
-    let before = usage::find(tx, user_key, at)?.executions;
+    let before = users::monthly_usage(tx, user_key, at)?.executions;
     let is_over = |used: i64| used > i64::from(limit);
     let is_near = |used: i64| is_nearly_used_up(quota.limit, used);
     for (event_type, is_reached) in [
@@ -117,7 +113,7 @@ pub fn quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, at: Timestamp) -> R
     ] {
         if is_reached {
             tx.emit(user_key, event_type, || {
-                let data = json!({"used": quota.used, "limit": limit, "at": rfc3339(at)});
+                let data = json!({"used": quota.used, "limit": limit, "at": instant(at)});
                 Ok(Some(Event::new(event_type, user_key, None, &data)))
             });
         }
@@ -133,8 +129,8 @@ pub fn worker_seen(tx: &WriteTx<'_>, user_key: i64, worker_id: &str, at: Timesta
     let last = event_data::last_heartbeat(tx, user_key, worker_id)?;
     if last.is_none_or(|last| HeartbeatStatus::at(last, at) != HeartbeatStatus::Active) {
         tx.emit(user_key, EventType::WorkerSeen, || {
-            let last = last.map(rfc3339);
-            let data = json!({"worker_id": worker_id, "last_heartbeat": last, "at": rfc3339(at)});
+            let last = last.map(instant);
+            let data = json!({"worker_id": worker_id, "last_heartbeat": last, "at": instant(at)});
             Ok(Some(Event::new(EventType::WorkerSeen, user_key, None, &data)))
         });
     }

@@ -1,57 +1,45 @@
-//! Executions by request: workers claim them, extend the claim and report the outcome; users verify it, reopen it and add
-//! evidence (contract §5.5, §5.6, §7).
+//! Executions by request: claims, outcomes, verification (contract §5.5, §5.6, §7).
 
 use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::execution::evidence::Evidence;
-use crate::domain::execution::outcome::{Outcome, OutcomeReport};
-use crate::domain::execution::verification::{
-    Verdict, VerificationEvent, VerificationMode, after_event, no_outcome,
+use crate::domain::execution::outcome::{
+    Evidence, Outcome, OutcomeReport, Verdict, VerificationEvent, VerificationMode, after_event, no_outcome,
 };
 use crate::domain::execution::{lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
 use crate::error::{Error, Result};
 use crate::service::events;
+use crate::service::finish::{RecordedOutcome, ReportedBy, record_outcome, set_outcome_state};
 use crate::service::fire::CueFirer;
-use crate::service::outcome::{RecordedOutcome, ReportedBy, record_outcome, set_outcome_state};
-use crate::service::plan_limits::check_storage_quota;
-use crate::store::db::hold;
-use crate::store::executions::{self, ExecutionDetails, claims, outcomes};
+use crate::store::accounts::users;
+use crate::store::db::meta;
+use crate::store::executions::{self, ExecutionDetails, claims};
 use crate::store::{Pending, WriteTx};
 
-/// `Retry-After` of claims on a server that is on hold, in seconds. A promotion is rare and takes up to 5 seconds to be
-/// noticed; shorter would only add requests.
-const HELD_RETRY_AFTER: u32 = 30;
-
-/// An execution as the worker that claimed it receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedExecution {
     pub id: ExecutionId,
     pub cue_id: String,
     pub cue_name: String,
     pub scheduled_for: Timestamp,
-    /// The number of this attempt, from 1.
     pub attempt: u32,
     pub cue_key: i64,
-    /// The row of its payload, whose text is not read in the write.
     pub payload_key: Option<i64>,
 }
 
-/// Claims the user's execution `id` for a worker. Refused with `held`, `execution_not_found`, and `already_claimed`
-/// unless the execution is waiting for a worker.
+/// Refused with `held`, `execution_not_found`, and `already_claimed` unless it is waiting for a worker.
 pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
-        refuse_if_held(tx, "hands out no work")?;
+        meta::refuse_if_held(tx, "hands out no work")?;
         claim_one(tx, user_key, id, &worker_id, now)
     })
 }
 
-/// Claims the user's oldest execution that is waiting for a worker, optionally only those with `task`. Refused with
-/// `held`, and with `claim_failed` when there is none.
+/// Refused with `held`, and with `claim_failed` when there is none.
 pub fn claim_next(
     app: &App,
     user_key: i64,
@@ -60,7 +48,7 @@ pub fn claim_next(
 ) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
-        refuse_if_held(tx, "hands out no work")?;
+        meta::refuse_if_held(tx, "hands out no work")?;
         match claims::find_next(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
             None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution is waiting for a worker")),
@@ -68,9 +56,8 @@ pub fn claim_next(
     })
 }
 
-/// Extends the claim on the user's execution `id` and returns when the lease expires. Refused with
-/// `execution_not_found`, with `execution_not_claiming` unless it is claimed, and with `not_execution_owner` when
-/// `worker` is given and is not the worker that claimed it.
+/// Refused with `execution_not_found`, `execution_not_claiming` unless claimed, and `not_execution_owner` if another
+/// worker than `worker` has claimed it.
 pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>) -> Pending<Timestamp> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
@@ -86,10 +73,8 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
     })
 }
 
-/// Records the outcome of the user's execution `id`, which completes a worker execution. Only the first report counts:
-/// a later one is refused, even from the worker that holds the claim. Refused with `metadata_too_large`,
-/// `execution_not_found`, `outcome_already_reported` and `storage_limit_exceeded`. A report of success or failure alone
-/// is never refused for the storage.
+/// Only the first report counts. Refused with `metadata_too_large`, `execution_not_found`, `outcome_already_reported`
+/// and `storage_limit_exceeded`; a report without texts never for the storage.
 pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
     let now = app.clock.now();
     let firer = CueFirer::new(app, now);
@@ -99,17 +84,6 @@ pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) 
         let details = find(tx, user_key, id)?;
         record_outcome(tx, &details, outcome, ReportedBy::Request, &firer)
     })
-}
-
-/// Refuses what a copy that is on hold does not do: the original may be handing out the same work.
-pub(in crate::service) fn refuse_if_held(tx: &WriteTx<'_>, refused: &str) -> Result<()> {
-    if !hold::is_held(tx)? {
-        return Ok(());
-    }
-    let message = format!(
-        "This server runs on a restored copy that is on hold and {refused} until the operator runs `cued promote`"
-    );
-    Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(ErrorCode::Held, message) }.into())
 }
 
 fn claim_one(
@@ -140,13 +114,11 @@ pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: ExecutionId) -> Result<E
     executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 
-/// The refusal for an execution that does not exist or belongs to another user.
 pub fn not_found() -> Refusal {
     Refusal::new(ErrorCode::ExecutionNotFound, "Execution not found")
 }
 
-/// Records the user's verdict on the outcome of execution `id`. Refused with `execution_not_found`, and with
-/// `invalid_state` before an outcome is reported and after a verdict.
+/// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported and after a verdict.
 pub fn verify(
     app: &App,
     user_key: i64,
@@ -160,8 +132,7 @@ pub fn verify(
     })
 }
 
-/// Reopens the outcome of the user's execution `id` for a verdict and withdraws an earlier one. Refused with
-/// `execution_not_found`, and with `invalid_state` before an outcome is reported.
+/// Withdraws an earlier verdict. Refused with `execution_not_found`, and with `invalid_state` before a report.
 pub fn reopen(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutcome> {
     update_outcome(app, user_key, id, |outcome, _, _| {
         outcome.verdict = None;
@@ -169,7 +140,6 @@ pub fn reopen(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutc
     })
 }
 
-/// Appends evidence to the outcome of the user's execution `id` and evaluates it by the verification mode of the cue.
 /// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported.
 pub fn append_evidence(
     app: &App,
@@ -182,7 +152,6 @@ pub fn append_evidence(
     })
 }
 
-/// Applies `apply` to an outcome and stores the resulting state; stores nothing if the state machine refuses the event.
 fn update_outcome(
     app: &App,
     user_key: i64,
@@ -197,7 +166,9 @@ fn update_outcome(
         };
         let event = apply(&mut outcome, verification, now);
         let state = after_event(state, event)?;
-        check_storage_quota(tx, &plans, user_key, || outcomes::save(tx, execution.key, &outcome))?;
+        users::check_storage_quota(tx, &plans, user_key, || {
+            executions::save_outcome(tx, execution.key, &outcome)
+        })?;
         let recorded = RecordedOutcome { outcome, state };
         set_outcome_state(tx, &execution, verification, &recorded, now)?;
         events::execution(tx, EventType::ExecutionVerified, user_key, execution.key, now);

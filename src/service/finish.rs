@@ -1,26 +1,30 @@
-//! The consequences of a finished execution: a `once` cue ends with its only run; a failure lengthens the cue's failure
-//! streak and may cause an alert, notifications and a pause (contract §4.2, §6.8, §6.9). Also the ends that users ask
-//! for: a pause, and a cancelled execution (§5.4).
+//! The end of an attempt (contract §6.4), outcomes (§5.5, §6.10), and what a finished execution causes (§4.2, §6.8,
+//! §6.9). Also a pause, by request or by a smaller plan (§8.1), and a cancelled execution (§5.4).
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::account::figures::{Figures, whole_millis};
+use crate::domain::account::stats::{Figures, whole_millis};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::Cue;
-use crate::domain::execution::{CANCELLED, Execution, ExecutionStatus, Trigger};
+use crate::domain::execution::outcome::{
+    Outcome, OutcomeState, VerificationMode, after_report, failure_reason,
+};
+use crate::domain::execution::{CANCELLED, Execution, ExecutionStatus, NextStep, Trigger, after_outcome};
 use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
 use crate::domain::notification::event::EventType;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::just_before;
+use crate::domain::webhook::delivery::AttemptRef;
 use crate::error::{Error, Result};
-use crate::service::fire::{CueFirer, end_once_cue};
-use crate::service::notify::{mail_failure, post_failure};
-use crate::service::{alerts, events};
-use crate::store::WriteTx;
-use crate::store::cues::{self, due_cues, pauses};
-use crate::store::executions::queue_changes;
-use crate::store::notifications::on_failure;
+use crate::service::events;
+use crate::service::fire::{CueFirer, MAX_OVERDUE_RUNS, end_once_cue};
+use crate::service::notify::{self, mail_failure, post_failure};
+use crate::store::accounts::users;
+use crate::store::cues::{self, due_cues};
+use crate::store::executions::delivery_queue::{self, AttemptRecord};
+use crate::store::executions::{self, ExecutionDetails};
+use crate::store::{WriteTx, outbox};
 
-/// A finished execution, already stored as such.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedExecution {
     pub key: i64,
@@ -75,20 +79,14 @@ pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, fir
     if finished.by_schedule {
         end_once_cue(tx, finished.cue_key, finished.scheduled_for, success, firer.now())?;
     }
-    if success {
-        on_failure::delete_streak(tx, finished.cue_key)
-    } else {
-        after_failure(tx, finished.key, firer)
-    }
+    if success { outbox::delete_streak(tx, finished.cue_key) } else { after_failure(tx, finished.key, firer) }
 }
 
-/// Counts an attempt that another one follows, after a delivery or a lost claim.
 pub fn count_retry(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) {
     tx.counters().add_to_hour(user_key, now, &Figures { retried: 1, ..Figures::default() });
 }
 
-/// Counts an execution that ended. Executions above the quota and those of a disabled account, which end elsewhere, are
-/// counted by the store.
+/// Executions above the quota and those of a disabled account are counted by the store.
 fn count_end(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) {
     let success = finished.success;
     let mut end =
@@ -105,15 +103,14 @@ fn count_end(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) {
     }
 }
 
-/// Adds the failed execution in row `key` to the failure streak, raises an alert if the streak is long enough, and
-/// applies the cue's `on_failure` settings. Does nothing for a disabled user.
+/// Lengthens the failure streak, raises an alert, and applies `on_failure`. Does nothing for a disabled user.
 fn after_failure(tx: &WriteTx<'_>, key: i64, firer: &CueFirer) -> Result<()> {
     let now = firer.now();
-    let Some(failed) = on_failure::find_failed(tx, key)? else { return Ok(()) };
+    let Some(failed) = outbox::find_failed(tx, key)? else { return Ok(()) };
     let cue_key = failed.subject.cue_key;
-    let failures = on_failure::increment_streak(tx, cue_key)?;
+    let failures = outbox::increment_streak(tx, cue_key)?;
     if failures >= ALERT_THRESHOLD {
-        alerts::raise_for(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
+        notify::raise_alert_for(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
     }
     if let Some(url) = &failed.webhook {
         post_failure(tx, &failed, url, now)?;
@@ -133,13 +130,12 @@ pub(super) fn pause(tx: &WriteTx<'_>, cue_key: i64, firer: &CueFirer) -> Result<
         cue = fired;
     }
     record_overdue_as_missed(tx, &cue, firer.now())?;
-    pauses::pause(tx, &cue, firer.now())?;
+    cues::pause(tx, &cue, firer.now())?;
     events::cue(tx, EventType::CuePaused, cue.user_key, cue.key, firer.now());
     Ok(())
 }
 
-/// Records the runs of `cue` that are overdue at `now` as missed, and returns their number. Call it before a change
-/// replaces `next_run`, because these runs can no longer be fired afterwards.
+/// Call it before a change replaces `next_run`: these runs can no longer be fired afterwards. Returns their number.
 pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
     let (Some(next_run), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
     let before = just_before(next_run);
@@ -153,10 +149,9 @@ pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> 
     Ok(count)
 }
 
-/// Fails a queued execution as cancelled, and ends the `once` cue whose run it is. It is no failure of the cue: no streak
-/// grows, and no notification is sent.
+/// A cancelled execution is no failure of the cue: no streak grows, and no notification is sent.
 pub fn cancel_queued(tx: &WriteTx<'_>, execution: &Execution, now: Timestamp) -> Result<()> {
-    if !queue_changes::cancel(tx, execution.key, CANCELLED, now)? {
+    if !delivery_queue::cancel(tx, execution.key, CANCELLED, now)? {
         return Err(Error::fault(format!("the waiting execution {} is in no queue", execution.id)));
     }
     events::execution(tx, EventType::ExecutionCancelled, execution.user_key, execution.key, now);
@@ -165,4 +160,161 @@ pub fn cancel_queued(tx: &WriteTx<'_>, execution: &Execution, now: Timestamp) ->
         end_once_cue(tx, execution.cue_key, execution.scheduled_for, false, now)?;
     }
     Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedOutcome {
+    pub outcome: Outcome,
+    pub state: OutcomeState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportedBy {
+    /// A request of its own. It is refused if its texts exceed the storage of the plan.
+    Request,
+    /// It cannot be refused any more: without room for its texts, success or failure alone is recorded.
+    Response,
+}
+
+/// Only the first report counts. Errors: `outcome_already_reported`, and `storage_limit_exceeded` for a request.
+pub fn record_outcome(
+    tx: &WriteTx<'_>,
+    details: &ExecutionDetails,
+    mut outcome: Outcome,
+    by: ReportedBy,
+    firer: &CueFirer,
+) -> Result<RecordedOutcome> {
+    let ExecutionDetails { execution, verification, .. } = details;
+    let (key, user_key, now) = (execution.key, execution.user_key, firer.now());
+    let (before, ..) = users::stored_bytes(tx, user_key)?;
+    if !executions::insert_outcome(tx, key, &outcome)? {
+        let message = "An outcome has already been reported";
+        return Err(Refusal::new(ErrorCode::OutcomeAlreadyReported, message).into());
+    }
+    if let Some(refusal) = users::storage_refusal(tx, firer.plans(), user_key, before)? {
+        match by {
+            ReportedBy::Request => return Err(refusal.into()),
+            ReportedBy::Response => {
+                outcome.report = outcome.report.without_texts();
+                executions::replace_outcome(tx, key, &outcome)?;
+            }
+        }
+    }
+    let success = outcome.report.success;
+    users::record_outcome(tx, user_key, success, now)?;
+    let status = after_outcome(execution.is_worker, execution.status, success);
+    if execution.is_worker {
+        executions::complete_execution(tx, key, status, &outcome)?;
+    }
+    // A report after the claim expired for good must not count as a second failure.
+    if status != execution.status {
+        on_execution_finished(tx, &FinishedExecution::new(execution, success, now), firer)?;
+    }
+    let state = after_report(*verification, success, &outcome.report.evidence);
+    let recorded = RecordedOutcome { outcome, state };
+    set_outcome_state(tx, execution, *verification, &recorded, now)?;
+    events::execution(tx, EventType::ExecutionOutcome, user_key, key, now);
+    Ok(recorded)
+}
+
+/// `execution` has the state before this change. Every change goes through here, so the alert is raised in one place.
+pub fn set_outcome_state(
+    tx: &WriteTx<'_>,
+    execution: &Execution,
+    mode: VerificationMode,
+    recorded: &RecordedOutcome,
+    now: Timestamp,
+) -> Result<()> {
+    executions::set_outcome_state(tx, execution.key, recorded.state, now)?;
+    let failed = OutcomeState::VerificationFailed;
+    if recorded.state == failed && execution.outcome_state != Some(failed) {
+        let reason = failure_reason(mode, recorded.outcome.verdict.as_ref());
+        notify::raise_alert(tx, execution.key, &NewAlert::VerificationFailed { reason }, now)?;
+    }
+    Ok(())
+}
+
+/// Returns `false` and changes nothing if the execution was deleted or is no longer in this attempt.
+pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFirer) -> Result<bool> {
+    if !delivery_queue::record(tx, attempt, firer.now())? {
+        return Ok(false);
+    }
+    if let NextStep::RetryAt(_) = attempt.next {
+        let AttemptRef { user_key, key, .. } = attempt.attempt_ref;
+        count_retry(tx, user_key, firer.now());
+        events::execution(tx, EventType::ExecutionRetrying, user_key, key, firer.now());
+        return Ok(true);
+    }
+    let attempt_ref = &attempt.attempt_ref;
+    let timing = AttemptTiming { started_at: attempt_ref.started_at, took: attempt.duration };
+    let finished = FinishedExecution {
+        key: attempt_ref.key,
+        user_key: attempt_ref.user_key,
+        cue_key: attempt_ref.cue_key,
+        scheduled_for: attempt_ref.scheduled_for,
+        by_schedule: attempt_ref.by_schedule,
+        success: attempt.next == NextStep::Success,
+        timing: Some(timing),
+        failed_before: None,
+    };
+    on_execution_finished(tx, &finished, firer)?;
+    if let Some(outcome) = &attempt.outcome {
+        take_outcome(tx, attempt_ref, outcome, firer)?;
+    }
+    Ok(true)
+}
+
+/// Records the outcome that a response reports, unless one was reported during the delivery.
+fn take_outcome(
+    tx: &WriteTx<'_>,
+    attempt_ref: &AttemptRef,
+    outcome: &Outcome,
+    firer: &CueFirer,
+) -> Result<()> {
+    let details = executions::find(tx, attempt_ref.user_key, attempt_ref.id)?;
+    if let Some(details) = details.filter(|details| details.outcome.is_none()) {
+        let outcome = Outcome { recorded_at: firer.now(), ..outcome.clone() };
+        record_outcome(tx, &details, outcome, ReportedBy::Response, firer)?;
+    }
+    Ok(())
+}
+
+/// Fires as many runs as one write may fire. Call it while the old plan still applies.
+pub fn fire_overdue_above_limit(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    limit: Option<u32>,
+    firer: &CueFirer,
+) -> Result<()> {
+    let Some(limit) = limit else { return Ok(()) };
+    let mut runs = 0;
+    for key in cues::overdue_above_limit(tx, user_key, limit, firer.now())? {
+        if runs >= MAX_OVERDUE_RUNS {
+            break;
+        }
+        if let Some(cue) = cues::find_by_key(tx, key)? {
+            runs += firer.fire_overdue(tx, &cue)?;
+        }
+    }
+    Ok(())
+}
+
+/// Records overdue runs of recurring cues as missed. A due `once` cue stays active. Returns the number of paused cues.
+pub fn pause_above_limit(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    limit: Option<u32>,
+    now: Timestamp,
+) -> Result<usize> {
+    let Some(limit) = limit else { return Ok(0) };
+    for key in cues::overdue_above_limit(tx, user_key, limit, now)? {
+        if let Some(cue) = cues::find_by_key(tx, key)? {
+            record_overdue_as_missed(tx, &cue, now)?;
+        }
+    }
+    let paused = cues::pause_above_limit(tx, user_key, limit, now)?;
+    for key in &paused {
+        events::cue(tx, EventType::CuePaused, user_key, *key, now);
+    }
+    Ok(paused.len())
 }

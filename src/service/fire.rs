@@ -1,5 +1,4 @@
-//! Fires due cues: creates their executions, records missed runs and moves the cues to their next run. The scheduler
-//! fires cues in batches. A change to a cue first fires the runs that are already due.
+//! Fires due cues, in batches; a change to a cue first fires the runs that are already due.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,21 +17,17 @@ use crate::domain::schedule::catch_up::{CaughtUp, FirePlan, MissReason, Outage, 
 use crate::error::Result;
 use crate::panics;
 use crate::random::ExecutionIdSource;
-use crate::service::{alerts, events};
-use crate::store::accounts::usage;
+use crate::service::{events, notify};
+use crate::store::accounts::users;
 use crate::store::cues::due_cues::{self, DueCue};
-use crate::store::cues::{self, payloads};
-use crate::store::db::write_stats::WriteEvent;
-use crate::store::db::{hold, meta};
-use crate::store::executions::{self, unclaimed};
-use crate::store::maintenance::clock_accept;
-use crate::store::{ReadTx, WakeSet, WriteTx};
+use crate::store::db::counters::WriteEvent;
+use crate::store::db::meta;
+use crate::store::executions::{self, claims};
+use crate::store::{ReadTx, WakeSet, WriteTx, cues};
 
-/// Runs that a change to a cue or a plan fires at most before it applies (contract §4.12). Only a test clock leaves more
-/// of them for one cue: on another one, a cue that is late by over a minute catches up with 100 runs at most.
+/// Runs that a change fires at most before it applies (contract §4.12). Only a test clock leaves more for one cue.
 pub(super) const MAX_OVERDUE_RUNS: usize = 500;
 
-/// Fires cues at a fixed `now`.
 #[derive(Debug)]
 pub struct CueFirer {
     ids: Arc<ExecutionIdSource>,
@@ -42,10 +37,8 @@ pub struct CueFirer {
     now: Timestamp,
 }
 
-/// The scheduler's view of the clock, for a change that fires a cue.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerClock {
-    /// The most recent period in which nothing could fire.
     pub outage: Option<Outage>,
     /// The latest time at which the scheduler ran. Nothing fires by schedule before it (contract §4.12).
     pub last_seen: Timestamp,
@@ -55,10 +48,8 @@ pub struct SchedulerClock {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FireSummary {
-    /// Cues that were due, including those that failed.
     pub cues: usize,
     pub executions: usize,
-    /// The executions of missed runs, by user.
     pub caught_up: BTreeMap<i64, CaughtUp>,
 }
 
@@ -92,9 +83,8 @@ impl CueFirer {
         Self { ids, plans, retention: app.config.retention, clock, now }
     }
 
-    /// Returns a firer for a command that changes the file beside the server, or without one.
-    /// Errors: the file cannot be read.
-    pub fn of_command(read: &ReadTx<'_>, plans: &Plans, now: Timestamp) -> Result<Self> {
+    /// A firer for a command that changes the file beside the server. Errors: the file cannot be read.
+    pub fn for_command(read: &ReadTx<'_>, plans: &Plans, now: Timestamp) -> Result<Self> {
         // A run that is late by over a minute is fired like one after an outage, so no recorded outage is needed.
         let last_seen = meta::last_seen(read)?.unwrap_or(Timestamp::MIN);
         let clock = SchedulerClock { outage: None, last_seen, is_test: false };
@@ -110,9 +100,9 @@ impl CueFirer {
         &self.plans
     }
 
-    /// Fires due cues: those that fell due after `outage`, then those that it has missed, each longest overdue first. Of
-    /// the former, only the cues in rows `turns` if there are any. At most `limit` cues and `limit` executions, but at
-    /// least one cue. A cue that cannot be fired becomes `failed` with a reason, so that it does not hold up the others.
+    /// Fires cues due after `outage` (of these only `turns`, if any), then those it has missed. At most `limit` cues
+    /// and executions, at least one cue. A cue that cannot be fired becomes `failed`, so that it does not hold up the
+    /// others.
     pub fn fire_due(
         &self,
         tx: &WriteTx<'_>,
@@ -150,7 +140,7 @@ impl CueFirer {
             fired.cues += 1;
             let quota = match quotas.entry(cue.user_key) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(usage::quota(tx, &self.plans, cue.user_key, self.now)?),
+                Entry::Vacant(new) => new.insert(users::quota(tx, &self.plans, cue.user_key, self.now)?),
             };
             if quota.is_none() {
                 due_cues::fail_cue(tx, key, "The account is disabled", self.now)?;
@@ -160,34 +150,32 @@ impl CueFirer {
             skip_fired_ahead(tx, &cue, &mut fire_plan)?;
             self.advance(tx, &cue, &fire_plan, Some(outage))?;
             fired.executions += fire_plan.runs.len();
-            if let Some(caught_up) = CaughtUp::of(&fire_plan.runs, outage) {
+            if let Some(caught_up) = CaughtUp::from_runs(&fire_plan.runs, outage) {
                 fired.add_caught_up(cue.user_key, caught_up);
             }
             planned.push((cue, fire_plan.runs));
         }
         self.create_all(tx, &planned, outage, &mut quotas)?;
         for (user_key, caught_up) in &fired.caught_up {
-            alerts::add_caught_up(tx, *user_key, outage, *caught_up, self.now)?;
+            notify::add_caught_up(tx, *user_key, outage, *caught_up, self.now)?;
         }
         for (user_key, quota) in quotas {
             let Some(quota) = quota else { continue };
             events::quota(tx, user_key, &quota, self.now)?;
-            usage::save_quota(tx, user_key, &quota, self.now)?;
+            users::save_quota(tx, user_key, &quota, self.now)?;
         }
         meta::record_last_seen(tx, self.now)?;
         Ok(fired)
     }
 
-    /// Fires all overdue runs of `cue` before a change replaces its `next_run`. Returns their number, in which a gap of
-    /// missed runs counts as one. Runs are overdue while the scheduler lags, for example when many cues are due at
-    /// once. If the cue cannot be fired now, it is left unchanged, and the caller records the runs as missed. The same
-    /// holds for runs above `MAX_OVERDUE_RUNS`.
+    /// Call it before a change replaces `next_run`. Returns the number of runs; a gap of missed runs counts as one. A
+    /// cue that cannot be fired now, and runs above `MAX_OVERDUE_RUNS`, stay: the caller records them as missed.
     pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<usize> {
         let (now, clock) = (self.now, &self.clock);
-        if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || hold::is_held(tx)? {
+        if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || meta::is_held(tx)? {
             return Ok(0);
         }
-        let Some(mut quota) = usage::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(0) };
+        let Some(mut quota) = users::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(0) };
         let mut runs = 0;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
             let outage =
@@ -202,22 +190,21 @@ impl CueFirer {
                 self.create(tx, &due, *run, outage, &mut quota)?;
             }
             if let Some(outage) = outage
-                && let Some(caught_up) = CaughtUp::of(&fire_plan.runs, outage)
+                && let Some(caught_up) = CaughtUp::from_runs(&fire_plan.runs, outage)
             {
-                alerts::add_caught_up(tx, cue.user_key, outage, caught_up, now)?;
+                notify::add_caught_up(tx, cue.user_key, outage, caught_up, now)?;
             }
             // A plan without runs only records missed ones. It counts as well: the cue has changed.
             runs += fire_plan.runs.len().max(1);
         }
         if runs > 0 {
             events::quota(tx, cue.user_key, &quota, now)?;
-            usage::save_quota(tx, cue.user_key, &quota, now)?;
+            users::save_quota(tx, cue.user_key, &quota, now)?;
             meta::record_last_seen(tx, now)?;
         }
         Ok(runs)
     }
 
-    /// Records the missed runs of `fire_plan` and moves the cue to its next run. The caller creates the executions.
     fn advance(
         &self,
         tx: &WriteTx<'_>,
@@ -236,11 +223,14 @@ impl CueFirer {
             fire_plan.missed.count,
             self.now,
         )?;
+        if fire_plan.next_run.is_none() && !matches!(cue.schedule.when, ScheduleSpec::Once(_)) {
+            due_cues::complete(tx, cue.user_key, cue.key, self.now)?;
+            events::cue_of(tx, EventType::CueCompleted, cue.key, self.now)?;
+        }
         queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())
     }
 
-    /// Creates the executions of cues and their runs, oldest first over all cues, because a destination gets them in the
-    /// order of their creation.
+    /// Oldest first over all cues, because a destination gets them in the order of their creation.
     fn create_all(
         &self,
         tx: &WriteTx<'_>,
@@ -261,8 +251,7 @@ impl CueFirer {
         Ok(())
     }
 
-    /// Creates the execution of a run and counts it in `quota`, which the caller stores. If the quota is used up, the
-    /// execution fails at once.
+    /// The caller stores `quota`. If it is used up, the execution fails at once.
     fn create(
         &self,
         tx: &WriteTx<'_>,
@@ -284,14 +273,13 @@ impl CueFirer {
     }
 }
 
-/// Inserts an execution and notifies the component that handles it: the delivery threads, waiting claims of workers, or
-/// the scheduler if the execution is due later.
+/// Inserts an execution and wakes whoever handles it.
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     let key = executions::insert(tx, new)?;
     events::execution(tx, EventType::ExecutionCreated, new.user_key, key, new.now);
     let is_ready = new.scheduled_for <= new.now;
     let schedule = match (is_ready, new.is_worker) {
-        (true, true) => unclaimed::check_at(tx, key)?,
+        (true, true) => claims::check_at(tx, key)?,
         (true, false) => None,
         (false, _) => Some(new.scheduled_for),
     };
@@ -304,8 +292,7 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     Ok(())
 }
 
-/// Queues a cue for the retention sweeper if its history may have grown too long, after `runs` more runs than the
-/// `before` it had. [`Retention`] decides how often.
+/// After `runs` more runs than the `before` it had. [`Retention`] decides how often.
 pub fn queue_retention_if_due(
     tx: &WriteTx<'_>,
     retention: &Retention,
@@ -315,7 +302,7 @@ pub fn queue_retention_if_due(
 ) -> Result<()> {
     let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
     if retention.is_sweep_due(cue_key, before, after) {
-        payloads::queue_for_retention(tx, cue_key)
+        cues::queue_for_retention(tx, cue_key)
     } else {
         Ok(())
     }
@@ -327,29 +314,28 @@ fn guarded_plan(cue: &DueCue, outage: Outage) -> std::result::Result<FirePlan, S
         .unwrap_or_else(|_| Err("The schedule cannot be computed: a fault inside cued".to_owned()))
 }
 
-/// The fire plan of a due cue, or the reason why it cannot be fired, for the cue's owner.
 fn plan(cue: &DueCue, outage: Option<Outage>) -> std::result::Result<FirePlan, String> {
     let schedule =
         cue.schedule.read().map_err(|error| format!("The schedule cannot be computed: {error}"))?;
     let fire_plan = fire_plan(&schedule, cue.next_run, outage);
-    if fire_plan.next_run.is_none() && matches!(cue.schedule.when, ScheduleSpec::Recurring(_)) {
+    let recurs = !matches!(cue.schedule.when, ScheduleSpec::Once(_));
+    if fire_plan.next_run.is_none() && recurs && schedule.bounds.end.is_none() {
         return Err("The schedule has no later run".to_owned());
     }
     Ok(fire_plan)
 }
 
-/// Takes out the runs that a clock that was ahead has fired.
 fn skip_fired_ahead(tx: &WriteTx<'_>, cue: &DueCue, fire_plan: &mut FirePlan) -> Result<()> {
-    if !clock_accept::has_fired_ahead(tx)? {
+    if !due_cues::has_fired_ahead(tx)? {
         return Ok(());
     }
     let runs = std::mem::take(&mut fire_plan.runs);
     for run in runs {
-        if !clock_accept::is_fired_ahead(tx, cue.key, run)? {
+        if !due_cues::is_fired_ahead(tx, cue.key, run)? {
             fire_plan.runs.push(run);
         }
     }
-    clock_accept::forget_fired_ahead(tx, cue.key, fire_plan.next_run.unwrap_or(Timestamp::MAX))
+    due_cues::forget_fired_ahead(tx, cue.key, fire_plan.next_run.unwrap_or(Timestamp::MAX))
 }
 
 fn new_execution(
@@ -376,8 +362,7 @@ fn new_execution(
     }
 }
 
-/// Ends the `once` cue (contract §4.2) in row `cue_key` after its scheduled execution of `scheduled_for` has finished.
-/// Leaves every other cue unchanged.
+/// Ends a `once` cue (contract §4.2) after its only scheduled execution. Leaves every other cue unchanged.
 pub(super) fn end_once_cue(
     tx: &WriteTx<'_>,
     cue_key: i64,
@@ -385,10 +370,10 @@ pub(super) fn end_once_cue(
     success: bool,
     now: Timestamp,
 ) -> Result<()> {
-    let Some(cue) = cues::find_once(tx, cue_key)? else { return Ok(()) };
+    let Some(cue) = due_cues::find_once(tx, cue_key)? else { return Ok(()) };
     match after_only_run(cue.at, cue.is_due, scheduled_for, success) {
         Some(status) => {
-            cues::end_once(tx, cue_key, &cue, status, now)?;
+            due_cues::end_once(tx, cue_key, &cue, status, now)?;
             let has_failed = status == CueStatus::Failed;
             let event_type = if has_failed { EventType::CueFailed } else { EventType::CueCompleted };
             events::cue_of(tx, event_type, cue_key, now)

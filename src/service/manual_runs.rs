@@ -1,5 +1,4 @@
-//! Runs on request: `fire` and `replay`, and what a user may do with a run that waits: `retry` sends it now, `cancel` ends
-//! it.
+//! Runs on request (`fire`, `replay`), and what a user may do with a waiting run (`retry`, `cancel`).
 
 use std::sync::Arc;
 
@@ -9,14 +8,12 @@ use crate::app::{App, CallLimiter};
 use crate::domain::account::plan::{MAX_UNCONFIRMED_CALLS, Plans};
 use crate::domain::account::user::{CONFIRM, Caller};
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
-use crate::domain::cue::payload::Payload;
 use crate::domain::cue::retention::Retention;
-use crate::domain::cue::{Cue, Transport};
+use crate::domain::cue::{Cue, Payload, Transport};
 use crate::domain::execution::{ExecutionStatus, NewExecution, Trigger, may_cancel, may_retry};
 use crate::domain::ids::ExecutionId;
-use crate::domain::schedule::time_zone::Zone;
-use crate::domain::schedule::{ScheduleError, parse_instant};
-use crate::domain::webhook::callback_url::destination_hash;
+use crate::domain::schedule::{ScheduleError, Zone, parse_instant};
+use crate::domain::webhook::callback::destination_hash;
 use crate::error::{Error, Result};
 use crate::random::ExecutionIdSource;
 use crate::service::accounts::disabled;
@@ -25,14 +22,13 @@ use crate::service::events;
 use crate::service::executions::find as find_execution;
 use crate::service::finish::cancel_queued;
 use crate::service::fire::{enqueue, queue_retention_if_due};
-use crate::service::idempotency::{IdempotencyRequest, StoredResponse, find_response, store_response};
-use crate::service::plan_limits::check_storage_quota;
-use crate::store::accounts::usage;
-use crate::store::cues::{self, payloads};
-use crate::store::executions::{ExecutionDetails, queue_changes};
-use crate::store::{Pending, WriteTx};
+use crate::store::accounts::idempotency::{
+    IdempotencyRequest, StoredResponse, find_response, store_response,
+};
+use crate::store::accounts::users;
+use crate::store::executions::{ExecutionDetails, delivery_queue};
+use crate::store::{Pending, WriteTx, cues};
 
-/// An execution created by `fire` or `replay`.
 #[derive(Debug, Clone)]
 pub struct ManualRun {
     pub execution_id: ExecutionId,
@@ -51,19 +47,13 @@ pub struct FireRequest {
 /// The payload of the execution that `fire` creates. A refused one is reported unless the request is a repetition.
 #[derive(Debug)]
 pub enum FirePayload {
-    /// That of the cue, which is not read.
     OfCue,
     Replaced(std::result::Result<Payload, Refusal>),
-    /// One that was merged into the payload in row `base`.
-    Merged {
-        base: Option<i64>,
-        payload: std::result::Result<Payload, Refusal>,
-    },
+    Merged { base: Option<i64>, payload: std::result::Result<Payload, Refusal> },
 }
 
-/// Runs the caller's cue now or at a given time, whatever its status. `None` if the cue has another payload by now than
-/// the one that was merged: nothing was done, and the caller merges again. Refused with `cue_not_found`,
-/// `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`, `storage_limit_exceeded`,
+/// `None` if the cue's payload is no longer the one that was merged: the caller merges again. Refused with
+/// `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`, `storage_limit_exceeded`,
 /// `idempotency_conflict`.
 pub fn fire(
     app: &App,
@@ -76,7 +66,7 @@ pub fn fire(
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let context = RunContext::new(app, user_key, now);
     app.store.write_for(user_key, move |tx| {
-        check_storage_quota(tx, &context.plans, user_key, || {
+        users::check_storage_quota(tx, &context.plans, user_key, || {
             if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
                 return Ok(Some(response));
             }
@@ -88,22 +78,20 @@ pub fn fire(
     })
 }
 
-/// Repeats a finished execution with its original payload. Refused with `execution_not_found`, with
-/// `execution_in_flight` until the execution has finished, and with `execution_limit_exceeded` and
+/// Refused with `execution_not_found`, `execution_in_flight` until it has finished, `execution_limit_exceeded` and
 /// `storage_limit_exceeded`.
 pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
     let context = RunContext::new(app, user_key, app.clock.now());
     app.store.write_for(user_key, move |tx| Ok(context.replay(tx, id)?.0))
 }
 
-/// Sends an execution now that waits for its next attempt or for its `send_at`. Its attempts and the rest of its retry
-/// policy stay as they are. Returns the run and its status. Refused with `execution_not_found`, with
-/// `execution_in_flight` during an attempt, and with `invalid_state` unless it waits.
+/// Keeps the rest of the retry policy. Returns the run and its status. Refused with `execution_not_found`,
+/// `execution_in_flight` during an attempt, `invalid_state` unless it waits.
 pub fn retry(app: &App, user_key: i64, id: ExecutionId) -> Pending<(ManualRun, ExecutionStatus)> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
         let ExecutionDetails { execution, cue_id, .. } = find_execution(tx, user_key, id)?;
-        let is_waiting = queue_changes::release(tx, execution.key, now)?;
+        let is_waiting = delivery_queue::release(tx, execution.key, now)?;
         may_retry(execution.status, is_waiting)?;
         let is_early = execution.status == ExecutionStatus::Pending;
         let scheduled_for = if is_early { now } else { execution.scheduled_for };
@@ -112,9 +100,8 @@ pub fn retry(app: &App, user_key: i64, id: ExecutionId) -> Pending<(ManualRun, E
     })
 }
 
-/// Ends an execution that has not begun its next attempt, as failed and without the consequences of a failure: it was
-/// wanted. The `once` cue whose run it is ends. Refused with `execution_not_found`, with `execution_in_flight` during
-/// an attempt or a claim, and with `invalid_state` after its end.
+/// Cancels a waiting execution. Stored as failed; no alert, mail or streak follows. Refused with `execution_not_found`,
+/// `execution_in_flight` during an attempt or a claim, `invalid_state` after its end.
 pub fn cancel(app: &App, user_key: i64, id: ExecutionId) -> Pending<ExecutionDetails> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
@@ -141,6 +128,10 @@ impl RunContext {
         Self { user_key, ids, plans, retention: app.config.retention, calls, now }
     }
 
+    pub(super) fn plans(&self) -> &Plans {
+        &self.plans
+    }
+
     pub(super) fn fire(&self, tx: &WriteTx<'_>, id: &str, request: FireRequest) -> Result<Option<ManualRun>> {
         let (user_key, now) = (self.user_key, self.now);
         let cue = find(tx, user_key, id)?;
@@ -155,7 +146,6 @@ impl RunContext {
         Ok(Some(insert_run(tx, &cue, &run)?))
     }
 
-    /// As [`replay`]. Returns the bytes of payload that were copied as well.
     pub(super) fn replay(&self, tx: &WriteTx<'_>, id: ExecutionId) -> Result<(ManualRun, usize)> {
         let (user_key, now) = (self.user_key, self.now);
         let ExecutionDetails { execution: old, cue_id, .. } = find_execution(tx, user_key, id)?;
@@ -167,9 +157,9 @@ impl RunContext {
         self.check_calls(&cue)?;
         consume_quota(tx, &self.plans, user_key, now)?;
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
-        payloads::queue_for_retention(tx, cue.key)?;
-        let copy = || payloads::reuse_or_copy(tx, old.payload_key, cue.payload_key);
-        let (payload_key, copied) = check_storage_quota(tx, &self.plans, user_key, copy)?;
+        cues::queue_for_retention(tx, cue.key)?;
+        let copy = || cues::reuse_or_copy_payload(tx, old.payload_key, cue.payload_key);
+        let (payload_key, copied) = users::check_storage_quota(tx, &self.plans, user_key, copy)?;
         let run = NewExecution {
             payload_key,
             task: old.task,
@@ -195,17 +185,16 @@ impl RunContext {
 
 /// Counts one execution against the user's quota (contract §8.2).
 fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
-    let mut quota = usage::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
+    let mut quota = users::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
     if !quota.try_use(now) {
         let message = "The plan's monthly executions and the 24-hour grace period are used up: upgrade, or wait for \
                        the next month";
         return Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message));
     }
     events::quota(tx, user_key, &quota, now)?;
-    usage::save_quota(tx, user_key, &quota, now)
+    users::save_quota(tx, user_key, &quota, now)
 }
 
-/// Builds the execution for a fire request and stores its payload if it differs from the cue's.
 fn new_run(
     tx: &WriteTx<'_>,
     cue: &Cue,
@@ -217,11 +206,11 @@ fn new_run(
     let (payload_key, filters) = match request.payload {
         FirePayload::Replaced(payload) | FirePayload::Merged { payload, .. } => {
             let payload = payload?;
-            let key = payloads::insert_single_use(tx, cue.key, &payload)?;
+            let key = cues::insert_single_use_payload(tx, cue.key, &payload)?;
             (Some(key), (payload.task, payload.agent))
         }
         FirePayload::OfCue => {
-            let filters = cue.payload_key.map(|key| payloads::find_filters(tx, key));
+            let filters = cue.payload_key.map(|key| cues::find_filters(tx, key));
             (cue.payload_key, filters.transpose()?.unwrap_or_default())
         }
     };

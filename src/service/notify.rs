@@ -1,21 +1,29 @@
-//! Enqueues notifications within their limits: mails per user and hour, and POSTs of one kind that wait for a user
-//! (contract §6.8).
+//! Alerts and notifications, in the transaction of the event, within their limits (contract §6.8, §6.9).
 
-use jiff::Timestamp;
+use std::sync::Arc;
 
-use crate::domain::notification::mail::{
-    Credential, FailureReport, MAX_MAILS, MAX_WITH_REPLACEMENTS, RATE_WINDOW, StoredMail, suppressed_until,
-    truncated,
+use jiff::{SignedDuration, Timestamp};
+
+use crate::app::App;
+use crate::domain::api_error::ErrorCode;
+use crate::domain::json::JsonText;
+use crate::domain::notification::alert::{
+    Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, NewAlert, TEST_KIND, TestAttempt, test_alert,
 };
 use crate::domain::notification::{
-    BACKLOG_CLEARED, MAX_WAITING, NotificationKind, account_notification_id, notification_id,
+    BACKLOG_CLEARED, Credential, FailureReport, MAX_MAILS, MAX_WAITING, MAX_WITH_REPLACEMENTS,
+    NotificationKind, RATE_WINDOW, StoredMail, notification_id, suppressed_until, truncated,
 };
-use crate::domain::time::{rfc3339, saturating_sub};
-use crate::error::Result;
-use crate::store::WriteTx;
+use crate::domain::schedule::catch_up::{CaughtUp, Outage};
+use crate::domain::time::{instant, saturating_add, saturating_sub};
+use crate::domain::webhook::canonical_json::canonical;
+use crate::error::{Error, Result};
+use crate::service::events;
 use crate::store::accounts::users;
-use crate::store::notifications::on_failure::{self, FailedExecution};
-use crate::store::notifications::outbox::{self, NewNotification};
+use crate::store::alerts::{self, AlertSubject};
+use crate::store::db::meta;
+use crate::store::outbox::{self, FailedExecution, NewNotification};
+use crate::store::{Pending, WriteTx};
 
 pub(super) fn post_failure(
     tx: &WriteTx<'_>,
@@ -27,16 +35,15 @@ pub(super) fn post_failure(
     enqueue(tx, &notification(failed, NotificationKind::Failure, Some(url.to_owned()), body, now), now)
 }
 
-/// Enqueues a mail about a failure. Above the hourly limit the mail is suppressed and counted, and the next mail states
-/// how many were suppressed. An unconfirmed address gets no failure mail.
+/// Above the hourly limit it is suppressed, and the next mail says how many were. An unconfirmed address gets none.
 pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()> {
     let user_key = failed.subject.user_key;
     if let Some(token) = users::confirmation_token(tx, user_key)? {
         return ask_to_confirm(tx, failed, token, now);
     }
-    let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 1)?;
+    let tenth_newest = outbox::mail_time(tx, user_key, MAX_MAILS - 1)?;
     if let Some(until) = suppressed_until(tenth_newest, now) {
-        let suppressed = on_failure::increment_suppressed_mails(tx, user_key)?;
+        let suppressed = outbox::increment_suppressed_mails(tx, user_key)?;
         if suppressed == 1 {
             let (user_id, execution_id) = (failed.user_id.clone(), failed.subject.execution_id);
             tx.on_commit(move || {
@@ -48,34 +55,32 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
         }
         return Ok(());
     }
-    let suppressed = on_failure::suppressed_mails(tx, user_key)?;
+    let suppressed = outbox::suppressed_mails(tx, user_key)?;
     // The ninth newest mail so far becomes the tenth newest with this one.
-    let tenth_newest = on_failure::mail_time(tx, user_key, MAX_MAILS - 2)?;
+    let tenth_newest = outbox::mail_time(tx, user_key, MAX_MAILS - 2)?;
     let counted_since = saturating_sub(now, RATE_WINDOW);
-    on_failure::delete_mails(tx, user_key, counted_since)?;
-    on_failure::insert_mail(tx, user_key, now, 0)?;
-    let suppressed_until = suppressed_until(tenth_newest, now).map(rfc3339);
+    outbox::delete_mails(tx, user_key, counted_since)?;
+    outbox::insert_mail(tx, user_key, now, 0)?;
+    let suppressed_until = suppressed_until(tenth_newest, now).map(instant);
     let body = StoredMail::Failure { failure: report(failed, now), suppressed, suppressed_until }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
-/// Enqueues a mail about a credential that was replaced. An unconfirmed address gets none, and above the hourly limit none
-/// is sent.
+/// An unconfirmed address gets none, and above the hourly limit none is sent.
 pub fn mail_replacement(tx: &WriteTx<'_>, user_key: i64, replaced: Credential, now: Timestamp) -> Result<()> {
-    let oldest_counted = on_failure::mail_time(tx, user_key, MAX_WITH_REPLACEMENTS - 1)?;
+    let oldest_counted = outbox::mail_time(tx, user_key, MAX_WITH_REPLACEMENTS - 1)?;
     if users::confirmation_token(tx, user_key)?.is_some() || suppressed_until(oldest_counted, now).is_some() {
         return Ok(());
     }
-    let suppressed = on_failure::suppressed_mails(tx, user_key)?;
-    on_failure::delete_mails(tx, user_key, saturating_sub(now, RATE_WINDOW))?;
-    on_failure::insert_mail(tx, user_key, now, suppressed)?;
-    let mail = StoredMail::Replacement { replaced, replaced_at: rfc3339(now) };
+    let suppressed = outbox::suppressed_mails(tx, user_key)?;
+    outbox::delete_mails(tx, user_key, saturating_sub(now, RATE_WINDOW))?;
+    outbox::insert_mail(tx, user_key, now, suppressed)?;
+    let mail = StoredMail::Replacement { replaced, replaced_at: instant(now) };
     let (kind, body) = (NotificationKind::Mail, mail.body());
-    let id = account_notification_id(user_key, kind, now);
+    let id = notification_id(&user_key.to_be_bytes(), kind, now);
     enqueue(tx, &NewNotification { id, user_key, kind, url: None, body }, now)
 }
 
-/// Enqueues the mail that asks to confirm the user's address, once.
 fn ask_to_confirm(
     tx: &WriteTx<'_>,
     failed: &FailedExecution,
@@ -94,8 +99,7 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Resul
     enqueue_at(tx, new, now, None)
 }
 
-/// Inserts a notification, to be sent at `due_at`, or at once. Drops a POST if [`MAX_WAITING`] of its kind are waiting
-/// for its user. Logs the start of such a backlog, and its end with the number of dropped POSTs.
+/// Drops a POST if [`MAX_WAITING`] of its kind wait for its user, and logs the start and end of such a backlog.
 pub(super) fn enqueue_at(
     tx: &WriteTx<'_>,
     new: &NewNotification,
@@ -108,8 +112,7 @@ pub(super) fn enqueue_at(
     outbox::insert(tx, new, now, due_at)
 }
 
-/// Returns whether one more POST of this kind may wait for its user. Tracks backlogs: one begins when the queue is full and
-/// ends when half of it has been sent, so that a queue near its limit is not reported repeatedly.
+/// A backlog begins when the queue is full and ends when half is sent, so that a queue near its limit is reported once.
 fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
     let NewNotification { id, user_key, kind, .. } = new;
     let (user_key, kind) = (*user_key, *kind);
@@ -147,7 +150,7 @@ fn report(failed: &FailedExecution, now: Timestamp) -> FailureReport {
         attempts: failed.attempts,
         last_http_status: failed.http_status,
         last_error: failed.error.as_deref().map(truncated),
-        failed_at: rfc3339(now),
+        failed_at: instant(now),
     }
 }
 
@@ -159,6 +162,185 @@ fn notification(
     now: Timestamp,
 ) -> NewNotification {
     let subject = &failed.subject;
-    let id = notification_id(subject.execution_id, kind, now);
+    let id = notification_id(subject.execution_id.bytes(), kind, now);
     NewNotification { id, user_key: subject.user_key, kind, url, body }
+}
+
+const CATCH_UP: NotificationKind = NotificationKind::Alert(AlertType::CatchUp);
+
+/// Wait of the POST about an outage after the last batch of its runs: batches follow each other in milliseconds.
+const CATCH_UP_QUIET: SignedDuration = SignedDuration::from_secs(60);
+
+/// Returns `false` if the cue has a recent alert of this type or the user is disabled.
+pub fn raise_alert(tx: &WriteTx<'_>, execution_key: i64, alert: &NewAlert, now: Timestamp) -> Result<bool> {
+    let subject = alerts::find_subject(tx, execution_key)?;
+    subject.map_or(Ok(false), |subject| raise_alert_for(tx, &subject, alert, now))
+}
+
+pub(super) fn raise_alert_for(
+    tx: &WriteTx<'_>,
+    subject: &AlertSubject,
+    alert: &NewAlert,
+    now: Timestamp,
+) -> Result<bool> {
+    let alert_type = alert.alert_type();
+    let since = saturating_sub(now, alert_type.dedup_window());
+    if alerts::exists_since(tx, subject.cue_key, alert_type, since)? {
+        return Ok(false);
+    }
+    let alert = Alert {
+        id: notification_id(subject.execution_id.bytes(), NotificationKind::Alert(alert_type), now),
+        alert_type,
+        cue_id: Some(subject.cue_id.clone()),
+        execution_id: Some(subject.execution_id),
+        message: alert.message(&subject.cue_name),
+        metadata: alert.metadata(),
+        created_at: now,
+    };
+    let url = subject.alert_webhook_url.clone();
+    insert_alert(tx, (subject.user_key, Some(subject.cue_key)), &alert, url, (now, None))?;
+    Ok(true)
+}
+
+/// Adds the runs to the alert about `outage`, or creates it. Its POST waits until the last of them, or
+/// [`post_catch_up`]; it is in the file from the first on, so that the end of the process does not lose it.
+pub(super) fn add_caught_up(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    outage: Outage,
+    caught_up: CaughtUp,
+    now: Timestamp,
+) -> Result<()> {
+    let due_at = saturating_add(now, CATCH_UP_QUIET);
+    if let Some(known) = alerts::find_catch_up(tx, user_key, outage.until)? {
+        let caught_up = match known.caught_up() {
+            Ok(earlier) => earlier.and(caught_up),
+            // A damaged alert must not keep cues from firing: its count starts again.
+            Err(reason) => {
+                let alert_id = known.id.clone();
+                tx.on_commit(move || {
+                    tracing::error!(alert_id, reason, "the count of an alert cannot be read")
+                });
+                caught_up
+            }
+        };
+        let alert = Alert::catch_up(known.id, caught_up, outage.until);
+        alerts::update_catch_up(tx, user_key, &alert)?;
+        return outbox::postpone_unsent(tx, user_key, (CATCH_UP, &alert.id), &alert_body(&alert), due_at);
+    }
+    let id = notification_id(&user_key.to_be_bytes(), CATCH_UP, outage.until);
+    let alert = Alert::catch_up(id, caught_up, outage.until);
+    insert_account_alert(tx, user_key, &alert, now, Some(due_at))
+}
+
+/// Call it when all runs have caught up, so that the alert counts them all.
+pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage) -> Result<()> {
+    let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
+    outbox::release_unsent(tx, user_key, (CATCH_UP, &alert.id))
+}
+
+/// Alerts a batch of the accounts after `after` with an active cue, once for each `newest`. Returns the last of them.
+pub fn raise_clock_behind(
+    tx: &WriteTx<'_>,
+    after: i64,
+    limit: u32,
+    newest: Timestamp,
+    now: Timestamp,
+) -> Result<Option<i64>> {
+    let kind = NotificationKind::Alert(AlertType::ClockBehind);
+    let users = users::list_with_active_cues(tx, after, limit)?;
+    for user_key in &users {
+        let id = notification_id(&user_key.to_be_bytes(), kind, newest);
+        if alerts::exists(tx, *user_key, &id)? {
+            continue;
+        }
+        insert_account_alert(tx, *user_key, &Alert::clock_behind(id, newest, now), now, None)?;
+    }
+    Ok(users.last().copied())
+}
+
+fn insert_account_alert(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    alert: &Alert,
+    now: Timestamp,
+    due_at: Option<Timestamp>,
+) -> Result<()> {
+    insert_alert(tx, (user_key, None), alert, alerts::alert_url(tx, user_key)?, (now, due_at))
+}
+
+fn insert_alert(
+    tx: &WriteTx<'_>,
+    (user_key, cue_key): (i64, Option<i64>),
+    alert: &Alert,
+    url: Option<String>,
+    (now, due_at): (Timestamp, Option<Timestamp>),
+) -> Result<()> {
+    alerts::insert(tx, user_key, cue_key, alert)?;
+    events::alert(tx, user_key, alert);
+    alerts::delete_surplus(tx, user_key, MAX_KEPT)?;
+    if url.is_none() {
+        return Ok(());
+    }
+    let kind = NotificationKind::Alert(alert.alert_type);
+    let new = NewNotification { id: alert.id.clone(), user_key, kind, url, body: alert_body(alert) };
+    enqueue_at(tx, &new, now, due_at)
+}
+
+/// In no list and no event. Refused with `invalid_state` without a URL, and if many alerts wait to be sent there.
+pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp) -> Result<()> {
+    let Some(url) = alerts::alert_url(tx, user_key)? else {
+        let message = "The account has no alert webhook to test; set one with PATCH /v1/auth/me \
+                       {\"alert_webhook_url\": \"https://…\"}";
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    };
+    let kind = TEST_KIND;
+    if outbox::count_waiting(tx, user_key, kind, MAX_WAITING_BEFORE_TEST)? >= MAX_WAITING_BEFORE_TEST {
+        let message = format!(
+            "{MAX_WAITING_BEFORE_TEST} alerts wait already for the alert webhook, which has not accepted them; \
+             wait for them to know whether it works"
+        );
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    }
+    let body = canonical(JsonText::from(&test_alert(&id, now)).get());
+    enqueue(tx, &NewNotification { id, user_key, kind, url: Some(url), body }, now)
+}
+
+fn alert_body(alert: &Alert) -> String {
+    canonical(JsonText::from(&alert.json()).get())
+}
+
+pub struct TestAlert {
+    pub id: String,
+    app: Arc<App>,
+    user_key: i64,
+}
+
+impl TestAlert {
+    /// Errors: `rate_limit_exceeded` if the user waits for another test alert; no random bytes.
+    pub fn begin(app: &Arc<App>, user_key: i64) -> Result<Self> {
+        let now = app.clock.now();
+        // No execution has this id: two tests within a millisecond have different ones.
+        let id = notification_id(app.ids.next(now)?.bytes(), TEST_KIND, now);
+        app.test_alerts.lock().begin(user_key, id.clone())?;
+        Ok(Self { id, app: Arc::clone(app), user_key })
+    }
+
+    pub fn enqueue(&self) -> Pending<()> {
+        let (id, user_key, now) = (self.id.clone(), self.user_key, self.app.clock.now());
+        self.app.store.write_for(user_key, move |tx| {
+            meta::refuse_if_held(tx, "sends nothing")?;
+            enqueue_test(tx, user_key, id, now)
+        })
+    }
+
+    pub fn attempt(&self) -> Option<TestAttempt> {
+        self.app.test_alerts.lock().attempt(self.user_key)
+    }
+}
+
+impl Drop for TestAlert {
+    fn drop(&mut self) {
+        self.app.test_alerts.lock().end(self.user_key);
+    }
 }

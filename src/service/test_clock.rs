@@ -8,29 +8,28 @@ use crate::domain::notification::event::{Event, ServerChange};
 use crate::error::{Error, Result};
 use crate::store::ReadTx;
 use crate::store::cues::due_cues;
-use crate::store::db::hold;
-use crate::store::executions::{claims, delivery_queue, unclaimed};
-use crate::store::maintenance::{cue_deletion, queue_stats, retention};
-use crate::store::notifications::outbox;
+use crate::store::db::meta;
+use crate::store::executions::{claims, delivery_queue};
+use crate::store::maintenance::retention;
+use crate::store::outbox;
+use crate::store::stats;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAdvance {
     pub now: Timestamp,
-    /// Executions created by schedule.
     pub fired: u64,
-    /// Delivery attempts that ended.
     pub delivered: u64,
 }
 
-/// Advances the test clock to `target`; a target in the past leaves it unchanged. Everything that becomes due on the way
-/// fires in order. When this returns, every delivery attempt that it caused has ended and every failure notification has
-/// been tried once; notifications are not counted in `delivered`. Blocks the thread: do not call it from an async task.
+/// When this returns, every attempt that it caused has ended and every notification was tried once. Blocks the thread.
 /// Errors: if the server stops: a stopped engine never becomes idle.
 pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One at a time: two concurrent calls would skip each other's deadlines.
     let _turn = app.clock_moves.lock();
     let begun_at = app.clock.now();
-    let (fired, delivered) = (app.engine_stats.fired(), app.engine_stats.delivered());
+    let (fired, delivered) = (app.engine_stats.fired.get(), app.engine_stats.delivered.get());
+    // An idle thread may have clean-up to do and not look for it until `MAX_WAIT` has passed.
+    app.notifiers.notify_all();
     wait_until_idle(app, stopping)?;
     while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
         set_clock(app, next, stopping)?;
@@ -43,8 +42,8 @@ pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> 
     }
     Ok(ClockAdvance {
         now,
-        fired: app.engine_stats.fired() - fired,
-        delivered: app.engine_stats.delivered() - delivered,
+        fired: app.engine_stats.fired.get() - fired,
+        delivered: app.engine_stats.delivered.get() - delivered,
     })
 }
 
@@ -54,7 +53,8 @@ fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Resu
     wait_until_idle(app, stopping)
 }
 
-/// Waits for a scheduler pass at this instant. Retention by age is not a deadline, so `next_deadline` does not cover it.
+/// Waits for a scheduler pass at this instant. Retention by age is not a deadline, so `next_deadline` does not cover
+/// it.
 fn wait_for_pass(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     let has_passed = || app.engine_stats.last_pass().started_at.is_some_and(|last| last >= app.clock.now());
     wait_until(app, stopping, || Ok(has_passed()))?;
@@ -84,12 +84,12 @@ fn is_idle(app: &App) -> Result<bool> {
     let checks_from = workers_return_by(app.outage());
     let idle = app.store.read(move |read| {
         let waits = deadline(read, seen, checks_from)?.is_some_and(|deadline| deadline <= now);
-        if waits || hold::is_held(read)? {
+        if waits || meta::is_held(read)? {
             return Ok(!waits);
         }
         let is_swept =
-            cue_deletion::first_pending(read)?.is_none() && retention::first_queued(read)?.is_none();
-        Ok(is_swept && !queue_stats::is_delivering(read)? && !outbox::has_ready(read)?)
+            retention::first_deleted_cue(read)?.is_none() && retention::first_queued(read)?.is_none();
+        Ok(is_swept && !stats::is_delivering(read)? && !outbox::has_ready(read)?)
     });
     idle.wait()
 }
@@ -100,14 +100,13 @@ fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
     app.store.read(move |read| deadline(read, seen, checks_from)).wait()
 }
 
-/// The earliest instant at which the engine has work; `None` while the file is on hold. Nothing fires by schedule before
-/// `seen`, and unclaimed executions are not checked before `checks_from`.
+/// `None` on hold. Nothing fires by schedule before `seen`; unclaimed executions are not checked before `checks_from`.
 fn deadline(read: &ReadTx<'_>, seen: Timestamp, checks_from: Timestamp) -> Result<Option<Timestamp>> {
-    if hold::is_held(read)? {
+    if meta::is_held(read)? {
         return Ok(None);
     }
     let cue = due_cues::next(read)?.map(|next| next.max(seen));
     let others = [delivery_queue::next_due_at(read)?, claims::next_end(read)?, outbox::next_due_at(read)?];
-    let check = unclaimed::next_check(read)?.map(|check| check.max(checks_from));
+    let check = claims::next_check(read)?.map(|check| check.max(checks_from));
     Ok(others.into_iter().chain([cue, check]).flatten().min())
 }

@@ -1,18 +1,22 @@
-//! Worker heartbeats and removal.
+//! Workers, and executions that no worker claims: an alert, and failure after the limit of the cue (contract §7.6).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::api_error::ErrorCode;
-use crate::domain::execution::worker::DEAD_AFTER;
-use crate::domain::time::saturating_sub;
-use crate::error::Error;
+use crate::domain::execution::worker::{ALERT_INTERVAL, DEAD_AFTER, UnclaimedStep, unclaimed_step};
+use crate::domain::notification::alert::{AlertType, MAX_COUNTED_WAITING, MAX_KEPT, NewAlert};
+use crate::domain::time::{saturating_add, saturating_sub};
+use crate::error::{Error, Result};
 use crate::service::events;
-use crate::store::Pending;
+use crate::service::finish::{FinishedExecution, on_execution_finished};
+use crate::service::fire::CueFirer;
+use crate::service::notify::raise_alert;
+use crate::store::executions::claims::{self, UnclaimedExecution};
 use crate::store::executions::workers;
+use crate::store::{Pending, WriteTx, alerts};
 
-/// Records a heartbeat of the user's worker and the tasks it handles, a JSON array; returns the server's time. At the
-/// limit of workers the oldest dead one gives way to a new one. Refused with `worker_limit_exceeded` if none is dead.
+/// At the limit of workers the oldest dead one gives way. Refused with `worker_limit_exceeded` if none is dead.
 pub fn record_heartbeat(app: &App, user_key: i64, worker_id: String, handlers: String) -> Pending<Timestamp> {
     let (now, limit) = (app.clock.now(), app.config.plans.max_workers());
     app.store.write_for(user_key, move |tx| {
@@ -44,4 +48,62 @@ pub fn remove(app: &App, user_key: i64, worker_id: String) -> Pending<()> {
             Err(Error::refused(ErrorCode::WorkerNotFound, "Worker not found"))
         }
     })
+}
+
+/// Returns whether there may be more. With fewer than `limit`, the next part of a changed limit becomes due.
+pub fn check_unclaimed(tx: &WriteTx<'_>, firer: &CueFirer, limit: usize) -> Result<bool> {
+    let due = claims::list_due(tx, firer.now(), limit)?;
+    for execution in &due {
+        check_one(tx, execution, firer)?;
+    }
+    Ok(due.len() == limit || claims::continue_recheck(tx)?)
+}
+
+fn check_one(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> Result<()> {
+    let (key, cue_key, now) = (execution.key, execution.cue_key, firer.now());
+    if execution.is_deleted {
+        return claims::set_check(tx, key, None);
+    }
+    let within = execution.claim_within_minutes.map(|minutes| SignedDuration::from_mins(minutes.into()));
+    let last_alert = alerts::newest_of_cue(tx, cue_key, AlertType::Unclaimed, now)?;
+    match unclaimed_step(execution.claimable_since, within, last_alert, now) {
+        UnclaimedStep::Fail => fail_one(tx, execution, firer),
+        UnclaimedStep::Wait(at) => claims::set_check(tx, key, at),
+        // The alert of this cue within the hour may have been deleted as surplus.
+        UnclaimedStep::Alert(at)
+            if alerts::has_more_since(
+                tx,
+                execution.user_key,
+                saturating_sub(now, ALERT_INTERVAL),
+                MAX_KEPT - 1,
+            )? =>
+        {
+            let later = saturating_add(now, ALERT_INTERVAL);
+            claims::set_check(tx, key, Some(at.map_or(later, |at| at.min(later))))
+        }
+        UnclaimedStep::Alert(at) => {
+            let pending = now.duration_since(execution.claimable_since).as_mins();
+            let waiting = claims::count_waiting(tx, cue_key, MAX_COUNTED_WAITING)?;
+            let task = execution.task.clone();
+            raise_alert(tx, key, &NewAlert::Unclaimed { pending_minutes: pending, waiting, task }, now)?;
+            claims::set_check(tx, key, at)
+        }
+    }
+}
+
+fn fail_one(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> Result<()> {
+    if !claims::fail_unclaimed(tx, execution.key, firer.now())? {
+        return Ok(());
+    }
+    let finished = FinishedExecution {
+        key: execution.key,
+        user_key: execution.user_key,
+        cue_key: execution.cue_key,
+        scheduled_for: execution.scheduled_for,
+        by_schedule: execution.by_schedule,
+        success: false,
+        timing: None,
+        failed_before: None,
+    };
+    on_execution_finished(tx, &finished, firer)
 }

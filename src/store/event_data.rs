@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use crate::domain::cue::CueStatus;
-use crate::domain::execution::verification::OutcomeState;
+use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::{CueEvent, ExecutionEvent, message};
-use crate::domain::time::rfc3339;
+use crate::domain::time::instant;
 use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::db::columns::RowReader;
@@ -27,7 +27,6 @@ const NAME: &str = "SELECT name FROM cues WHERE id = ?2 AND user_key = ?1";
 
 const LAST_HEARTBEAT: &str = "SELECT last_heartbeat FROM workers WHERE user_key = ?1 AND worker_id = ?2";
 
-/// The execution in row `key` as its events show it at `at`; `None` if its cue has been deleted.
 pub fn execution(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<ExecutionEvent>> {
     let mut find = read.prepare_cached(EXECUTION)?;
     let found = find.query_row([key], |row| {
@@ -38,7 +37,7 @@ pub fn execution(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<Ex
             cue_name: columns.get()?,
             status: columns.get::<ExecutionStatus>()?.as_str(),
             triggered_by: columns.get::<Trigger>()?.as_str(),
-            scheduled_for: rfc3339(columns.get()?),
+            scheduled_for: instant(columns.get()?),
             attempt: columns.get()?,
             max_attempts: columns.get()?,
             worker_id: columns.get()?,
@@ -48,22 +47,21 @@ pub fn execution(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<Ex
             error_message: columns.maybe_text()?.map(message),
             duration_ms: columns.get()?,
             late_ms: columns.get()?,
-            next_retry: columns.get::<Option<Timestamp>>()?.map(rfc3339),
-            at: rfc3339(at),
+            next_retry: columns.get::<Option<Timestamp>>()?.map(instant),
+            at: instant(at),
         })
     });
     Ok(found.optional()?)
 }
 
-/// The cue in row `key` as its events show it at `at`.
 pub fn cue(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<CueEvent>> {
     let found: Option<(String, String, CueStatus, Option<Timestamp>)> = read.find(CUE, [key])?;
     Ok(found.map(|(cue_id, cue_name, status, next_run)| CueEvent {
         cue_id,
         cue_name,
         status: status.as_str(),
-        next_run: next_run.map(rfc3339),
-        at: rfc3339(at),
+        next_run: next_run.map(instant),
+        at: instant(at),
     }))
 }
 

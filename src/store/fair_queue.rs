@@ -1,28 +1,22 @@
-//! The order in which a queue is served: accounts take turns, and so do the destinations of an account.
-//!
-//! Users and destinations are found by seeks in the queue's index, so that a pass costs the same whether an account
-//! has one row or 100,000 rows ready.
+//! Accounts take turns, and so do the destinations of each, found by seeks: a pass costs the same for one row or
+//! 100,000.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::error::Result;
 
-/// Destinations of an account that a pass tries, per priority. As many as there are delivery threads by default: an
-/// account with more of them that may have no thread is left to the next passes, so that it holds up nobody.
+/// Destinations of an account that a pass tries per priority: as many as delivery threads by default. The rest is left
+/// to the next passes, so it delays no other.
 const MAX_TRIED: usize = 64;
 
-/// Accounts whose last destination is remembered. Bounds the memory; an account that is forgotten begins again with its
-/// lowest destination.
+/// Bounds the memory; an account that is forgotten begins again with its lowest destination.
 const MAX_REMEMBERED: usize = 512;
 
-/// Rows of a destination that are read at once.
 const CHUNK: usize = 16;
 
-/// The answer to a destination of an account that asks for one more attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grant {
     Granted,
-    /// Not this destination, but another one of the account may have one.
     DestinationBusy,
     /// No destination of the account may have one.
     AccountBusy,
@@ -30,7 +24,6 @@ pub enum Grant {
     NoneLeft,
 }
 
-/// The ready rows of one account with the same priority.
 #[derive(Debug, Clone, Copy)]
 pub struct AccountRows {
     pub user_key: i64,
@@ -38,14 +31,11 @@ pub struct AccountRows {
     pub priority: u8,
 }
 
-/// A queue with an index on user, priority, destination and row key.
 pub trait FairQueue {
     const PRIORITIES: u8;
 
-    /// The lowest user key from `from` on that has ready rows.
     fn next_user(&self, from: i64) -> Result<Option<i64>>;
 
-    /// The lowest destination from `from` on that has ready rows.
     fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>>;
 
     /// The keys of ready rows after `after`, oldest first, at most `limit`, without those in flight.
@@ -66,9 +56,8 @@ pub struct Rotation {
     last_destinations: HashMap<i64, i64>,
 }
 
-/// Takes ready rows: one of each account in turn, and of an account one of each destination in turn, the oldest first. A
-/// lower priority follows when no row of the higher one may be sent. Returns the rows that `try_acquire` has granted by
-/// user and destination, in this order.
+/// One row of each account in turn, and of it one of each destination, oldest first. A lower priority follows when no
+/// row of the higher one may be sent. Returns the rows that `try_acquire` has granted.
 pub fn take(
     queue: &impl FairQueue,
     rotation: &mut Rotation,
@@ -99,14 +88,12 @@ pub fn take(
     Ok(taken)
 }
 
-/// The ready rows of an account during a pass.
 struct Account {
     user_key: i64,
     priority: u8,
     start: i64,
     untried: Cycle,
     tried: usize,
-    /// Destinations that have got an attempt in this pass.
     served: VecDeque<Destination>,
     last_destination: i64,
 }
@@ -114,7 +101,6 @@ struct Account {
 struct Destination {
     destination: i64,
     last_key: i64,
-    /// Ready rows after `last_key` that have been read.
     keys: VecDeque<i64>,
 }
 
@@ -132,8 +118,7 @@ impl Account {
         }
     }
 
-    /// The next row of the account that is granted, or why it gets none. A destination that gets none is not tried again
-    /// in this pass.
+    /// Or why it gets none. A destination that gets none is not tried again in this pass.
     fn next<Q: FairQueue>(
         &mut self,
         queue: &Q,
@@ -166,7 +151,6 @@ impl Account {
         Ok(Err(Grant::AccountBusy))
     }
 
-    /// A destination that was not tried in this pass, or else one that has got an attempt.
     fn next_destination(&mut self, queue: &impl FairQueue, rows: AccountRows) -> Result<Option<Destination>> {
         if self.tried < MAX_TRIED {
             self.tried += 1;
@@ -191,7 +175,6 @@ impl Cycle {
         Self { start, current: start, has_wrapped: false, is_over: false }
     }
 
-    /// The next value. `seek` finds the lowest one from its argument on.
     fn next(&mut self, seek: impl Fn(i64) -> Result<Option<i64>>) -> Result<Option<i64>> {
         if self.is_over {
             return Ok(None);
@@ -220,7 +203,6 @@ mod tests {
 
     use super::*;
 
-    /// Rows of user, priority, destination and key.
     #[derive(Default)]
     struct Rows {
         rows: BTreeSet<(i64, u8, i64, i64)>,

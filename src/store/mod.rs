@@ -1,66 +1,53 @@
-//! The store: all SQL of the program, as free functions in one module per aggregate, and [`Store`], which runs them on
-//! one SQLite file.
+//! The store: all SQL, as free functions in one module per aggregate, and [`Store`], which runs them on one SQLite
+//! file.
 //!
-//! A caller passes a closure to `Store`, and the closure calls the functions with its transaction:
+//! - [`Store::write`], for every change: on the single writer thread, which commits many writes at once. Requests of a
+//!   user use [`Store::write_for`], the engine uses [`Store::write_with_priority`].
+//! - [`Store::read_inline`], for a few rows by key: on the calling thread.
+//! - [`Store::read`], for a page of a list: on one of two reader threads. [`Store::read_slow`], for a scan of a long
+//!   history: on a thread of its own. [`Store::read_blocking`], for threads of the engine.
 //!
-//! - [`Store::write`], for every change: runs on the single writer thread, which commits many writes at once. The
-//!   result arrives when the commit is on the disk. Requests of a user use [`Store::write_for`], the engine uses
-//!   [`Store::write_with_priority`].
-//! - [`Store::read_inline`], for a few rows by key: runs on the calling thread. A page of a list may be such a read if
-//!   its bytes and the entries before it are bounded.
-//! - [`Store::read`], for the other reads of a request, such as a page of a list: runs on one of two reader threads.
-//! - [`Store::read_slow`], for a read that may scan a long history: runs on a thread of its own, so that short reads
-//!   never wait for it.
-//!
-//! The engine's threads have nothing else to do while they read, and use [`Store::read_blocking`]. Each read sees a
-//! snapshot of the database.
-//!
-//! Functions return an error when the database cannot be read or written. An `# Errors` section is present only where
-//! another error is possible.
-//!
-//! Calls `domain` only. No function here reads the clock: instants are arguments. A bound limit is written `LIMIT ?1 +
-//! 0`: with a bare `?1` SQLite uses the value to plan the query, and so plans it again in every call (50 µs).
+//! No function reads the clock, and all return an error when the database cannot be read or written. A bound limit is
+//! written `LIMIT ?1 + 0`: with a bare `?1` SQLite plans the query again in every call (50 µs).
 
 pub mod accounts;
+pub mod alerts;
 pub mod billing;
 pub mod cues;
 pub mod db;
 pub mod event_data;
 pub mod executions;
 pub mod fair_queue;
-pub mod figures;
 pub mod maintenance;
-pub mod notifications;
+pub mod outbox;
+pub mod stats;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use crate::store::db::open::error::OpenError;
-pub use crate::store::db::readers::{Pending, ReadFn, ReadTx};
-pub use crate::store::db::writer::{CommitListeners, WakeSet, WriteFn, WriteTx};
+pub use crate::store::db::open::OpenError;
+pub use crate::store::db::transactions::{Pending, ReadFn, ReadTx, WakeSet, WriteTx};
+pub use crate::store::db::writer::{CommitListeners, WriteFn};
 
 use crate::cores;
 use crate::error::{Error, Result};
 use crate::panics;
+use crate::store::db::counters::WriteStats;
 use crate::store::db::open;
 use crate::store::db::open::SCHEMA_VERSION;
-use crate::store::db::open::server_lock::ServerLock;
-use crate::store::db::readers::{ConnectionPool, CorruptionFlag, ReaderThreads};
-use crate::store::db::write_stats::WriteStats;
-use crate::store::db::writer::Writer;
-use crate::store::db::writer::write_queue::WriteSource;
-use crate::store::db::{meta, readers};
+use crate::store::db::open::ServerLock;
+use crate::store::db::transactions::{ConnectionPool, CorruptionFlag, ReaderThreads};
+use crate::store::db::writer::{WriteSource, Writer};
+use crate::store::db::{meta, transactions};
 use crate::store::maintenance::{check, migrations};
 
 /// Threads of [`Store::read`]. Two saturate two cores; each further one costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;
 
-/// Connections for reads on the calling thread beside one for each HTTP thread: for the engine, so that a read rarely finds
-/// them all in use. One that does runs on a reader thread.
+/// Beside one for each HTTP thread: for the engine. A read that finds none free runs on a reader thread.
 const ENGINE_CONNECTIONS: usize = 1;
 
-/// Bytes of texts in one list, whatever it lists: a list with larger entries is shorter than asked, but has at least one
-/// entry. A hundred executions with the largest payload would take 600 MB.
+/// A list with larger entries is shorter, but has at least one. A hundred executions with the largest payload: 600 MB.
 pub const MAX_LIST_BYTES: usize = 4 << 20;
 
 /// The open database file. The fields are dropped in their order.
@@ -77,9 +64,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens `path` for a server: acquires the lock, creates the schema in a new file or upgrades an earlier one, and
-    /// starts the threads. `wake` is called after each successful commit.
-    /// Errors: [`OpenError`] says what is wrong with the file and what to do. A refused file is unchanged.
+    /// For a server: acquires the lock, creates or upgrades the schema, starts the threads. `wake` is called after each
+    /// commit. A refused file is unchanged.
     pub fn open(
         path: &Path,
         wake: Arc<dyn Fn(WakeSet) + Send + Sync>,
@@ -87,7 +73,6 @@ impl Store {
         Self::open_with(path, CommitListeners { wake, events: None })
     }
 
-    /// As [`Store::open`], with a receiver of events.
     pub fn open_with(path: &Path, listeners: CommitListeners) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         let lock = ServerLock::acquire(path)?;
@@ -101,8 +86,8 @@ impl Store {
         Self::start(path, listeners, Some(lock))
     }
 
-    /// Opens `path` while a server may be using it, for the administration commands.
-    /// Errors: as [`Store::open`], except [`OpenError::InUse`]. A file of an earlier version is refused as well.
+    /// Beside a server, for commands. Errors: as [`Store::open`], except [`OpenError::InUse`]; an earlier version is
+    /// refused.
     pub fn open_shared(path: &Path) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         if is_earlier(version) {
@@ -131,82 +116,74 @@ impl Store {
         })
     }
 
-    /// Queues a write. Its result arrives when the commit is on the disk.
     pub fn write<T: Send + 'static>(&self, job: impl WriteFn<T>) -> Pending<T> {
         self.writer.submit(WriteSource::Caller(None), job)
     }
 
-    /// As [`Store::write`], for a request of a user. Users take turns, so that many writes of one do not hold up those
-    /// of another.
+    /// For a request of a user. Users take turns, so that many writes of one do not hold up those of another.
     pub fn write_for<T: Send + 'static>(&self, user_key: i64, job: impl WriteFn<T>) -> Pending<T> {
         self.writer.submit(WriteSource::Caller(Some(user_key)), job)
     }
 
-    /// As [`Store::write`], before the waiting writes of all callers. For the engine: a due run must not wait for
-    /// requests, nor behind a clean-up that waits for them. Each such write is one small batch of the engine's work.
+    /// For the engine: a due run must not wait for requests. Each such write is one small batch.
     pub fn write_with_priority<T: Send + 'static>(&self, job: impl WriteFn<T>) -> Pending<T> {
         self.writer.submit(WriteSource::Engine, job)
     }
 
-    /// Returns false after a commit failed, as on a full disk, until one that changes something succeeds.
     pub fn is_writable(&self) -> bool {
         self.writer.is_writable()
     }
 
-    /// True if a read or write has found the file corrupt since the start.
+    /// The number of commits of this process: while it stays the same, its rows have not changed.
+    pub fn commits(&self) -> u64 {
+        self.writer.commits()
+    }
+
     pub fn is_corrupt(&self) -> bool {
         self.corruption.is_set()
     }
 
-    /// Returns whether the file is writable. If the last write failed, writes a page to find out, because the next
-    /// request that writes may be hours away. Otherwise writes nothing. Blocks the calling thread.
+    /// After a failed write, writes a page to find out: the next request that writes may be hours away. Blocks the
+    /// thread.
     pub fn probe_disk(&self) -> bool {
-        // The writer logs the error, as of every failed commit.
         self.is_writable() || self.write_with_priority(meta::touch).wait().is_ok()
     }
 
-    /// Moves the write-ahead log into the file, which frees the disk space of released pages. The store's threads do
-    /// not wait for it. If it fails, nothing is lost.
+    /// Frees the disk space of released pages. If it fails, nothing is lost.
     pub fn checkpoint(&self) -> Result<()> {
         Ok(open::checkpoint_shared(&self.path)?)
     }
 
-    /// Runs an empty write before all others and returns whether the writer thread is alive. Blocks the calling thread;
-    /// forever, if the writer hangs.
+    /// Returns whether the writer thread is alive. Blocks the calling thread; forever, if the writer hangs.
     pub fn writer_responds(&self) -> bool {
         // An error of the disk is a response too.
         drop(self.write_with_priority(|_| Ok(())).wait());
         self.writer.is_alive()
     }
 
-    /// Counts of committed writes since the start.
     pub fn write_stats(&self) -> &WriteStats {
         self.writer.write_stats()
     }
 
-    /// Queues a read for the reader threads.
     pub fn read<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {
         self.readers.submit(job)
     }
 
-    /// As [`Store::read`], on a thread of its own, for a read that may scan a long history: reads of a row or two never
-    /// wait behind it.
+    /// On a thread of its own, for a read that may scan a long history: short reads never wait behind it.
     pub fn read_slow<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {
         self.slow_readers.submit(job)
     }
 
-    /// Runs `job` on the calling thread, and waits for a connection if none is free. For the engine's threads, which
-    /// have nothing else to do and must not wait behind the lists of callers.
+    /// On the calling thread. For the engine, which must not wait behind the lists of callers.
     pub fn read_blocking<T>(&self, job: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
         let connection = self.inline.get().map_err(Error::from);
-        self.corruption.observe(connection.and_then(|connection| readers::read(&connection, job)))
+        self.corruption.observe(connection.and_then(|connection| transactions::read(&connection, job)))
     }
 
-    /// As [`Store::read`], for a read of a few rows by key, as almost every request has one. Runs on the calling thread
-    /// if a connection is free, because passing it to another thread and back takes several times as long as the read.
+    /// A few rows by key, on the calling thread if a connection is free: another thread takes several times as long.
     pub fn read_inline<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {
         let Some(connection) = self.inline.try_get() else { return self.readers.submit(job) };
-        let result = panics::catch("a read", || readers::read(&connection, job));
+        let result = panics::catch("a read", || transactions::read(&connection, job));
         Pending::ready(self.corruption.observe(result))
     }
 }

@@ -5,14 +5,13 @@ use rusqlite::types::Null;
 
 use crate::store::db::open::SCHEMA;
 
-/// An empty database with the current schema.
 pub fn memory_database() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     connection.execute_batch(SCHEMA).unwrap();
     connection
 }
 
-/// The number of texts and blobs in `sql` of which SQLite reads the length and not the content.
+/// The number of texts and blobs in `sql` whose length SQLite reads, but not their content.
 pub fn lengths_read(sql: &str) -> usize {
     // OPFLAG_BYTELENARG of SQLite's source: the column is read for `octet_length` alone.
     const LENGTH_ONLY: i64 = 0xC0;
@@ -25,7 +24,6 @@ pub fn lengths_read(sql: &str) -> usize {
     steps.unwrap().filter(|step| *step.as_ref().unwrap()).count()
 }
 
-/// The steps of SQLite's query plan for `sql` on an empty database, with all parameters null.
 pub fn plan(sql: &str) -> Vec<String> {
     let connection = memory_database();
     let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -34,8 +32,7 @@ pub fn plan(sql: &str) -> Vec<String> {
     steps.map(Result::unwrap).collect()
 }
 
-/// Checks the query plans of statements: a step of each contains the given text, nothing is sorted, and each table is read
-/// along an index. The text may be one of a SCAN without an index.
+/// A step of each contains the given text, nothing is sorted, and each table is read along an index.
 pub fn assert_plans(plans: &[(&str, &str)]) {
     for (sql, expected) in plans {
         let steps: Vec<_> = plan(sql).iter().map(|step| step.replace("COVERING ", "")).collect();
@@ -50,7 +47,6 @@ pub fn assert_plans(plans: &[(&str, &str)]) {
     }
 }
 
-/// A test of the query plans of statements, as [`assert_plans`] checks them.
 macro_rules! plan_test {
     ($name:ident: $($sql:expr => $expected:expr),+ $(,)?) => {
         #[test]

@@ -1,10 +1,11 @@
-//! The threads that claim executions while fewer commands run than may run at a time, and the one that announces the worker
-//! and extends the leases of its runs.
+//! The threads that claim executions while fewer commands run than may run at a time, and the one that announces the
+//! worker and extends the leases of its runs.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crate::api::work::{Claim, Heartbeat};
 use crate::worker::process::Cause;
 use crate::worker::run::execute;
 use crate::worker::state::{MAX_WAIT, Mode, Run, Shared};
@@ -18,94 +19,89 @@ const POLL_SECONDS: u64 = 25;
 /// From the begin of a poll that found nothing to the next one.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause after a poll whose work other workers claimed. Each further one doubles it.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Search {
-    Claimed,
-    /// Other workers were faster.
-    Lost,
-    Nothing,
-}
+/// The pause after a failed request, or after another worker was faster.
+const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Claims executions of the tasks at these places, in turns, until nothing more is claimed.
-pub fn run(worker: &Arc<Shared>, places: &[usize]) {
-    let mut has_work = vec![false; places.len()];
-    let mut lost = 0;
+pub fn run(worker: &Arc<Shared>, places: Vec<usize>) {
+    let mut has_work = false;
     loop {
-        let begin = worker.clock().monotonic();
+        let (begin, (changes, is_idle)) = (worker.now(), worker.progress());
         let mut pause = PAUSE;
-        let mut seen = 0;
-        for (index, place) in places.iter().enumerate() {
+        for place in &places {
             let wait = match worker.settings.mode {
                 Mode::Drain => 0,
                 _ if places.len() == 1 => POLL_SECONDS,
-                _ if has_work.contains(&true) => 0,
-                _ => 1,
+                _ => u64::from(!has_work),
             };
-            let Some(changes) = worker.wait_for_slot(false) else { return };
-            seen = changes;
-            let found = search(worker, *place, has_work[index], wait, changes);
-            has_work[index] = found == Search::Claimed;
-            match found {
-                Search::Claimed => (lost, pause) = (0, Duration::ZERO),
-                Search::Lost => {
-                    pause = pause.min(FIRST_PAUSE * 2_u32.pow(lost));
-                    lost = (lost + 1).min(5);
-                }
-                Search::Nothing => {}
-            }
+            let Some(found) = search(worker, *place, wait) else { return };
+            pause = pause.min(found);
         }
-        worker.wait_for_change(seen, begin + pause);
+        has_work = pause.is_zero();
+        // Nothing ran, so that nothing could add work since the first poll.
+        if worker.settings.mode == Mode::Drain && is_idle && pause == PAUSE {
+            return worker.end_work();
+        }
+        worker.wait_for_change(changes, begin + pause);
     }
 }
 
-/// Polls for work, unless the task has some, and claims it.
-fn search(worker: &Arc<Shared>, place: usize, has_work: bool, wait: u64, changes: u64) -> Search {
+/// Claims an execution of a task and starts its run. Returns the pause before the next search: none if there is work,
+/// and [`PAUSE`] if there is none; `None` if nothing more is claimed.
+fn search(worker: &Arc<Shared>, place: usize, wait: u64) -> Option<Duration> {
     let (task, agent) = (worker.task(place).name.as_deref(), worker.settings.agent.as_deref());
+    let poll = || match worker.api().poll(task, agent, wait) {
+        Ok(found) => {
+            worker.request_succeeded();
+            found.ok_or(PAUSE)
+        }
+        Err(error) => {
+            worker.request_failed(error);
+            Err(SHORT_PAUSE)
+        }
+    };
+    // An execution of an agent is claimed by its id. A poll is repeated after a fault, which would end the drain.
+    let polls_first = agent.is_some() || worker.settings.mode == Mode::Drain;
     let mut id = None;
-    if !has_work || agent.is_some() {
-        match worker.api().poll(task, agent, wait) {
-            // The next execution of the task may be of another agent.
-            Ok(Some(found)) => id = agent.map(|_| found),
-            Ok(None) => {
-                worker.found_nothing(place, changes);
-                return Search::Nothing;
-            }
-            Err(error) => {
-                worker.request_failed(error, false);
-                return Search::Nothing;
-            }
+    if polls_first {
+        worker.wait_for_slot(false)?;
+        match poll() {
+            Ok(found) => id = agent.map(|_| found),
+            Err(pause) => return Some(pause),
         }
     }
-    // Other tasks may have taken the slots.
-    if worker.wait_for_slot(true).is_none() {
-        return Search::Nothing;
-    }
+    worker.wait_for_slot(true)?;
     match worker.api().claim(id.as_deref(), task) {
         Ok(Some(claim)) => {
-            let (run, shared) = (worker.begin(place, claim), Arc::clone(worker));
-            let (claimed, builder) = (Arc::clone(&run), thread::Builder::new().name("run".to_owned()));
-            if let Err(error) = builder.spawn(move || execute(&shared, &claimed)) {
-                tracing::error!(%error, "the machine cannot start a thread for a run");
-                worker.give_up(None);
-                worker.end(&run, Some(format!("the run was not started: {error}")), false);
-            }
-            return Search::Claimed;
+            start(worker, place, claim);
+            return Some(Duration::ZERO);
         }
-        Ok(None) => worker.claim_found_nothing(),
-        Err(error) => worker.request_failed(error, true),
+        Ok(None) => worker.free_slot(),
+        Err(error) => {
+            worker.request_failed(error);
+            worker.free_slot();
+            return Some(SHORT_PAUSE);
+        }
     }
-    Search::Lost
+    if polls_first { Some(SHORT_PAUSE) } else { Some(poll().err().unwrap_or_default()) }
 }
 
-/// Sends heartbeats for ever; the end of the process ends the thread. A sign of life precedes each request, because each may
-/// take its whole time-out.
+fn start(worker: &Arc<Shared>, place: usize, claim: Claim) {
+    let (run, shared) = (worker.begin(place, claim), Arc::clone(worker));
+    let claimed = Arc::clone(&run);
+    let thread = thread::Builder::new().name("run".to_owned());
+    if let Err(error) = thread.spawn(move || execute(&shared, &claimed)) {
+        tracing::error!(%error, "the machine cannot start a thread for a run");
+        worker.give_up(None);
+        worker.end(&run, Some(format!("the run was not started: {error}")), false);
+    }
+}
+
+/// Sends heartbeats for ever; the end of the process ends the thread.
 pub fn beat(worker: &Shared) {
     let (mut beat_at, mut extend_at) = (Duration::ZERO, Duration::MAX);
     loop {
-        let now = worker.clock().monotonic();
+        let now = worker.now();
         if now >= beat_at {
             beat_at = now + worker.settings.beat;
             announce(worker);
@@ -119,15 +115,14 @@ pub fn beat(worker: &Shared) {
             let failed = runs.iter().filter(|run| run.needs_lease() && !extend_lease(worker, run)).count();
             extend_at = now.saturating_add(if failed > 0 { interval.min(MAX_WAIT) } else { interval });
         }
-        worker.record_sign_of_life();
         worker.wait_for_change(changes, beat_at.min(extend_at).min(now + MAX_WAIT));
     }
 }
 
 fn announce(worker: &Shared) {
-    let tasks: Vec<&str> = worker.settings.tasks.iter().filter_map(|task| task.name.as_deref()).collect();
-    worker.record_sign_of_life();
-    match worker.api().beat(&worker.settings.worker_id, &tasks) {
+    let handlers = worker.settings.tasks.iter().filter_map(|task| task.name.clone()).collect();
+    let heartbeat = Heartbeat { worker_id: worker.settings.worker_id.clone(), handlers };
+    match worker.api().beat(&heartbeat) {
         Ok(()) => {}
         Err(error) if error.status() == Some(401) => worker.give_up(Some(error)),
         Err(error) => tracing::warn!(%error, "heartbeat failed"),
@@ -137,7 +132,6 @@ fn announce(worker: &Shared) {
 /// Extends the lease of a run, or ends its command if the lease is lost. Returns `false` if the request failed.
 fn extend_lease(worker: &Shared, run: &Run) -> bool {
     let id = run.claim.execution_id.as_str();
-    worker.record_sign_of_life();
     match worker.api().extend_lease(id) {
         // Its outcome may have been reported since.
         Ok(is_extended) if is_extended || !run.needs_lease() => {}

@@ -7,11 +7,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::domain::execution::evidence::{
-    ARTIFACTS, MAX_ARTIFACTS, RESULT_URL, TEXTS, first_bad_artifact_url, is_storable, is_storable_url,
-    is_too_long_as_artifacts,
+use crate::domain::execution::outcome::{
+    ARTIFACTS, MAX_ARTIFACTS, MAX_METADATA_BYTES, RESULT_URL, TEXTS, first_bad_artifact_url, is_storable,
+    is_storable_url, is_too_long_as_artifacts,
 };
-use crate::domain::execution::outcome::MAX_METADATA_BYTES;
 use crate::domain::json::{self, JsonObject, JsonStr, JsonText, merged};
 
 /// The entry of the metadata with the parts of the outcome file that the worker left out.
@@ -19,10 +18,6 @@ const METADATA_KEY: &str = "_cued_worker";
 
 /// Longer files are not read: a report has no room for more.
 const MAX_BYTES: usize = 65_536;
-
-/// Names of fields that were left out, in the report. They come from the command.
-const MAX_NAMES: usize = 20;
-const MAX_NAME: usize = 100;
 
 /// The body of the report (contract §5.5).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +28,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of a run that ended with this failure or none. A failure wins over the success of the other source: of
-    /// the exit code or the file.
+    /// The report of a run that ended with this failure or none. A failure wins over the success of the other source:
+    /// of the exit code or the file.
     pub fn new(exit_failure: Option<String>, stdout: &str, stderr: &str, file: &OutcomeFile) -> Self {
         let says_failure =
             || (file.success == Some(false)).then(|| "the outcome file says failure".to_owned());
@@ -65,12 +60,6 @@ impl Report {
         entries.extend(file.metadata_with_notes().map(|metadata| ("metadata", metadata)));
         let entries = entries.iter().map(|(name, value)| (*name, value.get())).collect();
         Self { failure, body: JsonText::object(entries) }
-    }
-
-    /// The same report without texts and evidence, for a server that refuses those.
-    pub fn bare(&self, refusal: &str) -> JsonText {
-        let notes = json!({METADATA_KEY: {"report_refused": refusal}});
-        (&json!({"success": self.failure.is_none(), "error": self.failure, "metadata": notes})).into()
     }
 }
 
@@ -112,14 +101,14 @@ impl OutcomeFile {
             Ok(text) => text,
             Err(error) => return Self::faulty(format!("is no JSON: {error}")),
         };
-        let Some(object) = JsonObject::of(text.get()) else {
+        let Some(object) = JsonObject::from_text(text.get()) else {
             return Self::faulty("is no JSON object".to_owned());
         };
         let mut file = Self::default();
         for name in object.keys() {
             let Some(value) = object.get(&name).filter(|value| !value.is_null()) else { continue };
-            if !file.take(&name, value) && file.dropped.len() < MAX_NAMES {
-                file.dropped.push(name.chars().take(MAX_NAME).collect());
+            if !file.take(&name, value) {
+                file.dropped.push(name.into());
             }
         }
         file
@@ -135,53 +124,37 @@ impl OutcomeFile {
 
     /// Adds a field. Returns `false` if it cannot be reported.
     fn take(&mut self, name: &str, value: JsonStr<'_>) -> bool {
-        let texts = TEXTS.into_iter().chain(["result", "error"]);
-        if let Some(field) = texts.into_iter().find(|field| *field == name) {
-            let is_valid = value
-                .as_text()
-                .is_some_and(|text| is_storable(&text) && (field != RESULT_URL || is_storable_url(&text)));
-            if is_valid {
-                self.fields.push((field, value.into()));
+        let known = TEXTS.into_iter().chain(["result", "error", ARTIFACTS]).find(|field| *field == name);
+        let is_valid = match name {
+            "success" => value.as_bool().is_some(),
+            "metadata" => {
+                value.entries().is_some() && JsonText::from(value).as_str().len() <= MAX_METADATA_BYTES
             }
-            return is_valid;
-        }
+            ARTIFACTS => are_artifacts(value),
+            RESULT_URL => value.as_text().is_some_and(|text| is_storable(&text) && is_storable_url(&text)),
+            _ => known.is_some() && value.as_text().is_some_and(|text| is_storable(&text)),
+        };
         match name {
-            "success" => {
-                self.success = value.as_bool();
-                self.success.is_some()
-            }
-            "metadata" if value.entries().is_some() => {
-                self.metadata = Some(value.into());
-                true
-            }
-            ARTIFACTS if are_artifacts(value) => {
-                self.fields.push((ARTIFACTS, value.into()));
-                true
-            }
-            _ => false,
+            _ if !is_valid => {}
+            "success" => self.success = value.as_bool(),
+            "metadata" => self.metadata = Some(value.into()),
+            _ => self.fields.extend(known.map(|field| (field, value.into()))),
         }
+        is_valid
     }
 
     /// The metadata of the file, with the worker's notes about the file.
     fn metadata_with_notes(&self) -> Option<JsonText> {
-        let mut notes = serde_json::Map::new();
-        if let Some(fault) = &self.fault {
-            notes.insert("outcome_file".to_owned(), format!("The outcome file {fault}").into());
-        }
-        if !self.dropped.is_empty() {
-            notes.insert("dropped_fields".to_owned(), json!(self.dropped));
-        }
-        let noted = (!notes.is_empty()).then(|| JsonText::from(&json!({METADATA_KEY: notes})));
-        let whole = match (&self.metadata, noted) {
-            (Some(own), Some(noted)) => merged(own.get(), noted.get()),
-            (own, noted) => noted.or_else(|| own.clone())?,
+        let note = match &self.fault {
+            Some(fault) => json!({"outcome_file": format!("The outcome file {fault}")}),
+            None if self.dropped.is_empty() => return self.metadata.clone(),
+            None => json!({"dropped_fields": self.dropped}),
         };
-        if whole.as_str().len() <= MAX_METADATA_BYTES {
-            return Some(whole);
-        }
-        // The server would refuse the whole report.
-        notes.insert("metadata_bytes".to_owned(), json!(whole.as_str().len()));
-        Some(JsonText::from(&json!({METADATA_KEY: notes})))
+        let note = JsonText::from(&json!({METADATA_KEY: note}));
+        Some(match &self.metadata {
+            Some(own) => merged(own.get(), note.get()),
+            None => note,
+        })
     }
 }
 
@@ -235,36 +208,5 @@ mod tests {
             let failure = Some(failure).filter(|failure| !failure.is_empty());
             assert_eq!(report(failure, stdout, stderr, file), expected, "{failure:?} {file}");
         }
-    }
-
-    #[test]
-    fn the_metadata_name_what_was_left_out() {
-        let notes = |file: &str| report(None, "", "", file)["metadata"][METADATA_KEY].clone();
-        let fault = |file: &str| notes(file)["outcome_file"].as_str().unwrap().to_owned();
-        assert!(fault(r#"{"success": fal"#).starts_with("The outcome file is no JSON: "));
-        assert_eq!(fault("[1]"), "The outcome file is no JSON object");
-        assert_eq!(fault(&" ".repeat(MAX_BYTES + 1)), "The outcome file is longer than 65536 bytes");
-        let file = r#"{"success": true, "external_id": 7, "result_url": "ftp://x", "other": 1, "summary": "s",
-            "metadata": {"a": 1}, "result": "r\u0000", "artifacts": [{"url": "nonsense"}], "error": null}"#;
-        let dropped =
-            json!({"dropped_fields": ["artifacts", "external_id", "other", "result", "result_url"]});
-        assert_eq!(
-            report(None, "", "", file),
-            json!({"success": true, "summary": "s", "metadata": {"a": 1, METADATA_KEY: dropped}})
-        );
-        let many: Vec<String> = (0..500).map(|n| format!("\"{n}{}\":1", "x".repeat(110))).collect();
-        let dropped = notes(&format!("{{{}}}", many.join(",")))["dropped_fields"].clone();
-        assert_eq!(dropped.as_array().unwrap().len(), MAX_NAMES);
-        assert_eq!(dropped[0].as_str().unwrap().len(), MAX_NAME);
-        let large = format!(r#"{{"metadata": {{"a": "{}"}}}}"#, "x".repeat(MAX_METADATA_BYTES));
-        assert_eq!(notes(&large)["metadata_bytes"], json!(10248));
-    }
-
-    #[test]
-    fn a_bare_report_keeps_the_outcome() {
-        let failed = Report::new(Some("exit code 2".to_owned()), "", "x", &OutcomeFile::default());
-        let notes = json!({METADATA_KEY: {"report_refused": "result_url is no URL"}});
-        let bare = failed.bare("result_url is no URL").get().to_value();
-        assert_eq!(bare, json!({"success": false, "error": "exit code 2", "metadata": notes}));
     }
 }

@@ -1,17 +1,19 @@
 //! Runs a command in a process group of its own: its input, the end of its output, its end.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::convert::Infallible;
+use std::io::{self, ErrorKind, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use crate::clock::Clock;
+use crate::locks::Mutex;
 
 /// Bytes that are kept of the end of an output.
 const TAIL_BYTES: usize = 4096;
@@ -19,8 +21,8 @@ const TAIL_BYTES: usize = 4096;
 /// The usual capacity of a pipe.
 const BUFFER: usize = 64 * 1024;
 
-/// Pauses between two looks for the end of the process, which is no event of a pipe: short ones after the end of its output,
-/// which mostly is the end of the process.
+/// Pauses between two looks for the end of the process: short ones after the end of its output, which mostly is the end
+/// of the process.
 const MIN_TICK: Duration = Duration::from_millis(1);
 const MAX_TICK: Duration = Duration::from_millis(100);
 
@@ -45,12 +47,14 @@ pub enum Cause {
     Lost,
 }
 
-/// The wish to end a command.
+/// A request to end a command.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EndRequest {
     pub cause: Option<Cause>,
     /// Without the pause between SIGTERM and SIGKILL.
     pub is_urgent: bool,
+    /// The command has ended.
+    pub has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -62,152 +66,117 @@ pub struct ProcessExit {
     pub stderr: String,
 }
 
-/// A running command and its pipes; `None` stands for a pipe after its end.
-pub struct Process<'a> {
-    child: Child,
-    group: Pid,
-    stdin: Option<File>,
-    input: &'a [u8],
-    outputs: [Option<File>; 2],
-    tails: [Tail; 2],
-}
-
-/// Starts a command. After an error it has not run.
-pub fn start<'a>(command: &mut Command, input: &'a [u8]) -> io::Result<Process<'a>> {
+/// Runs a command until it ends, or until its time limit or `requested` ends it.
+/// Errors: if the system cannot start or supervise it. It does not run then.
+pub fn run(
+    command: &mut Command,
+    input: Vec<u8>,
+    policy: TerminationPolicy,
+    clock: &Clock,
+    requested: impl Fn() -> EndRequest,
+) -> io::Result<ProcessExit> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
-    let stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-    let stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-    let stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-    // One that would block cannot be written while the command writes too.
-    let stdin = stdin.filter(|stdin| rustix::io::ioctl_fionbio(stdin, true).is_ok());
-    let group = Pid::from_child(&child);
-    Ok(Process { child, group, stdin, input, outputs: [stdout, stderr], tails: Default::default() })
+    let tails = [(); 2].map(|()| Arc::new(Mutex::new(Tail::default())));
+    let ended = transfer(&mut child, input, &tails)
+        .and_then(|outputs| supervise(&mut child, &outputs, policy, clock, requested));
+    if ended.is_err() {
+        signal(&child, Signal::KILL);
+        child.wait()?;
+    }
+    let (status, cause) = ended?;
+    let [stdout, stderr] = tails.map(|tail| tail.lock().text());
+    Ok(ProcessExit { status, cause, stdout, stderr })
 }
 
-impl Process<'_> {
-    /// Waits until the command ends, or until its time limit or `requested` ends it.
-    /// Errors: if the system fails. The command is killed then.
-    pub fn finish(
-        mut self,
-        policy: TerminationPolicy,
-        clock: &Clock,
-        requested: impl Fn() -> EndRequest,
-    ) -> io::Result<ProcessExit> {
-        let ended = self.supervise(policy, clock, requested);
-        if ended.is_err() {
-            // Without its supervisor it must not go on.
-            self.signal(Signal::KILL);
-            self.child.wait()?;
-        }
-        let (status, cause) = ended?;
-        let [stdout, stderr] = self.tails.map(|tail| tail.text());
-        Ok(ProcessExit { status, cause, stdout, stderr })
+/// Starts a thread for each pipe. Returns a channel that ends with both outputs.
+fn transfer(
+    child: &mut Child,
+    input: Vec<u8>,
+    tails: &[Arc<Mutex<Tail>>; 2],
+) -> io::Result<Receiver<Infallible>> {
+    let start = |body: Box<dyn FnOnce() + Send>| thread::Builder::new().spawn(body).map(drop);
+    let (sender, ended) = channel();
+    if let Some(mut stdin) = child.stdin.take() {
+        // The command need not read all of it.
+        start(Box::new(move || drop(stdin.write_all(&input))))?;
     }
+    if let Some(stdout) = child.stdout.take() {
+        let (tail, sender) = (Arc::clone(&tails[0]), sender.clone());
+        start(Box::new(move || follow(stdout, &tail, sender)))?;
+    }
+    if let Some(stderr) = child.stderr.take() {
+        let tail = Arc::clone(&tails[1]);
+        start(Box::new(move || follow(stderr, &tail, sender)))?;
+    }
+    Ok(ended)
+}
 
-    fn supervise(
-        &mut self,
-        policy: TerminationPolicy,
-        clock: &Clock,
-        requested: impl Fn() -> EndRequest,
-    ) -> io::Result<(ExitStatus, Option<Cause>)> {
-        let deadline = clock.monotonic().saturating_add(policy.timeout);
-        let (mut status, mut cause, mut is_killed) = (None, None, false);
-        let (mut kill_at, mut drained_at) = (Duration::MAX, Duration::MAX);
-        let mut tick = MIN_TICK;
-        loop {
-            let (now, request) = (clock.monotonic(), requested());
-            if status.is_none() {
-                status = self.child.try_wait()?;
-                drained_at = now + policy.drain;
-            }
-            if status.is_none() && cause.is_none() {
-                cause = request.cause.or((now >= deadline).then_some(Cause::TimedOut));
-                if cause.is_some() {
-                    self.signal(Signal::TERM);
-                    kill_at = now + policy.kill_after;
-                }
-            }
-            // Processes that a command leaves behind by itself stay; those of a command that was ended end with it.
-            let is_ending = cause.is_some() && !is_killed && (status.is_none() || self.has_group());
-            if is_ending && (now >= kill_at || request.is_urgent) {
-                self.signal(Signal::KILL);
-                is_killed = true;
-                drained_at = now + policy.drain;
-            }
-            let is_open = self.outputs.iter().any(Option::is_some);
-            match status {
-                Some(status) if (is_killed || !is_ending) && (!is_open || now >= drained_at) => {
-                    return Ok((status, cause));
-                }
-                _ => {}
-            }
-            self.transfer(tick)?;
-            tick = if is_open { MAX_TICK } else { MAX_TICK.min(tick * 2) };
-            if is_open && self.outputs.iter().all(Option::is_none) {
-                tick = MIN_TICK;
-            }
+/// Reads an output to its end, which the end of `sender` shows.
+fn follow(mut output: impl Read, tail: &Mutex<Tail>, sender: Sender<Infallible>) {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match output.read(&mut buffer) {
+            Ok(count) if count > 0 => tail.lock().push(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => return drop(sender),
         }
     }
+}
 
-    /// Waits until a pipe is ready, at most for `tick`, and reads and writes what is ready.
-    fn transfer(&mut self, tick: Duration) -> io::Result<()> {
-        let pipes = [(&self.stdin, PollFlags::OUT)]
-            .into_iter()
-            .chain(self.outputs.iter().map(|output| (output, PollFlags::IN)));
-        let (places, mut fds): (Vec<usize>, Vec<PollFd<'_>>) = pipes
-            .enumerate()
-            .filter_map(|(place, (pipe, flags))| Some((place, PollFd::new(pipe.as_ref()?, flags))))
-            .unzip();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
+fn supervise(
+    child: &mut Child,
+    outputs: &Receiver<Infallible>,
+    policy: TerminationPolicy,
+    clock: &Clock,
+    requested: impl Fn() -> EndRequest,
+) -> io::Result<(ExitStatus, Option<Cause>)> {
+    let deadline = clock.monotonic().saturating_add(policy.timeout);
+    let (mut status, mut cause, mut is_killed) = (None, None, false);
+    let (mut kill_at, mut drained_at) = (Duration::MAX, Duration::MAX);
+    let (mut is_open, mut tick) = (true, MIN_TICK);
+    loop {
+        let (now, request) = (clock.monotonic(), requested());
+        if status.is_none() {
+            status = child.try_wait()?;
+            drained_at = now + policy.drain;
         }
-        let is_ready = |(place, fd): (usize, &PollFd<'_>)| (!fd.revents().is_empty()).then_some(place);
-        let ready: Vec<usize> = places.into_iter().zip(&fds).filter_map(is_ready).collect();
-        for place in ready {
-            match place {
-                0 => self.write(),
-                _ => self.read(place - 1),
+        if status.is_none() && cause.is_none() {
+            cause = request.cause.or((now >= deadline).then_some(Cause::TimedOut));
+            if cause.is_some() {
+                signal(child, Signal::TERM);
+                kill_at = now + policy.kill_after;
             }
         }
-        Ok(())
-    }
-
-    /// Writes as much as the command reads now. The rest is dropped if it has closed its input.
-    fn write(&mut self) {
-        match self.stdin.as_mut().map(|stdin| stdin.write(self.input)) {
-            Some(Ok(count)) => self.input = &self.input[count..],
-            Some(Err(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            _ => self.input = &[],
+        // Processes that a command leaves behind by itself stay; those of a command that was ended end with it.
+        let is_ending = cause.is_some() && !is_killed && (status.is_none() || has_group(child));
+        if is_ending && (now >= kill_at || request.is_urgent) {
+            signal(child, Signal::KILL);
+            is_killed = true;
+            drained_at = now + policy.drain;
         }
-        if self.input.is_empty() {
-            self.stdin = None;
-        }
-    }
-
-    fn read(&mut self, index: usize) {
-        let mut buffer = [0; BUFFER];
-        match self.outputs[index].as_mut().map(|output| output.read(&mut buffer)) {
-            Some(Ok(count)) if count > 0 => self.tails[index].push(&buffer[..count]),
-            Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
-            _ => self.outputs[index] = None,
+        match status {
+            Some(status) if (is_killed || !is_ending) && (!is_open || now >= drained_at) => {
+                return Ok((status, cause));
+            }
+            _ if is_open => is_open = outputs.recv_timeout(MAX_TICK) == Err(RecvTimeoutError::Timeout),
+            _ => {
+                clock.sleep(tick);
+                tick = MAX_TICK.min(tick * 2);
+            }
         }
     }
+}
 
-    fn has_group(&self) -> bool {
-        test_kill_process_group(self.group) != Err(Errno::SRCH)
-    }
+fn has_group(child: &Child) -> bool {
+    test_kill_process_group(Pid::from_child(child)) != Err(Errno::SRCH)
+}
 
-    /// Signals the group. A group that has just ended needs no signal.
-    fn signal(&self, signal: Signal) {
-        if let Err(error) = kill_process_group(self.group, signal)
-            && error != Errno::SRCH
-        {
-            tracing::warn!(%error, "the command cannot be signalled");
-        }
+/// Signals the group. A group that has just ended needs no signal.
+fn signal(child: &Child, signal: Signal) {
+    match kill_process_group(Pid::from_child(child), signal) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => tracing::warn!(%error, "the command cannot be signalled"),
     }
 }
 
@@ -245,20 +214,20 @@ mod tests {
     use super::*;
 
     /// Runs a script, which is asked to end once the file `$READY` exists.
-    fn run(script: &str, policy: TerminationPolicy, end: EndRequest) -> ProcessExit {
+    fn run_script(script: &str, policy: TerminationPolicy, end: EndRequest) -> ProcessExit {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let mut command = Command::new("sh");
-        let process = start(command.args(["-c", script]).env("READY", &ready), b"").unwrap();
         let requested = || if ready.exists() { end } else { EndRequest::default() };
-        process.finish(policy, &Clock::system(), requested).unwrap()
+        let command = command.args(["-c", script]).env("READY", &ready);
+        run(command, Vec::new(), policy, &Clock::system(), requested).unwrap()
     }
 
     #[test]
     fn a_command_is_terminated_then_killed_with_its_group_and_what_it_leaves_by_itself_stays() {
         let (now, soon, never) = (Duration::ZERO, Duration::from_millis(100), Duration::from_secs(3600));
         let policy = |timeout, kill_after, drain| TerminationPolicy { timeout, kill_after, drain };
-        let stop = |is_urgent| EndRequest { cause: Some(Cause::Stopped), is_urgent };
+        let stop = |is_urgent| EndRequest { cause: Some(Cause::Stopped), is_urgent, has_ended: false };
         let none = EndRequest::default();
         let stubborn = "trap '' TERM; touch $READY; while :; do sleep 0.01; done";
         // Its child holds the output.
@@ -274,7 +243,7 @@ mod tests {
             (stubborn_child, policy(never, soon, never), stop(false), ended, Some(Cause::Stopped)),
             ("sleep 5 & exit 0", policy(never, never, now), none, ended, None),
         ] {
-            let exit = run(script, policy, end);
+            let exit = run_script(script, policy, end);
             assert_eq!((exit.status.to_string().as_str(), exit.cause), (status, cause), "{script}");
         }
     }

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use tempfile::TempPath;
 
-use crate::worker::api::{may_pass, pause_after};
+use crate::domain::json::JsonText;
 use crate::worker::outcome::{OutcomeFile, Report};
-use crate::worker::process::{Cause, ProcessExit, TerminationPolicy, start};
-use crate::worker::state::{Run, Shared};
+use crate::worker::process::{Cause, ProcessExit, TerminationPolicy, run as run_process};
+use crate::worker::state::{Run, Shared, pause_after};
 
 /// Between SIGTERM and SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(10);
@@ -46,12 +46,17 @@ pub fn execute(worker: &Shared, run: &Arc<Run>) {
     worker.wait_for_earlier(run);
     let (claim, id) = (&run.claim, run.claim.execution_id.as_str());
     let name = worker.task(run.place).name.clone().unwrap_or_else(|| task_of(claim.payload.get()));
-    let (cue, attempt_number) = (claim.cue_name.as_str(), claim.attempt);
-    tracing::info!(execution_id = id, task = name, cue, attempt = attempt_number, "run started");
-    let begin = worker.clock().monotonic();
+    tracing::info!(
+        execution_id = id,
+        task = name,
+        cue = claim.cue_name,
+        attempt = claim.attempt,
+        "run started"
+    );
+    let begin = worker.now();
     let result = attempt(worker, run, &name);
     run.end_lease();
-    let end = worker.clock().monotonic();
+    let end = worker.now();
     let duration_ms = u64::try_from((end - begin).as_millis()).unwrap_or(u64::MAX);
     let report = match result {
         Ok(Some(report)) => report,
@@ -61,7 +66,7 @@ pub fn execute(worker: &Shared, run: &Arc<Run>) {
             return worker.end(run, Some("the claim was lost".to_owned()), true);
         }
         Err(error) => {
-            let message = "the machine cannot start a command: another worker can run it after the lease";
+            let message = "the machine cannot run a command: another worker can run it after the lease";
             tracing::error!(execution_id = id, task = name, %error, message);
             worker.give_up(None);
             return worker.end(run, Some(format!("the command was not started: {error}")), false);
@@ -79,28 +84,24 @@ pub fn execute(worker: &Shared, run: &Arc<Run>) {
 /// Errors: if the machine has no file, process, memory or disk space for the command.
 fn attempt(worker: &Shared, run: &Run, name: &str) -> io::Result<Option<Report>> {
     let task = worker.task(run.place);
-    let failed = |reason: String| Ok(Some(Report::new(Some(reason), "", "", &OutcomeFile::default())));
     let file = outcome_file()?;
-    let payload = run.claim.payload.get().as_bytes();
-    let process = match start(&mut command(worker, run, name, &file), payload) {
-        Ok(process) => process,
-        Err(error) if Errno::from_io_error(&error).is_some_and(|errno| SHORTAGES.contains(&errno)) => {
-            return Err(error);
-        }
-        Err(error) => {
-            // The system has the same error for a missing folder as for a missing program.
-            let program = task.command.first().map(|program| program.to_string_lossy());
-            let fault = format!("cannot run {}: {error}", program.unwrap_or_default());
-            return failed(task.folder_fault().unwrap_or(fault));
-        }
-    };
+    let payload = run.claim.payload.get().as_bytes().to_vec();
     let policy = TerminationPolicy { timeout: task.timeout, kill_after: KILL_AFTER, drain: DRAIN };
-    match process.finish(policy, worker.clock(), || run.end_request()) {
-        Err(error) => failed(format!("the worker cannot supervise the command: {error}")),
+    let mut command = command(worker, run, name, &file);
+    match run_process(&mut command, payload, policy, worker.client.clock(), || run.end_request()) {
         Ok(ProcessExit { cause: Some(Cause::Lost), .. }) => Ok(None),
         Ok(exit) => {
             let file = OutcomeFile::read(&file);
             Ok(Some(Report::new(failure(&exit, task.timeout), &exit.stdout, &exit.stderr, &file)))
+        }
+        Err(error) if Errno::from_io_error(&error).is_some_and(|errno| SHORTAGES.contains(&errno)) => {
+            Err(error)
+        }
+        Err(error) => {
+            // The system has the same error for a missing folder as for a missing program.
+            let program = command.get_program().display();
+            let fault = task.folder_fault().unwrap_or_else(|| format!("cannot run {program}: {error}"));
+            Ok(Some(Report::new(Some(fault), "", "", &OutcomeFile::default())))
         }
     }
 }
@@ -171,8 +172,9 @@ fn task_of(payload: &str) -> String {
 
 /// Sends the report until the server has it. Returns `false` if it was given up; it is then in the log.
 fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -> bool {
-    let (mut failures, mut refusals) = (0, 0);
-    let mut body = report.body.clone();
+    let (mut failures, mut body) = (0, report.body.clone());
+    // The server accepts this one even when the account has no room for more.
+    let bare = JsonText::from(&json!({"success": report.failure.is_none()}));
     loop {
         let error = match worker.api().report(id, &body) {
             Ok(answer) => {
@@ -189,16 +191,12 @@ fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -> bo
                 tracing::warn!(execution_id = id, %error, "the execution is gone, and its outcome with it");
                 return true;
             }
-            _ if is_refused && refusals < 2 => {
-                tracing::warn!(execution_id = id, %error, "the report was refused; sending less of it");
-                refusals += 1;
-                body = match refusals {
-                    1 => report.bare(&error.to_string()),
-                    // The server accepts this one even when the account has no room for more.
-                    _ => (&json!({"success": report.failure.is_none()})).into(),
-                };
+            _ if is_refused && body != bare => {
+                let report = report.body.as_str();
+                tracing::warn!(execution_id = id, %error, report, "the report was refused; sending the result only");
+                body = bare.clone();
             }
-            _ if may_pass(&error) => {
+            _ if error.may_pass() => {
                 tracing::warn!(execution_id = id, %error, "the report was not accepted; trying again");
                 failures += 1;
                 if !worker.wait_to_report(pause_after(failures, error.retry_after()), ended_at) {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
+use crate::api::work::Claim;
 use crate::client::Client;
-use crate::client::request::{Answer, ClientError};
-use crate::clock::Clock;
+use crate::client::request::{ApiResponse, ClientError};
 use crate::locks::{Condvar, Mutex};
-use crate::worker::api::{Api, Claim, may_pass, pause_after};
+use crate::worker::api::Api;
 use crate::worker::process::{Cause, EndRequest};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,24 +22,17 @@ pub struct Task {
     pub name: Option<String>,
     /// The program and its arguments. No shell reads them.
     pub command: Vec<OsString>,
-    /// The time after which the command is ended.
     pub timeout: Duration,
-    /// The working directory, if it is not that of the worker.
     pub folder: Option<PathBuf>,
-    /// Variables of the environment in addition to those of the worker.
     pub environment: Vec<(String, String)>,
 }
 
 impl Task {
-    /// The reason why the working directory cannot be used; `None` if it can.
+    /// The reason why the working directory cannot be used.
     pub fn folder_fault(&self) -> Option<String> {
         let folder = self.folder.as_deref()?;
-        let fault = match folder.metadata() {
-            Ok(metadata) if metadata.is_dir() => return None,
-            Ok(_) => "it is not a folder".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        Some(format!("cannot use the working directory {}: {fault}", folder.display()))
+        fault(folder, true)
+            .map(|fault| format!("cannot use the working directory {}: {fault}", folder.display()))
     }
 
     /// The reason why the command cannot be run; `None` if its working directory and its program exist.
@@ -50,38 +43,29 @@ impl Task {
         let program = self.command.first()?;
         if program.as_bytes().contains(&b'/') {
             let path = self.folder.as_deref().unwrap_or_else(|| Path::new("")).join(program);
-            return program_fault(&path).map(|fault| format!("cannot run {}: {fault}", path.display()));
+            return fault(&path, false).map(|fault| format!("cannot run {}: {fault}", path.display()));
         }
         let folders = std::env::var_os("PATH").unwrap_or_default();
-        if std::env::split_paths(&folders).any(|folder| program_fault(&folder.join(program)).is_none()) {
-            return None;
-        }
-        let program = program.display();
-        let hint = if Path::new(self.command.first()?).exists() {
-            format!("; write ./{program}")
-        } else {
-            String::new()
-        };
-        Some(format!("there is no program {program} in PATH{hint}"))
+        let is_found = std::env::split_paths(&folders).any(|it| fault(&it.join(program), false).is_none());
+        (!is_found).then(|| format!("there is no program {} in PATH", program.display()))
     }
 }
 
-fn program_fault(path: &Path) -> Option<String> {
+/// The reason why a path is not a folder to enter, or not a program to run.
+fn fault(path: &Path, is_folder: bool) -> Option<String> {
     match path.metadata() {
         Err(error) => Some(error.to_string()),
-        Ok(metadata) if !metadata.is_file() => Some("it is not a file".to_owned()),
-        Ok(_) => access(path, Access::EXEC_OK)
-            .err()
-            .map(|error| format!("{}; `chmod +x` makes it executable", io::Error::from(error))),
+        Ok(metadata) if metadata.is_dir() != is_folder => {
+            Some(format!("it is not a {}", if is_folder { "folder" } else { "file" }))
+        }
+        Ok(_) => access(path, Access::EXEC_OK).err().map(|error| io::Error::from(error).to_string()),
     }
 }
 
 /// When a worker ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Never.
     Forever,
-    /// After one run.
     Once,
     /// When nothing waits and nothing runs.
     Drain,
@@ -89,20 +73,16 @@ pub enum Mode {
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The name in the list of workers.
     pub worker_id: String,
     pub tasks: Vec<Task>,
-    /// Only executions with this `payload.agent`.
     pub agent: Option<String>,
-    /// Commands that run at a time.
     pub jobs: usize,
     /// The time that commands have to end after a stop signal.
     pub grace: Duration,
     pub mode: Mode,
-    /// Commands get the key of the worker.
     pub passes_key: bool,
-    /// Time between two heartbeats of the worker. A run has its own after a third of its lease, or after five times this time
-    /// if that is shorter.
+    /// Time between two heartbeats of the worker. A run has its own after a third of its lease, or after five times
+    /// this time if that is shorter.
     pub beat: Duration,
 }
 
@@ -117,7 +97,6 @@ impl Settings {
 /// After a stop, reports are retried for this long.
 const REPORT_TIME: Duration = Duration::from_secs(300);
 
-/// The longest wait, so that the watchdog sees threads that are alive.
 pub const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// How urgent a stop is: the number of signals.
@@ -125,7 +104,6 @@ pub const MAX_WAIT: Duration = Duration::from_secs(10);
 pub enum StopLevel {
     /// Runs may end within the grace time.
     Graceful,
-    /// Runs are ended.
     Now,
     /// Runs are killed, and reports that the server does not accept are given up.
     Kill,
@@ -137,41 +115,36 @@ pub struct Run {
     pub claim: Claim,
     /// The place of its task in the settings.
     pub place: usize,
-    state: Mutex<RunState>,
-}
-
-#[derive(Debug, Default)]
-struct RunState {
-    end: EndRequest,
-    /// The lease is lost, or the command has ended: the report needs no lease.
-    needs_no_lease: bool,
+    end: Mutex<EndRequest>,
 }
 
 impl Run {
     pub fn end_request(&self) -> EndRequest {
-        self.state.lock().end
+        *self.end.lock()
     }
 
-    /// Ends the command. The first cause counts.
     pub fn end(&self, cause: Cause, is_urgent: bool) {
-        let mut state = self.state.lock();
-        state.end.cause.get_or_insert(cause);
-        state.end.is_urgent |= is_urgent;
-        state.needs_no_lease |= cause == Cause::Lost;
+        let mut end = self.end.lock();
+        if end.cause.is_none() || cause == Cause::Lost {
+            end.cause = Some(cause);
+        }
+        end.is_urgent |= is_urgent;
+    }
+
+    /// The command has ended: the report needs no lease.
+    pub fn end_lease(&self) {
+        self.end.lock().has_ended = true;
     }
 
     pub fn needs_lease(&self) -> bool {
-        !self.state.lock().needs_no_lease
-    }
-
-    pub fn end_lease(&self) {
-        self.state.lock().needs_no_lease = true;
+        let end = self.end_request();
+        !end.has_ended && end.cause != Some(Cause::Lost)
     }
 }
 
 /// What a worker has done, and why it ended.
 #[derive(Debug, Default)]
-pub struct Ending {
+pub struct WorkerSummary {
     pub runs: u64,
     pub failures: u64,
     /// Reports that the server did not accept.
@@ -190,25 +163,22 @@ struct State {
     claiming: usize,
     /// Begins and ends of runs so far.
     changes: u64,
-    /// By the places of the tasks: the number of changes before the last poll, if it found nothing.
-    idle_since: Vec<Option<u64>>,
+    /// Nothing waits and nothing runs, in [`Mode::Drain`].
+    is_drained: bool,
     /// Failed requests for work in a row, and the instant before which there is no other.
     failures: u32,
     resume_at: Duration,
     stop: Option<(StopLevel, Duration)>,
-    ending: Ending,
-    /// The last sign of life of the thread that sends heartbeats.
-    alive_at: Duration,
+    summary: WorkerSummary,
 }
 
-/// The worker, as its threads see it.
 pub struct Shared {
     pub settings: Settings,
     pub client: Arc<Client>,
-    /// The name under which this process claims. No other process has it, so that heartbeats of a successor do not extend
-    /// the leases of a process that was killed.
-    pub claimant: String,
-    pub on_recorded: Box<dyn Fn(&Answer) + Send + Sync>,
+    /// The name under which this process claims. No other process has it, so that heartbeats of a successor do not
+    /// extend the leases of a process that was killed.
+    claimant: String,
+    pub on_recorded: Box<dyn Fn(&ApiResponse) + Send + Sync>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -218,11 +188,9 @@ impl Shared {
         settings: Settings,
         client: Arc<Client>,
         claimant: String,
-        on_recorded: Box<dyn Fn(&Answer) + Send + Sync>,
+        on_recorded: Box<dyn Fn(&ApiResponse) + Send + Sync>,
     ) -> Self {
-        let idle_since = vec![None; settings.tasks.len()];
-        let state = State { idle_since, alive_at: client.clock().monotonic(), ..State::default() };
-        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let (state, changed) = (Mutex::default(), Condvar::default());
         Self { settings, client, claimant, on_recorded, state, changed }
     }
 
@@ -230,19 +198,14 @@ impl Shared {
         Api { client: &self.client, claimant: &self.claimant }
     }
 
-    pub fn clock(&self) -> &Clock {
-        self.client.clock()
-    }
-
     pub fn task(&self, place: usize) -> &Task {
         &self.settings.tasks[place]
     }
 
-    fn now(&self) -> Duration {
-        self.clock().monotonic()
+    pub fn now(&self) -> Duration {
+        self.client.clock().monotonic()
     }
 
-    /// Changes the state and wakes the threads.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut self.state.lock());
         self.changed.notify_all();
@@ -262,21 +225,15 @@ impl Shared {
         true
     }
 
-    /// After a stop, and after the only run of [`Mode::Once`].
-    fn claims_no_more(&self, state: &State) -> bool {
-        state.stop.is_some() || (self.settings.mode == Mode::Once && state.ending.runs > 0)
-    }
-
-    /// Waits until a slot is free and nothing speaks against a request for work. Takes the slot for a claim if `takes`.
-    /// Returns the number of changes so far, or `None` if nothing more is claimed.
-    pub fn wait_for_slot(&self, takes: bool) -> Option<u64> {
+    /// Waits for a free slot and the end of all pauses. Takes the slot for a claim if `takes`. Returns `None` if
+    /// nothing more is claimed: after a stop, and after the only run of [`Mode::Once`].
+    pub fn wait_for_slot(&self, takes: bool) -> Option<()> {
         let mut state = self.state.lock();
-        while !self.claims_no_more(&state) {
+        while state.stop.is_none() && (self.settings.mode != Mode::Once || state.summary.runs == 0) {
             let pause = state.resume_at.saturating_sub(self.now());
-            let is_free = state.claiming + state.runs.len() < self.settings.jobs;
-            if pause.is_zero() && is_free {
+            if pause.is_zero() && state.claiming + state.runs.len() < self.settings.jobs {
                 state.claiming += usize::from(takes);
-                return Some(state.changes);
+                return Some(());
             }
             let pause = if pause.is_zero() { MAX_WAIT } else { pause.min(MAX_WAIT) };
             state = self.changed.wait_timeout(state, pause).0;
@@ -284,50 +241,41 @@ impl Shared {
         None
     }
 
-    /// A poll of this task began after so many changes, and found nothing.
-    pub fn found_nothing(&self, place: usize, changes: u64) {
-        self.change(|state| (state.failures, state.idle_since[place]) = (0, Some(changes)));
+    pub fn free_slot(&self) {
+        self.change(|state| state.claiming -= 1);
     }
 
     /// A claim succeeded: the run begins.
     pub fn begin(&self, place: usize, claim: Claim) -> Arc<Run> {
-        let run = Arc::new(Run { claim, place, state: Mutex::default() });
+        let run = Arc::new(Run { claim, place, end: Mutex::default() });
         self.change(|state| {
             state.failures = 0;
             state.claiming -= 1;
             state.changes += 1;
-            state.ending.runs += 1;
+            state.summary.runs += 1;
             state.runs.push(Arc::clone(&run));
         });
         run
     }
 
-    pub fn claim_found_nothing(&self) {
-        self.change(|state| (state.failures, state.claiming) = (0, state.claiming - 1));
+    pub fn request_succeeded(&self) {
+        self.state.lock().failures = 0;
     }
 
     /// A poll or a claim failed: claims and polls pause, or the worker ends.
-    pub fn request_failed(&self, error: ClientError, is_claim: bool) {
-        let (text, now) = (error.to_string(), self.now());
-        let pause = self.change(|state| {
-            state.claiming -= usize::from(is_claim);
-            let retry_after = error.retry_after();
-            // A worker that ends soon waits for a server that says when it will answer, and for no other.
-            if !may_pass(&error) || (self.settings.mode == Mode::Drain && retry_after.is_none()) {
-                state.ending.error.get_or_insert(error);
-                state.stop.get_or_insert((StopLevel::Graceful, now));
-                return None;
-            }
-            // Several requests may meet the same fault.
-            (now >= state.resume_at).then(|| {
-                state.failures += 1;
-                let pause = pause_after(state.failures, retry_after);
-                state.resume_at = now + pause;
-                pause
-            })
-        });
-        if let Some(pause) = pause {
-            tracing::warn!(error = text, seconds = pause.as_secs(), "cannot claim executions; trying again");
+    pub fn request_failed(&self, error: ClientError) {
+        let retry_after = error.retry_after();
+        // A worker that ends soon waits for a server that says when it will answer, and for no other.
+        if !error.may_pass() || (self.settings.mode == Mode::Drain && retry_after.is_none()) {
+            return self.give_up(Some(error));
+        }
+        let (now, mut state) = (self.now(), self.state.lock());
+        // Several requests may meet the same fault.
+        if now >= state.resume_at {
+            state.failures += 1;
+            let pause = pause_after(state.failures, retry_after);
+            state.resume_at = now + pause;
+            tracing::warn!(%error, seconds = pause.as_secs(), "cannot claim executions; trying again");
         }
     }
 
@@ -335,9 +283,19 @@ impl Shared {
     pub fn give_up(&self, error: Option<ClientError>) {
         let now = self.now();
         self.change(|state| {
-            state.ending.error = state.ending.error.take().or(error);
+            state.summary.error = state.summary.error.take().or(error);
             state.stop.get_or_insert((StopLevel::Graceful, now));
         });
+    }
+
+    /// The number of changes, and whether no command runs.
+    pub fn progress(&self) -> (u64, bool) {
+        let state = self.state.lock();
+        (state.changes, state.runs.is_empty())
+    }
+
+    pub fn end_work(&self) {
+        self.change(|state| state.is_drained = true);
     }
 
     /// Waits until `until`, or until a run begins or ends after so many changes.
@@ -345,8 +303,8 @@ impl Shared {
         self.wait(until, |state| state.changes != changes);
     }
 
-    /// Waits for the end of an earlier run of the same execution. Its lease has ended: it cannot have been extended while
-    /// the worker, or its machine, stood still.
+    /// Waits for the end of an earlier run of the same execution. Its lease has ended: it cannot have been extended
+    /// while the worker, or its machine, stood still.
     pub fn wait_for_earlier(&self, run: &Arc<Run>) {
         self.wait(Duration::MAX, |state| {
             let mut earlier = state.runs.iter().take_while(|other| !Arc::ptr_eq(other, run));
@@ -369,9 +327,9 @@ impl Shared {
         self.change(|state| {
             state.runs.retain(|other| !Arc::ptr_eq(other, run));
             state.changes += 1;
-            state.ending.failures += u64::from(failure.is_some());
-            state.ending.unreported += u64::from(!is_reported);
-            state.ending.last_reason = failure.or(state.ending.last_reason.take());
+            state.summary.failures += u64::from(failure.is_some());
+            state.summary.unreported += u64::from(!is_reported);
+            state.summary.last_reason = failure.or(state.summary.last_reason.take());
         });
     }
 
@@ -379,17 +337,6 @@ impl Shared {
     pub fn runs(&self) -> (Vec<Arc<Run>>, u64) {
         let state = self.state.lock();
         (state.runs.clone(), state.changes)
-    }
-
-    /// The thread that sends heartbeats is about to make a request, or to wait.
-    pub fn record_sign_of_life(&self) {
-        self.state.lock().alive_at = self.now();
-    }
-
-    /// Whether the thread that sends heartbeats gave a sign of life in this time.
-    pub fn is_alive(&self, within: Duration) -> bool {
-        let alive_at = self.state.lock().alive_at;
-        self.now().saturating_sub(alive_at) < within
     }
 
     /// A signal to stop, the first or a further one.
@@ -407,7 +354,7 @@ impl Shared {
     }
 
     /// Waits for the end: of the work, or after a stop. Ends the runs that the stop does not wait for.
-    pub fn wait_for_end(&self) -> Ending {
+    pub fn wait_for_end(&self) -> WorkerSummary {
         let mut state = self.state.lock();
         while !self.is_over(&state) {
             let mut pause = MAX_WAIT;
@@ -416,27 +363,42 @@ impl Shared {
                 if level > StopLevel::Graceful || left.is_zero() {
                     let is_urgent = level == StopLevel::Kill;
                     state.runs.iter().for_each(|run| run.end(Cause::Stopped, is_urgent));
-                    self.changed.notify_all();
                 } else {
                     pause = left.min(MAX_WAIT);
                 }
             }
             state = self.changed.wait_timeout(state, pause).0;
         }
-        Ending { is_stopped: state.stop.is_some(), ..std::mem::take(&mut state.ending) }
+        WorkerSummary { is_stopped: state.stop.is_some(), ..std::mem::take(&mut state.summary) }
     }
 
     fn is_over(&self, state: &State) -> bool {
         let is_idle = state.claiming == 0 && state.runs.is_empty();
-        match (state.stop, self.settings.mode) {
+        match state.stop {
             // A claim without an answer ends with its lease.
-            (Some((level, _)), _) if level > StopLevel::Graceful => state.runs.is_empty(),
-            (Some(_), _) => is_idle,
-            (None, Mode::Forever) => false,
-            (None, Mode::Once) => is_idle && state.ending.runs > 0,
-            (None, Mode::Drain) => {
-                is_idle && state.idle_since.iter().all(|changes| *changes == Some(state.changes))
-            }
+            Some((level, _)) => state.runs.is_empty() && (is_idle || level > StopLevel::Graceful),
+            None if self.settings.mode == Mode::Once => is_idle && state.summary.runs > 0,
+            None => state.is_drained,
         }
+    }
+}
+
+/// The pause after `failures` in a row: 1 second, doubled with each of them, or what the server asks for if that is
+/// longer; at most a minute, because a wrong header would stop the worker for ever.
+pub fn pause_after(failures: u32, retry_after: Option<Duration>) -> Duration {
+    let seconds = 2_u64.saturating_pow(failures.saturating_sub(1));
+    Duration::from_secs(seconds).max(retry_after.unwrap_or_default()).min(Duration::from_secs(60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute_or_are_those_that_the_server_asks_for() {
+        let seconds = |failures| pause_after(failures, None).as_secs();
+        assert_eq!([1, 2, 3, 6, 7, u32::MAX].map(seconds), [1, 2, 4, 32, 60, 60]);
+        let asked = |seconds| pause_after(1, Some(Duration::from_secs(seconds))).as_secs();
+        assert_eq!([0, 7, 86_400].map(asked), [1, 7, 60]);
     }
 }

@@ -46,7 +46,7 @@ def attack(expect, accounts=0, addresses=0, plan=None, expect_after_75_s=None, r
 
 
 class Signal:
-    """Tells all processes at once. Unlike an event of `multiprocessing`, it has no lock that a process could hold when
+    """Signals all processes at once. Unlike an event of `multiprocessing`, it has no lock that a process could hold when
     it ends."""
 
     def __init__(self):

@@ -34,13 +34,13 @@ class World:
         self.quickstart = self.person(plain).begin("quickstart")
 
     def person(self, server=None, **environment):
-        """Somebody with an account and a home of his own, whose key is in the environment."""
+        """A person with an account and a separate home; the key is in the environment."""
         server = server or self.server
         key, email = server.account()
         return Person(self, server, email, {"CUEAPI_API_KEY": key, **environment})
 
     def stranger(self):
-        """Somebody with neither account nor key."""
+        """A person with neither account nor key."""
         return Person(self, self.server, None, {})
 
     def environment(self, server):

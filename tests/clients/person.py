@@ -40,6 +40,6 @@ def confirm_mail(cued, email):
 
 
 def sign_in(cued, page, email):
-    """What a person does whom a device shows the address of a page."""
+    """The steps of a person after a device shows the address of a page."""
     submit(page, email=email)
     confirm_mail(cued, email)

@@ -76,7 +76,7 @@ class Cued:
                 self._mails.put(line.removeprefix("mail to ").strip().split(": ", 1))
 
     def mail(self, address):
-        """The link of the next mail about a login, which must be to this address; others tell of failures."""
+        """The link of the next mail about a login, which must be to this address; others report failures."""
         while True:
             reader, about = self._mails.get(timeout=PATIENCE)
             if LOGIN in about:
@@ -130,7 +130,7 @@ class Delivery:
 
 
 class Recorder:
-    """Answers 200, or as it is told, and keeps each request, in the order in which they come."""
+    """Answers 200 or as configured, and keeps the requests in order of arrival."""
 
     def __init__(self):
         deliveries = self._deliveries = queue.Queue()

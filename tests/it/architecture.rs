@@ -1,10 +1,11 @@
 //! The rules of the architecture, checked on the source text: which module may use which, import cycles, banned text,
-//! sizes of files, functions and folders.
+//! sizes of files and functions, and the number of files on the way of a request and of a delivery.
 
 mod imports;
 mod sources;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 use crate::architecture::imports::{ModuleTree, cycles, sibling, used_modules};
@@ -58,13 +59,14 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ),
     ("systemd", &[]),
     ("signals", &[]),
-    ("worker", &["client", "clock", "domain", "locks", "signals"]),
+    ("worker", &["api", "client", "clock", "domain", "locks", "signals"]),
     ("client", &["clock", "domain"]),
 ];
 
 /// Texts that may appear only in some places, and the prefixes of the allowed paths.
 const ONLY_IN: [(&str, &[&str]); 17] = [
-    // What is written here has no characters that a terminal would execute. The others write texts of the program's own.
+    // What is written here has no characters that a terminal would execute. The others write texts of the program's
+    // own.
     ("stdout().lock()", &["cli/output/mod.rs", "cli/client/live_output.rs", "mail/mod.rs", "server.rs"]),
     ("stderr().write", &["cli/printable.rs", "logging.rs", "cli/mod.rs"]),
     ("(io::stderr(), ", &[]),
@@ -76,7 +78,7 @@ const ONLY_IN: [(&str, &[&str]); 17] = [
     ("thread::sleep", &["clock.rs"]),
     ("time::sleep", &["http/server/"]),
     // An action on many objects awaits its writes one by one. The sink is a server of its own.
-    ("async ", &["http/", "server.rs", "service/bulk/", "cli/client/commands/sink/listener.rs"]),
+    ("async ", &["http/", "server.rs", "service/bulk.rs", "cli/client/commands/sink.rs"]),
     ("SELECT ", &["store/"]),
     ("INSERT ", &["store/"]),
     ("DELETE FROM", &["store/"]),
@@ -240,6 +242,32 @@ fn files_and_functions_can_be_read_at_one_sitting() {
         }
     }
     assert!(too_long.is_empty(), "{}", too_long.join("\n"));
+}
+
+/// ARCHITECTURE.md says which files count. Each list ends its journey: `Files, 2: `a.rs`, `b.rs`.`
+#[test]
+fn a_create_stops_in_at_most_20_files_and_a_delivery_in_30() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join(".github/ARCHITECTURE.md")).unwrap();
+    for (journey, most) in [("1. Create a cue", 20), ("2. A cue fires by webhook", 30)] {
+        let (_, section) = page.split_once(&format!("\n### {journey}\n")).expect(journey);
+        let section = section.split("\n### ").next().unwrap();
+        let (_, list) = section.split_once("\nFiles, ").expect(journey);
+        let (number, list) = list.split("\n\n").next().unwrap().split_once(": ").unwrap();
+        let files: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        assert!((1..=most).contains(&files.len()), "{journey}: {} files", files.len());
+        assert_eq!(number, files.len().to_string(), "{journey}");
+        assert_eq!(
+            files.iter().collect::<BTreeSet<_>>().len(),
+            files.len(),
+            "{journey}: a file is listed twice"
+        );
+        let steps = section.split("\nFiles, ").next().unwrap();
+        for file in files {
+            assert!(root.join("src").join(file).is_file(), "{journey}: there is no src/{file}");
+            assert!(steps.contains(&format!("`{file}`")), "{journey}: no step names {file}");
+        }
+    }
 }
 
 #[test]

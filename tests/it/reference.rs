@@ -1,5 +1,5 @@
-//! The reference, `src/docs/reference.md`, which source and tests cite as `contract §n` or `contract §n.m`: each citation
-//! leads somewhere, and its table of endpoints is the routing table.
+//! The reference, `src/docs/reference.md`, which source and tests cite as `contract §n` or `contract §n.m`: each
+//! citation leads somewhere, and its table of endpoints is the routing table.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -11,9 +11,10 @@ const { byTask, takers } = await import(page + "screens/workers.js");
 
 const NOW = Date.parse("2026-03-31T23:59:59Z");
 
-test("days are summed up by the month in UTC, the present month last", () => {
+test("days are summed up by the month in UTC, the current month last", () => {
   const day = (at, succeeded, failed = 0) => ({ at, succeeded, failed });
-  const months = byMonth([day("2025-03-31T00:00:00Z", 9), day("2025-04-01T00:00:00Z", 1, 2), day("2026-02-28T00:00:00Z", 3), day("2026-03-01T00:00:00Z", 4), day("2026-03-31T00:00:00Z", 5, 1)], NOW);
+  const months = byMonth([day("2025-03-31T00:00:00Z", 9), day("2025-04-01T00:00:00Z", 1, 2),
+    day("2026-02-28T00:00:00Z", 3), day("2026-03-01T00:00:00Z", 4), day("2026-03-31T00:00:00Z", 5, 1)], NOW);
   assert.equal(months.length, 12);
   assert.deepEqual(months[0], { at: Date.parse("2025-04-01T00:00:00Z"), succeeded: 1, failed: 2 });
   assert.deepEqual(months[10], { at: Date.parse("2026-02-01T00:00:00Z"), succeeded: 3, failed: 0 });
@@ -27,8 +28,10 @@ test("a month before a shorter one is not skipped at a month's end", () => {
 
 test("waiting runs are counted by task, the one that waits longest first", () => {
   const run = (id, task, scheduled_for) => ({ id, task, scheduled_for });
-  const tasks = byTask([run("a", "report", "2026-01-01T02:00:00Z"), run("b", null, "2026-01-01T01:00:00Z"), run("c", "report", "2026-01-01T00:00:00Z")]);
-  assert.deepEqual(tasks.map(({ task, runs, oldest }) => [task, runs, oldest.id]), [["report", 2, "c"], [null, 1, "b"]]);
+  const tasks = byTask([run("a", "report", "2026-01-01T02:00:00Z"), run("b", null, "2026-01-01T01:00:00Z"),
+    run("c", "report", "2026-01-01T00:00:00Z")]);
+  assert.deepEqual(tasks.map(({ task, runs, oldest }) => [task, runs, oldest.id]), [["report", 2, "c"],
+    [null, 1, "b"]]);
 });
 
 test("a worker takes its tasks, one without tasks takes all, and none takes any that is silent", () => {
@@ -43,16 +46,21 @@ test("a worker takes its tasks, one without tasks takes all, and none takes any 
 test("filters of the address become a query of the API, and unknown spans are left out", () => {
   freeze(NOW);
   const asked = question({ type: "unclaimed", cue: "cue_1", days: "7", page: "3" });
-  assert.deepEqual(asked, { alert_type: "unclaimed", cue_id: "cue_1", since: "2026-03-24T23:59:59.000Z", limit: 50, offset: 100 });
+  assert.deepEqual(asked, { alert_type: "unclaimed", cue_id: "cue_1", since: "2026-03-24T23:59:59.000Z",
+    limit: 50, offset: 100 });
   for (const days of ["", "x", "99999999999", undefined]) assert.equal(question({ days }).since, null);
   for (const page of ["0", "-1", "x", undefined]) assert.equal(question({ page }).offset, null);
   freeze(null);
 });
 
-test("the answer to a test alert is told in words", () => {
-  const answer = (more) => outcome({ status: "failed", http_status: null, duration_ms: 30_000, error_message: "the connection was refused", next_retry: null, ...more });
-  assert.deepEqual(answer({ status: "delivered", http_status: 204, duration_ms: 12 }), ["good", "The test arrived: the webhook answered 204 in 12 ms."]);
-  assert.deepEqual(answer({}), ["bad", "The test failed after 30 s: the connection was refused. It is not sent again."]);
-  assert.equal(answer({ next_retry: "2026-03-31T00:00:00Z" })[1], "The test failed after 30 s: the connection was refused. It is sent again.");
+test("the answer to a test alert is shown in words", () => {
+  const answer = (more) => outcome({ status: "failed", http_status: null, duration_ms: 30_000,
+    error_message: "the connection was refused", next_retry: null, ...more });
+  assert.deepEqual(answer({ status: "delivered", http_status: 204, duration_ms: 12 }),
+    ["good", "The test arrived: the webhook answered 204 in 12 ms."]);
+  assert.deepEqual(answer({}),
+    ["bad", "The test failed after 30 s: the connection was refused. It is not sent again."]);
+  assert.equal(answer({ next_retry: "2026-03-31T00:00:00Z" })[1],
+    "The test failed after 30 s: the connection was refused. It is sent again.");
   assert.equal(answer({ status: "waiting", duration_ms: null })[0], "warn");
 });

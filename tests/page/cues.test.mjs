@@ -4,41 +4,18 @@ import { test } from "node:test";
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/";
-const { creation, creationCall, cronWords, lettersOf, streakOf } = await import(page + "screens/cue/words.js");
-const { attemptsOf } = await import(page + "app/words.js");
+const { creation, creationCall, lettersOf, streakOf } = await import(page + "screens/cue/actions.js");
+const { attemptsOf, ruleText } = await import(page + "app/words.js");
 const { asCued } = await import(page + "parts/snippets.js");
 const { event, inPlace } = await import(page + "screens/cues.js");
 const { twoZones } = await import(page + "parts/pieces.js");
 const { localInstant } = await import(page + "app/time.js");
 
-// As `POST /v1/schedule/preview` describes them, without the zone.
-const WORDED = {
-  "* * * * *": "Every minute",
-  "*/5 * * * *": "Every 5 minutes",
-  "5 * * * *": "Every hour at :05",
-  "@hourly": "Every hour at :00",
-  "30 2 * * *": "At 02:30, every day",
-  "@daily": "At 00:00, every day",
-  "0 9,17 * * *": "At 09:00 and 17:00, every day",
-  "0 9 * * 1-5": "At 09:00, Monday to Friday",
-  "0 9 * * mon": "At 09:00, on Mondays",
-  "0 9 * * 7": "At 09:00, on Sundays",
-  "0 9 * * 1,3": "At 09:00, on Mondays and Wednesdays",
-  "0 9 1 * *": "At 09:00, on day 1 of the month",
-};
-
-test("usual schedules of a list are worded as the server words them", () => {
-  for (const [cron, words] of Object.entries(WORDED)) assert.equal(cronWords(cron), words, cron);
-});
-
-test("a schedule that is not usual has no words of its own", () => {
-  for (const cron of ["0 9 1 * 1", "0 9 * 3 *", "7,37 8-18 * * mon-fri", "*/7 * * * *", "0 */5 * * *", "0 0 */2 * *", "0 9 * * 1-3,5", "1 2 3", "", "0 9 * * x"]) assert.equal(cronWords(cron), "", cron);
-});
-
 const run = (status, scheduled_for = "") => ({ status, scheduled_for });
 
 test("a streak counts failed runs since the last success, and no unfinished ones", () => {
-  assert.equal(streakOf([run("pending"), run("failed"), run("retrying"), run("failed"), run("success"), run("failed")]), 2);
+  assert.equal(streakOf([run("pending"), run("failed"), run("retrying"), run("failed"), run("success"),
+    run("failed")]), 2);
   assert.equal(streakOf([run("success"), run("failed")]), 0);
   assert.equal(streakOf([]), 0);
 });
@@ -49,7 +26,7 @@ test("missed runs stand between runs of their time, the newest mark last", () =>
   assert.equal(lettersOf(runs, [{ last: "2026-01-04T00:00:00Z", count: 2 ** 40 }], 3), "mmf");
 });
 
-test("runs of one instant keep the order in which they were made", () => {
+test("runs of one instant keep their order of creation", () => {
   assert.equal(lettersOf([run("failed"), run("success"), run("success")], [], 60), "ssf");
 });
 
@@ -69,12 +46,23 @@ const CUE = {
 test("a copied cue keeps its payload digit for digit and has no empty fields", () => {
   const text = creation(CUE);
   assert.match(text, /"payload":\{"n":12345678901234567890123\}\}$/);
-  assert.deepEqual(Object.keys(JSON.parse(text)), ["name", "schedule", "callback", "retry", "on_failure", "payload"]);
+  assert.deepEqual(Object.keys(JSON.parse(text)), ["name", "schedule", "callback", "retry", "on_failure",
+    "payload"]);
   assert.match(asCued(creationCall(CUE)), /^cued api POST \/v1\/cues -d '/);
 });
 
+test("a copied schedule has its interval, bounds and jitter", () => {
+  const schedule = { type: "recurring", cron: null, every: "5m", at: null, timezone: "UTC",
+    catch_up: "latest", start: "2030-01-01T08:00:00Z", end: null, jitter_seconds: 40 };
+  assert.deepEqual(JSON.parse(creation({ ...CUE, schedule })).schedule, { type: "recurring", every: "5m",
+    timezone: "UTC", catch_up: "latest", start: "2030-01-01T08:00:00Z", jitter_seconds: 40 });
+  assert.equal(ruleText(schedule), "every 5m");
+  assert.equal(ruleText(CUE.schedule), "@daily");
+});
+
 test("a copied worker cue has no callback", () => {
-  const body = JSON.parse(creation({ ...CUE, transport: "worker", payload_text: null, claim_within_minutes: 5 }));
+  const body = JSON.parse(creation({ ...CUE, transport: "worker", payload_text: null,
+    claim_within_minutes: 5 }));
   assert.equal(body.callback, undefined);
   assert.equal(body.claim_within_minutes, 5);
 });
@@ -82,10 +70,13 @@ test("a copied worker cue has no callback", () => {
 test("attempts follow one another, and the last wait repeats", () => {
   assert.deepEqual(attemptsOf({ max_attempts: 4, backoff_minutes: [0.5, 90] }), [0, 0.5, 90.5, 180.5]);
   assert.deepEqual(attemptsOf({ max_attempts: 1, backoff_minutes: [] }), [0]);
+  assert.deepEqual(attemptsOf({ max_attempts: 3, backoff_minutes: [1, 2], backoff_seconds: [30, 90] }),
+    [0, 0.5, 2]);
 });
 
 test("rows below the pointer keep their places and show what is new", () => {
-  const rows = inPlace([{ id: "b", n: 1 }, { id: "a", n: 1 }, { id: "gone", n: 1 }], [{ id: "a", n: 2 }, { id: "b", n: 2 }, { id: "new", n: 2 }]);
+  const rows = inPlace([{ id: "b", n: 1 }, { id: "a", n: 1 }, { id: "gone", n: 1 }], [{ id: "a", n: 2 },
+    { id: "b", n: 2 }, { id: "new", n: 2 }]);
   assert.deepEqual(rows.map(({ id, n }) => id + n), ["b2", "a2", "gone1"]);
 });
 
@@ -100,11 +91,13 @@ test("a local time is that of the zone, also beside a change of the clock", () =
 test("runs of cues on other pages cause no new request, unless they decide what is shown", () => {
   const asks = (type, id, query = {}) => event({ rows: [{ id: "here" }] }, type, { cue_id: id }, { query });
   assert.deepEqual([asks("execution.failed", "here"), asks("execution.failed", "there")], [true, false]);
-  assert.ok(asks("execution.failed", "there", { failing: "true" }) && asks("execution.created", "there", { sort: "-last_run" }) && asks("cue.created", "new"));
+  assert.ok(asks("execution.failed", "there", { failing: "true" }) && asks("execution.created", "there",
+    { sort: "-last_run" }) && asks("cue.created", "new"));
 });
 
 test("a date that two zones share stands once", () => {
-  assert.equal(twoZones("Thu 26 Nov, 02:00", "Berlin", "Thu 26 Nov, 01:00"), "Thu 26 Nov, 02:00 Berlin · 01:00 yours");
+  assert.equal(twoZones("Thu 26 Nov, 02:00", "Berlin", "Thu 26 Nov, 01:00"),
+    "Thu 26 Nov, 02:00 Berlin · 01:00 yours");
   assert.equal(twoZones("09:00", "Tokyo", "Thu 26 Nov, 00:00"), "09:00 Tokyo · Thu 26 Nov, 00:00 yours");
   assert.equal(twoZones("12:00", "Tokyo", "03:00"), "12:00 Tokyo · 03:00 yours");
 });

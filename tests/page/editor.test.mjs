@@ -1,20 +1,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bodyWith } from "../../src/http/page/app/api.js";
-import { PRESETS, attemptTimes, blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged, networkOf, patchBody, problemsOf, scheduleOf } from "../../src/http/page/screens/editor/model.js";
+import { PRESETS, attemptTimes, blank, createBody, defaultName, differing, formOf, headersProblem, inWords,
+  merged, networkOf, patchBody, problemsOf, scheduleOf } from "../../src/http/page/screens/editor/model.js";
 
 const CUE = {
   id: "cue_1", name: "backup", description: null, transport: "webhook", claim_within_minutes: null,
-  schedule: { type: "recurring", cron: "0 3 * * *", at: null, timezone: "Europe/Berlin", catch_up: "all" },
-  callback: { url: "https://example.com/backup", method: "PUT", headers: { "X-A": "1" }, outcome_from_response: false },
-  retry: { max_attempts: 2, backoff_minutes: [0.5, 5] }, on_failure: { email: true, webhook: null, pause: false }, verification: { mode: "manual" },
+  schedule: { type: "recurring", cron: "0 3 * * *", every: null, at: null, timezone: "Europe/Berlin",
+    catch_up: "all", start: null, end: null, jitter_seconds: 0 },
+  callback: { url: "https://example.com/backup", method: "PUT", headers: { "X-A": "1" },
+    outcome_from_response: false, timeout_seconds: 30 },
+  retry: { max_attempts: 2, backoff_minutes: [0.5, 5], backoff_seconds: null }, on_failure: { email: true, webhook: null,
+    pause: false }, verification: { mode: "manual" },
 };
 const BIG = '{"n": 12345678901234567890}';
 const form = (changes) => ({ ...blank(), url: "https://example.com/x", name: "a", ...changes });
 
 test("a new cue is sent with what the API asks for, and nothing that is its default", () => {
-  assert.deepEqual(createBody(form()), { body: { name: "a", schedule: { type: "recurring", cron: "0 3 * * *" }, callback: { url: "https://example.com/x" } }, raw: { payload: "" } });
-  assert.deepEqual(createBody(form({ zone: "Europe/Berlin", waits: "1; 2,5  x", attempts: "9", headers: [["X-A", "1"], ["", ""]] })).body, {
+  assert.deepEqual(createBody(form()), { body: { name: "a", schedule: { type: "recurring",
+    cron: "0 3 * * *" }, callback: { url: "https://example.com/x" } }, raw: { payload: "" } });
+  assert.deepEqual(createBody(form({ zone: "Europe/Berlin", waits: "1; 2,5  x", attempts: "9",
+    headers: [["X-A", "1"], ["", ""]] })).body, {
     name: "a",
     schedule: { type: "recurring", cron: "0 3 * * *", timezone: "Europe/Berlin" },
     callback: { url: "https://example.com/x", headers: { "X-A": "1" } },
@@ -23,7 +29,8 @@ test("a new cue is sent with what the API asks for, and nothing that is its defa
 });
 
 test("a cue for a worker has no callback, a cue that runs once no cron", () => {
-  assert.deepEqual(createBody(form({ transport: "worker", kind: "once", at: "2030-01-01T09:00" })).body, { name: "a", schedule: { type: "once", at: "2030-01-01T09:00" }, transport: "worker" });
+  assert.deepEqual(createBody(form({ transport: "worker", kind: "once", at: "2030-01-01T09:00" })).body,
+    { name: "a", schedule: { type: "once", at: "2030-01-01T09:00" }, transport: "worker" });
   assert.equal(createBody(form({ transport: "worker", claimWithin: "5" })).body.claim_within_minutes, 5);
   assert.equal(createBody(form({ claimWithin: "5" })).body.claim_within_minutes, undefined);
 });
@@ -39,22 +46,83 @@ test("only changed fields are sent; headers as a whole", () => {
   const patch = (changes) => patchBody({ ...was, ...changes }, was);
   assert.deepEqual(patch({ cron: "0 4 * * *" }).body, { schedule: { cron: "0 4 * * *" } });
   assert.deepEqual(patch({ headers: [["X-B", "2"]] }).body, { callback: { headers: { "X-B": "2" } } });
-  assert.deepEqual(patch({ waits: "1", failureUrl: "https://example.com/f" }).body, { retry: { backoff_minutes: [1] }, on_failure: { webhook: "https://example.com/f" } });
+  assert.deepEqual(patch({ waits: "1", failureUrl: "https://example.com/f" }).body,
+    { retry: { backoff_minutes: [1] }, on_failure: { webhook: "https://example.com/f" } });
   assert.deepEqual(patch({ payload: " " }), { body: { payload: null }, raw: {} });
-  assert.deepEqual(patch({ payload: '{"n":12345678901234567890}' }), { body: {}, raw: {} }, "only laid out in another way");
-  assert.deepEqual(patch({ kind: "once", at: "2030-01-01T09:00" }).body, { schedule: { type: "once", at: "2030-01-01T09:00" } });
+  assert.deepEqual(patch({ payload: '{"n":12345678901234567890}' }), { body: {}, raw: {} },
+    "only laid out in another way");
+  assert.deepEqual(patch({ kind: "once", at: "2030-01-01T09:00" }).body,
+    { schedule: { type: "once", at: "2030-01-01T09:00" } });
+});
+
+const EVERY = {
+  ...CUE, schedule: { ...CUE.schedule, cron: null, every: "5m", start: "2030-01-01T08:00:00Z",
+    end: "2030-02-01T08:00:00.500Z", jitter_seconds: 40 },
+  callback: { ...CUE.callback, timeout_seconds: 5 },
+  retry: { max_attempts: 3, backoff_minutes: [1, 2, 60], backoff_seconds: [30, 120, 3_600] },
+};
+const BOUNDS = { start: "2030-01-01T09:00", end: "2030-02-01T09:00" };
+
+test("an interval, bounds, jitter, a time limit and seconds come back as they were", () => {
+  const was = formOf(EVERY, BOUNDS);
+  assert.equal(was.cron, "@every 5m");
+  assert.deepEqual([was.start, was.end, was.jitter], ["2030-01-01T09:00", "2030-02-01T09:00", "40"]);
+  assert.deepEqual([was.timeout, was.waits], ["5", "30s, 2m, 60m"]);
+  assert.deepEqual(patchBody(structuredClone(was), was).body, {});
+  assert.deepEqual(createBody(was).body, { name: "backup",
+    schedule: { type: "recurring", cron: "@every 5m", start: "2030-01-01T09:00", end: "2030-02-01T09:00",
+      jitter_seconds: 40, timezone: "Europe/Berlin", catch_up: "all" },
+    callback: { url: "https://example.com/backup", method: "PUT", headers: { "X-A": "1" },
+      timeout_seconds: 5 },
+    retry: { max_attempts: 3, backoff_seconds: [30, 120, 3_600] }, verification: { mode: "manual" } });
+});
+
+test("of an interval, bounds, jitter, time limit and seconds only what was changed is sent", () => {
+  const was = formOf(EVERY, BOUNDS);
+  const patch = (changes) => patchBody({ ...was, ...changes }, was).body;
+  assert.deepEqual(patch({ cron: "@every 90s" }), { schedule: { cron: "@every 90s" } });
+  assert.deepEqual(patch({ start: "", end: "2030-03-01T09:00" }),
+    { schedule: { start: null, end: "2030-03-01T09:00" } });
+  assert.deepEqual(patch({ jitter: "", timeout: "" }),
+    { schedule: { jitter_seconds: 0 }, callback: { timeout_seconds: 30 } }, "empty is the default");
+  assert.deepEqual(patch({ timeout: "x" }), { callback: { timeout_seconds: "x" } });
+  assert.deepEqual(patch({ zone: "UTC", end: "" }), { schedule: { timezone: "UTC", end: null,
+    start: "2030-01-01T09:00" } }, "a local time means another instant in another zone");
+  assert.deepEqual(patch({ kind: "once", at: "2030-01-01T09:00" }),
+    { schedule: { type: "once", at: "2030-01-01T09:00" } });
+  assert.deepEqual(patch({ waits: "30s 120s 1h" }), {}, "written in another way");
+  assert.deepEqual(patch({ waits: "1, 2, 60" }),
+    { retry: { backoff_minutes: [1, 2, 60], backoff_seconds: null } }, "also those read as rounded up");
+  const minutes = formOf(CUE);
+  assert.deepEqual(patchBody({ ...minutes, waits: "0.5m; 5,2h  x" }, minutes).body,
+    { retry: { backoff_seconds: [30, 300, 7_200, "x"] } });
+});
+
+test("a preview keeps the stored bounds that were not touched", () => {
+  const was = formOf(EVERY, BOUNDS);
+  const { start, end } = EVERY.schedule;
+  const schedule = { type: "recurring", cron: "@every 5m", start, end, jitter_seconds: 40,
+    timezone: "Europe/Berlin", catch_up: "all" };
+  assert.deepEqual(scheduleOf(was, was, EVERY), schedule);
+  assert.deepEqual(scheduleOf({ ...was, end: "2030-03-01T09:00", start: "" }, was, EVERY),
+    { ...schedule, end: "2030-03-01T09:00", start: null });
+  assert.equal(scheduleOf({ ...was, zone: "UTC" }, was, EVERY).start, "2030-01-01T09:00");
+  assert.equal(scheduleOf({ ...was, kind: "once", at: "2030-01-01T09:00" }, was, EVERY).start, undefined);
 });
 
 test("integers beyond 2^53 stay as they were typed", () => {
   const was = formOf(CUE, { payload: '{"n": 1}' });
   const { body, raw } = patchBody({ ...was, payload: BIG }, was);
   assert.equal(bodyWith(body, raw), `{"payload":${BIG}}`);
-  assert.equal(bodyWith(...Object.values(createBody(form({ payload: BIG })))).includes(`"payload":${BIG}`), true);
+  assert.equal(bodyWith(...Object.values(createBody(form({ payload: BIG })))).includes(`"payload":${BIG}`),
+    true);
 });
 
 test("a removed header, limit or description is sent as removed", () => {
-  const was = formOf({ ...CUE, description: "x", claim_within_minutes: 5, transport: "worker", callback: { ...CUE.callback, url: null } });
-  assert.deepEqual(patchBody({ ...was, description: "", claimWithin: "" }, was).body, { description: null, claim_within_minutes: null });
+  const was = formOf({ ...CUE, description: "x", claim_within_minutes: 5, transport: "worker",
+    callback: { ...CUE.callback, url: null } });
+  assert.deepEqual(patchBody({ ...was, description: "", claimWithin: "" }, was).body, { description: null,
+    claim_within_minutes: null });
   const web = formOf(CUE);
   assert.deepEqual(patchBody({ ...web, headers: [] }, web).body, { callback: { headers: {} } });
 });
@@ -64,7 +132,8 @@ test("another zone moves the instant of a cue that runs once", () => {
   const was = formOf(cue, { at: "2030-01-01T09:00:30" });
   const moved = { ...was, zone: "UTC" };
   assert.deepEqual(patchBody(moved, was).body, { schedule: { timezone: "UTC", at: "2030-01-01T09:00:30" } });
-  assert.equal(scheduleOf(was, was, cue).at, "2030-01-01T08:00:30Z", "what was not touched keeps its instant");
+  assert.equal(scheduleOf(was, was, cue).at, "2030-01-01T08:00:30Z",
+    "what was not touched keeps its instant");
   assert.equal(scheduleOf(moved, was, cue).at, "2030-01-01T09:00:30");
 });
 
@@ -91,9 +160,12 @@ test("a cue without a name is called by its address or task", () => {
 
 test("addresses that visibly are not public", () => {
   const of = (host) => networkOf(`http://${host}/x`);
-  for (const host of ["localhost", "127.0.0.1:9", "[::1]", "a.localhost"]) assert.equal(of(host), "loopback", host);
-  for (const host of ["10.1.2.3", "192.168.0.1:80", "172.31.0.1", "pi.local", "[fd00::1]", "nas.home.arpa"]) assert.equal(of(host), "private", host);
-  for (const host of ["example.com", "172.32.0.1", "10.example.com", "11.0.0.1", "local"]) assert.equal(of(host), "", host);
+  for (const host of ["localhost", "127.0.0.1:9", "[::1]", "a.localhost"])
+    assert.equal(of(host), "loopback", host);
+  for (const host of ["10.1.2.3", "192.168.0.1:80", "172.31.0.1", "pi.local", "[fd00::1]", "nas.home.arpa"])
+    assert.equal(of(host), "private", host);
+  for (const host of ["example.com", "172.32.0.1", "10.example.com", "11.0.0.1", "local"])
+    assert.equal(of(host), "", host);
   assert.equal(networkOf("nonsense"), "");
 });
 
@@ -107,33 +179,56 @@ const refusal = (code, message, more = {}) => ({ code, message, problems: [], ..
 
 test("every problem of an answer stands at its field", () => {
   const at = (...loc) => ({ loc: ["body", ...loc], msg: `wrong ${loc.join(".")}` });
-  const error = refusal("validation_error", "…", { problems: [at("name"), at("retry", "backoff_minutes", 0), at("retry", "max_attempts"), at("on_failure", "webhook"), at("callback"), at("verification", "mode"), at("claim_within_minutes"), at("new_thing")] });
+  const error = refusal("validation_error", "…", { problems: [at("name"), at("retry", "backoff_minutes", 0),
+    at("retry", "max_attempts"), at("on_failure", "webhook"), at("callback"), at("verification", "mode"),
+    at("claim_within_minutes"), at("new_thing")] });
   const { problems, rest } = problemsOf(error);
-  assert.deepEqual(Object.keys(problems).sort(), ["attempts", "claimWithin", "failureUrl", "name", "url", "verification", "waits"]);
+  assert.deepEqual(Object.keys(problems).sort(), ["attempts", "claimWithin", "failureUrl", "name", "url",
+    "verification", "waits"]);
   assert.deepEqual(rest, ["wrong new_thing"]);
+  const fields = (...places) => Object.keys(problemsOf(refusal("validation_error", "…",
+    { problems: places.map((place) => at(...place.split("."))) })).problems);
+  assert.deepEqual(fields("schedule.every", "schedule.start", "schedule.end", "schedule.jitter_seconds",
+    "callback.timeout_seconds", "retry.backoff_seconds"),
+  ["cron", "start", "end", "jitter", "timeout", "waits"]);
+  assert.deepEqual(fields("retry.backoff_seconds.1"), ["waits"]);
 });
 
 test("refusals with a code stand at their field, a blocked address with its flag", () => {
   const field = (error, allowed) => problemsOf(error, allowed).problems;
-  assert.deepEqual(field(refusal("invalid_schedule", "month: 25 is out of range 1-12", { field: "month" })), { cron: "Month: 25 is out of range 1-12" });
+  assert.deepEqual(field(refusal("invalid_schedule", "month: 25 is out of range 1-12", { field: "month" })),
+    { cron: "Month: 25 is out of range 1-12" });
   assert.deepEqual(Object.keys(field(refusal("invalid_schedule", "at: late", { field: "at" }))), ["at"]);
+  assert.deepEqual(field(refusal("invalid_schedule",
+    "end: no run is left before 2026-01-05T09:05:00Z; use a later end, or null", { field: "end" })),
+  { end: "No run is left before 2026-01-05T09:05:00Z; use a later end, or none" });
   assert.deepEqual(Object.keys(field(refusal("invalid_timezone", "x"))), ["zone"]);
-  assert.deepEqual(Object.keys(field(refusal("invalid_callback", "callback.headers must not set Host"))), ["headers"]);
+  assert.deepEqual(Object.keys(field(refusal("invalid_callback", "callback.headers must not set Host"))),
+    ["headers"]);
   assert.deepEqual(Object.keys(field(refusal("invalid_callback", "callback.method: X"))), ["method"]);
-  assert.deepEqual(field(refusal("invalid_json", "The JSON cannot be read: a number is too large for a double (line 1, column 314)")), { payload: "A number is too large for a double" });
-  const blocked = "points to 10.0.0.1, a private address, which callbacks may not reach; the operator can allow it with --allow-callbacks-to";
-  assert.match(field(refusal("invalid_callback_url", `callback.url ${blocked}`), ["public"]).url, /^Points to .*--allow-callbacks-to public,private$/);
-  assert.match(field(refusal("invalid_callback_url", `on_failure.webhook ${blocked}`), []).failureUrl, /--allow-callbacks-to private$/);
-  assert.deepEqual(problemsOf(refusal("cue_limit_exceeded", "The plan has 10 cues.")).rest, ["The plan has 10 cues."]);
+  assert.deepEqual(field(refusal("invalid_json",
+    "The JSON cannot be read: a number is too large for a double (line 1, column 314)")),
+    { payload: "A number is too large for a double" });
+  const blocked =
+    "points to 10.0.0.1, a private address, which callbacks may not reach; " +
+    "the operator can allow it with --allow-callbacks-to";
+  assert.match(field(refusal("invalid_callback_url", `callback.url ${blocked}`), ["public"]).url,
+    /^Points to .*--allow-callbacks-to public,private$/);
+  assert.match(field(refusal("invalid_callback_url", `on_failure.webhook ${blocked}`), []).failureUrl,
+    /--allow-callbacks-to private$/);
+  assert.deepEqual(problemsOf(refusal("cue_limit_exceeded", "The plan has 10 cues.")).rest,
+    ["The plan has 10 cues."]);
 });
 
 test("attempts as instants; the last wait repeats", () => {
   assert.deepEqual(attemptTimes("4", "1, 5, 15"), [0, 1, 6, 21]);
   assert.deepEqual(attemptTimes("4", "2"), [0, 2, 4, 6]);
   assert.deepEqual(attemptTimes("1", ""), [0]);
-  for (const [attempts, waits] of [["0", "1"], ["11", "1"], ["2.5", "1"], ["x", "1"], ["3", "-1"], ["3", "a"]]) assert.equal(attemptTimes(attempts, waits), null);
+  assert.deepEqual(attemptTimes("4", "30s, 5m 1"), [0, 0.5, 5.5, 6.5]);
+  const wrong = [["0", "1"], ["11", "1"], ["2.5", "1"], ["x", "1"], ["3", "-1"], ["3", "a"], ["3", "5s, a"]];
+  for (const [attempts, waits] of wrong) assert.equal(attemptTimes(attempts, waits), null);
 });
 
-test("presets have five fields", () => {
-  for (const [, cron] of PRESETS) assert.equal(cron.split(" ").length, 5);
+test("presets have five fields or an interval", () => {
+  for (const [, cron] of PRESETS) assert.match(cron, /^(@every \d+s|\S+( \S+){4})$/);
 });

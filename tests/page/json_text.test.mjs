@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byteLength, checkJson, compactJson, jsonParts, prettyJson, readableJson, surveyJson, withMember } from "../../src/http/page/parts/json_text.js";
+import { byteLength, checkJson, compactJson, jsonParts, prettyJson, readableJson, surveyJson,
+  withMember } from "../../src/http/page/parts/json_text.js";
 
-const GOOD = ["0", "-0", "-1.5e+10", '""', '"\\u00e9 \\" \\\\ \\n"', "true", "null", "[]", "{}", " { } ", "[1, 2]", '{"a": {"b": [{}, [], ""]}}', '"größe 😀"', "12345678901234567890", "1E400", '{"a":1,"a":2}'];
-const BAD = ["", " ", "{", "[", "]", "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', "{a:1}", "{'a':1}", "01", "1.", ".5", "+1", "--1", "1e", "tru", "True", "nullx", '"a', '"a\nb"', '"\\x"', '"\\u12"', "[1 2]", '{"a" 1}', "1 2", "NaN", "[1}", '{"a":1]', "\u00a01", "//x"];
+const GOOD = ["0", "-0", "-1.5e+10", '""', '"\\u00e9 \\" \\\\ \\n"', "true", "null", "[]", "{}", " { } ",
+  "[1, 2]", '{"a": {"b": [{}, [], ""]}}', '"größe 😀"', "12345678901234567890", "1E400", '{"a":1,"a":2}'];
+const BAD = ["", " ", "{", "[", "]", "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', "{a:1}", "{'a':1}", "01",
+  "1.", ".5", "+1", "--1", "1e", "tru", "True", "nullx", '"a', '"a\nb"', '"\\x"', '"\\u12"', "[1 2]",
+  '{"a" 1}', "1 2", "NaN", "[1}", '{"a":1]', "\u00a01", "//x"];
 
 test("accepts what is JSON", () => {
   for (const text of GOOD) assert.equal(checkJson(text), null, text);
@@ -17,7 +21,8 @@ test("rejects what is not, as JSON.parse does", () => {
 });
 
 test("agrees with JSON.parse on texts made by chance", () => {
-  const pieces = ["{", "}", "[", "]", ",", ":", '"a"', '"', "1", "-", "0", ".5", "e3", "true", "nul", " ", "\n", "\\", "é", "x"];
+  const pieces = ["{", "}", "[", "]", ",", ":", '"a"', '"', "1", "-", "0", ".5", "e3", "true", "nul", " ",
+    "\n", "\\", "é", "x"];
   let seed = 7;
   const next = (most) => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % most;
   for (let round = 0; round < 20_000; round++) {
@@ -34,7 +39,8 @@ test("agrees with JSON.parse on texts made by chance", () => {
 });
 
 test("says line and column in characters", () => {
-  assert.deepEqual(checkJson('{\n  "a": 1,\n  "😀": tru\n}'), { line: 3, column: 8, message: "a value expected, not tru", at: 20 });
+  assert.deepEqual(checkJson('{\n  "a": 1,\n  "😀": tru\n}'), { line: 3, column: 8,
+    message: "a value expected, not tru", at: 20 });
   assert.equal(checkJson("[1,\n").line, 1);
   assert.equal(checkJson("[.5]").message, ".5 is no JSON number");
 });
@@ -46,7 +52,8 @@ test("integers beyond 2^53 and repeated names stay letter for letter", () => {
 });
 
 test("lays out nested and empty values", () => {
-  assert.equal(prettyJson('{"a":[1,{"b":[]},{}],"c":{}}'), '{\n  "a": [\n    1,\n    {\n      "b": []\n    },\n    {}\n  ],\n  "c": {}\n}');
+  assert.equal(prettyJson('{"a":[1,{"b":[]},{}],"c":{}}'),
+    '{\n  "a": [\n    1,\n    {\n      "b": []\n    },\n    {}\n  ],\n  "c": {}\n}');
   assert.equal(prettyJson("[broken"), "[broken");
 });
 
@@ -59,7 +66,8 @@ test("parts for colours are the whole text", () => {
   const text = '{"a":[1,"x",null,{"a":true}]}';
   const parts = jsonParts(text);
   assert.equal(parts.map(([, part]) => part).join(""), prettyJson(text));
-  assert.deepEqual(parts.filter(([kind]) => kind).map(([kind]) => kind), ["key", "number", "text", "word", "key", "word"]);
+  assert.deepEqual(parts.filter(([kind]) => kind).map(([kind]) => kind), ["key", "number", "text", "word",
+    "key", "word"]);
   assert.equal(jsonParts("{"), null);
 });
 
@@ -85,7 +93,8 @@ test("a member's value is found where it counts", () => {
 
 test("a member is set and all else stays letter for letter", () => {
   assert.equal(withMember("", "task", '"a"'), '{\n  "task": "a"\n}');
-  assert.equal(withMember('{"n": 12345678901234567890, "task" :"a" }', "task", '"b"'), '{"n": 12345678901234567890, "task" :"b" }');
+  assert.equal(withMember('{"n": 12345678901234567890, "task" :"a" }', "task", '"b"'),
+    '{"n": 12345678901234567890, "task" :"b" }');
   assert.equal(withMember('{"n": 1.10}', "task", '"b"'), '{"task": "b", "n": 1.10}');
   for (const text of ["{}", " { } ", "{\n}", '{\n  "a": 1\n}', '{ "a": 1 }']) {
     const made = withMember(text, "task", '"b"');
@@ -96,13 +105,16 @@ test("a member is set and all else stays letter for letter", () => {
 test("escapes of letters are read as letters, and the value stays the same", () => {
   const text = String.raw`{"gr\u00f6\u00dfe": "\ud83d\ude00 \u05e9\u4E2D", "kept": "\\u00e9 \u0022 \u005c \n \u202e \u200b \ufeff \u00a0 \u2028 \ud83d \ude00 \u007f"}`;
   const read = readableJson(text);
-  assert.equal(read, String.raw`{"größe": "😀 ש中", "kept": "\\u00e9 \u0022 \u005c \n \u202e \u200b \ufeff \u00a0 \u2028 \ud83d \ude00 \u007f"}`);
+  assert.equal(read,
+    String.raw`{"größe": "😀 ש中", "kept": "\\u00e9 \u0022 \u005c \n \u202e \u200b \ufeff \u00a0 \u2028 \ud83d \ude00 \u007f"}`);
   assert.deepEqual(JSON.parse(read), JSON.parse(text));
 });
 
-test("one pass over a text tells its size, the value of a name, or the fault", () => {
-  for (const text of ['{ "task" : "é€😀", "a": [1, { "task": 2 }] }', "{}", '{"a":  "\\u00e9  "}', ' [ "x y" ] ']) assert.equal(surveyJson(text, "task").size, byteLength(compactJson(text)), text);
+test("one pass over a text returns its size, the value of a name, or the fault", () => {
+  for (const text of ['{ "task" : "é€😀", "a": [1, { "task": 2 }] }', "{}", '{"a":  "\\u00e9  "}',
+    ' [ "x y" ] ']) assert.equal(surveyJson(text, "task").size, byteLength(compactJson(text)), text);
   assert.equal(surveyJson('{ "task": "é", "a": {"task": 2} }', "task").value, '"é"');
   assert.equal(surveyJson("{}", "task").value, null);
-  for (const text of ['{"a" 1}', "", '{\n"é": x']) assert.deepEqual(surveyJson(text, "task").fault, checkJson(text));
+  for (const text of ['{"a" 1}', "", '{\n"é": x']) assert.deepEqual(surveyJson(text, "task").fault,
+    checkJson(text));
 });

@@ -68,18 +68,22 @@ test("all that match: releasing one row falls back to the page", () => {
 
 test("snippets quote for the shell", () => {
   assert.equal(shellWord("it's"), `'it'\\''s'`);
-  for (const text of ["a b", "$HOME `x` \"y\" 'z' \\", "größe\n2"]) assert.equal(execFileSync("sh", ["-c", `printf %s ${shellWord(text)}`]).toString(), text);
+  for (const text of ["a b", "$HOME `x` \"y\" 'z' \\", "größe\n2"])
+    assert.equal(execFileSync("sh", ["-c", `printf %s ${shellWord(text)}`]).toString(), text);
 });
 
-const FIRE = { method: "POST", path: "v1/cues/cue_1/fire", body: `{"payload":{"n":12345678901234567890,"it's":"\\"x\\""}}` };
+const FIRE = { method: "POST", path: "v1/cues/cue_1/fire",
+  body: `{"payload":{"n":12345678901234567890,"it's":"\\"x\\""}}` };
 
 test("snippets keep the body letter for letter and never hold a key", () => {
   const curl = asCurl(FIRE, "//host/cued");
   assert.ok(curl.includes("$CUED_API_KEY") && curl.includes("12345678901234567890"));
   assert.ok(curl.includes("//host/cued/v1/cues/cue_1/fire"));
-  assert.equal(asCued({ method: "GET", path: "v1/cues?limit=5&q=a b" }), "cued api GET '/v1/cues?limit=5&q=a%20b'");
+  assert.equal(asCued({ method: "GET", path: "v1/cues?limit=5&q=a b" }),
+    "cued api GET '/v1/cues?limit=5&q=a%20b'");
   const python = asPython(FIRE, "//host");
-  const data = execFileSync("python3", ["-c", `print(${/data=(".*")\.encode/.exec(python)[1]}, end="")`]).toString();
+  const data = execFileSync("python3",
+    ["-c", `print(${/data=(".*")\.encode/.exec(python)[1]}, end="")`]).toString();
   assert.equal(data, FIRE.body);
   execFileSync("python3", ["-c", "import ast, sys; ast.parse(sys.argv[1])", python]);
 });
@@ -93,7 +97,8 @@ test("raw JSON is spliced into a body", () => {
 });
 
 test("addresses leave out what is empty", () => {
-  assert.equal(address("v1/cues", { q: "", status: null, limit: 5, failing: false }), "v1/cues?limit=5&failing=false");
+  assert.equal(address("v1/cues", { q: "", status: null, limit: 5, failing: false }),
+    "v1/cues?limit=5&failing=false");
   assert.match(randomKey(), /^[0-9a-f]{32}$/);
 });
 
@@ -101,19 +106,27 @@ test("banners: the strongest first, none where all is well", () => {
   const server = { status: "healthy", reason: null, held_since: null, writable: true };
   assert.deepEqual(bannerList({ overview: { server }, live: "live" }), []);
   const usage = { executions: { used: 300, limit: 300 }, cues: { active: 10, limit: 10 } };
-  const all = bannerList({ overview: { server: { ...server, status: "degraded", held_since: "2026-01-01T00:00:00Z", reason: "held: …" }, usage }, readOnly: true, live: "polling", newBuild: true, waitUntil: 5_000 }, { now: 0, skew: -3 * 3_600_000, frozen: true });
-  assert.deepEqual(all.map(({ id }) => id), ["disk", "held", "clock", "skew", "wait", "quota", "cues", "live", "build"]);
+  const all = bannerList({ overview: { server: { ...server, status: "degraded",
+    held_since: "2026-01-01T00:00:00Z", reason: "held: …" }, usage }, readOnly: true, live: "polling",
+    newBuild: true, waitUntil: 5_000 }, { now: 0, skew: -3 * 3_600_000, frozen: true });
+  assert.deepEqual(all.map(({ id }) => id), ["disk", "held", "clock", "skew", "wait", "quota", "cues", "live",
+    "build"]);
   assert.equal(all[3].text, "This server's clock is 3 h behind this device's.");
-  assert.equal(bannerList({ overview: { server: { ...server, status: "degraded", reason: "the database file is damaged: stop" } } })[0].id, "damaged");
+  assert.equal(bannerList({ overview: { server: { ...server, status: "degraded",
+    reason: "the database file is damaged: stop" } } })[0].id, "damaged");
   assert.equal(bannerList({ overview: { server: { ...server, status: "degraded" } } })[0].id, "scheduler");
-  const wrong = bannerList({ overview: { server: { ...server, status: "degraded", reason: "the clock shows 2026: run `cued clock accept`" } } });
-  assert.deepEqual(wrong.map(({ id, more }) => [id, more]), [["wrong-clock", "The clock shows 2026: run `cued clock accept`."]]);
-  const quota = (used) => bannerList({ overview: { server, usage: { executions: { used, limit: 100 } } } })[0];
+  const wrong = bannerList({ overview: { server: { ...server, status: "degraded",
+    reason: "the clock shows 2026: run `cued clock accept`" } } });
+  assert.deepEqual(wrong.map(({ id, more }) => [id, more]),
+    [["wrong-clock", "The clock shows 2026: run `cued clock accept`."]]);
+  const quota = (used) => bannerList({ overview: { server, usage: { executions: { used, limit: 100 } } } })[
+    0];
   assert.equal(quota(79), undefined);
   assert.equal(quota(80).kind, "warn");
   assert.match(quota(100).more, /100 of 100.*24 hours.*twice/);
   assert.match(quota(200).more, /200 of 100.*fail until the month ends/);
-  assert.deepEqual(bannerList({ overview: { server, usage: { executions: { used: 9e9, limit: 1e9 }, cues: { active: 1e9, limit: 1e9 } } } }), [], "limits that are off");
+  assert.deepEqual(bannerList({ overview: { server, usage: { executions: { used: 9e9, limit: 1e9 },
+    cues: { active: 1e9, limit: 1e9 } } } }), [], "limits that are off");
 });
 
 test("shortcuts: single keys and sequences", () => {
@@ -132,7 +145,8 @@ test("events match by type and by first word", () => {
 });
 
 test("problems of the API find their field", () => {
-  const error = { problems: [{ loc: ["body", "callback", "url"], msg: "Field required" }, { loc: ["body", "name"], msg: "too long" }] };
+  const error = { problems: [{ loc: ["body", "callback", "url"], msg: "Field required" },
+    { loc: ["body", "name"], msg: "too long" }] };
   assert.equal(problemAt(error, "callback.url"), "Field required");
   assert.equal(problemAt(error, "schedule"), "");
   assert.equal(problemAt(null, "name"), "");

@@ -4,21 +4,26 @@ import { test } from "node:test";
 import vm from "node:vm";
 import { link, parse, withQuery } from "../../src/http/page/app/router.js";
 
-const SCREENS = { "": "overview", "#/": "overview", "#/cues": "cues", "#/cues/new": "editor", "#/cues/cue_1": "cue", "#/cues/cue_1/edit": "editor", "#/runs": "runs", "#/runs/0198": "run", "#/workers": "workers", "#/alerts": "alerts", "#/account/plan": "plan", "#/account/keys": "keys", "#/settings": "settings", "#/enter/tok": "sign_in" };
+const SCREENS = { "": "overview", "#/": "overview", "#/cues": "cues", "#/cues/new": "editor",
+  "#/cues/cue_1": "cue", "#/cues/cue_1/edit": "editor", "#/runs": "runs", "#/runs/0198": "run",
+  "#/workers": "workers", "#/alerts": "alerts", "#/account/plan": "plan", "#/account/keys": "keys",
+  "#/settings": "settings", "#/enter/tok": "sign_in" };
 
 test("each screen has its address", () => {
   for (const [hash, screen] of Object.entries(SCREENS)) assert.equal(parse(hash).screen, screen, hash);
 });
 
 test("an address that no screen has is missing, not an error", () => {
-  for (const hash of ["#/nope", "#/cues/a/b/c", "#/cues/%E0%A4%A", "#/enter/", "#main"]) assert.doesNotThrow(() => parse(hash));
+  for (const hash of ["#/nope", "#/cues/a/b/c", "#/cues/%E0%A4%A", "#/enter/", "#main"])
+    assert.doesNotThrow(() => parse(hash));
   assert.equal(parse("#/nope").screen, "missing");
   assert.equal(parse("#/cues/%E0%A4%A").id, "%E0%A4%A");
 });
 
 test("a sign-in by link may name the screen that follows", () => {
   const route = parse("#/enter/tok/runs?status=failed");
-  assert.deepEqual([route.screen, route.id, route.hash], ["sign_in", "tok", "#/enter/tok/runs?status=failed"]);
+  assert.deepEqual([route.screen, route.id, route.hash], ["sign_in", "tok",
+    "#/enter/tok/runs?status=failed"]);
 });
 
 test("ids and filters survive the way through an address", () => {
@@ -38,17 +43,22 @@ test("a changed filter keeps the others and starts paging again", () => {
 
 test("the modules of the screen of the address are loaded before the first script of the page runs", () => {
   const source = readFileSync(new URL("../../src/http/page/theme.js", import.meta.url), "utf8");
-  const names = ["overview", "cues", "cue", "editor", "runs", "run", "workers", "alerts", "plan", "keys", "settings", "sign_in"];
+  const names = ["overview", "cues", "cue", "editor", "runs", "run", "workers", "alerts", "plan", "keys",
+    "settings", "sign_in"];
   const screens = names.map((name) => `${name}:screens/${name}.js parts/${name}.js;`).join("");
   const loaded = (hash, list = screens) => {
     const links = [];
-    const document = { currentScript: { src: "https://cued.test/a/ui/B/theme.js", dataset: { screens: list } }, documentElement: { dataset: {} }, createElement: () => ({}), head: { append: (link) => links.push(link) } };
+    const document = { currentScript: { src: "https://cued.test/a/ui/B/theme.js",
+      dataset: { screens: list } }, documentElement: { dataset: {} }, createElement: () => ({}),
+      head: { append: (link) => links.push(link) } };
     vm.runInNewContext(source, { document, location: { hash }, localStorage: { getItem: () => "{}" }, URL });
     return links.map(({ rel, href }) => `${rel} ${href}`);
   };
-  const wanted = (name) => ["screens", "parts"].map((folder) => `modulepreload https://cued.test/a/ui/B/${folder}/${name}.js`);
+  const wanted = (name) => ["screens", "parts"].map((folder) =>
+    `modulepreload https://cued.test/a/ui/B/${folder}/${name}.js`);
   const more = ["#/runs?status=failed", "#/cues/?page=2", "#/runs/0198?a=b/c", "#/enter/tok/runs"];
-  for (const hash of [...Object.keys(SCREENS), ...more]) assert.deepEqual(loaded(hash), wanted(parse(hash).screen), hash);
+  for (const hash of [...Object.keys(SCREENS), ...more])
+    assert.deepEqual(loaded(hash), wanted(parse(hash).screen), hash);
   for (const hash of ["#/nope", "#main", "#/account", "#/toString"]) assert.deepEqual(loaded(hash), [], hash);
   assert.deepEqual(loaded("#/settings", "settings:;"), []);
   assert.deepEqual(loaded("#/settings", "{{screens}}"), [], "files that no build script has touched");

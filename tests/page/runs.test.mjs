@@ -5,29 +5,43 @@ import { test } from "node:test";
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/screens/";
 const { attemptStory, endOf, headline, rawField, waitAfter } = await import(page + "runs/timeline.js");
-const { createdMs } = await import(page + "../app/time.js");
+const { createdMs, fromLocal, toLocal } = await import(page + "../app/time.js");
 const { isCancelled, stateOfRun } = await import(page + "../app/words.js");
 const { jsonLines, replayFilter } = await import(page + "runs/bulk.js");
 const { requestAsCurl } = await import(page + "run.js");
-const { activeFilters, apiQuery, event, fromLocal, keepRows, toLocal } = await import(page + "runs.js");
+const { activeFilters, apiQuery, event, keepRows } = await import(page + "runs.js");
 
-const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx", http_status: 503, error_message: null, duration_ms: 87, late_ms: 2, claimed_by_worker: null, outcome_state: null, ...more });
+const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx",
+  http_status: 503, error_message: null, duration_ms: 87, late_ms: 2, claimed_by_worker: null,
+  outcome_state: null, ...more });
 
 test("a sentence says what became of a run and why", () => {
-  const told = (more) => headline(run(more));
-  assert.equal(told({ status: "failed", attempts: 1, error_message: "\u05e9\u05d2\u05d9\u05d0\u05d4" })[1].slice(-2), "\u200e.");
-  assert.deepEqual(told({}), ["bad", "Failed after 4 attempts: the callback returned 503."]);
-  assert.deepEqual(told({ attempts: 0, error_message: "execution_limit_exceeded", cause: null, http_status: null }), ["bad", "Not done: the quota of the month was used up, so it was not sent."]);
-  assert.deepEqual(told({ attempts: 1, error_message: "cancelled" }), ["idle", "Cancelled after 1 attempt."]);
-  assert.deepEqual(told({ attempts: 0, error_message: "cancelled" }), ["idle", "Cancelled before its first attempt."]);
-  assert.deepEqual(told({ status: "retrying", attempts: 2, error_message: "no response within 30 s" }), ["warn", "Attempt 2 of 4 failed: no response within 30 s."]);
-  assert.deepEqual(told({ status: "success", attempts: 1 }), ["good", "Succeeded at the first attempt in 87 ms."]);
-  assert.deepEqual(told({ status: "success", attempts: 3 }), ["good", "Succeeded at attempt 3 of 4 in 87 ms."]);
-  assert.deepEqual(told({ status: "success", outcome: { success: false, error: "disk full" } }), ["bad", "It was delivered, but the work failed: disk full."]);
-  assert.deepEqual(told({ status: "success", outcome: { success: true }, outcome_state: "verification_failed", verdict: { reason: "empty file" } }), ["bad", "It was done, but not accepted: empty file."]);
-  assert.equal(told({ status: "success", attempts: 1, late_ms: 90_000 })[1], "Succeeded at the first attempt in 87 ms, late 1 min 30 s.");
-  assert.equal(told({ status: "delivering", claimed_by_worker: "pi-1" })[1], "The worker \u2068pi-1\u2069 has it.");
-  assert.equal(told({ status: "pending", attempts: 1 })[0], "warn");
+  const shown = (more) => headline(run(more));
+  assert.equal(shown({ status: "failed", attempts: 1, error_message: "\u05e9\u05d2\u05d9\u05d0\u05d4" })[
+    1].slice(-2), "\u200e.");
+  assert.deepEqual(shown({}), ["bad", "Failed after 4 attempts: the callback returned 503."]);
+  assert.deepEqual(shown({ attempts: 0, error_message: "execution_limit_exceeded", cause: null,
+    http_status: null }), ["bad", "Not done: the quota of the month was used up, so it was not sent."]);
+  assert.deepEqual(shown({ attempts: 1, error_message: "cancelled" }),
+    ["idle", "Cancelled after 1 attempt."]);
+  assert.deepEqual(shown({ attempts: 0, error_message: "cancelled" }),
+    ["idle", "Cancelled before its first attempt."]);
+  assert.deepEqual(shown({ status: "retrying", attempts: 2, error_message: "no response within 30 s" }),
+    ["warn", "Attempt 2 of 4 failed: no response within 30 s."]);
+  assert.deepEqual(shown({ status: "success", attempts: 1 }),
+    ["good", "Succeeded at the first attempt in 87 ms."]);
+  assert.deepEqual(shown({ status: "success", attempts: 3 }),
+    ["good", "Succeeded at attempt 3 of 4 in 87 ms."]);
+  assert.deepEqual(shown({ status: "success", outcome: { success: false, error: "disk full" } }),
+    ["bad", "It was delivered, but the work failed: disk full."]);
+  assert.deepEqual(shown({ status: "success", outcome: { success: true },
+    outcome_state: "verification_failed", verdict: { reason: "empty file" } }),
+    ["bad", "It was done, but not accepted: empty file."]);
+  assert.equal(shown({ status: "success", attempts: 1, late_ms: 90_000 })[1],
+    "Succeeded at the first attempt in 87 ms, late 1 min 30 s.");
+  assert.equal(shown({ status: "delivering", claimed_by_worker: "pi-1" })[1],
+    "The worker \u2068pi-1\u2069 has it.");
+  assert.equal(shown({ status: "pending", attempts: 1 })[0], "warn");
 });
 
 test("a cancelled run is not shown as a failed one", () => {
@@ -37,16 +51,19 @@ test("a cancelled run is not shown as a failed one", () => {
 });
 
 test("each end of an attempt has a sentence", () => {
-  assert.deepEqual(attemptStory({ result: "retrying", error_message: "the callback returned 503" }), ["failed", "The callback returned 503."]);
+  assert.deepEqual(attemptStory({ result: "retrying", error_message: "the callback returned 503" }),
+    ["failed", "The callback returned 503."]);
   assert.equal(attemptStory({ result: null, worker_id: null })[0], "running");
-  assert.equal(attemptStory({ result: "claim_lost", worker_id: null })[1], "The worker sent no sign of life until its lease ended.");
+  assert.equal(attemptStory({ result: "claim_lost", worker_id: null })[1],
+    "The worker sent no sign of life until its lease ended.");
   assert.match(attemptStory({ result: "cut" })[1], /does not count/);
 });
 
 test("waits lie between attempts, the last one until the next is due", () => {
   const attempts = [
     { ended_at: "2030-01-01T00:00:01Z", next_retry: "2030-01-01T00:01:01Z" },
-    { started_at: "2030-01-01T00:01:31Z", ended_at: "2030-01-01T00:01:32Z", next_retry: "2030-01-01T00:02:32Z" },
+    { started_at: "2030-01-01T00:01:31Z", ended_at: "2030-01-01T00:01:32Z",
+      next_retry: "2030-01-01T00:02:32Z" },
     { started_at: null, ended_at: null, next_retry: null },
   ];
   assert.equal(waitAfter(attempts, 0), 90_000);
@@ -59,18 +76,23 @@ test("a run ends with its last attempt, a cancelled one when it was cancelled", 
   const attempts = [{ ended_at: "2030-01-01T00:00:01Z" }];
   const updated_at = "2030-01-01T00:09:00Z";
   assert.equal(endOf({ status: "failed", delivered_at: null, updated_at }, attempts), "2030-01-01T00:00:01Z");
-  assert.equal(endOf({ status: "failed", error_message: "cancelled", delivered_at: null, updated_at }, attempts), updated_at);
+  assert.equal(endOf({ status: "failed", error_message: "cancelled", delivered_at: null, updated_at },
+    attempts), updated_at);
   assert.equal(endOf({ status: "failed", delivered_at: null, updated_at }, []), updated_at);
 });
 
 test("the address becomes a query of the API, and only known filters pass", () => {
-  assert.deepEqual(apiQuery({ status: "failed", cue: "cue_1", worker: "pi", outcome: "reported_failure", page: "3", color: "red" }), { status: "failed", cue_id: "cue_1", worker_id: "pi", outcome_state: "reported_failure" });
+  assert.deepEqual(apiQuery({ status: "failed", cue: "cue_1", worker: "pi", outcome: "reported_failure",
+    page: "3", color: "red" }), { status: "failed", cue_id: "cue_1", worker_id: "pi",
+    outcome_state: "reported_failure" });
   assert.deepEqual(apiQuery({ status: "pending,retrying" }), { status__in: "pending,retrying" });
-  assert.deepEqual(activeFilters({ cue: "cue_1", cause: "status_5xx", status: "failed" }, "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Answered 5xx"]);
+  assert.deepEqual(activeFilters({ cue: "cue_1", cause: "status_5xx", status: "failed" },
+    "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Answered 5xx"]);
 });
 
 test("a replay by filter is asked for only where the filter says the same as the list", () => {
-  assert.deepEqual(replayFilter({ status: "failed", cue_id: "c", until: "2030-01-01T00:00:00Z" }), { status: "failed", cue_id: "c", cause: undefined, since: undefined, until: "2030-01-01T00:00:00Z" });
+  assert.deepEqual(replayFilter({ status: "failed", cue_id: "c", until: "2030-01-01T00:00:00Z" }),
+    { status: "failed", cue_id: "c", cause: undefined, since: undefined, until: "2030-01-01T00:00:00Z" });
   assert.equal(replayFilter({ status: "failed", triggered_by: "replay" }), null);
   assert.equal(replayFilter({ status: "success" }), null);
   assert.equal(replayFilter({}), null);
@@ -85,9 +107,10 @@ test("local times of a zone become instants, over changes of its clock too", () 
   assert.equal(toLocal("nonsense", "UTC"), "");
 });
 
-test("rows stay where they are: new ones are counted, changed ones keep what was told", () => {
+test("rows stay where they are: new ones are counted, changed ones keep their known fields", () => {
   const old = [{ id: "c" }, { id: "b" }, { id: "a", isTold: true }];
-  const { runs, inserted } = keepRows(old, [{ id: "x" }, { id: "c", status: "failed" }, { id: "y" }, { id: "b" }]);
+  const { runs, inserted } = keepRows(old, [{ id: "x" }, { id: "c", status: "failed" }, { id: "y" },
+    { id: "b" }]);
   assert.deepEqual(runs, [{ id: "c", status: "failed" }, { id: "b" }, { id: "a", isTold: true }]);
   assert.equal(inserted, 2);
   assert.deepEqual(keepRows(old.slice(0, 2), []).runs, []);
@@ -100,22 +123,25 @@ test("rows stay where they are: new ones are counted, changed ones keep what was
 test("an event changes its row, or is counted, or asks for the list", () => {
   globalThis.document.getElementById ??= () => ({});
   const data = { runs: [{ id: "a", status: "pending", attempts: 0 }], fresh: 0 };
-  const told = (type, payload, query = {}) => event(data, type, payload, { query });
-  assert.equal(told("execution.failed", { execution_id: "a", status: "failed", cause: "timeout", secret: 1 }), false);
+  const apply = (type, payload, query = {}) => event(data, type, payload, { query });
+  assert.equal(apply("execution.failed", { execution_id: "a", status: "failed", cause: "timeout",
+    secret: 1 }), false);
   assert.deepEqual(data.runs, [{ id: "a", status: "failed", attempts: 0, cause: "timeout", isTold: true }]);
-  assert.equal(told("execution.created", { execution_id: "b", cue_id: "c1", triggered_by: "schedule" }), false);
-  assert.equal(told("execution.created", { execution_id: "b", cue_id: "c1" }, { cue: "c2" }), false);
-  assert.equal(told("execution.created", { execution_id: "b", cue_id: "c1" }, { page: "2" }), false);
-  assert.equal(told("execution.created", { execution_id: "b", cue_id: "c1" }, { status: "failed" }), false);
+  assert.equal(apply("execution.created", { execution_id: "b", cue_id: "c1", triggered_by: "schedule" }),
+    false);
+  assert.equal(apply("execution.created", { execution_id: "b", cue_id: "c1" }, { cue: "c2" }), false);
+  assert.equal(apply("execution.created", { execution_id: "b", cue_id: "c1" }, { page: "2" }), false);
+  assert.equal(apply("execution.created", { execution_id: "b", cue_id: "c1" }, { status: "failed" }), false);
   assert.equal(data.fresh, 1);
-  assert.equal(told("execution.created", { execution_id: "b" }, { until: "2030-01-01T00:00:00Z" }), true);
-  assert.equal(told("execution.failed", { execution_id: "b" }), false);
-  assert.equal(told("execution.failed", { execution_id: "b" }, { status: "failed" }), true);
+  assert.equal(apply("execution.created", { execution_id: "b" }, { until: "2030-01-01T00:00:00Z" }), true);
+  assert.equal(apply("execution.failed", { execution_id: "b" }), false);
+  assert.equal(apply("execution.failed", { execution_id: "b" }, { status: "failed" }), true);
 });
 
 test("exported runs keep every digit and letter", () => {
   const text = '{"executions":[{"id":"1","evidence":{"n":9007199254740993,"t":"a },{\\n"},"l":[{"a":[]}]},{"id":"2"}],"total":2}';
-  assert.deepEqual(jsonLines(text), ['{"id":"1","evidence":{"n":9007199254740993,"t":"a },{\\n"},"l":[{"a":[]}]}', '{"id":"2"}']);
+  assert.deepEqual(jsonLines(text),
+    ['{"id":"1","evidence":{"n":9007199254740993,"t":"a },{\\n"},"l":[{"a":[]}]}', '{"id":"2"}']);
   assert.deepEqual(jsonLines('{"executions":[],"total":0}'), []);
 });
 
@@ -128,11 +154,14 @@ test("metadata is cut out of the text of a run as it stands", () => {
   assert.equal(rawField('{"id":"1"}', "metadata"), null);
 });
 
-test("an id tells when its run was created", () => {
-  assert.equal(new Date(createdMs("01a20598-58c0-7799-8965-49abeff8c8cb")).toISOString(), "2026-11-22T23:30:00.000Z");
+test("an id contains the time at which its run was created", () => {
+  assert.equal(new Date(createdMs("01a20598-58c0-7799-8965-49abeff8c8cb")).toISOString(),
+    "2026-11-22T23:30:00.000Z");
 });
 
 test("the request as a line for a shell holds quotes and line breaks", () => {
-  const text = requestAsCurl({ method: "POST", url: "u?a=1&b=2", headers: [["X-A", "it's"]], body: '{"a": 1}' });
-  assert.equal(text, "curl -sS -X POST 'u?a=1&b=2' \\\n  -H 'X-A: it'\\''s' \\\n  --data-binary '{\"a\": 1}'");
+  const text = requestAsCurl({ method: "POST", url: "u?a=1&b=2", headers: [["X-A", "it's"]],
+    body: '{"a": 1}' });
+  assert.equal(text,
+    "curl -sS -X POST 'u?a=1&b=2' \\\n  -H 'X-A: it'\\''s' \\\n  --data-binary '{\"a\": 1}'");
 });

@@ -3,7 +3,8 @@ import { afterEach, test } from "node:test";
 
 globalThis.location = { href: "http://pi.lan:8000/cued/#/cues" };
 const kept = new Map();
-globalThis.localStorage = { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value) };
+globalThis.localStorage = { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key,
+  value) };
 globalThis.requestAnimationFrame = () => {};
 const sent = [];
 globalThis.fetch = async (path, { headers }) => {

@@ -16,15 +16,19 @@ const server = createServer((request, response) => {
   const parts = [];
   request.on("data", (part) => parts.push(part));
   request.on("end", () => {
-    seen = { method: request.method, url: request.url, key: request.headers.authorization, type: request.headers["content-type"], body: Buffer.concat(parts).toString() };
+    seen = { method: request.method, url: request.url, key: request.headers.authorization,
+      type: request.headers["content-type"], body: Buffer.concat(parts).toString() };
     response.end("{}");
   });
 });
-before(() => new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve((base = `http://127.0.0.1:${server.address().port}/cued`)))));
+before(() => new Promise((resolve) => server.listen(0, "127.0.0.1",
+  () => resolve((base = `http://127.0.0.1:${server.address().port}/cued`)))));
 after(() => server.close());
 
 const HOSTILE = [
-  "it's", "'; touch /tmp/owned; '", "$(id) `id` $HOME ${HOME}", '"quoted" \\ back\\\\slash', "line\nbreak\ttab\r\n", "größe 😀 \u2028\u2029 שלום", "!history #comment ~ * ? [a] {b,c}", "@/etc/passwd", "-x --help", "%s %00 \\u0000 \u007f", "END", "'END'\nEND\n", "\u0000\u0001\u001b[31m",
+  "it's", "'; touch /tmp/owned; '", "$(id) `id` $HOME ${HOME}", '"quoted" \\ back\\\\slash',
+    "line\nbreak\ttab\r\n", "größe 😀 \u2028\u2029 שלום", "!history #comment ~ * ? [a] {b,c}", "@/etc/passwd",
+    "-x --help", "%s %00 \\u0000 \u007f", "END", "'END'\nEND\n", "\u0000\u0001\u001b[31m",
 ];
 const body = `{"n":12345678901234567890,"texts":${JSON.stringify(HOSTILE)},"names":${JSON.stringify(Object.fromEntries(HOSTILE.map((text) => [text, 1])))}}`;
 const calls = [
@@ -35,7 +39,8 @@ const calls = [
 const RAW_PATH = { method: "PATCH", path: "v1/cues?q=[1-3]{a,b} ü|^<>\"'`\\", body: '{\n  "laid": "out"\n}' };
 const LONG = { method: "POST", path: "v1/cues", body: `{"text":"${"it's $HOME ".repeat(100_000)}"}` };
 
-const wanted = ({ method, path, body = "" }) => ({ method, url: "/cued/" + path, key: "Bearer cue_sk_test", type: body ? "application/json" : undefined, body });
+const wanted = ({ method, path, body = "" }) => ({ method, url: "/cued/" + path, key: "Bearer cue_sk_test",
+  type: body ? "application/json" : undefined, body });
 
 /** What arrives is what was meant, but for the line break at the end that a shell adds to a long text. */
 function arrived(call, path = call.path) {
@@ -77,7 +82,8 @@ test("a cued line has the body as one word, a long one on standard input", async
     child.child.stdin.end(`cued() { for word; do printf '%s\\0' "$word"; done; }\n${line}\n`);
     return (await child).stdout.split("\0").slice(0, -1);
   };
-  for (const call of calls) assert.deepEqual(await words(asCued(call)), ["api", call.method, "/" + call.path, "-d", call.body]);
+  for (const call of calls) assert.deepEqual(await words(asCued(call)), ["api", call.method, "/" + call.path,
+    "-d", call.body]);
   const long = asCued(LONG);
   assert.ok(long.startsWith("cued api POST /v1/cues -d - <<'END'\n"));
   assert.deepEqual(await words(long), ["api", "POST", "/v1/cues", "-d", "-"]);

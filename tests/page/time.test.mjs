@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { settings } from "../../src/http/page/app/state.js";
-import { absolute, duration, exact, freeze, instant, knowsZone, offsetMinutes, relative, sawServerTime, serverNow, shownZone, skewMs } from "../../src/http/page/app/time.js";
+import { absolute, duration, exact, freeze, instant, knowsZone, offsetMinutes, relative, sawServerTime,
+  serverNow, shownZone, skewMs } from "../../src/http/page/app/time.js";
 
 // A device that is not in UTC.
 process.env.TZ = "America/New_York";
@@ -52,18 +53,22 @@ test("offsets follow daylight saving time", () => {
 });
 
 test("relative times", () => {
-  const cases = [[0, "now"], [999, "now"], [12_000, "in 12 s"], [-12_000, "12 s ago"], [59_999, "in 59 s"], [60_000, "in 1 min"], [-3_599_999, "59 min ago"], [3_600_000, "in 1 h"], [47.9 * 3_600_000, "in 47 h"], [-2 * 86_400_000, "2 days ago"], [90 * 86_400_000, "in 2 months"], [-3 * 31_557_600_000, "3 years ago"]];
+  const cases = [[0, "now"], [999, "now"], [12_000, "in 12 s"], [-12_000, "12 s ago"], [59_999, "in 59 s"],
+    [60_000, "in 1 min"], [-3_599_999, "59 min ago"], [3_600_000, "in 1 h"], [47.9 * 3_600_000, "in 47 h"],
+    [-2 * 86_400_000, "2 days ago"], [90 * 86_400_000, "in 2 months"], [-3 * 31_557_600_000, "3 years ago"]];
   for (const [ms, text] of cases) assert.equal(relative(NOON + ms, NOON), text);
 });
 
 test("durations", () => {
-  const cases = [[null, "–"], [0, "0 ms"], [87, "87 ms"], [1_234, "1.2 s"], [9_960, "10 s"], [30_000, "30 s"], [59_600, "1 min"], [125_000, "2 min 5 s"], [3_600_000, "1 h"], [11_400_000, "3 h 10 min"], [180_000_000, "2 days 2 h"]];
+  const cases = [[null, "–"], [0, "0 ms"], [87, "87 ms"], [1_234, "1.2 s"], [9_960, "10 s"], [30_000, "30 s"],
+    [59_600, "1 min"], [125_000, "2 min 5 s"], [3_600_000, "1 h"], [11_400_000, "3 h 10 min"],
+    [180_000_000, "2 days 2 h"]];
   for (const [ms, text] of cases) assert.equal(duration(ms), text);
 });
 
 test("exact times have milliseconds", () => assert.equal(exact(NOON + 120), "2026-11-22 12:00:00.120 UTC"));
 
-test("the present is the server's, and small differences of `Date` do not move it", () => {
+test("the current time is the server's, and small differences of `Date` do not move it", () => {
   sawServerTime(NOON, NOON + 3_600_000);
   assert.equal(skewMs(), -3_600_000);
   sawServerTime(NOON + 400, NOON + 3_600_000);
@@ -72,7 +77,7 @@ test("the present is the server's, and small differences of `Date` do not move i
   assert.equal(skewMs(), -3_600_000);
 });
 
-test("under a test clock the present stands still", () => {
+test("under a test clock the time stands still", () => {
   freeze(NOON);
   assert.equal(serverNow(), NOON);
   assert.equal(skewMs(), 0);

@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import * as words from "../../src/http/page/app/words.js";
 
-const schemas = JSON.parse(readFileSync(new URL("../../src/http/openapi.json", import.meta.url))).components.schemas;
+const schemas = JSON.parse(readFileSync(new URL("../../src/http/openapi.json",
+  import.meta.url))).components.schemas;
 
 test("every state of the API has a sign and a word of its own", () => {
   for (const name of ["ExecutionStatus", "CueStatus", "HeartbeatStatus", "AttemptResult", "OutcomeState"])
@@ -28,10 +29,14 @@ test("every cause, trigger and catch-up of the API has words", () => {
 });
 
 test("the reason is the server's message, else the status, else the cause", () => {
-  assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: "the callback answered 503: busy" }), "the callback answered 503: busy");
-  assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: null }), "the callback returned 503");
-  assert.equal(words.why({ cause: "timeout", http_status: null, error_message: null }), "the callback did not answer in time");
-  assert.equal(words.why({ error_message: "execution_limit_exceeded" }), "the quota of the month was used up, so it was not sent");
+  assert.equal(words.why({ cause: "status_5xx", http_status: 503,
+    error_message: "the callback answered 503: busy" }), "the callback answered 503: busy");
+  assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: null }),
+    "the callback returned 503");
+  assert.equal(words.why({ cause: "timeout", http_status: null, error_message: null }),
+    "the callback did not answer in time");
+  assert.equal(words.why({ error_message: "execution_limit_exceeded" }),
+    "the quota of the month was used up, so it was not sent");
   assert.equal(words.why({}), "no reason is known");
 });
 

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The release build of one target. Sourced after common.sh and toolchain.sh.
 #
-# The same commit, compiler and target make the same binary in any folder: the folders that the compiler would write into
-# messages of panics get fixed names.
+# The same commit, compiler and target make the same binary in any folder: the folders that the compiler would write
+# into messages of panics get fixed names.
 
 # The oldest glibc that the binaries run with: that of Debian 10, Ubuntu 18.10 and RHEL 8.
 readonly GLIBC=2.28
@@ -16,7 +16,8 @@ rust_target() {
   esac
 }
 
-# A static binary finds no `getrandom` in a C library at run time, and would read /dev/urandom, which a container may lack.
+# A static binary finds no `getrandom` in a C library at run time, and would read /dev/urandom, which a container may
+# lack.
 static_build() {
   local target=$1
   env CARGO_TARGET_DIR="$TOOLCHAIN/build/$target" \

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The compilers of other CPUs, in a scratch folder. Sourced after common.sh.
 #
-# The standard library of a target comes from the Rust of this machine, else from rustup, else from Debian's packages in a
-# chroot, which needs root. zig is the linker and the C compiler of all targets, and qemu runs their programs.
+# The standard library of a target comes from the Rust of this machine, else from rustup, else from Debian's packages in
+# a chroot, which needs root. zig is the linker and the C compiler of all targets, and qemu runs their programs.
 #
 # All of it is under $TOOLCHAIN. CUED_TOOLCHAIN=DIR keeps that folder for the next run; without it, the folder is
 # temporary and removed on exit, also when the script is interrupted. Every command in the chroot runs in a mount

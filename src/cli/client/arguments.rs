@@ -1,5 +1,5 @@
-//! The meaning of arguments that several commands take: the name of a cue, the beginning of a run's id, an instant; and the
-//! pages of a list.
+//! The meaning of arguments that several commands take: the name of a cue, the beginning of a run's id, an instant; and
+//! the pages of a list.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -13,17 +13,15 @@ use crate::cli::error::{CliError, not_found, refused, usage};
 use crate::cli::output::List;
 use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
-use crate::client::request::{Answer, ApiRequest, ClientError, segment};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::cue::list::MAX_SEARCH;
 use crate::domain::ids::{CueId, ExecutionId};
 
-/// Things of one name that an error shows.
 const MAX_SHOWN: usize = 10;
 
 /// Characters of the beginning of a run's id. Eight stand for about a minute.
 const MIN_CHARS: usize = 8;
 
-/// Digits of a run's id that are its time.
 const TIME_DIGITS: usize = 12;
 
 /// Runs that are searched for a beginning: more in a minute ask for more characters.
@@ -32,7 +30,6 @@ const MAX_SEARCHED: u64 = 1_000;
 /// The most rows that the server returns at a time.
 const PAGE: u64 = 100;
 
-/// A cue that a command names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundCue {
     pub id: String,
@@ -41,7 +38,6 @@ pub struct FoundCue {
 }
 
 impl FoundCue {
-    /// The path of the cue in the API.
     pub fn path(&self) -> String {
         format!("/v1/cues/{}", segment(&self.id))
     }
@@ -56,14 +52,13 @@ fn label(id: &str, name: &str) -> String {
     if name.is_empty() { id.to_owned() } else { format!("{} ({id})", printable(name)) }
 }
 
-/// The label of a cue of the API.
 pub fn label_of(cue: &Value) -> String {
     label(&text_of(cue, "id"), &text_of(cue, "name"))
 }
 
 /// Reads `wanted` rows of a list. `key` is the field of the answer that has the items.
 pub fn fetch(
-    send: impl Fn(&ApiRequest) -> Result<Answer, CliError>,
+    send: impl Fn(&ApiRequest) -> Result<ApiResponse, CliError>,
     request: &ApiRequest,
     key: &'static str,
     wanted: u64,
@@ -85,7 +80,6 @@ pub fn fetch(
     }
 }
 
-/// The id of the cue of a flag that may be absent.
 pub fn find_maybe_id(context: &Context, text: Option<&str>) -> Result<Option<String>, CliError> {
     text.map(|text| Ok(find(context, text)?.id)).transpose()
 }
@@ -101,7 +95,7 @@ pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
     // The search of the server is wider: it finds parts of names, and of other fields.
     let search: String = text.chars().take(MAX_SEARCH).collect();
     let request = ApiRequest::get("/v1/cues").query("q", search);
-    let mut cues = fetch(|page| context.look_up(page), &request, "cues", u64::MAX)?.values()?;
+    let mut cues = fetch(|page| context.fetch(page), &request, "cues", u64::MAX)?.items;
     cues.retain(|cue| cue["name"] == text);
     let name = printable(text);
     match cues.as_slice() {
@@ -126,8 +120,8 @@ pub fn find_all(context: &Context, texts: &[&str]) -> Result<Vec<FoundCue>, CliE
     Ok(cues)
 }
 
-/// The id of a run, by the id or a unique beginning of it. A whole id is not looked up. An id begins with the milliseconds
-/// at which the run was created: only the runs of that range of times are searched.
+/// The id of a run, by the id or a unique beginning of it. A whole id is not looked up. An id begins with the
+/// milliseconds at which the run was created: only the runs of that range of times are searched.
 /// Errors: [`CliError::NotFound`] if no id begins so, [`CliError::Refused`] if several do.
 pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
     let prefix = text.to_ascii_lowercase();
@@ -145,8 +139,8 @@ pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
     let request = ApiRequest::get("/v1/executions")
         .query("since", range.start().to_string())
         .query("until", range.end().to_string());
-    let runs = fetch(|page| context.look_up(page), &request, "executions", MAX_SEARCHED)?;
-    let mut ids: Vec<String> = runs.values()?.iter().map(|run| text_of(run, "id")).collect();
+    let runs = fetch(|page| context.fetch(page), &request, "executions", MAX_SEARCHED)?;
+    let mut ids: Vec<String> = runs.items.iter().map(|run| text_of(run, "id")).collect();
     ids.retain(|id| id.starts_with(&prefix));
     match ids.as_slice() {
         [] if !runs.has_more => Err(no_run()),
@@ -198,7 +192,6 @@ impl Moment {
         })
     }
 
-    /// The instant in UTC.
     /// Errors: if the server does not state its time, or the instant is outside of the calendar.
     pub fn resolve(self, context: &Context) -> Result<Timestamp, CliError> {
         let out_of_range = |_| usage("the instant is too far away");
@@ -209,7 +202,7 @@ impl Moment {
                 Ok(local.to_zoned(zone).map_err(out_of_range)?.timestamp())
             }
             Self::Ago(ago) => {
-                let health = context.look_up(&ApiRequest::get("/health").anonymous())?.value()?;
+                let health = context.fetch(&ApiRequest::get("/health").anonymous())?.value()?;
                 let now: Timestamp = format!("{}Z", text_of(&health, "timestamp"))
                     .parse()
                     .map_err(|_| ClientError::NotCued { url: context.target.url.clone(), status: 200 })?;
@@ -219,29 +212,9 @@ impl Moment {
     }
 }
 
-/// The instant of a flag that may be absent.
-pub fn resolve_maybe(context: &Context, moment: Option<Moment>) -> Result<Option<Timestamp>, CliError> {
-    moment.map(|moment| moment.resolve(context)).transpose()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_beginning_stands_for_its_creation_times() {
-        let seconds = |prefix: &str| {
-            let range = created_range(prefix).unwrap();
-            (range.start().as_second(), range.end().as_second())
-        };
-        // From 0x018cc251 * 65.536 s, which is 1704067137.536 s, to 65.536 s later.
-        assert_eq!(seconds("018cc251"), (1_704_067_136, 1_704_067_204));
-        let id = "018cc251-f400-7abc-8000-000000000000";
-        let at = created_range(id).unwrap();
-        assert_eq!(at.end().duration_since(*at.start()).as_millis(), 2_001);
-        assert_eq!(created_range(&id[..13]), Some(at), "the rest is random");
-        assert_eq!(created_range("ffffffff"), None);
-    }
 
     #[test]
     fn a_moment_is_a_duration_a_date_or_an_instant() {

@@ -1,21 +1,21 @@
-//! The commands that are a client of a server. Most of them are rows of a table: the arguments, the request that they make,
-//! and how its answer is printed.
+//! The commands that are a client of a server. Most of them are rows of a table: the arguments, the request that they
+//! make, and how its answer is printed.
 
 use clap::builder::PossibleValuesParser;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use serde_json::Value;
 
 use crate::cli::client::arguments::{FoundCue, Moment, fetch, find, find_run};
 use crate::cli::client::context::{ClientArgs, Context, target};
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::{Cell, Shown, Table, duration, status, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Table, duration, status, text_of};
 use crate::cli::output::{Format, List};
 use crate::cli::printable::printable;
 use crate::client::credentials::Target;
-use crate::client::request::{Answer, ApiRequest, segment};
+use crate::client::request::{ApiRequest, ApiResponse, segment};
 
 pub trait ClientAction {
-    /// The server and the key.
     fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
         target(args)
     }
@@ -35,11 +35,10 @@ fn run(
 }
 
 pub type CallCode = fn(&Call<'_>) -> Result<(), CliError>;
-pub type AnswerCode = fn(&Call<'_>, &Answer) -> Result<(), CliError>;
+pub type AnswerCode = fn(&Call<'_>, &ApiResponse) -> Result<(), CliError>;
 pub type Finish = fn(Command) -> Command;
 pub type ActionCode = fn(&ClientArgs, &ArgMatches) -> Result<(), CliError>;
 
-/// A command of the table.
 pub struct Entry {
     clap: Command,
     /// Changes the command after the flags of all commands were added.
@@ -80,7 +79,6 @@ pub enum Part {
     Cue,
     Run,
     Place,
-    /// A field of the query.
     Query(&'static str),
     QueryCue(&'static str),
     QueryMoment(&'static str),
@@ -103,11 +101,10 @@ pub fn run_id() -> (Arg, Part) {
     (place("run", "RUN", "Id of the run, or at least 8 characters of its beginning"), Part::Run)
 }
 
-pub fn of_cue() -> (Arg, Part) {
+pub fn cue_filter() -> (Arg, Part) {
     (flag("cue", "CUE", "Only of this cue: its id or its name"), Part::QueryCue("cue_id"))
 }
 
-/// An argument by its place.
 pub fn place(id: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(id).value_name(value).help(help).required(true)
 }
@@ -225,10 +222,8 @@ pub fn run_one(entries: Vec<Entry>, default: &str, matches: &ArgMatches) -> Resu
     })
 }
 
-/// A command of a table and its arguments as they were given.
 pub struct Call<'a> {
     pub context: &'a Context,
-    /// The cue that the command names.
     pub cue: Option<FoundCue>,
     entry: &'a Entry,
     matches: &'a ArgMatches,
@@ -237,7 +232,6 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Finds the cue or the run that the arguments name.
     fn new(context: &'a Context, entry: &'a Entry, matches: &'a ArgMatches) -> Result<Self, CliError> {
         let mut call = Self { context, cue: None, entry, matches, places: Vec::new() };
         for (id, part) in &entry.parts {
@@ -267,11 +261,15 @@ impl<'a> Call<'a> {
         self.matches.get_many::<String>(id).into_iter().flatten().map(String::as_str).collect()
     }
 
+    /// The command line has the argument.
+    pub fn is_given(&self, id: &str) -> bool {
+        self.matches.value_source(id) == Some(ValueSource::CommandLine)
+    }
+
     pub fn is_set(&self, id: &str) -> bool {
         self.matches.get_flag(id)
     }
 
-    /// A place of the path.
     pub fn place(&self, id: &str) -> &str {
         self.places.iter().find(|(it, _)| *it == id).map_or("", |(_, value)| value)
     }
@@ -288,7 +286,7 @@ impl<'a> Call<'a> {
         let answer = context.send(&request)?;
         match view {
             View::List(id, key, columns) | View::Pages(id, key, columns) => {
-                output.list(&List::of(&answer, key)?, id, |items| table(columns, context, items))
+                output.list(&List::from_response(&answer, key)?, id, |items| table(columns, context, items))
             }
             View::Details(id, lines) => output.object(&answer, id, |object| details(lines, context, object)),
             View::Sentence(id, text) => output.done(&answer, id, |object| {
@@ -330,10 +328,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A title and the cells below it.
-pub type Columns = &'static [(&'static str, Form, Shown)];
+pub type Columns = &'static [(&'static str, Form, ColumnRule)];
 
-/// A title and the value beside it.
 pub type Lines = &'static [(&'static str, Form)];
 
 /// How a cell is made of an object. The text is the name of a field; a dot leads into an object inside.
@@ -341,15 +337,12 @@ pub type Lines = &'static [(&'static str, Form)];
 pub enum Form {
     Text(&'static str),
     Status(&'static str),
-    /// An instant in full.
     Time(&'static str),
     /// An instant that is short unless the form is wide.
     ShortTime(&'static str),
-    /// A number of milliseconds.
     Millis(&'static str),
     /// JSON, an object on several lines.
     Json(&'static str),
-    /// A list of texts.
     List(&'static str),
     /// A text with the fields whose names are in braces.
     Template(&'static str),
@@ -378,7 +371,6 @@ impl Form {
     }
 }
 
-/// A text with values in the places of the names in braces.
 pub fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
     let mut parts = text.split('{');
     let mut filled = parts.next().unwrap_or_default().to_owned();

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum as _};
+use clap::{Args, ColorChoice, ValueEnum as _};
 
 use crate::cli::error::{CliError, cannot, usage};
 use crate::cli::output::table::Times;
-use crate::cli::output::{ColorWhen, Format, Output, print_line};
+use crate::cli::output::{Format, Output, print_line};
 use crate::cli::printable::print_error;
-use crate::client::credentials::{Chosen, Credentials, Target};
+use crate::client::credentials::{ConnectionChoice, Credentials, Target};
 use crate::client::event_stream::EventStream;
-use crate::client::request::{Answer, ApiRequest, ClientError};
-use crate::client::{Client, Connection, Exchange, TlsOptions};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError};
+use crate::client::{Client, Connection, TlsOptions};
 
 // The flags of all commands that are clients of a server. A doc comment here would replace the help of each command.
 #[derive(Debug, Clone, Args)]
@@ -44,7 +44,7 @@ pub struct ClientArgs {
     pub quiet: bool,
     /// Colours in the output
     #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
-    pub color: ColorWhen,
+    pub color: ColorChoice,
     /// Print times in UTC
     #[arg(long, global = true, conflicts_with = "tz")]
     pub utc: bool,
@@ -115,18 +115,17 @@ impl Context {
     }
 
     /// Makes the request of the command, or with `--curl` shows it and returns [`CliError::OnlyShown`].
-    pub fn send(&self, request: &ApiRequest) -> Result<Answer, CliError> {
+    pub fn send(&self, request: &ApiRequest) -> Result<ApiResponse, CliError> {
         self.show(request)?;
-        self.look_up(request)
+        self.fetch(request)
     }
 
     /// As [`Context::send`], but every answer is a result, whatever its status. Without a key the request has none.
-    pub fn call(&self, request: &ApiRequest) -> Result<Answer, CliError> {
+    pub fn call(&self, request: &ApiRequest) -> Result<ApiResponse, CliError> {
         self.show(request)?;
         Ok(self.client.call(request)?)
     }
 
-    /// Shows the request, if it is not to be made.
     fn show(&self, request: &ApiRequest) -> Result<(), CliError> {
         if !self.args.curl {
             return Ok(());
@@ -135,8 +134,9 @@ impl Context {
         Err(CliError::OnlyShown)
     }
 
-    /// Makes a request that only prepares that of the command, also with `--curl`.
-    pub fn look_up(&self, request: &ApiRequest) -> Result<Answer, CliError> {
+    /// Sends a preparatory request, such as a lookup of an id. `--curl` neither prints nor stops it: it shows only the
+    /// request of the command itself.
+    pub fn fetch(&self, request: &ApiRequest) -> Result<ApiResponse, CliError> {
         self.check_key(request)?;
         Ok(self.client.send(request)?)
     }
@@ -157,7 +157,6 @@ impl Context {
         Ok(EventStream::open(&self.client, request, deadline)?)
     }
 
-    /// Requests are shown, not made.
     pub fn is_curl(&self) -> bool {
         self.args.curl
     }
@@ -167,36 +166,40 @@ impl Context {
         !self.args.yes && !self.args.curl
     }
 
-    /// Asks a question that has yes or no as its answer.
     pub fn confirm(&self, question: &str) -> Result<(), CliError> {
         if !self.asks() {
             return Ok(());
         }
-        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return Err(usage(format!("{question} Nobody can be asked here: add -y for yes")));
+        let answer = ask(&format!("{question} [y/N] ")).map_err(|error| cannot("ask", error))?;
+        match answer.as_deref() {
+            None => Err(usage(format!("{question} Nobody can be asked here: add -y for yes"))),
+            Some("y" | "Y" | "yes") => Ok(()),
+            Some(_) => Err(usage("nothing was changed")),
         }
-        let mut answer = String::new();
-        let mut ask = || {
-            print_error(&format!("{question} [y/N] "))?;
-            io::stdin().read_line(&mut answer)
-        };
-        ask().map_err(|error| cannot("ask", error))?;
-        if matches!(answer.trim(), "y" | "Y" | "yes") {
-            return Ok(());
-        }
-        Err(usage("nothing was changed"))
     }
 }
 
-/// The place of the credentials file.
+/// The answer to a question; `None` if there is no person to ask.
+pub fn ask(question: &str) -> io::Result<Option<String>> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    print_error(question)?;
+    let mut answer = String::new();
+    let length = io::stdin().read_line(&mut answer)?;
+    Ok((length > 0).then(|| answer.trim().to_owned()))
+}
+
 pub fn credentials_path() -> Result<PathBuf, CliError> {
     Ok(Credentials::path(&environment).map_err(ClientError::from)?)
 }
 
 /// The server and the key by flags, environment and credentials file.
 pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
-    let chosen =
-        Chosen { url: args.url.clone().filter(|url| !url.is_empty()), profile: args.profile.clone() };
+    let chosen = ConnectionChoice {
+        url: args.url.clone().filter(|url| !url.is_empty()),
+        profile: args.profile.clone(),
+    };
     let names_profile = chosen.profile.is_some() || environment("CUED_PROFILE").is_some();
     // A machine without a home, such as a service, has no file, and needs none unless a profile is named.
     let (path, credentials) = match credentials_path() {
@@ -217,7 +220,8 @@ fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
     let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
     let mut client = Client::new(Connection { url: target.url.clone(), key: target.key.clone(), tls })?;
     if args.verbose {
-        client.on_exchange = print_exchange;
+        // Without standard error the line is lost.
+        client.on_exchange = |line| drop(print_error(&format!("{line}\n")));
     }
     client.on_pause = |pause| {
         if pause >= NOTED_PAUSE {
@@ -226,12 +230,4 @@ fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
         }
     };
     Ok(client)
-}
-
-fn print_exchange(exchange: &Exchange<'_>) {
-    let Exchange { method, url, status, duration, request_id } = exchange;
-    let status = status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
-    let id = request_id.map(|id| format!(" {id}")).unwrap_or_default();
-    // Without standard error the line is lost.
-    drop(print_error(&format!("{method} {url} {status} {} ms{id}\n", duration.as_millis())));
 }

@@ -39,7 +39,8 @@ pub fn end_with_reader() -> Result<(), CliError> {
     let watch = || {
         let stdout = io::stdout();
         let mut closed = [PollFd::new(&stdout, PollFlags::empty())];
-        // Without events to wait for, only the end of the other side wakes it. An error leaves the end to the next line.
+        // Without events to wait for, only the end of the other side wakes it. An error leaves the end to the next
+        // line.
         if poll(&mut closed, None).is_ok_and(|count| count > 0)
             && closed[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
         {
@@ -61,7 +62,6 @@ fn end(code: i32) -> ! {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Catches the signals from now on.
     pub fn listen() -> Result<Self, CliError> {
         let requested = Arc::new(AtomicBool::new(false));
         let interrupt = Self(Arc::clone(&requested));

@@ -21,7 +21,6 @@ Examples:
   cued login cue.example.com --profile work
   cued login --key - < key.txt";
 
-/// The arguments of one of the commands.
 #[derive(Debug)]
 pub struct ClientCommand(ArgMatches);
 
@@ -62,7 +61,6 @@ impl Subcommand for ClientCommand {
     }
 }
 
-/// The table of the commands.
 fn entries() -> Vec<Entry> {
     let group = |name, help, entries| entry(name, help, [], Work::Group(entries, ""));
     let whoami = Work::Request("GET /v1/auth/me", View::Code(print_account));

@@ -1,4 +1,5 @@
-//! `cued user` and `cued key`: manage users and their API keys, whether or not a server is running.
+//! `cued user`, `cued key` and `cued billing`: users, their API keys and their requests for a plan, whether or not a
+//! server is running.
 
 use std::path::PathBuf;
 
@@ -6,16 +7,19 @@ use clap::{Args, Subcommand};
 
 use crate::cli::database::{DatabaseArgs, PlanArgs};
 use crate::cli::error::{CliError, failed, usage};
-use crate::cli::output::{print_fields, print_line, print_paused, print_table};
+use crate::cli::output::{print_line, print_new_key, print_table};
 use crate::cli::server::flag_values::{plans_from, web_address};
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::{ApiKeyInfo, User};
 use crate::service::accounts as actions;
-use crate::service::accounts::sessions;
+use crate::service::billing;
 use crate::service::fire::CueFirer;
+use crate::service::sessions;
 use crate::store::accounts::{api_keys, users};
+use crate::store::billing as stored;
+use crate::store::billing::BillingRequest;
 use crate::store::{ReadTx, Store, WriteTx};
 
 #[derive(Debug, Args)]
@@ -91,9 +95,7 @@ impl UserAction {
                 // The only command that creates the database: the first user may be added before the first start.
                 let store = database.open_or_create()?;
                 let new = actions::add_user(&store, email, &default_plan, now)?.wait()?;
-                print_fields(&[("user", &new.id), ("email", &new.email), ("api key", new.api_key.reveal())])?;
-                eprintln!("Save the key now: it is not shown again.");
-                Ok(())
+                print_new_key(&[("user", &new.id), ("email", &new.email), ("api key", new.api_key.reveal())])
             }
             Self::List => list_users(database),
             Self::SetPlan { email, plan, plans } => set_plan(database, &email, plan, &plans.plans()?),
@@ -146,9 +148,7 @@ impl KeyAction {
                 }
                 // The limit is for callers of the API, not for the operator.
                 let new = actions::create_key(&store, user.key, name, None, Clock::system().now())?.wait()?;
-                print_fields(&[("id", &new.id), ("name", &new.name), ("api key", new.api_key.reveal())])?;
-                eprintln!("Save the key now: it is not shown again.");
-                Ok(())
+                print_new_key(&[("id", &new.id), ("name", &new.name), ("api key", new.api_key.reveal())])
             }
             Self::List(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
@@ -193,7 +193,7 @@ fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -
     let message = format!("{email} is now on plan {plan}");
     let plans = plans.clone();
     let change = move |tx: &WriteTx<'_>| {
-        let firer = CueFirer::of_command(tx, &plans, now)?;
+        let firer = CueFirer::for_command(tx, &plans, now)?;
         actions::change_plan(tx, find_user(tx, &email)?.key, &plan, limits, &firer)
     };
     let paused = database.open()?.write(change).wait()?;
@@ -201,11 +201,18 @@ fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -
     print_paused(paused)
 }
 
+fn print_paused(paused: usize) -> Result<(), CliError> {
+    match paused {
+        0 => Ok(()),
+        1 => print_line("paused 1 active cue, the newest: the plan allows fewer"),
+        _ => print_line(&format!("paused the {paused} newest active cues: the plan allows fewer")),
+    }
+}
+
 fn require_plan(plans: &Plans, plan: &str) -> Result<(), CliError> {
     plans.ensure_exists(plan).map_err(|error| usage(error.to_string()))
 }
 
-/// Opens the database and finds the user with this email address.
 fn open_for(database: &DatabaseArgs, email: &str) -> Result<(Store, User), CliError> {
     let email = parse_email(email)?;
     let store = database.open()?;
@@ -221,4 +228,67 @@ fn find_user(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {
     users::find_by_email(read, email.as_str())?.ok_or_else(|| {
         crate::error::Error::fault(format!("there is no user {email}: list the users with `cued user list`"))
     })
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BillingAction {
+    /// List undecided requests, oldest first
+    List {
+        /// Include decided requests
+        #[arg(long)]
+        all: bool,
+    },
+    /// Approve a request; the limits of the plan apply from the user's next request on
+    Approve {
+        /// Request id, from `cued billing list`
+        id: String,
+        #[command(flatten)]
+        plans: PlanArgs,
+    },
+    /// Decline a request; the user keeps the current plan
+    Decline {
+        /// Request id, from `cued billing list`
+        id: String,
+    },
+}
+
+impl BillingAction {
+    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+        match self {
+            Self::List { all } => list_requests(database, all),
+            Self::Approve { id, plans } => {
+                let (store, now) = (database.open()?, Clock::system().now());
+                let (request, paused) = billing::approve(&store, plans.plans()?, id, now).wait()?;
+                print_line(&format!("{} is now on plan {}", request.email, requested_plan(&request)))?;
+                print_paused(paused)
+            }
+            Self::Decline { id } => {
+                let request = billing::decline(&database.open()?, id, Clock::system().now()).wait()?;
+                let plan = requested_plan(&request);
+                print_line(&format!("declined the request of {} for plan {plan}", request.email))
+            }
+        }
+    }
+}
+
+fn list_requests(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
+    let requests = database.open()?.read(move |read| stored::list_requests(read, all)).wait()?;
+    let row = |request: BillingRequest| {
+        let since = request.decided_at.or(request.requested_at);
+        [
+            request.id,
+            request.email,
+            request.current_plan,
+            request.offer.plan.as_str().to_owned(),
+            request.offer.interval.as_str().to_owned(),
+            request.status.as_str().to_owned(),
+            since.map(|since| since.to_string()).unwrap_or_default(),
+        ]
+    };
+    let titles = ["ID", "EMAIL", "CURRENT PLAN", "REQUESTED", "INTERVAL", "STATUS", "SINCE"];
+    print_table(titles, requests.into_iter().map(row))
+}
+
+fn requested_plan(request: &BillingRequest) -> String {
+    format!("{} ({})", request.offer.plan.as_str(), request.offer.interval.as_str())
 }

@@ -12,8 +12,8 @@ use crate::cli::output::{count, print_line};
 use crate::cli::printable::print_error;
 use crate::cli::progress::{self, Bar, size};
 use crate::clock::Clock;
-use crate::domain::time::{EARLIEST_CLOCK, rfc3339};
-use crate::store::db::hold;
+use crate::domain::time::{EARLIEST_CLOCK, instant};
+use crate::store::db::meta;
 use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::maintenance::backup::CopyError;
 use crate::store::maintenance::check::{CheckReport, DatabaseSummary};
@@ -32,11 +32,9 @@ pub struct BackupCommand {
 }
 
 impl BackupCommand {
-    /// Writes the copy and prints its size.
-    /// Errors: if the copy cannot be written; no part of it is left behind.
     pub fn run(self) -> Result<(), CliError> {
         let (db, out) = (self.database.existing()?, self.out);
-        let copied = backup::copy(db, &out, Clock::system().now(), progress::of_copy("backup"));
+        let copied = backup::copy(db, &out, Clock::system().now(), progress::copy_progress("backup"));
         let bytes = copied.map_err(|error| match error {
             CopyError::Exists(_) => failed(format!("{error}: give the backup another name")),
             CopyError::LeftoverFiles(_) => failed(format!("{error}, or give the backup another name")),
@@ -59,13 +57,12 @@ pub struct RestoreCommand {
 }
 
 impl RestoreCommand {
-    /// Checks the backup, puts a copy of it in place and prints the next step.
     /// Errors: if the backup fails the check or cannot be copied; an existing database is then unchanged.
     pub fn run(self) -> Result<(), CliError> {
         let (backup, db) = (self.backup, self.database.path());
         let now = Clock::system().now();
         verify(&backup, now)?;
-        let restored = backup::restore(&backup, db, now, self.replace, progress::of_copy("restore"));
+        let restored = backup::restore(&backup, db, now, self.replace, progress::copy_progress("restore"));
         let kept = restored.map_err(|error| match error {
             CopyError::Exists(_) => {
                 failed(format!("{error}: choose another --db, or add --replace to move it aside"))
@@ -127,8 +124,10 @@ fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport, CliError> {
 fn require_no_problems(file: &Path, report: &CheckReport) -> Result<(), CliError> {
     match report.problems.len() {
         0 => Ok(()),
-        1 => Err(failed(format!("{} failed the check: 1 problem", file.display()))),
-        problems => Err(failed(format!("{} failed the check: {problems} problems", file.display()))),
+        problems => {
+            let problems = count(problems as u64, "problem");
+            Err(failed(format!("{} failed the check: {problems}", file.display())))
+        }
     }
 }
 
@@ -161,13 +160,12 @@ fn summary_lines(summary: &DatabaseSummary, now: Timestamp) -> Vec<String> {
         ),
     ];
     lines.extend(summary.next_due.map(|due| format!("next due    {due}")));
-    lines.extend(summary.last_seen.map(|seen| {
-        let warning = if seen > now {
-            format!(": ahead of the clock ({now}); nothing fires by schedule until then, or until `cued clock accept`")
-        } else {
-            String::new()
-        };
-        format!("last seen   {seen}{warning}")
+    lines.extend(summary.last_seen.map(|seen| match seen > now {
+        true => format!(
+            "last seen   {seen}: ahead of the clock ({now}); nothing fires by schedule until then, or until `cued clock \
+             accept`"
+        ),
+        false => format!("last seen   {seen}"),
     }));
     lines.extend(summary.held_since.map(|since| {
         format!("on hold     since {since}: nothing fires or is delivered until `cued promote`")
@@ -193,10 +191,9 @@ pub struct PromoteCommand {
 }
 
 impl PromoteCommand {
-    /// Ends the hold and prints what is overdue.
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
-        let write = self.database.open()?.write(move |tx| Ok((hold::promote(tx)?, hold::overdue(tx, now)?)));
+        let write = self.database.open()?.write(move |tx| Ok((meta::promote(tx)?, meta::overdue(tx, now)?)));
         let db = self.database.path().display();
         let (held_since, overdue) = write.wait()?;
         match held_since {
@@ -231,16 +228,16 @@ impl ClockAction {
         let Self::Accept = self;
         let (store, now) = (database.open()?, Clock::system().now());
         if now < EARLIEST_CLOCK {
-            let message = format!("the clock of this machine shows {}: set it first", rfc3339(now));
+            let message = format!("the clock of this machine shows {}: set it first", instant(now));
             return Err(failed(message));
         }
         let accepted = clock_accept::accept(&store, now)?;
-        let (db, to) = (database.path().display(), rfc3339(now));
+        let (db, to) = (database.path().display(), instant(now));
         match accepted.newest {
             None => print_line(&format!("{db} has seen nothing later than {to}: nothing to set back")),
             Some(newest) => print_line(&format!(
                 "set {db} back from {} to {to}: {} recomputed, {} of missed runs cut",
-                rfc3339(newest),
+                instant(newest),
                 count(accepted.cues as u64, "cue"),
                 count(accepted.missed as u64, "interval")
             )),

@@ -1,7 +1,6 @@
 //! Commands on a database file. They need no server, and work beside a running one.
 
 pub mod accounts;
-pub mod billing;
 pub mod copies;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +15,6 @@ use crate::store::Store;
 const CHOOSE_OR_CREATE: &str =
     "give the server's database with --db, or create a new one with `cued user add`";
 
-/// An action on a database file.
 #[derive(Debug, Args)]
 pub struct OnDatabase<A: Subcommand> {
     #[command(flatten)]
@@ -25,7 +23,6 @@ pub struct OnDatabase<A: Subcommand> {
     pub action: A,
 }
 
-/// The database file of an administration command.
 #[derive(Debug, Args)]
 pub struct DatabaseArgs {
     /// Database file
@@ -60,7 +57,6 @@ impl DatabaseArgs {
         self.open_or_create()
     }
 
-    /// Returns the path, which must exist.
     pub fn existing(&self) -> Result<&Path, CliError> {
         if self.db.exists() {
             return Ok(&self.db);
@@ -68,7 +64,6 @@ impl DatabaseArgs {
         Err(failed(format!("{} does not exist: {CHOOSE_OR_CREATE}", self.db.display())))
     }
 
-    /// Returns the path, whether or not the file exists.
     pub fn path(&self) -> &Path {
         &self.db
     }

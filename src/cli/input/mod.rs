@@ -28,7 +28,6 @@ pub fn text(name: &str, value: &str) -> Result<String, CliError> {
     String::from_utf8(bytes).map_err(|_| usage(format!("{name}: {place} is no text in UTF-8")))
 }
 
-/// The JSON or YAML of a value.
 pub fn structured(name: &str, value: &str) -> Result<Value, CliError> {
     let text = text(name, value)?;
     yaml::read(&text).map_err(|error| usage(format!("{name}: {error}")))

@@ -1,134 +1,93 @@
 //! YAML as JSON: the core schema of YAML 1.2, without what JSON cannot express. JSON is YAML.
 //!
-//! Anchors, aliases, tags, repeated keys and numbers that JSON writes in another way are errors: what a person sees in the
-//! text is what is sent.
+//! Anchors, aliases, tags, repeated keys and numbers that JSON writes in another way are errors: what a person sees in
+//! the text is what is sent.
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
-use thiserror::Error as ThisError;
 
 use crate::domain::json::{self, MAX_DEPTH};
 
-/// An error and its place.
-#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
-#[error("{line}:{column}: {reason}")]
-pub struct YamlError {
-    /// From 1.
-    pub line: usize,
-    /// The character in the line, from 1.
-    pub column: usize,
-    pub reason: String,
-}
-
-fn error_at(at: &Marker, reason: impl Into<String>) -> YamlError {
-    YamlError { line: at.line().max(1), column: at.col() + 1, reason: reason.into() }
-}
-
 /// Reads a text of YAML or JSON. Numbers keep their digits.
-pub fn read(text: &str) -> Result<Value, YamlError> {
+/// Errors: with the line and the character in it, from 1: `2:5: tags are not read`.
+pub fn read(text: &str) -> Result<Value, String> {
+    let error_at = |at: &Marker, reason: &str| format!("{}:{}: {reason}", at.line().max(1), at.col() + 1);
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
         match event {
-            Ok((event, span)) => builder.add(event).map_err(|reason| error_at(&span.start, reason))?,
+            Ok((event, span)) => builder.add(event).map_err(|reason| error_at(&span.start, &reason))?,
             // JSON has a few forms that YAML has not: tabs before a key, escaped halves of a character.
             Err(error) => {
-                return json::read(text.as_bytes())
-                    .map(|json| json.get().to_value())
-                    .map_err(|_| error_at(error.marker(), error.info()));
+                let json = json::read(text.as_bytes()).map(|json| json.get().to_value());
+                return json.map_err(|_| error_at(error.marker(), error.info()));
             }
         }
     }
-    builder.document.ok_or_else(|| error_at(&Marker::new(0, 1, 0), "it is empty"))
-}
-
-/// A list or an object that has begun, the object with the key whose value is missing.
-enum Open {
-    List(Vec<Value>),
-    Object(Map<String, Value>, Option<String>),
+    builder.document.ok_or_else(|| "1:1: it is empty".to_owned())
 }
 
 /// Builds a value from the events of the parser. It has no recursion, so that no text exhausts the stack.
 #[derive(Default)]
 struct Builder {
-    open: Vec<Open>,
+    /// Lists and objects that have begun, an object with the key whose value follows.
+    open: Vec<(Value, Option<String>)>,
     document: Option<Value>,
 }
 
 impl Builder {
     fn add(&mut self, event: Event<'_>) -> Result<(), String> {
-        if let Event::Scalar(_, _, anchor, tag)
-        | Event::SequenceStart(anchor, tag)
-        | Event::MappingStart(anchor, tag) = &event
-        {
-            self.check(*anchor, tag.is_some(), matches!(event, Event::Scalar(..)))?;
+        let (anchor, has_tag) = match &event {
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(anchor, tag)
+            | Event::MappingStart(anchor, tag) => (*anchor, tag.is_some()),
+            Event::Alias(_) => (1, false),
+            _ => (0, false),
+        };
+        let is_open = matches!(event, Event::SequenceStart(..) | Event::MappingStart(..));
+        let fault = match &event {
+            _ if anchor > 0 => "anchors and aliases are not read; repeat the value".to_owned(),
+            _ if has_tag => "tags are not read; write the value in quotes if it is text".to_owned(),
+            _ if is_open && matches!(self.open.last(), Some((Value::Object(_), None))) => {
+                "a key is a text, not a list or an object".to_owned()
+            }
+            _ if is_open && self.open.len() == MAX_DEPTH => {
+                format!("it is nested deeper than {MAX_DEPTH} levels")
+            }
+            Event::DocumentStart(_) if self.document.is_some() => {
+                "a second document begins here; only one is read".to_owned()
+            }
+            _ => String::new(),
+        };
+        if !fault.is_empty() {
+            return Err(fault);
         }
         match event {
-            Event::DocumentStart(_) if self.document.is_some() => {
-                Err("a second document begins here; only one is read".to_owned())
-            }
-            Event::Alias(_) => self.check(1, false, true),
-            Event::Scalar(text, style, ..) => match self.open.last_mut() {
-                Some(Open::Object(entries, None)) if entries.contains_key(&*text) => {
-                    Err(format!("the key {text:?} is repeated"))
-                }
-                Some(Open::Object(_, key @ None)) => {
-                    *key = Some(text.into_owned());
-                    Ok(())
-                }
-                _ => {
-                    let is_plain = style == ScalarStyle::Plain;
-                    self.push(if is_plain { resolved(&text)? } else { Value::from(&*text) });
-                    Ok(())
-                }
-            },
-            Event::SequenceStart(..) => {
-                self.open.push(Open::List(Vec::new()));
-                Ok(())
-            }
-            Event::MappingStart(..) => {
-                self.open.push(Open::Object(Map::new(), None));
-                Ok(())
-            }
+            Event::SequenceStart(..) => self.open.push((Value::Array(Vec::new()), None)),
+            Event::MappingStart(..) => self.open.push((Value::Object(Map::new()), None)),
             Event::SequenceEnd | Event::MappingEnd => {
-                match self.open.pop() {
-                    Some(Open::List(items)) => self.push(Value::Array(items)),
-                    Some(Open::Object(entries, _)) => self.push(Value::Object(entries)),
-                    None => {}
+                if let Some((value, _)) = self.open.pop() {
+                    self.push(value);
                 }
-                Ok(())
             }
-            Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd => Ok(()),
-        }
-    }
-
-    /// Refuses a value that JSON has not, or one at this place.
-    fn check(&self, anchor: usize, has_tag: bool, is_scalar: bool) -> Result<(), String> {
-        if anchor > 0 {
-            return Err("anchors and aliases are not read; repeat the value".to_owned());
-        }
-        if has_tag {
-            return Err("tags are not read; write the value in quotes if it is text".to_owned());
-        }
-        if !is_scalar && matches!(self.open.last(), Some(Open::Object(_, None))) {
-            return Err("a key is a text, not a list or an object".to_owned());
-        }
-        if !is_scalar && self.open.len() == MAX_DEPTH {
-            return Err(format!("it is nested deeper than {MAX_DEPTH} levels"));
+            Event::Scalar(text, style, ..) => match self.open.last_mut() {
+                Some((Value::Object(entries), None)) if entries.contains_key(&*text) => {
+                    return Err(format!("the key {text:?} is repeated"));
+                }
+                Some((Value::Object(_), key @ None)) => *key = Some(text.into_owned()),
+                _ => self.push(if style == ScalarStyle::Plain { resolved(&text)? } else { (*text).into() }),
+            },
+            _ => {}
         }
         Ok(())
     }
 
     fn push(&mut self, value: Value) {
         match self.open.last_mut() {
-            None => self.document = Some(value),
-            Some(Open::List(items)) => items.push(value),
-            Some(Open::Object(entries, key)) => {
-                entries.insert(key.take().unwrap_or_default(), value);
+            Some((Value::Array(items), _)) => items.push(value),
+            Some((Value::Object(entries), key)) => {
+                drop(entries.insert(key.take().unwrap_or_default(), value))
             }
+            _ => self.document = Some(value),
         }
     }
 }
@@ -176,10 +135,7 @@ mod tests {
     fn yaml_becomes_json_with_numbers_digit_for_digit() {
         for (text, json) in [
             ("b: x\na: {cron: 0 2 * * *} # a comment", r#"{"a":{"cron":"0 2 * * *"},"b":"x"}"#),
-            (
-                "[1, 5.50, 1e3, 123456789012345678901234567890]",
-                "[1,5.50,1e+3,123456789012345678901234567890]",
-            ),
+            ("[5.50, 1e3, 123456789012345678901234567890]", "[5.50,1e+3,123456789012345678901234567890]"),
             ("a:\nb: on\nc: 2030-01-01\nd: 12:30", r#"{"a":null,"b":"on","c":"2030-01-01","d":"12:30"}"#),
             ("a: |\n  x\n  y\n", r#"{"a":"x\ny\n"}"#),
             (
@@ -196,22 +152,19 @@ mod tests {
         for (text, fault) in [
             ("a: 1\nb: 2\na: 3", "3:1: the key \"a\" is repeated"),
             ("{\"a\": 1, \"a\": 2}", "1:10: the key \"a\" is repeated"),
-            ("a: &x 1\nb: *x", "1:"),
             ("a: &x 1", "1:4: anchors and aliases are not read; repeat the value"),
             ("a:\n  - !!str 1", "2:5: tags are not read"),
             ("? [a]\n: 1", "1:3: a key is a text"),
             ("a\n---\nb", "2:1: a second document begins here"),
             ("", "1:1: it is empty"),
-            ("# only a comment\n", "1:1: it is empty"),
             ("a: 1e400", "1:4: 1e400 is too large for a double"),
             ("name: x\nschedule: {cron: '0 9 * * *'\n", "3:1: "),
-            ("a: b: c", "1:"),
         ] {
-            let error = read(text).unwrap_err().to_string();
+            let error = read(text).unwrap_err();
             assert!(error.starts_with(fault), "{text}: {error}");
         }
         for number in ["+1", ".5", "1.", "007", "0x1F", ".inf", "-.INF", ".nan"] {
-            let error = read(&format!("a: {number}")).unwrap_err().to_string();
+            let error = read(&format!("a: {number}")).unwrap_err();
             assert!(error.starts_with(&format!("1:4: {number} is no number of JSON")), "{error}");
         }
     }

@@ -7,17 +7,15 @@ pub mod yaml;
 
 use std::io::{self, Write as _};
 
-use clap::ValueEnum;
-use serde_json::Value;
-use serde_json::value::RawValue;
+use clap::{ColorChoice, ValueEnum};
+use serde_json::{Value, json};
 
 use crate::cli::error::{CliError, cannot, failed};
-use crate::cli::output::table::{Cell, Shown, Styles, Table, Times, details, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Styles, Table, Times, details, text_of};
 use crate::cli::printable::{print_error, printable};
-use crate::client::request::{Answer, ClientError};
+use crate::client::request::ApiResponse;
 use crate::domain::text::{STYLES, escaped};
 
-/// The form of a command's output.
 #[derive(Debug, Clone)]
 pub struct Output {
     pub format: Format,
@@ -26,8 +24,8 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(format: Format, color: ColorWhen, times: Times) -> Self {
-        Self { format, styles: Styles::of_stdout(color), times }
+    pub fn new(format: Format, color: ColorChoice, times: Times) -> Self {
+        Self { format, styles: Styles::for_stdout(color), times }
     }
 
     pub fn is_wide(&self) -> bool {
@@ -35,18 +33,18 @@ impl Output {
     }
 
     /// An instant in a table: short, so that ids fit beside it, and in full in the wide form.
-    pub fn column_time(&self, rfc3339: &str) -> String {
-        if self.is_wide() { self.times.instant(rfc3339) } else { self.times.short(rfc3339) }
+    pub fn column_time(&self, instant: &str) -> String {
+        if self.is_wide() { self.times.instant(instant) } else { self.times.short(instant) }
     }
 
     /// Prints an object. `details` has its lines as a table, of a name and a value each.
-    pub fn object<F>(&self, answer: &Answer, id: &str, lines: F) -> Result<(), CliError>
+    pub fn object<F>(&self, answer: &ApiResponse, id: &str, lines: F) -> Result<(), CliError>
     where
         F: FnOnce(&Value) -> Vec<(&'static str, Cell)>,
     {
         let value = answer.value()?;
         match self.format {
-            Format::Json | Format::Jsonl => print_json(&answer.text()),
+            Format::Json | Format::Jsonl => print_line(answer.text().trim_end_matches('\n')),
             Format::Yaml => print(&yaml::document(&answer.text())?),
             Format::Id => print_line(&printable(&text_of(&value, id))),
             Format::Table | Format::Wide => print(&details(&lines(&value), &self.styles)),
@@ -59,24 +57,28 @@ impl Output {
         F: FnOnce(&[Value]) -> Table,
     {
         match self.format {
-            Format::Json => print_json(&list.json()),
-            Format::Jsonl => {
-                print(&list.items.iter().map(|item| format!("{}\n", item.get())).collect::<String>())
-            }
+            Format::Json => print_line(list.json().trim_end_matches('\n')),
+            Format::Jsonl => print(&list.items.iter().map(|item| format!("{item}\n")).collect::<String>()),
             Format::Yaml => print(&yaml::document(&list.json())?),
             Format::Id => {
                 let line = |item: &Value| format!("{}\n", printable(&text_of(item, id)));
-                print(&list.values()?.iter().map(line).collect::<String>())
+                print(&list.items.iter().map(line).collect::<String>())
             }
             Format::Table | Format::Wide => {
-                print(&table(&list.values()?).render(self.is_wide(), &self.styles))?;
-                self.note_rest(list)
+                print(&table(&list.items).render(self.is_wide(), &self.styles))?;
+                match list.total {
+                    Some(total) if total > list.items.len() as u64 => {
+                        self.note(&format!("{} of {total}; --all shows the rest", list.items.len()))
+                    }
+                    None if list.has_more => self.note("there are more"),
+                    _ => Ok(()),
+                }
             }
         }
     }
 
     /// Prints the result of a change: a sentence for people, the answer for programs.
-    pub fn done<F>(&self, answer: &Answer, id: &str, sentence: F) -> Result<(), CliError>
+    pub fn done<F>(&self, answer: &ApiResponse, id: &str, sentence: F) -> Result<(), CliError>
     where
         F: FnOnce(&Value) -> String,
     {
@@ -91,24 +93,9 @@ impl Output {
         }
     }
 
-    fn note_rest(&self, list: &List) -> Result<(), CliError> {
-        match list.total {
-            Some(total) if total > list.items.len() as u64 => {
-                self.note(&format!("{} of {total}; --all shows the rest", list.items.len()))
-            }
-            None if list.has_more => self.note("there are more"),
-            _ => Ok(()),
-        }
-    }
-
-    /// Prints what is not the result to standard error.
     pub fn note(&self, text: &str) -> Result<(), CliError> {
         print_error(&format!("{text}\n")).map_err(|error| cannot("write to standard error", error))
     }
-}
-
-fn print_json(text: &str) -> Result<(), CliError> {
-    print_line(text.trim_end_matches('\n'))
 }
 
 /// The form of printed results.
@@ -126,13 +113,6 @@ pub enum Format {
     Yaml,
     /// One id per line
     Id,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ColorWhen {
-    Auto,
-    Always,
-    Never,
 }
 
 impl Format {
@@ -153,32 +133,24 @@ pub fn count(number: impl Into<i128>, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Reports the cues that a change of plan paused, if any.
-pub fn print_paused(paused: usize) -> Result<(), CliError> {
-    match paused {
-        0 => Ok(()),
-        1 => print_line("paused 1 active cue, the newest: the plan allows fewer"),
-        _ => print_line(&format!("paused the {paused} newest active cues: the plan allows fewer")),
-    }
-}
-
-/// Prints rows under their titles.
 pub fn print_table<const N: usize>(
     titles: [&'static str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> Result<(), CliError> {
-    let columns = titles.map(|title| (title, Shown::Always)).to_vec();
+    let columns = titles.map(|title| (title, ColumnRule::Always)).to_vec();
     let rows = rows.into_iter().map(|row| row.map(Cell::from).to_vec()).collect();
     print(&Table { columns, rows }.render(true, &Styles { has_colour: false, width: None }))
 }
 
 /// Prints lines of a name and a value, one of them a new API key.
 /// Errors: if standard output cannot be written, or its reader has closed the pipe: the key is then lost.
-pub fn print_fields(lines: &[(&str, &str)]) -> Result<(), CliError> {
+pub fn print_new_key(lines: &[(&str, &str)]) -> Result<(), CliError> {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
     let consequence = ". The new API key is lost: revoke it and create another with `cued key add`";
-    write(escaped(&text, &[]).as_bytes()).map_err(|error| write_failed(consequence, &error))
+    write(escaped(&text, &[]).as_bytes()).map_err(|error| write_failed(consequence, &error))?;
+    eprintln!("Save the key now: it is not shown again.");
+    Ok(())
 }
 
 /// As [`print()`], with a newline.
@@ -221,12 +193,11 @@ fn write_failed(consequence: &str, error: &io::Error) -> CliError {
     failed(format!("cannot write to standard output: {error}{consequence}"))
 }
 
-/// A list, or its beginning.
 #[derive(Debug)]
 pub struct List {
     /// The field of the answer that has the items.
     key: &'static str,
-    pub items: Vec<Box<RawValue>>,
+    pub items: Vec<Value>,
     /// Of the whole list, if the server counts.
     pub total: Option<u64>,
     pub has_more: bool,
@@ -235,52 +206,37 @@ pub struct List {
 }
 
 impl List {
-    /// A list without answers yet. `key` is the field of the answers that has the items.
     pub fn empty(key: &'static str) -> Self {
         Self { key, items: Vec::new(), total: None, has_more: true, single: None }
     }
 
-    /// The list of one answer that has no pages.
-    pub fn of(answer: &Answer, key: &'static str) -> Result<Self, CliError> {
+    pub fn from_response(answer: &ApiResponse, key: &'static str) -> Result<Self, CliError> {
         let mut list = Self::empty(key);
         list.append(answer)?;
         Ok(list)
     }
 
     /// Adds the items of a page, and returns the cursor of the next one, if the list has cursors.
-    pub fn append(&mut self, answer: &Answer) -> Result<Option<String>, CliError> {
-        let mut page: serde_json::Map<String, Value> = answer.read()?;
-        let fields: std::collections::BTreeMap<String, &RawValue> =
-            serde_json::from_slice(&answer.body).map_err(ClientError::UnexpectedAnswer)?;
-        let items = fields.get(self.key).map_or("[]", |items| items.get());
-        let items: Vec<Box<RawValue>> = serde_json::from_str(items).map_err(ClientError::UnexpectedAnswer)?;
+    pub fn append(&mut self, answer: &ApiResponse) -> Result<Option<String>, CliError> {
+        let mut page = answer.value()?;
         self.single = self.items.is_empty().then(|| answer.text());
-        self.items.extend(items);
-        self.total = page.get("total").and_then(Value::as_u64);
-        self.has_more = page.get("has_more").and_then(Value::as_bool).unwrap_or(false);
-        Ok(match page.remove("next_cursor") {
-            Some(Value::String(cursor)) => Some(cursor),
-            _ => None,
-        })
-    }
-
-    pub fn values(&self) -> Result<Vec<Value>, CliError> {
-        let value = |item: &RawValue| serde_json::from_str(item.get());
-        Ok(self
-            .items
-            .iter()
-            .map(|item| value(item))
-            .collect::<Result<_, _>>()
-            .map_err(ClientError::UnexpectedAnswer)?)
+        if let Value::Array(items) = page[self.key].take() {
+            self.items.extend(items);
+        }
+        self.total = page["total"].as_u64();
+        self.has_more = page["has_more"] == true;
+        Ok(page["next_cursor"].as_str().map(str::to_owned))
     }
 
     /// The answer of the server unchanged; of several pages an object with all items.
     pub fn json(&self) -> String {
-        if let Some(single) = &self.single {
-            return single.clone();
-        }
-        let items: Vec<&str> = self.items.iter().map(|item| item.get()).collect();
-        let total = self.total.map(|total| format!(",\"total\":{total}")).unwrap_or_default();
-        format!("{{\"{}\":[{}]{total},\"has_more\":{}}}", self.key, items.join(","), self.has_more)
+        let all = || {
+            let mut all = json!({ self.key: self.items, "has_more": self.has_more });
+            if let Some(total) = self.total {
+                all["total"] = total.into();
+            }
+            all.to_string()
+        };
+        self.single.clone().unwrap_or_else(all)
     }
 }

@@ -2,24 +2,20 @@
 
 use std::io::{self, IsTerminal as _};
 
-use anstream::ColorChoice;
+use clap::ColorChoice;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::ColorWhen;
 use crate::cli::printable::printable;
-use crate::domain::account::plan::NO_LIMIT;
 
-/// Between two columns.
 const GAP: &str = "  ";
 
 /// A column that is shortened keeps so much.
 const MIN_WIDTH: usize = 8;
 
-/// A text of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cell {
     pub text: String,
@@ -40,21 +36,18 @@ impl<T: Into<String>> From<T> for Cell {
 
 /// When a column is shown, and whether it may be shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum ColumnRule {
     Always,
     /// Free text, which may be shortened so that the table fits into the terminal. Ids never are.
     Shortened,
-    /// In the wide form only.
     Wide,
     /// In the wide form, or if a row has a value.
     WithValue,
 }
 
-/// Rows of cells under columns.
 #[derive(Debug, Clone)]
 pub struct Table {
-    pub columns: Vec<(&'static str, Shown)>,
-    /// Each with a cell per column.
+    pub columns: Vec<(&'static str, ColumnRule)>,
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -62,9 +55,9 @@ impl Table {
     pub fn render(&self, is_wide: bool, styles: &Styles) -> String {
         let has_value = |index: usize| self.rows.iter().any(|row| !row[index].text.is_empty());
         let is_shown = |index: &usize| match self.columns[*index].1 {
-            Shown::Always | Shown::Shortened => true,
-            Shown::Wide => is_wide,
-            Shown::WithValue => is_wide || has_value(*index),
+            ColumnRule::Always | ColumnRule::Shortened => true,
+            ColumnRule::Wide => is_wide,
+            ColumnRule::WithValue => is_wide || has_value(*index),
         };
         let shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();
         let title = |index: &usize| Cell::new(self.columns[*index].0, Style::Title);
@@ -76,7 +69,7 @@ impl Table {
         let width = |column: usize| rows.iter().map(|row| row[column].text.width()).max().unwrap_or(0);
         let mut widths: Vec<usize> = (0..shown.len()).map(width).collect();
         if let (Some(terminal), false) = (styles.width, is_wide) {
-            let may_shorten = shown.iter().map(|index| self.columns[*index].1 == Shown::Shortened);
+            let may_shorten = shown.iter().map(|index| self.columns[*index].1 == ColumnRule::Shortened);
             let may_shorten: Vec<bool> = may_shorten.collect();
             shorten(&mut widths, &may_shorten, terminal);
         }
@@ -142,7 +135,6 @@ pub fn cut(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
-/// The colour of a text by its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Style {
     #[default]
@@ -154,7 +146,6 @@ pub enum Style {
     Faint,
 }
 
-/// The abilities of standard output.
 #[derive(Debug, Clone, Copy)]
 pub struct Styles {
     pub has_colour: bool,
@@ -164,11 +155,11 @@ pub struct Styles {
 
 impl Styles {
     /// By `--color`, then NO_COLOR, CLICOLOR_FORCE and the kind of terminal.
-    pub fn of_stdout(color: ColorWhen) -> Self {
+    pub fn for_stdout(color: ColorChoice) -> Self {
         let has_colour = match color {
-            ColorWhen::Always => true,
-            ColorWhen::Never => false,
-            ColorWhen::Auto => anstream::AutoStream::choice(&io::stdout()) != ColorChoice::Never,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
         };
         let is_terminal = io::stdout().is_terminal();
         let width =
@@ -217,27 +208,6 @@ pub fn status(word: &str) -> Cell {
     Cell::new(word, style)
 }
 
-/// A used amount and its limit: `3 of 10 active`. It has a colour when little or nothing is left.
-pub fn quota(object: &Value, used: &str, limit: &str, unit: &str) -> Cell {
-    let number = |field: &str| text_of(object, field).parse::<u64>().ok();
-    match (number(used), number(limit)) {
-        (Some(used), Some(limit)) if limit < u64::from(NO_LIMIT) => {
-            Cell::new(format!("{used} of {limit}{unit}"), of_limit(used, limit))
-        }
-        (Some(used), _) => format!("{used}{unit}, no limit").into(),
-        (None, _) => Cell::default(),
-    }
-}
-
-/// The style of a used amount: bad at the limit, a warning from four fifths of it.
-pub fn of_limit(used: u64, limit: u64) -> Style {
-    match used {
-        _ if used >= limit => Style::Bad,
-        _ if used >= limit.saturating_sub(limit / 5) => Style::Warning,
-        _ => Style::Plain,
-    }
-}
-
 /// The last line with any words, which names the reason of a message; a long one without its beginning.
 pub fn last_line(text: &str) -> String {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
@@ -248,7 +218,6 @@ pub fn last_line(text: &str) -> String {
     std::iter::once('…').chain(line.chars().skip(length - MAX_LINE + 1)).collect()
 }
 
-/// The time zone of the output.
 #[derive(Debug, Clone)]
 pub struct Times {
     zone: TimeZone,
@@ -267,16 +236,17 @@ impl Times {
     }
 
     /// An instant of the API: `2026-11-22 18:00:00+01:00`. Text that is no instant stays.
-    pub fn instant(&self, rfc3339: &str) -> String {
-        let Ok(at) = rfc3339.parse::<Timestamp>() else { return rfc3339.to_owned() };
+    pub fn instant(&self, instant: &str) -> String {
+        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
         let format =
             if at.subsec_millisecond() == 0 { "%Y-%m-%d %H:%M:%S%:z" } else { "%Y-%m-%d %H:%M:%S%.3f%:z" };
         at.to_zoned(self.zone.clone()).strftime(format).to_string()
     }
 
-    /// An instant of the API for a narrow column, without year and seconds: `11-22 18:00`. Text that is no instant stays.
-    pub fn short(&self, rfc3339: &str) -> String {
-        let Ok(at) = rfc3339.parse::<Timestamp>() else { return rfc3339.to_owned() };
+    /// An instant of the API for a narrow column, without year and seconds: `11-22 18:00`. Text that is no instant
+    /// stays.
+    pub fn short(&self, instant: &str) -> String {
+        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
         at.to_zoned(self.zone.clone()).strftime("%m-%d %H:%M").to_string()
     }
 
@@ -309,57 +279,35 @@ pub fn duration(millis: i64) -> String {
 
 /// Parses a duration such as `90s`, `10m`, `2h`, `1d` or `1h30m`.
 pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
-    let expected = || format!("{text:?} is no duration; examples are 90s, 10m, 2h and 1d");
-    let (mut all, mut digits) = (SignedDuration::ZERO, String::new());
-    for char in text.chars() {
-        if char.is_ascii_digit() {
-            digits.push(char);
-            continue;
-        }
-        let number: i64 = digits.parse().map_err(|_| expected())?;
-        let seconds = match char {
-            's' => Some(number),
-            'm' => number.checked_mul(60),
-            'h' => number.checked_mul(3_600),
-            'd' => number.checked_mul(86_400),
-            _ => None,
-        };
-        let part = SignedDuration::from_secs(seconds.ok_or_else(expected)?);
-        all = all.checked_add(part).ok_or_else(expected)?;
-        digits.clear();
-    }
-    if !digits.is_empty() || all <= SignedDuration::ZERO { Err(expected()) } else { Ok(all) }
+    let span = text.parse::<Span>().and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+    let duration = span.ok().filter(SignedDuration::is_positive);
+    duration.ok_or_else(|| format!("{text:?} is no duration; examples are 90s, 10m, 2h and 1d"))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const PIPE: Styles = Styles { has_colour: false, width: None };
 
-    fn table() -> Table {
-        Table {
-            columns: vec![("ID", Shown::Always), ("NAME", Shown::Shortened), ("NOTE", Shown::Wide)],
+    #[test]
+    fn columns_are_aligned_and_free_text_is_shortened_to_fit_the_terminal() {
+        let table = Table {
+            columns: vec![
+                ("ID", ColumnRule::Always),
+                ("NAME", ColumnRule::Shortened),
+                ("NOTE", ColumnRule::Wide),
+            ],
             rows: vec![
                 vec!["cue_1".into(), "日本 nightly backup of everything".into(), "n".into()],
                 vec!["cue_22".into(), Cell::new("b\u{1b}[2J", Style::Bad), "".into()],
             ],
-        }
-    }
-
-    #[test]
-    fn columns_are_aligned_by_their_width_on_a_terminal() {
-        let text = table().render(false, &PIPE);
+        };
+        let text = table.render(false, &PIPE);
         assert_eq!(text, "ID      NAME\ncue_1   日本 nightly backup of everything\ncue_22  b\u{fffd}[2J\n");
-        assert!(table().render(true, &PIPE).contains("everything  n\n"));
-    }
-
-    #[test]
-    fn free_text_is_shortened_to_fit_the_terminal() {
+        assert!(table.render(true, &PIPE).contains("everything  n\n"));
         let narrow = Styles { width: Some(24), ..PIPE };
-        assert_eq!(table().render(false, &narrow).lines().nth(1).unwrap(), "cue_1   日本 nightly ba…");
+        assert_eq!(table.render(false, &narrow).lines().nth(1).unwrap(), "cue_1   日本 nightly ba…");
     }
 
     #[test]
@@ -369,47 +317,24 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_left_out_without_a_terminal() {
-        assert_eq!(PIPE.paint("x", Style::Bad), "x");
-        assert_eq!(Styles { has_colour: true, width: None }.paint("x", Style::Bad), "\u{1b}[31mx\u{1b}[0m");
-    }
-
-    #[test]
-    fn a_quota_has_a_colour_when_little_is_left() {
-        let of = |used: u32, limit: u32| quota(&json!({"u": used, "l": limit}), "u", "l", " active");
-        assert_eq!(of(7, 10), Cell::from("7 of 10 active"));
-        assert_eq!(of(8, 10), Cell::new("8 of 10 active", Style::Warning));
-        assert_eq!(of(10, 10), Cell::new("10 of 10 active", Style::Bad));
-        assert_eq!(of(8, NO_LIMIT), Cell::from("8 active, no limit"));
-        assert_eq!(quota(&json!({}), "u", "l", ""), Cell::default());
-    }
-
-    #[test]
     fn instants_are_shown_in_the_zone() {
         let berlin = Times::new(false, Some("Europe/Berlin")).unwrap();
-        assert_eq!(berlin.instant("2026-11-22T17:00:00Z"), "2026-11-22 18:00:00+01:00");
+        assert_eq!(berlin.instant("2026-11-22T17:00:00.25Z"), "2026-11-22 18:00:00.250+01:00");
         assert_eq!(
-            Times::new(true, None).unwrap().instant("2026-11-22T17:00:00.25Z"),
-            "2026-11-22 17:00:00.250+00:00"
+            (berlin.short("2026-11-22T17:00:00.25Z").as_str(), &*berlin.short("")),
+            ("11-22 18:00", "")
         );
-        assert_eq!(berlin.short("2026-11-22T17:00:00.25Z"), "11-22 18:00");
-        assert_eq!(berlin.short(""), "");
         assert!(Times::new(false, Some("Mars/Olympus")).is_err());
     }
 
     #[test]
-    fn durations_are_rounded_to_their_unit() {
+    fn durations_are_rounded_to_their_unit_and_read_in_it() {
         let shown = [0, 999, 1_000, 30_049, 119_000, 7_200_000, 172_800_000, -50].map(duration);
         assert_eq!(shown, ["0 ms", "999 ms", "1.0 s", "30.0 s", "2 min", "2 h", "2 d", "-50 ms"]);
-    }
-
-    #[test]
-    fn durations_are_read_in_their_units() {
-        let seconds = |text| parse_duration(text).map(|it| it.as_secs());
-        assert_eq!(seconds("1h30m"), Ok(5_400));
-        assert_eq!(seconds("90s"), Ok(90));
-        for bad in ["", "10", "0s", "-5m", "5w", "m", "99999999999999999999d"] {
-            assert!(seconds(bad).is_err(), "{bad}");
+        let seconds = ["1h30m", "90s", "10m", "2d"].map(|text| parse_duration(text).unwrap().as_secs());
+        assert_eq!(seconds, [5_400, 90, 600, 172_800]);
+        for bad in ["", "10", "0s", "-5m", "2h ago", "m", "99999999999999999999d", "2026-11-22"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 }

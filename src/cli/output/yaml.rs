@@ -9,42 +9,39 @@ use crate::domain::text::is_order_mark;
 /// Words that readers of YAML take for something other than text.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
 
-/// The document of a JSON text.
 pub fn document(text: &str) -> Result<String, CliError> {
     let json = json::read(text.as_bytes())
         .map_err(|error| failed(format!("the answer of the server is no JSON: {error}")))?;
-    Ok(document_of(&json.get().to_value()))
+    Ok(ordered(&json.get().to_value(), &[]))
 }
 
-pub fn document_of(value: &Value) -> String {
+/// The document of a value. The keys in `order` come first in each object.
+pub fn ordered(value: &Value, order: &[&str]) -> String {
     let mut yaml = String::new();
-    append(&mut yaml, value, 0, false);
+    append(&mut yaml, value, order, 0, false);
     // Each part of a value begins with the character that separates it from what is before it.
     yaml.remove(0);
     yaml.push('\n');
     yaml
 }
 
-fn append(yaml: &mut String, value: &Value, depth: usize, is_item: bool) {
-    let line = |yaml: &mut String| *yaml += &format!("\n{}", "  ".repeat(depth));
+fn append(yaml: &mut String, value: &Value, order: &[&str], depth: usize, is_item: bool) {
+    let line = format!("\n{}", "  ".repeat(depth));
     match value {
         Value::Object(entries) if !entries.is_empty() => {
-            for (index, (name, value)) in entries.iter().enumerate() {
+            let mut entries: Vec<(&String, &Value)> = entries.iter().collect();
+            entries.sort_by_key(|(name, _)| order.iter().position(|it| it == name).unwrap_or(order.len()));
+            for (index, (name, value)) in entries.into_iter().enumerate() {
                 // The first key of an object stands beside the dash.
-                if index == 0 && is_item {
-                    yaml.push(' ')
-                } else {
-                    line(yaml)
-                }
+                *yaml += if index == 0 && is_item { " " } else { &line };
                 *yaml += &format!("{}:", plain_or_quoted(name));
-                append(yaml, value, depth + 1, false);
+                append(yaml, value, order, depth + 1, false);
             }
         }
         Value::Array(items) if !items.is_empty() => {
             for item in items {
-                line(yaml);
-                yaml.push('-');
-                append(yaml, item, depth + 1, true);
+                *yaml += &format!("{line}-");
+                append(yaml, item, order, depth + 1, true);
             }
         }
         Value::String(text) => *yaml += &format!(" {}", plain_or_quoted(text)),
@@ -52,8 +49,8 @@ fn append(yaml: &mut String, value: &Value, depth: usize, is_item: bool) {
     }
 }
 
-/// A word that every reader of YAML takes as text stays as it is. Another text is in double quotes, and escapes more than
-/// JSON does: what YAML does not permit, and what a terminal would execute or use to change the order of the text.
+/// A word that every reader of YAML takes as text stays as it is. Another text is in double quotes, and escapes more
+/// than JSON does: what YAML does not permit, and what a terminal would execute or use to change the order of the text.
 fn plain_or_quoted(text: &str) -> String {
     let is_plain = text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))

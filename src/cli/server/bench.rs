@@ -1,6 +1,5 @@
 //! `cued bench`: shows what this machine carries.
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,19 +32,16 @@ impl BenchCommand {
     pub fn run(self) -> Result<(), CliError> {
         let herd = usize::try_from(self.herd).unwrap_or(usize::MAX);
         let options = BenchOptions { folder: self.dir, duration: self.seconds, herd };
-        let bar = RefCell::new(Bar::new("bench"));
-        let show = |step: &str, done: usize, all: usize| {
-            if let Ok(mut bar) = bar.try_borrow_mut() {
-                bar.show(done as u64, all as u64, step);
-            }
-        };
-        let figures = bench::run(&options, &show);
-        drop(bar);
-        let figures = figures.map_err(|error| failed(error.to_string()))?;
+        let mut bar = Bar::new("bench");
+        let mut show = |step: &str, done: usize, all: usize| bar.show(done as u64, all as u64, step);
+        let figures = bench::run(&options, &mut show);
+        bar.end();
+        let figures = figures.map_err(failed)?;
         if self.json {
-            let (version, cpus, seconds) =
-                (env!("CARGO_PKG_VERSION"), cores::count(), options.duration.as_secs_f64());
-            let report = json!({"version": version, "cpus": cpus, "seconds": seconds, "herd": herd, "results": figures});
+            let (version, seconds) = (env!("CARGO_PKG_VERSION"), options.duration.as_secs_f64());
+            let report = json!({
+                "version": version, "cpus": cores::count(), "seconds": seconds, "herd": herd, "results": figures,
+            });
             return print(&format!("{report:#}\n"));
         }
         print(&figures.iter().map(line).collect::<String>())

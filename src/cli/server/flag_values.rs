@@ -8,9 +8,8 @@ use clap::ValueEnum;
 use crate::cli::error::{CliError, failed};
 use crate::domain::account::plan::Plans;
 use crate::domain::webhook::address_policy::Cidr;
-use crate::domain::webhook::callback_url::CallbackTarget;
+use crate::domain::webhook::callback::CallbackTarget;
 
-/// The values of `--limits` and `--page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnOff {
     On,
@@ -28,7 +27,6 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(path).map_err(|error| failed(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Parses `--trust-proxy`.
 pub fn network(text: &str) -> Result<Cidr, String> {
     text.parse().map_err(|_| "expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8".to_owned())
 }

@@ -18,10 +18,10 @@ use crate::clock::Clock;
 use crate::config::{Config, HttpLimits};
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::RegistrationPolicy;
-use crate::domain::billing::offer::Prices;
+use crate::domain::billing::Prices;
 use crate::domain::cue::retention::Retention;
 use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule, Cidr};
-use crate::domain::webhook::callback_url::CallbackTarget;
+use crate::domain::webhook::callback::CallbackTarget;
 use crate::logging::LogFormat;
 use crate::mail::{MailTransport, Smtp};
 use crate::server;
@@ -41,19 +41,19 @@ const MIN_BUFFERED_MIB: i64 = 48;
 
 // The doc comments are the help texts, in which links have no brackets.
 #[allow(rustdoc::bare_urls)]
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub struct Serve {
     /// Database file, created if it does not exist [default: cued.db]
     #[arg(long, env = "CUED_DB", value_name = "FILE", help_heading = STORAGE)]
     db: Option<PathBuf>,
 
-    /// History to keep: a maximum age of finished executions and a maximum number of executions per cue, whichever keeps
-    /// less; either can be omitted (30d, 12h, 500), off keeps everything
+    /// History to keep: a maximum age of finished executions and a maximum number of executions per cue, whichever
+    /// keeps less; either can be omitted (30d, 12h, 500), off keeps everything
     #[arg(long, env = "CUED_RETAIN", value_name = "AGE,COUNT", default_value = "90d,1000", help_heading = STORAGE)]
     retain: Retention,
 
-    /// Start on hold, as after `cued restore`: nothing is fired, sent or claimed until `cued promote`. For a database that a
-    /// replica tool restored; every start with this flag holds
+    /// Start on hold, as after `cued restore`: nothing is fired, sent or claimed until `cued promote`. For a database
+    /// that a replica tool restored; with this flag every start puts the database on hold
     #[arg(long, env = "CUED_HELD", value_parser = BoolishValueParser::new(), help_heading = STORAGE)]
     held: bool,
 
@@ -84,8 +84,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "COUNT", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = LISTENING)]
     max_connections: u32,
 
-    /// Memory in MiB for connections, request bodies and responses under way; one account or client address has at most a
-    /// quarter
+    /// Memory in MiB for connections, request bodies and responses under way; one account or client address has at most
+    /// a quarter
     #[arg(long, env = "CUED_MAX_BUFFERED", value_name = "MIB", default_value = "64", value_parser = clap::value_parser!(u32).range(MIN_BUFFERED_MIB..=65_536), help_heading = LISTENING)]
     max_buffered: u32,
 
@@ -115,8 +115,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_REGISTRATION", value_name = "POLICY", help_heading = ACCOUNTS)]
     registration: Option<RegistrationArg>,
 
-    /// JSON file with the plans and their limits (cues, executions, requests_per_minute, storage_mb); replaces free, pro
-    /// and scale
+    /// JSON file with the plans and their limits (cues, executions, requests_per_minute, storage_mb); replaces free,
+    /// pro and scale
     #[arg(long, env = "CUED_PLANS", value_name = "FILE", help_heading = ACCOUNTS)]
     plans: Option<PathBuf>,
 
@@ -124,8 +124,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_DEFAULT_PLAN", value_name = "PLAN", default_value = "free", help_heading = ACCOUNTS)]
     default_plan: String,
 
-    /// Enforce the limits of the plans, and those of accounts with unconfirmed addresses; off suits a server with a single
-    /// user. Two bounds remain: ten times the cues and storage of the largest plan
+    /// Enforce the limits of the plans, and those of accounts with unconfirmed addresses; off suits a server with a
+    /// single user. Two bounds remain: ten times the cues and storage of the largest plan
     #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on", help_heading = ACCOUNTS)]
     limits: OnOff,
 
@@ -214,10 +214,16 @@ impl Serve {
             ));
         }
         if dev {
+            // `--dev` opens registration and callbacks to everyone who reaches the server.
             for (flag, port, address) in
                 [("--listen", 8000, Some(listen)), ("--metrics-listen", 9464, self.metrics_listen)]
             {
-                require_loopback(flag, port, address)?;
+                if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
+                    return Err(usage(format!(
+                        "--dev listens on loopback only: use {flag} 127.0.0.1:{port} instead of {address}, or remove \
+                         --dev"
+                    )));
+                }
             }
         }
         let clock = self.clock()?;
@@ -254,15 +260,13 @@ impl Serve {
     }
 
     fn clock(&self) -> Result<Clock, CliError> {
+        let wrong = |text| {
+            usage(format!("--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"))
+        };
         match self.test_clock.as_deref() {
             None => Ok(Clock::system()),
             Some("now") => Ok(Clock::test(None)),
-            Some(text) => match text.parse::<Timestamp>() {
-                Ok(instant) => Ok(Clock::test(Some(instant))),
-                Err(_) => Err(usage(format!(
-                    "--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"
-                ))),
-            },
+            Some(text) => Ok(Clock::test(Some(text.parse::<Timestamp>().map_err(|_| wrong(text))?))),
         }
     }
 
@@ -304,8 +308,8 @@ impl Serve {
         })
     }
 
-    /// On a developer's machine, web pages must not reach the server under a name of their own. A server with a public URL
-    /// is behind a proxy or on a network, where any name may lead to it.
+    /// On a developer's machine, web pages must not reach the server under a name of their own. A server with a public
+    /// URL is behind a proxy or on a network, where any name may lead to it.
     fn allowed_hosts(&self, dev: bool) -> Option<Vec<String>> {
         let listen = self.listen_address().ip();
         let is_local = dev || (listen.is_loopback() && self.public_url.is_none());
@@ -329,16 +333,6 @@ impl Serve {
             .with_default(&self.default_plan)
             .map_err(|error| usage(format!("--default-plan: {error}")))?;
         Ok(plans.limited(self.limits == OnOff::On))
-    }
-}
-
-/// Refuses an address outside loopback: `--dev` opens registration and callbacks to everyone who reaches the server.
-fn require_loopback(flag: &str, port: u16, address: Option<SocketAddr>) -> Result<(), CliError> {
-    match address {
-        Some(address) if !address.ip().is_loopback() => Err(usage(format!(
-            "--dev listens on loopback only: use {flag} 127.0.0.1:{port} instead of {address}, or remove --dev"
-        ))),
-        _ => Ok(()),
     }
 }
 
@@ -414,12 +408,5 @@ impl StripeFlags {
             api_base: api_base.to_owned(),
             timeout: TIMEOUT,
         }))
-    }
-}
-
-// Hand-written: the key and the secret must not be printed.
-impl std::fmt::Debug for StripeFlags {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StripeFlags").field("stripe_api_base", &self.stripe_api_base).finish_non_exhaustive()
     }
 }

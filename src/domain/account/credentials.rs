@@ -27,12 +27,10 @@ macro_rules! secret {
         pub struct $name(String);
 
         impl $name {
-            /// The whole text, for the one response that shows it.
             pub fn reveal(&self) -> &str {
                 &self.0
             }
 
-            /// The SHA-256 that is stored and looked up.
             pub fn hash(&self) -> [u8; 32] {
                 $crate::domain::account::credentials::sha256(self.0.as_bytes())
             }
@@ -87,47 +85,31 @@ impl WebhookSecret {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Email(String);
 
+/// Why a text is no email address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum EmailError {
-    #[error("The email address is empty")]
-    Empty,
-    #[error("The email address is longer than 254 bytes")]
-    TooLong,
-    #[error("An email address has exactly one @")]
-    NotOneAt,
-    #[error("The email address has nothing before the @")]
-    NoLocalPart,
-    /// No domain, or one with an empty label (`a@b..c`).
-    #[error("The email address has no valid domain after the @")]
-    NoDomain,
-    /// White space, a control character, or a character with a meaning in mail headers (`<>()[],;:"\`).
-    #[error("The email address contains a character that is not allowed")]
-    ForbiddenCharacter,
-}
+#[error("{0}")]
+pub struct EmailError(&'static str);
 
 impl Email {
     pub fn parse(text: &str) -> Result<Self, EmailError> {
         let address = text.trim().to_lowercase();
-        if address.is_empty() {
-            return Err(EmailError::Empty);
-        }
-        if address.len() > MAX_EMAIL_BYTES {
-            return Err(EmailError::TooLong);
-        }
-        if address.contains(is_forbidden) {
-            return Err(EmailError::ForbiddenCharacter);
-        }
-        let (local, domain) = address.split_once('@').ok_or(EmailError::NotOneAt)?;
-        if domain.contains('@') {
-            return Err(EmailError::NotOneAt);
-        }
-        if local.is_empty() {
-            return Err(EmailError::NoLocalPart);
-        }
-        if domain.split('.').any(str::is_empty) {
-            return Err(EmailError::NoDomain);
-        }
-        Ok(Self(address))
+        let (local, domain) = address.split_once('@').unwrap_or_default();
+        let problem = if address.is_empty() {
+            "The email address is empty"
+        } else if address.len() > MAX_EMAIL_BYTES {
+            "The email address is longer than 254 bytes"
+        } else if address.contains(is_forbidden) {
+            "The email address contains a character that is not allowed"
+        } else if address.matches('@').count() != 1 {
+            "An email address has exactly one @"
+        } else if local.is_empty() {
+            "The email address has nothing before the @"
+        } else if domain.split('.').any(str::is_empty) {
+            "The email address has no valid domain after the @"
+        } else {
+            return Ok(Self(address));
+        };
+        Err(EmailError(problem))
     }
 
     pub fn as_str(&self) -> &str {
@@ -135,6 +117,7 @@ impl Email {
     }
 }
 
+/// White space, a control character, or a character with a meaning in mail headers.
 fn is_forbidden(char: char) -> bool {
     char.is_whitespace() || char.is_control() || "<>()[],;:\"\\".contains(char)
 }
@@ -145,7 +128,6 @@ impl fmt::Display for Email {
     }
 }
 
-/// SHA-256, the stored form of keys and tokens.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
@@ -175,15 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_its_prefix_and_64_digits_and_hidden_in_debug_output() {
-        let secret = WebhookSecret::from_random([0xA5; 32]);
-        assert_eq!(secret.reveal(), format!("whsec_{}", "a5".repeat(32)));
-        assert_eq!(format!("{secret:?}"), "WebhookSecret(…)");
-    }
-
-    #[test]
     fn an_address_is_trimmed_and_lower_cased_or_refused_with_a_reason() {
-        use EmailError as E;
         let longest = format!("{}@example.com", "a".repeat(242));
         for (text, address) in [
             (" \tAnn@Example.COM\n", "ann@example.com"),
@@ -195,17 +169,17 @@ mod tests {
             assert_eq!(Email::parse(text).unwrap().as_str(), address);
         }
         let too_long = format!("a{longest}");
-        for (texts, error) in [
-            (["", " \t "].as_slice(), E::Empty),
-            (&["ann", "a@b@c.com"], E::NotOneAt),
-            (&["@example.com"], E::NoLocalPart),
-            (&["ann@", "ann@b..com", "ann@.com", "ann@b.com."], E::NoDomain),
-            (&["a nn@b.com", "ann@b.com\r\nBcc: x@y.com", "a\0@b.com"], E::ForbiddenCharacter),
-            (&["a\u{a0}b@c.com", "Ann <ann@b.com>", "a@b.com,c@d.com"], E::ForbiddenCharacter),
-            (&[&too_long], E::TooLong),
+        for (texts, reason) in [
+            (["", " \t "].as_slice(), "empty"),
+            (&["ann", "a@b@c.com"], "one @"),
+            (&["@example.com"], "before the @"),
+            (&["ann@", "ann@b..com", "ann@.com", "ann@b.com."], "domain"),
+            (&["a nn@b.com", "ann@b.com\r\nBcc: x@y.com", "a\0@b.com"], "not allowed"),
+            (&["a\u{a0}b@c.com", "Ann <ann@b.com>", "a@b.com,c@d.com"], "not allowed"),
+            (&[&too_long], "254 bytes"),
         ] {
             for text in texts {
-                assert_eq!(Email::parse(text), Err(error), "{text:?}");
+                assert!(Email::parse(text).unwrap_err().0.contains(reason), "{text:?}");
             }
         }
     }

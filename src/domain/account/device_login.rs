@@ -7,32 +7,25 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::credentials::{secret, sha256};
-use crate::domain::text::hex;
-use crate::domain::text::word_enum::word_enum;
+use crate::domain::text::{hex, word_enum};
 use crate::domain::time::saturating_add;
 
-/// The lifetime of a code and of the links mailed for it.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 
-/// Seconds between two polls, as recommended to the device.
 pub const POLL_INTERVAL_SECS: u32 = 2;
 
 /// The rate limit window of codes and mails; a code is kept for that long.
 pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
-/// Codes per client address in [`RATE_WINDOW`].
 pub const MAX_CODES: usize = 5;
 
-/// Mails per email address in [`RATE_WINDOW`].
 pub const MAX_MAILS: usize = 3;
 
 /// Mails for one code, to any address, so that a code cannot be used to mail many people.
 pub const MAX_MAILS_PER_CODE: i64 = 10;
 
-/// Polls per code in 60 seconds.
 pub const MAX_POLLS: u32 = 30;
 
-/// API keys that the confirmation page shows.
 pub const MAX_SHOWN_KEYS: i64 = 100;
 
 const CODE_CHARS: std::ops::RangeInclusive<usize> = 6..=128;
@@ -47,13 +40,11 @@ const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
 pub struct DeviceCode(String);
 
 impl DeviceCode {
-    /// A new code: three groups of four characters, uniformly distributed. 58 bits, because the code alone allows
-    /// polling.
+    /// 58 bits, because the code alone allows polling.
     pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         Ok(Self(random_groups(DEVICE_CODE_GROUPS, fill)?))
     }
 
-    /// `None` unless `text` has 6 to 128 characters of `A-Z a-z 0-9 -`.
     pub fn parse(text: &str) -> Option<Self> {
         let is_code = CODE_CHARS.contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -69,7 +60,6 @@ impl DeviceCode {
         sha256(self.0.as_bytes())
     }
 
-    /// The name of the device's API key.
     pub fn key_name(&self) -> String {
         format!("Device {}", self.0)
     }
@@ -81,19 +71,17 @@ impl fmt::Display for DeviceCode {
     }
 }
 
-/// The code that people read: on the device, on the pages and in the mail. Whoever sees it cannot poll with it. A caller
-/// never chooses it, so that no login can pass for another one.
+/// The code that people read. Whoever sees it cannot poll with it, and a caller never chooses it: no login can pass for
+/// another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCode(String);
 
 impl UserCode {
-    /// A new code: two groups of four characters, uniformly distributed. 39 bits: a guess has to hit one of the logins of
-    /// the last 15 minutes, and gains no key.
+    /// 39 bits: a guess has to hit one of the logins of the last 15 minutes, and gains no key.
     pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         Ok(Self(random_groups(USER_CODE_GROUPS, fill)?))
     }
 
-    /// The code that a person typed, in any case.
     pub fn typed(text: &str) -> Self {
         Self(text.trim().to_ascii_uppercase())
     }
@@ -103,7 +91,6 @@ impl UserCode {
     }
 }
 
-/// Groups of four characters, uniformly distributed.
 fn random_groups<E>(groups: usize, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<String, E> {
     // The largest multiple of 30 in a byte: higher values would make the first characters more likely.
     const LIMIT: u8 = 240;
@@ -120,7 +107,6 @@ fn random_groups<E>(groups: usize, mut fill: impl FnMut(&mut [u8]) -> Result<(),
 }
 
 word_enum! {
-    /// The treatment of the account's other API keys when a login is confirmed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum OtherKeys {
         Keep = "keep",
@@ -129,8 +115,8 @@ word_enum! {
 }
 
 impl OtherKeys {
-    /// The choice that the page proposes, and that counts if none is sent. Whoever registered an unconfirmed address need
-    /// not own it: its owner, who signs in for the first time, should not share the account unknowingly.
+    /// Default choice of the page, and the choice if none is sent. The account may have been registered by someone
+    /// else, so its owner must not share it unknowingly.
     pub fn proposed(confirmed_at: Option<Timestamp>) -> Self {
         if confirmed_at.is_some() { Self::Keep } else { Self::Revoke }
     }
@@ -146,14 +132,12 @@ impl LinkToken {
         Self(hex::encode(&random))
     }
 
-    /// The hash of an unchecked token from a link.
     pub fn hash_of(text: &str) -> [u8; 32] {
         sha256(text.as_bytes())
     }
 }
 
 word_enum! {
-    /// The result of a confirmed login: an API key, or the session of a browser.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LoginPurpose {
         Key = "key",
@@ -164,7 +148,6 @@ word_enum! {
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LoginState {
-        /// Created; no address yet.
         Pending = "pending",
         /// An address was given, and a link mailed if it may log in.
         EmailSent = "email_sent",
@@ -177,17 +160,13 @@ word_enum! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLogin {
     pub code_hash: [u8; 32],
-    /// `None` in a login from before version 3 of the schema.
     pub user_code: Option<String>,
     pub state: LoginState,
     pub created_at: Timestamp,
-    /// The address of the newest link.
     pub email: Option<String>,
-    /// The hash of the newest link's token.
     pub token_hash: Option<[u8; 32]>,
     pub mail_count: i64,
     pub user_key: Option<i64>,
-    /// The device gets a session in place of an API key.
     pub is_for_session: bool,
 }
 
@@ -201,7 +180,6 @@ pub enum LinkStatus {
 }
 
 impl DeviceLogin {
-    /// The expiry of the code and its link.
     pub fn expires_at(&self) -> Timestamp {
         saturating_add(self.created_at, LIFETIME)
     }
@@ -211,7 +189,7 @@ impl DeviceLogin {
         (self.state == LoginState::Claimed || now < self.expires_at()).then_some(self.state)
     }
 
-    /// Returns whether an address may be given at `now`. It may be given again, in case the first mail did not arrive.
+    /// An address may be given again, in case the first mail did not arrive.
     pub fn accepts_email(&self, now: Timestamp) -> bool {
         matches!(self.state_at(now), Some(LoginState::Pending | LoginState::EmailSent))
     }
@@ -231,40 +209,6 @@ impl DeviceLogin {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TOKEN: [u8; 32] = [7; 32];
-
-    #[test]
-    fn every_state_before_and_after_its_expiry() {
-        use LoginState::{Approved, Claimed, EmailSent, Pending};
-        // State; then before its expiry and after it: the polled state, whether it accepts an address, its link.
-        for (state, accepts, link, polled_late, link_late) in [
-            (Pending, true, LinkStatus::Unknown, None, LinkStatus::Unknown),
-            (EmailSent, true, LinkStatus::Valid, None, LinkStatus::Expired),
-            (Approved, false, LinkStatus::Used, None, LinkStatus::Used),
-            (Claimed, false, LinkStatus::Used, Some(Claimed), LinkStatus::Used),
-        ] {
-            let created_at = "2026-01-01T10:00:00Z".parse().unwrap();
-            let login = DeviceLogin {
-                code_hash: [1; 32],
-                user_code: None,
-                state,
-                created_at,
-                email: None,
-                token_hash: (state != Pending).then_some(TOKEN),
-                mail_count: 0,
-                user_key: None,
-                is_for_session: false,
-            };
-            let found = |now| (login.state_at(now), login.accepts_email(now), login.link_status(&TOKEN, now));
-            let late = created_at + LIFETIME;
-            for now in [created_at, late - SignedDuration::from_millis(1)] {
-                assert_eq!(found(now), (Some(state), accepts, link), "{state:?}");
-            }
-            assert_eq!(found(late), (polled_late, false, link_late), "{state:?}");
-            assert_eq!(login.link_status(&[8; 32], created_at), LinkStatus::Unknown, "{state:?}");
-        }
-    }
 
     #[test]
     fn codes_are_readable_and_a_token_is_hidden_in_debug_output() {

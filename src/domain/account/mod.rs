@@ -1,10 +1,9 @@
 //! Users, their credentials and logins, plans, quotas and rate limits.
 
-pub mod client_ip;
 pub mod credentials;
 pub mod device_login;
-pub mod figures;
 pub mod plan;
+pub mod rate_limit;
 pub mod session;
-pub mod sliding_window;
+pub mod stats;
 pub mod user;

@@ -1,5 +1,5 @@
-//! Plans and their limits, and the monthly quota of executions: the warning level, and the grace period above the limit, one in
-//! a month (contract §8).
+//! Plans and their limits, and the monthly quota of executions: the warning level, and the grace period above the
+//! limit, one in a month (contract §8).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,24 +10,19 @@ use serde::{Deserialize, Deserializer};
 /// The number shown for "no limit": clients divide by it, so it cannot be null (contract §8).
 pub const NO_LIMIT: u32 = 1_000_000_000;
 
-/// Bytes of a megabyte of `storage_mb`.
 const MEGABYTE: i64 = 1 << 20;
 
-/// Cues in all states for each active cue of the plan: a user may keep a history of paused and finished cues, and no
-/// request can fill the file with them.
+/// Cues in all states for each active cue of the plan, paused and finished ones included.
 const CUES_PER_ACTIVE: i64 = 10;
 
-/// Cues in all states that every plan allows.
 const MIN_CUES: i64 = 100;
 
-/// With `--limits off` the bounds on what an account stores are this many times those of the largest plan: they protect
-/// the disk from a program that runs wild, and an owner without limits must not be held to a small plan.
+/// `--limits off` multiplies the bounds of the largest plan: they protect the disk from a program that runs wild.
 const UNLIMITED_FACTOR: i64 = 10;
 
 /// API keys of an account: one for each device and program of a person, and few enough for a list.
 const MAX_KEYS: i64 = 100;
 
-/// Workers of an account that are remembered.
 const MAX_WORKERS: i64 = 1_000;
 
 /// Bytes of the names in `handlers` of a worker, as JSON: a thousand workers then have at most 16 MB.
@@ -42,7 +37,6 @@ pub const UNCONFIRMED_DISK_PART: u64 = 4;
 /// Calls of the runs of an account with an unconfirmed address in any hour, attempts included.
 pub const MAX_UNCONFIRMED_CALLS: u32 = 60;
 
-/// The rate limit window of these calls.
 pub const CALL_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// The time between two runs that wait for the window: what it admits on average.
@@ -51,28 +45,22 @@ pub const CALL_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 /// The time after which an account with an unconfirmed address is removed, if no cue of it ran in that time.
 pub const UNCONFIRMED_LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// The storage of a plan of another name than the built-in ones that does not say: that of `pro`.
+/// Storage of a custom plan without `storage_mb`: that of `pro`.
 const DEFAULT_STORAGE_MB: u32 = 1_024;
 
 /// The limits of a plan. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanLimits {
-    /// Active cues at a time.
     pub cues: Option<u32>,
-    /// Executions in a UTC calendar month.
     pub executions: Option<u32>,
-    /// Requests in any 60 seconds.
     pub requests_per_minute: Option<u32>,
-    /// Megabytes of payloads, callback headers, results and stored responses.
     pub storage_mb: Option<u32>,
 }
 
 impl PlanLimits {
-    /// No limits, as with `--limits off`.
     pub const NONE: Self = Self { cues: None, executions: None, requests_per_minute: None, storage_mb: None };
 }
 
-/// A plan as `--plans` writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanEntry {
@@ -87,14 +75,12 @@ struct PlanEntry {
 /// The bounds on what an account stores (contract §11.6). `None` is no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StorageBounds {
-    /// Cues in all states.
     pub cues: Option<i64>,
-    /// Bytes of payloads, callback headers, results and stored responses.
     pub bytes: Option<i64>,
 }
 
 impl StorageBounds {
-    fn of(plan: &PlanLimits, factor: i64) -> Self {
+    fn new(plan: &PlanLimits, factor: i64) -> Self {
         Self {
             cues: plan.cues.map(|cues| factor * (CUES_PER_ACTIVE * i64::from(cues)).max(MIN_CUES)),
             bytes: plan.storage_mb.map(|megabytes| factor * i64::from(megabytes) * MEGABYTE),
@@ -110,7 +96,6 @@ pub struct Plans {
     trusts_unconfirmed: bool,
 }
 
-/// An invalid table of plans, or an unknown plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlansError(String);
@@ -135,9 +120,7 @@ impl Default for Plans {
 }
 
 impl Plans {
-    /// Replaces the built-in table by `json`, the content of `--plans`.
-    /// Errors: `json` is not an object of plans with no other fields than the limits, or has no plan `free`, the
-    /// fallback of every account.
+    /// Reads the content of `--plans`. The plan `free` must exist: all accounts fall back to it.
     pub fn from_json(json: &str) -> Result<Self, PlansError> {
         let table: BTreeMap<String, PlanEntry> = serde_json::from_str(json).map_err(|error| {
             PlansError(format!(
@@ -161,13 +144,11 @@ impl Plans {
         Ok(Self { table, ..built_in })
     }
 
-    /// Makes `name` the plan of new users.
     pub fn with_default(self, name: &str) -> Result<Self, PlansError> {
         self.ensure_exists(name)?;
         Ok(Self { default: name.to_owned(), ..self })
     }
 
-    /// Enforces or lifts the limits for everyone (`--limits`).
     pub fn limited(self, limited: bool) -> Self {
         Self { limited, ..self }
     }
@@ -177,8 +158,7 @@ impl Plans {
         Self { trusts_unconfirmed: trusted, ..self }
     }
 
-    /// True if accounts with unconfirmed addresses, and registrations of such, are bounded (contract §3.10). With
-    /// `--limits off` the operator trusts all accounts.
+    /// True if accounts with unconfirmed addresses are bounded (contract §3.10): `--limits off` trusts all.
     pub fn bounds_unconfirmed(&self) -> bool {
         self.limited && !self.trusts_unconfirmed
     }
@@ -196,10 +176,9 @@ impl Plans {
         if self.limited { self.entry(plan) } else { PlanLimits::NONE }
     }
 
-    /// The bounds on what an account with `plan` stores, whose address is confirmed or not.
     pub fn storage_bounds(&self, plan: &str, is_confirmed: bool) -> StorageBounds {
         if self.limited {
-            let bounds = StorageBounds::of(&self.entry(plan), 1);
+            let bounds = StorageBounds::new(&self.entry(plan), 1);
             let unconfirmed = (!is_confirmed && self.bounds_unconfirmed()).then_some(MAX_UNCONFIRMED_BYTES);
             return StorageBounds { bytes: bounds.bytes.into_iter().chain(unconfirmed).min(), ..bounds };
         }
@@ -209,20 +188,17 @@ impl Plans {
             limits.and_then(|limits| limits.into_iter().max())
         };
         let (cues, storage_mb) = (largest(|plan| plan.cues), largest(|plan| plan.storage_mb));
-        StorageBounds::of(&PlanLimits { cues, storage_mb, ..PlanLimits::NONE }, UNLIMITED_FACTOR)
+        StorageBounds::new(&PlanLimits { cues, storage_mb, ..PlanLimits::NONE }, UNLIMITED_FACTOR)
     }
 
-    /// The API keys that an account may have; `None` is no limit.
     pub fn max_keys(&self) -> Option<i64> {
         self.limited.then_some(MAX_KEYS)
     }
 
-    /// The workers that an account may have; `None` is no limit.
     pub fn max_workers(&self) -> Option<i64> {
         self.limited.then_some(MAX_WORKERS)
     }
 
-    /// The bytes that the names in `handlers` of a worker may have as JSON; `None` is no limit.
     pub fn max_handlers(&self) -> Option<usize> {
         self.limited.then_some(MAX_HANDLERS)
     }
@@ -231,7 +207,6 @@ impl Plans {
         self.table.get(plan).or_else(|| self.table.get("free")).copied().unwrap_or(PlanLimits::NONE)
     }
 
-    /// Checks that the table has the plan `name`.
     pub fn ensure_exists(&self, name: &str) -> Result<(), PlansError> {
         if self.table.contains_key(name) {
             return Ok(());
@@ -254,20 +229,16 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<u32>>, D
     Option::deserialize(value).map(Some)
 }
 
-/// The grace period, from the first execution above the limit.
 pub const GRACE: SignedDuration = SignedDuration::from_hours(24);
 
-/// The multiple of the quota up to which executions run within the grace period. The grace period is
-/// for a busy day; without this bound one account could run any number of executions in it.
+/// Within the grace period, which is for a busy day, executions run up to this multiple of the quota.
 const GRACE_FACTOR: i64 = 2;
 
-/// The `error_message` of an execution rejected by the quota.
 pub const LIMIT_EXCEEDED: &str = "execution_limit_exceeded";
 
 /// A user's executions in one month, and the limit of its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// `None` is no limit.
     pub limit: Option<u32>,
     pub used: i64,
     /// The creation time of the first execution of the month above the limit, or that of an earlier plan.
@@ -316,20 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn null_means_no_limit_and_is_shown_as_a_billion() {
-        let plans =
-            Plans::from_json(r#"{"free": {"cues": null, "executions": 5, "requests_per_minute": 7}}"#)
-                .unwrap();
-        assert_eq!(limit_or_max(plans.limits("free").cues), 1_000_000_000);
-        assert_eq!(limit_or_max(plans.limits("free").executions), 5);
-    }
-
-    #[test]
-    fn a_plan_absent_from_the_table_counts_as_free() {
-        assert_eq!(Plans::default().limits("gold"), Plans::default().limits("free"));
-    }
-
-    #[test]
     fn tables_with_a_misspelt_limit_or_without_free_are_refused() {
         assert!(
             Plans::from_json(r#"{"free": {"cue": 1, "executions": 1, "requests_per_minute": 1}}"#).is_err()
@@ -347,20 +304,5 @@ mod tests {
     fn a_clock_that_went_back_rejects_nothing() {
         let mut quota = Quota { limit: Some(10), used: 10, over_quota_since: Some(at("20T00:00")) };
         assert!(quota.try_use(at("01T00:00")));
-    }
-
-    #[test]
-    fn eighty_percent_is_nearly_used_up() {
-        for (limit, used, near) in [
-            (300, 239, false),
-            (300, 240, true),
-            (300, 9_999, true),
-            (1, 0, false),
-            (1, 1, true),
-            (0, 0, true),
-        ] {
-            assert_eq!(is_nearly_used_up(Some(limit), used), near, "{used} of {limit}");
-        }
-        assert!(!is_nearly_used_up(None, i64::MAX));
     }
 }

@@ -1,17 +1,15 @@
-//! Sessions of browsers (contract §3.11): their token, their life, and those that are only in memory.
+//! Sessions of browsers (contract §3.11): their token and their life.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::credentials::{secret, sha256};
-use crate::domain::text::word_enum::word_enum;
+use crate::domain::text::word_enum;
 use crate::domain::time::saturating_add;
 
-/// The life of a session after it was last seen.
 pub const LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// The life of a session, however often it is seen.
 pub const MAX_LIFETIME: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 /// The time between two updates of when a session was last seen. Each is a write.
@@ -23,10 +21,8 @@ pub const MAX_SESSIONS: i64 = 20;
 /// Requests by session in a minute, of all sessions of a user: a page makes some when it is opened and few after that.
 pub const REQUESTS_PER_MINUTE: u32 = 240;
 
-/// Failed sign-ins of a client address in [`SIGN_IN_WINDOW`].
 pub const MAX_FAILED_SIGN_INS: u32 = 10;
 
-/// The rate limit window of failed sign-ins.
 pub const SIGN_IN_WINDOW: SignedDuration = SignedDuration::from_mins(15);
 
 pub const LINK_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
@@ -37,16 +33,13 @@ pub const MAX_LINKS: i64 = 10;
 /// The user that a sign-in without a credential makes if there is none (`cued serve --dev`).
 pub const DEV_EMAIL: &str = "dev@example.com";
 
-/// Sessions in memory, of about 300 bytes each: they exist while the file cannot be written.
-const MAX_UNSTORED: usize = 100;
-
 const DEVICE_CHARS: usize = 64;
 
 const TOKEN_CHARS: usize = 43;
 
 secret! {
-    /// The secret of a session or of a one-time link: 32 random bytes in 43 characters of base64url. Only its hash may be
-    /// stored: of a session [`SessionToken::hash_at`].
+    /// The secret of a session or of a one-time link: 32 random bytes in 43 characters of base64url. Only its hash may
+    /// be stored: of a session [`SessionToken::hash_at`].
     SessionToken
 }
 
@@ -55,15 +48,14 @@ impl SessionToken {
         Self(URL_SAFE_NO_PAD.encode(random))
     }
 
-    /// `None` unless `text` has the form of a token.
     pub fn parse(text: &str) -> Option<Self> {
         let is_token = text.len() == TOKEN_CHARS
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
         is_token.then(|| Self(text.to_owned()))
     }
 
-    /// The SHA-256 of a session that is stored and looked up. The token is of no use at another origin: a browser sends a
-    /// cookie to all ports of a host.
+    /// The SHA-256 of a session that is stored and looked up. The token is of no use at another origin: a browser sends
+    /// a cookie to all ports of a host.
     pub fn hash_at(&self, origin: &str) -> [u8; 32] {
         sha256(format!("{}\n{origin}", self.0).as_bytes())
     }
@@ -71,21 +63,18 @@ impl SessionToken {
 
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum SignInWay {
+    pub enum SignInMethod {
         Key = "key",
         Mail = "mail",
         Link = "link",
-        /// Without a credential, in development mode.
         Dev = "dev",
     }
 }
 
-/// A session, as its user may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
     pub id: String,
-    pub via: SignInWay,
-    /// The browser, as it named itself at the sign-in.
+    pub method: SignInMethod,
     pub device: String,
     pub address: String,
     pub created_at: Timestamp,
@@ -95,14 +84,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// The session without its expiry updated, seen for the first time at `now`.
-    pub fn begin(id: String, via: SignInWay, device: String, address: String, now: Timestamp) -> Self {
+    pub fn begin(id: String, method: SignInMethod, device: String, address: String, now: Timestamp) -> Self {
         let expires_at = expiry(now, now);
-        Self { id, via, device, address, created_at: now, seen_at: now, expires_at }
+        Self { id, method, device, address, created_at: now, seen_at: now, expires_at }
     }
 }
 
-/// The end of a session that was created and last seen at these instants.
 pub fn expiry(created_at: Timestamp, seen_at: Timestamp) -> Timestamp {
     saturating_add(seen_at, LIFETIME).min(saturating_add(created_at, MAX_LIFETIME))
 }
@@ -143,67 +130,9 @@ pub fn device_name(user_agent: &str) -> String {
     }
 }
 
-/// A session in memory. It is valid as long as its API key is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnstoredSession {
-    pub session: Session,
-    pub user_key: i64,
-    pub token_hash: [u8; 32],
-    pub key_hash: [u8; 32],
-}
-
-/// The sessions that began while the file could not be written, oldest first: the page must open when the disk is full.
-#[derive(Debug, Default)]
-pub struct UnstoredSessions(Vec<UnstoredSession>);
-
-impl UnstoredSessions {
-    /// Adds a session. The oldest of its user gives way, or of all.
-    pub fn add(&mut self, new: UnstoredSession) {
-        let now = new.session.created_at;
-        self.0.retain(|it| it.session.expires_at > now);
-        let of_user = self.0.iter().filter(|it| it.user_key == new.user_key).count();
-        let is_full_for_user = i64::try_from(of_user).is_ok_and(|count| count >= MAX_SESSIONS);
-        let oldest = self.0.iter().position(|it| it.user_key == new.user_key);
-        match oldest {
-            Some(oldest) if is_full_for_user => drop(self.0.remove(oldest)),
-            _ if self.0.len() >= MAX_UNSTORED => drop(self.0.remove(0)),
-            _ => {}
-        }
-        self.0.push(new);
-    }
-
-    pub fn find(&self, token_hash: &[u8; 32], now: Timestamp) -> Option<&UnstoredSession> {
-        self.0.iter().find(|it| it.token_hash == *token_hash && it.session.expires_at > now)
-    }
-
-    pub fn of_user(&self, user_key: i64, now: Timestamp) -> Vec<Session> {
-        let own = self.0.iter().filter(|it| it.user_key == user_key && it.session.expires_at > now);
-        own.map(|it| it.session.clone()).collect()
-    }
-
-    /// Ends the sessions of a user whose id `ends` accepts, and returns their number.
-    pub fn end(&mut self, user_key: i64, ends: impl Fn(&str) -> bool) -> usize {
-        let before = self.0.len();
-        self.0.retain(|it| it.user_key != user_key || !ends(&it.session.id));
-        before - self.0.len()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(days: i64) -> Timestamp {
-        Timestamp::from_second(1_900_000_000 + days * 86_400).unwrap()
-    }
-
-    fn unstored(user_key: i64, number: u8) -> UnstoredSession {
-        let id = format!("{user_key}-{number}");
-        let session = Session::begin(id, SignInWay::Key, String::new(), String::new(), at(0));
-        let mut token_hash = [number; 32];
-        token_hash[0] = u8::try_from(user_key).unwrap();
-        UnstoredSession { session, user_key, token_hash, key_hash: [0; 32] }
-    }
 
     #[test]
     fn a_token_has_43_characters_of_base64url() {
@@ -228,24 +157,5 @@ mod tests {
         ] {
             assert_eq!(device_name(user_agent), name);
         }
-    }
-
-    #[test]
-    fn unstored_sessions_are_bounded_per_user_and_in_all() {
-        let mut sessions = UnstoredSessions::default();
-        for number in 0..21 {
-            sessions.add(unstored(1, number));
-        }
-        assert_eq!(sessions.of_user(1, at(0)).len(), 20);
-        assert_eq!(sessions.find(&unstored(1, 0).token_hash, at(0)), None, "the oldest gave way");
-        for user in 2..7 {
-            for number in 0..20 {
-                sessions.add(unstored(user, number));
-            }
-        }
-        assert_eq!((sessions.0.len(), sessions.of_user(1, at(0)).len()), (100, 0));
-        assert_eq!(sessions.end(2, |id| id != "2-3"), 19);
-        assert!(sessions.find(&unstored(2, 3).token_hash, at(29)).is_some());
-        assert_eq!(sessions.find(&unstored(2, 3).token_hash, at(30)), None, "it has expired");
     }
 }

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::domain::account::plan::PlanLimits;
-use crate::domain::text::word_enum::word_enum;
+use crate::domain::text::word_enum;
 
 /// The time during which the previous webhook secret signs too (contract §3).
 pub const SECRET_OVERLAP: SignedDuration = SignedDuration::from_hours(24);
@@ -23,10 +23,8 @@ pub const ADDRESS_UNCONFIRMED: &str = "address_unconfirmed";
 pub const CONFIRM: &str =
     "confirm the address of the account by signing in with a mailed link, and keep its API keys there";
 
-/// Registrations from one client address in any hour, where registration is open.
 pub const MAX_REGISTRATIONS: u32 = 10;
 
-/// The rate limit window of registrations.
 pub const REGISTRATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +32,6 @@ pub struct Caller {
     pub user_key: i64,
     pub user_id: String,
     pub credential: Credential,
-    /// The name of the user's plan.
     pub plan: String,
     pub limits: PlanLimits,
     pub executions: i64,
@@ -50,23 +47,11 @@ word_enum! {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
-    ApiKey {
-        /// Row key of the API key.
-        key: i64,
-        /// The hash of the API key, which `key/regenerate` replaces.
-        hash: [u8; 32],
-    },
-    Session {
-        id: String,
-        /// Row key of the API key that began the session.
-        api_key: Option<i64>,
-        /// The hash of the session's token.
-        hash: [u8; 32],
-    },
+    ApiKey { key: i64, hash: [u8; 32] },
+    Session { id: String, api_key: Option<i64>, hash: [u8; 32] },
 }
 
 impl Credential {
-    /// Row key of the API key, also of one that began the session.
     pub fn api_key(&self) -> Option<i64> {
         match self {
             Self::ApiKey { key, .. } => Some(*key),
@@ -92,9 +77,7 @@ pub struct User {
     pub plan_interval: Option<String>,
     pub alert_webhook_url: Option<String>,
     pub active_cues: i64,
-    /// Cues in all states.
     pub cue_count: i64,
-    /// Bytes of payloads, callback headers, results and stored responses.
     pub stored_bytes: i64,
     pub disabled_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -102,13 +85,11 @@ pub struct User {
     pub confirmed_at: Option<Timestamp>,
 }
 
-/// The data of an API key that may be shown; the key itself is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKeyInfo {
     pub key: i64,
     pub id: String,
     pub name: String,
-    /// The first characters of the key.
     pub prefix: String,
     pub created_at: Timestamp,
 }
@@ -116,10 +97,8 @@ pub struct ApiKeyInfo {
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RegistrationPolicy {
-        /// Open until one user exists.
         FirstUser = "first-user",
         Open = "open",
-        /// Users are added with `cued user add` only.
         Closed = "closed",
     }
 }
@@ -152,13 +131,6 @@ pub fn month_bounds(at: Timestamp) -> (Timestamp, Timestamp) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn months_are_those_of_utc() {
-        let month = |text: &str| month_of(text.parse().unwrap());
-        assert_eq!(month("2026-12-31T23:59:59Z") + 1, month("2027-01-01T00:00:00Z"));
-        assert_eq!(month("2026-12-31T23:59:59-05:00"), month("2027-01-01T00:00:00Z"));
-    }
 
     #[test]
     fn a_month_lasts_until_the_next_one_begins() {

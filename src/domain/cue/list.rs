@@ -1,5 +1,5 @@
-//! Lists of cues: the filter, which actions on many cues use too (contract §4.8), the order and positions in it, and the latest
-//! runs of a cue as letters: one of each run, newest last.
+//! Lists of cues: the filter, which actions on many cues use too (contract §4.8), the order and positions in it, and
+//! the latest runs of a cue as letters: one of each run, newest last.
 
 use std::cmp::Ordering;
 
@@ -7,14 +7,12 @@ use jiff::Timestamp;
 
 use crate::domain::cue::{Cue, CueStatus, Transport};
 use crate::domain::execution::ExecutionStatus;
-use crate::domain::text::word_enum::word_enum;
-use crate::domain::webhook::callback_url::host_of;
+use crate::domain::text::word_enum;
+use crate::domain::webhook::callback::host_of;
 
-/// Most characters of `q`.
 pub const MAX_SEARCH: usize = 100;
 
-/// Characters of a description that are searched: what a person reads first. A page may look at all cues of a user, and
-/// longer descriptions in other than ASCII letters would take a second.
+/// Characters of a description that are searched: a page may look at all cues of a user.
 const MAX_SEARCHED: usize = 1_000;
 
 /// The text of `q`, folded once. Two texts match if they differ in case alone.
@@ -49,7 +47,6 @@ fn searched(description: &str) -> &str {
     }
 }
 
-/// The conditions that a cue must meet. `None` is no condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CueFilter {
     pub q: Option<SearchText>,
@@ -59,7 +56,6 @@ pub struct CueFilter {
     pub failing: Option<bool>,
 }
 
-/// The properties of a cue that a filter looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CueFacts<'a> {
     pub id: &'a str,
@@ -93,7 +89,6 @@ word_enum! {
     pub enum CueSort {
         Oldest = "created",
         Newest = "-created",
-        /// Without distinction of case.
         Name = "name",
         NameDescending = "-name",
         NextRun = "next_run",
@@ -103,17 +98,14 @@ word_enum! {
     }
 }
 
-/// The value of a cue that a list is sorted by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SortValue {
     /// None: the list is ordered by row key.
     None,
-    /// Milliseconds since 1970.
     Instant(i64),
     Name(String),
 }
 
-/// The place of a cue in a sorted list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPosition {
     pub value: SortValue,
@@ -161,10 +153,8 @@ impl SortValue {
 /// Most runs of a cue that are shown as letters: a strip of a table on a page has room for no more.
 pub const MAX_RECENT_RUNS: u32 = 60;
 
-/// The letter of an interval of missed runs.
 const MISSED: char = 'm';
 
-/// The letter of an execution: the first one of its status.
 fn letter_of(status: ExecutionStatus) -> char {
     status.as_str().chars().next().unwrap_or_default()
 }
@@ -218,16 +208,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_first_thousand_characters_of_a_description_are_searched() {
-        let matches = |before: usize| {
-            let description = format!("{}x", "é ".repeat(before / 2));
-            let cue = CueFacts { description: Some(&description), ..CUE };
-            CueFilter { q: Some(SearchText::new("É X")), ..CueFilter::default() }.matches(&cue)
-        };
-        assert!(matches(MAX_SEARCHED - 2) && !matches(MAX_SEARCHED));
-    }
-
     fn sorted(sort: CueSort, values: &[SortValue]) -> Vec<i64> {
         let positions = values.iter().zip(1..).map(|(value, key)| ListPosition { value: value.clone(), key });
         let mut positions: Vec<ListPosition> = positions.collect();
@@ -244,14 +224,6 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
-    }
-
-    #[test]
-    fn letters_are_newest_last_and_the_first_of_the_status() {
-        let runs = ExecutionStatus::ALL.map(|status| (status, at(0)));
-        assert_eq!(letters(&runs, &[], 60), "fsrdp");
-        assert_eq!(letters(&runs, &[], 2), "dp");
-        assert_eq!((letters(&runs, &[], 0), letters(&[], &[], 60)), (String::new(), String::new()));
     }
 
     #[test]

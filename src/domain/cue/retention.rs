@@ -13,15 +13,12 @@ pub const SETTLING_TIME: Duration = Duration::from_secs(24 * 3_600);
 /// A jump of up to this much is sleep or a small correction.
 const MAX_JUMP: SignedDuration = SignedDuration::from_secs(24 * 3_600);
 
-/// The longest age, in days: a century.
 const MAX_DAYS: i64 = 36_525;
 
 /// The limits of the history; the stricter one decides. Unfinished executions are always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Time since the end of an execution; `None` keeps it forever.
     pub age: Option<SignedDuration>,
-    /// The newest executions per cue; `None` keeps all.
     pub runs: Option<u32>,
 }
 
@@ -39,13 +36,11 @@ impl Default for Retention {
 pub struct ParseRetentionError;
 
 impl Retention {
-    /// The earliest expiry of something created at `created`.
     pub fn expires(&self, created: Timestamp) -> Option<Timestamp> {
         self.age.and_then(|age| created.checked_add(age).ok())
     }
 
-    /// Returns whether to sweep a cue's history when its run count goes from `before` to `after`.
-    /// A sweep walks all kept executions, so it runs once per 1/32 of the limit. The cue's key shifts the phase, so
+    /// A sweep walks all kept executions, so it is due once per 1/32 of the limit. The cue's key shifts the phase, so
     /// that cues created together are not swept together.
     pub fn is_sweep_due(&self, cue_key: i64, before: i64, after: i64) -> bool {
         let Some(runs) = self.runs.map(i64::from) else { return false };
@@ -77,11 +72,12 @@ impl FromStr for Retention {
     }
 }
 
-/// Measures how long the wall clock has run without a jump. Rows are deleted by age only under a clock that has run for a
-/// while (contract §11).
+/// Measures how long the wall clock has run without a jump. Rows are deleted by age only under a clock that has run for
+/// a while (contract §11).
 #[derive(Debug, Default)]
 pub struct RetentionClock {
-    /// The wall clock and the monotonic clock at the last reading, and the monotonic clock at the start or the last jump.
+    /// The wall clock and the monotonic clock at the last reading, and the monotonic clock at the start or the last
+    /// jump.
     last: Option<(Timestamp, Duration, Duration)>,
 }
 
@@ -106,7 +102,6 @@ fn age(number: &str, in_days: bool) -> Result<SignedDuration, ParseRetentionErro
     if hours > MAX_DAYS * 24 { Err(ParseRetentionError) } else { Ok(SignedDuration::from_hours(hours)) }
 }
 
-/// A number of at least 1.
 fn whole(text: &str) -> Result<u32, ParseRetentionError> {
     match text.parse() {
         Ok(number) if number > 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),

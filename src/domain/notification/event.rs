@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::domain::text::one_line;
-use crate::domain::text::word_enum::word_enum;
-use crate::domain::time::rfc3339;
+use crate::domain::text::{one_line, word_enum};
+use crate::domain::time::instant;
 
 /// The length of an error message in an event, as of the message of an alert: it may be the text of a worker.
 const MAX_MESSAGE_CHARS: usize = 500;
@@ -17,7 +16,6 @@ word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum EventType {
         ExecutionCreated = "execution.created",
-        /// A delivery was claimed for a delivery thread.
         ExecutionStarted = "execution.started",
         ExecutionRetrying = "execution.retrying",
         ExecutionSucceeded = "execution.succeeded",
@@ -50,22 +48,15 @@ word_enum! {
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ServerChange {
-        /// The database can be written again.
         Writable = "writable",
-        /// A commit has failed.
         Unwritable = "unwritable",
-        /// Corruption was found in the database.
         Damaged = "damaged",
         Held = "held",
-        /// The hold has ended.
         Promoted = "promoted",
         /// The system's clock has jumped far ahead and is not believed.
         ClockAhead = "clock_ahead",
-        /// The clock is behind the newest instant of the database.
         ClockBehind = "clock_behind",
-        /// It is neither any more.
         ClockRight = "clock_right",
-        /// The test clock was advanced.
         ClockMoved = "clock_moved",
         Stopping = "stopping",
     }
@@ -76,15 +67,12 @@ pub struct Event {
     pub event_type: EventType,
     /// `None` for the events of the server, which all users get.
     pub user_key: Option<i64>,
-    /// The public id of its cue.
     pub cue_id: Option<String>,
-    /// A JSON object in one line.
     pub data: Box<str>,
 }
 
-/// An event that a write has caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Emitted {
+pub enum PendingEvent {
     Event(Event),
     /// One that the user's share of single events has no room for.
     Counted {
@@ -93,19 +81,16 @@ pub enum Emitted {
     },
 }
 
-/// Single events of a user in one commit; further ones are counted in a `burst`. A page of a list, which is what a client
-/// shows, has no more.
+/// Single events of a user in one commit, as many as a page of a list; further ones are counted in a `burst`.
 pub const MAX_SINGLE_PER_COMMIT: u32 = 32;
 
 /// The receiver of events. Its functions are called by the writer thread, and never wait.
 pub trait EventSink: Send + Sync {
-    /// Returns whether anybody follows events. One atomic load.
     fn is_watched(&self) -> bool;
 
     fn is_watched_by(&self, user_key: i64) -> bool;
 
-    /// Publishes the events of a commit, in their order.
-    fn publish(&self, events: Vec<Emitted>);
+    fn publish(&self, events: Vec<PendingEvent>);
 }
 
 impl Event {
@@ -114,7 +99,7 @@ impl Event {
     }
 
     pub fn server(change: ServerChange, at: Timestamp) -> Self {
-        let data = to_text(&json!({"state": change.as_str(), "at": rfc3339(at)}));
+        let data = to_text(&json!({"state": change.as_str(), "at": instant(at)}));
         Self { event_type: EventType::ServerState, user_key: None, cue_id: None, data }
     }
 }
@@ -128,17 +113,14 @@ pub struct ExecutionEvent {
     pub status: &'static str,
     pub triggered_by: &'static str,
     pub scheduled_for: String,
-    /// Attempts so far, the running one included.
     pub attempt: u32,
     pub max_attempts: u32,
     pub worker_id: Option<String>,
     pub outcome_state: Option<&'static str>,
-    /// Of the latest attempt.
     pub cause: Option<String>,
     pub http_status: Option<u16>,
     pub error_message: Option<String>,
     pub duration_ms: Option<i64>,
-    /// From the scheduled instant to the first attempt.
     pub late_ms: Option<i64>,
     pub next_retry: Option<String>,
     pub at: String,
@@ -153,7 +135,6 @@ pub struct CueEvent {
     pub at: String,
 }
 
-/// An error message as an event has it.
 pub fn message(text: &str) -> String {
     one_line(text, MAX_MESSAGE_CHARS)
 }
@@ -168,7 +149,6 @@ pub fn burst_data(span_ms: u64, counts: &BTreeMap<EventType, u64>) -> String {
 /// The events that a stream carries. `burst` comes with each type that it counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventFilter {
-    /// `None` is all.
     types: Option<Vec<EventType>>,
     cue_id: Option<String>,
 }
@@ -205,7 +185,6 @@ impl EventFilter {
 }
 
 impl EventType {
-    /// The part of the word before the dot.
     pub fn group(self) -> &'static str {
         let word = self.as_str();
         word.split_once('.').map_or(word, |(group, _)| group)
@@ -247,14 +226,5 @@ mod tests {
         {
             assert_eq!(EventFilter::new(Some(list), None), Err(word.to_owned()), "{list:?}");
         }
-    }
-
-    #[test]
-    fn a_filter_by_cue_keeps_the_events_of_the_server() {
-        let filter = EventFilter::new(None, Some("cue_a".to_owned())).unwrap();
-        assert!(filter.admits(&event(EventType::CueUpdated, Some("cue_a"))));
-        assert!(!filter.admits(&event(EventType::CueUpdated, Some("cue_b"))));
-        assert!(!filter.admits(&event(EventType::QuotaNear, None)));
-        assert!(filter.admits(&Event::server(ServerChange::Held, Timestamp::UNIX_EPOCH)));
     }
 }

@@ -1,18 +1,14 @@
-//! Parser for instants: RFC 3339, or a local time without an offset (contract §2).
+//! The instants of requests: RFC 3339 with any offset, or local time of a zone (contract §2.6).
 
-use jiff::civil::{Date, DateTime, Time};
+use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::schedule::ScheduleError;
-use crate::domain::schedule::time_zone::Zone;
+use crate::domain::schedule::{ScheduleError, Zone};
 
 /// The first instant that a caller may name: the start of the year 1 in UTC. The calendar has no year 0, and an instant
 /// before it would need a sign in front of the year, which the form of an instant does not have.
 pub const EARLIEST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
-
-/// The number of a leap second in its minute (RFC 3339).
-const LEAP_SECOND: i8 = 60;
 
 /// Parses RFC 3339 with any offset, to the millisecond. Without an offset, `text` is a local time in `zone`: of a
 /// repeated local time the first, for a skipped one the first instant after the gap. A leap second, which ends a day of
@@ -21,31 +17,27 @@ const LEAP_SECOND: i8 = 60;
 pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError> {
     let bad = |why| ScheduleError::BadInstant(text.to_owned(), why);
     let parts = Parts::read(text).ok_or_else(|| bad("is not an instant"))?;
-    let reading = parts.reading().ok_or_else(|| bad("names a date or time that does not exist"))?;
+    let reading = parts.reading.ok_or_else(|| bad("names a date or time that does not exist"))?;
     let instant = match parts.offset {
         Some(seconds) => Offset::from_seconds(seconds).and_then(|offset| offset.to_timestamp(reading)).ok(),
         None => zone.earliest_instant(reading),
     };
     let instant = instant.ok_or_else(|| bad("is too far away"))?;
-    let is_real = parts.second != LEAP_SECOND || instant.as_second() % (24 * 3600) == 0;
+    let is_real = !parts.is_leap_second || instant.as_second() % (24 * 3600) == 0;
     is_real.then_some(instant).ok_or_else(|| bad("names a date or time that does not exist"))
 }
 
 /// The local time that `text` names, if it has no offset and the clock of `zone` skips it.
-pub fn skipped_time(text: &str, zone: &Zone) -> Option<DateTime> {
+pub(in crate::domain::schedule) fn skipped_time(text: &str, zone: &Zone) -> Option<DateTime> {
     let parts = Parts::read(text).filter(|parts| parts.offset.is_none())?;
-    parts.reading().filter(|reading| zone.skips(*reading))
+    parts.reading.filter(|reading| zone.skips(*reading))
 }
 
 /// The parts of `2030-01-31T09:00:00.000+01:00`; seconds and offset are optional.
 struct Parts {
-    year: i16,
-    month: i8,
-    day: i8,
-    hour: i8,
-    minute: i8,
-    second: i8,
-    millisecond: i32,
+    /// `None` if it does not exist. A leap second is the second after it.
+    reading: Option<DateTime>,
+    is_leap_second: bool,
     /// In seconds east of Greenwich.
     offset: Option<i32>,
 }
@@ -61,20 +53,13 @@ impl Parts {
         if !(has_seconds || has_minutes) {
             return None;
         }
-        let number = |at: usize| time.get(at..at + 2).unwrap_or("0").parse().ok();
+        let is_leap_second = time.ends_with(":60") && has_seconds;
         // Of any length, cut to milliseconds.
-        let millisecond = format!("{:0<3}", fraction.unwrap_or_default()).get(..3)?.parse().ok()?;
-        let (month, day, hour, minute) = (number(5)?, number(8)?, number(11)?, number(14)?);
-        let (year, second, offset) = (time.get(..4)?.parse().ok()?, number(17)?, offset_seconds(offset)?);
-        Some(Self { year, month, day, hour, minute, second, millisecond, offset })
-    }
-
-    fn reading(&self) -> Option<DateTime> {
-        let date = Date::new(self.year, self.month, self.day).ok()?;
-        let leap = i8::from(self.second == LEAP_SECOND);
-        let time =
-            Time::new(self.hour, self.minute, self.second - leap, self.millisecond * 1_000_000).ok()?;
-        DateTime::from_parts(date, time).checked_add(SignedDuration::from_secs(leap.into())).ok()
+        let millis: i64 = format!("{:0<3}", fraction.unwrap_or_default()).get(..3)?.parse().ok()?;
+        let rest = SignedDuration::from_millis(millis + if is_leap_second { 1_000 } else { 0 });
+        // jiff reads second 60 as 59.
+        let reading = time.parse::<DateTime>().ok().and_then(|reading| reading.checked_add(rest).ok());
+        Some(Self { reading, is_leap_second, offset: offset_seconds(offset)? })
     }
 }
 

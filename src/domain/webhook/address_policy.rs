@@ -1,5 +1,5 @@
-//! Classes of network addresses, the address that a host written as a number stands for, and the address policy of callbacks
-//! (contract §6): parses the values of `--allow-callbacks-to` and decides which addresses are allowed.
+//! Classes of network addresses, the address that a host written as a number stands for, and the address policy of
+//! callbacks (contract §6): parses the values of `--allow-callbacks-to` and decides which addresses are allowed.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,13 +7,11 @@ use std::str::FromStr;
 
 use url::Host;
 
-use crate::domain::text::word_enum::word_enum;
+use crate::domain::text::word_enum;
 use crate::domain::webhook::echo::EchoToken;
 
-/// One value of `--allow-callbacks-to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllowRule {
-    /// `public`: the public internet.
     Public,
     /// `private`: RFC 1918 and IPv6 unique local addresses. Not link-local ones, where clouds serve credentials.
     Private,
@@ -28,7 +26,6 @@ pub struct Cidr {
     length: u32,
 }
 
-/// An invalid value of `--allow-callbacks-to`, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseAllowRuleError(String);
@@ -56,7 +53,6 @@ impl Default for AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// The union of the given rules; with none given, the default.
     pub fn new(rules: &[AllowRule]) -> Self {
         if rules.is_empty() {
             return Self::default();
@@ -73,8 +69,7 @@ impl AddressPolicy {
         policy
     }
 
-    /// Also allows `http(s)://host:port/folder/TOKEN`, an echo token below `folder` (which starts and ends with a
-    /// slash), whatever address the host resolves to. An IPv6 host is written without brackets.
+    /// Also allows the echo tokens below `folder`, whatever address the host resolves to. An IPv6 host has no brackets.
     pub fn with_exemption(mut self, host: &str, port: u16, folder: &str) -> Self {
         let host = host.to_ascii_lowercase();
         self.exemption = Some(Exemption { host, port, folder: folder.to_owned() });
@@ -96,7 +91,6 @@ impl AddressPolicy {
         Self::CLASSES.into_iter().filter(is_allowed).collect()
     }
 
-    /// Returns whether the target is the exempt path of this server, for which no address is blocked.
     pub fn exempts(&self, host: &str, port: u16, path: &str) -> bool {
         self.exemption.as_ref().is_some_and(|own| {
             // A token only: a proxy in front of this server could read `..` or `%2e` as another path.
@@ -164,8 +158,7 @@ impl FromStr for Cidr {
     }
 }
 
-/// Rejects IPv4-mapped IPv6 networks: addresses are compared in their IPv4 form, so that such a network would never
-/// match.
+/// Addresses are compared in their IPv4 form: an IPv4-mapped network would never match.
 fn reject_mapped_v4(network: Cidr) -> Result<Cidr, ParseAllowRuleError> {
     match (network.base.to_canonical(), network.base) {
         (IpAddr::V4(v4), IpAddr::V6(_)) if network.length >= 96 => Err(ParseAllowRuleError(format!(
@@ -193,14 +186,11 @@ word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum AddressClass {
         Public = "public",
-        /// A private network: RFC 1918, or IPv6 unique local addresses.
         Private = "private",
         Loopback = "loopback",
         /// The local link; clouds serve their metadata there.
         LinkLocal = "link-local",
-        /// Shared addresses behind a provider's NAT (RFC 6598).
         CarrierNat = "carrier-grade NAT",
-        /// Reserved for network benchmarks (RFC 2544).
         Benchmarking = "benchmarking",
         Multicast = "multicast",
         /// `0.0.0.0/8` and `::`, which many systems route to this machine.
@@ -227,8 +217,7 @@ pub fn classify(address: IpAddr) -> AddressClass {
     }
 }
 
-/// The address of a host written as a number in any notation that resolvers accept (`127.1`, `0x7f000001`,
-/// `0177.0.0.1`, `2130706433`, `[::1]`, a trailing dot); `None` for a name.
+/// The address of a host written as a number in any notation (`127.1`, `0x7f000001`, `[::1]`); `None` for a name.
 pub fn literal(host: &str) -> Option<IpAddr> {
     match Host::parse(host).ok()? {
         Host::Ipv4(address) => Some(address.into()),

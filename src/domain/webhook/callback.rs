@@ -1,27 +1,36 @@
-//! Callbacks: the method and the headers, and the headers of a delivery.
+//! The callback of a cue, checked when the cue is stored (contract §4.6): URL, method and headers; and the host and port of
+//! its target.
 //!
-//! The URL is checked in `callback_url`, its addresses in `address_policy`.
+//! Only the form of a name is checked here. Its addresses are checked at each delivery.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use url::{Host, ParseError};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::text::word_enum::word_enum;
+use crate::domain::text::word_enum;
+use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, classify};
+
+pub const MAX_URL: usize = 2048;
 
 pub const MAX_HEADERS: usize = 32;
 /// The size of a header value, in bytes: the limit of common servers, and half of a connection's buffer.
 pub const MAX_HEADER_VALUE: usize = 4096;
-/// The size of a header name, in bytes.
 pub const MAX_HEADER_NAME: usize = 256;
 
-/// The target of a webhook delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Callback {
     /// An absolute `http` or `https` URL, as the user wrote it, but its host in ASCII.
     pub url: String,
     pub method: Method,
-    /// Custom headers, in the user's order.
     pub headers: Vec<(String, String)>,
     /// True if the body of a 2xx response is taken as the outcome of the execution (contract §6.10).
     pub outcome_from_response: bool,
+    /// The limit of a whole exchange, name resolution included.
+    pub timeout_seconds: u32,
 }
+
+pub const DEFAULT_TIMEOUT_SECONDS: u32 = 30;
 
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -35,37 +44,11 @@ word_enum! {
     }
 }
 
-/// The reason why a method or a set of headers is rejected.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CallbackError {
-    #[error("callback.method is `{0}`; use POST, PUT, PATCH, GET or DELETE")]
-    Method(String),
-    #[error("callback.headers has {0} headers; at most {MAX_HEADERS} are allowed")]
-    TooManyHeaders(usize),
-    /// Empty, too long, or with a character that is not allowed in a header name.
-    #[error(
-        "callback.headers has {0:?}, which is not a header name; \
-         use 1 to {MAX_HEADER_NAME} letters, digits and hyphens"
-    )]
-    HeaderName(String),
-    /// The value of the named header is too long or contains anything but printable ASCII, spaces and tabs.
-    #[error(
-        "callback.headers.{0} has a value that cannot be sent; \
-         use at most {MAX_HEADER_VALUE} printable ASCII characters, with no line break"
-    )]
-    HeaderValue(String),
-    #[error("callback.headers must not set {0}, which the delivery sets itself; leave it out")]
-    ReservedHeader(String),
-    /// Two names that are equal apart from case.
-    #[error("callback.headers has {0} twice, ignoring case; remove one of them")]
-    DuplicateHeader(String),
-}
-
 impl Method {
-    /// Reads the method of a request, in upper or lower case.
-    /// Errors: [`CallbackError::Method`] for any other text than the five methods.
-    pub fn from_request(text: &str) -> Result<Self, CallbackError> {
-        Self::parse(&text.to_ascii_uppercase()).ok_or_else(|| CallbackError::Method(text.to_owned()))
+    pub fn from_request(text: &str) -> Result<Self, Refusal> {
+        Self::parse(&text.to_ascii_uppercase()).ok_or_else(|| {
+            invalid(format!("callback.method is `{text}`; use POST, PUT, PATCH, GET or DELETE"))
+        })
     }
 
     /// Returns whether a delivery with this method has a body, the payload (contract §6).
@@ -74,45 +57,41 @@ impl Method {
     }
 }
 
-/// Checks the custom headers of a callback (contract §4).
-pub fn check_headers(headers: &[(String, String)]) -> Result<(), CallbackError> {
+pub fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
     if headers.len() > MAX_HEADERS {
-        return Err(CallbackError::TooManyHeaders(headers.len()));
+        let count = headers.len();
+        return Err(invalid(format!(
+            "callback.headers has {count} headers; at most {MAX_HEADERS} are allowed"
+        )));
     }
+    let is_printable = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
     for (position, (name, value)) in headers.iter().enumerate() {
-        if name.is_empty() || name.len() > MAX_HEADER_NAME || !name.bytes().all(is_name_byte) {
-            return Err(CallbackError::HeaderName(name.clone()));
-        }
-        if is_reserved_header(name) {
-            return Err(CallbackError::ReservedHeader(name.clone()));
-        }
-        let printable = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
-        if value.len() > MAX_HEADER_VALUE || !value.bytes().all(printable) {
-            return Err(CallbackError::HeaderValue(name.clone()));
-        }
-        if headers[..position].iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
-            return Err(CallbackError::DuplicateHeader(name.clone()));
-        }
+        let is_repeated = headers[..position].iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name));
+        let is_name = (1..=MAX_HEADER_NAME).contains(&name.len()) && name.bytes().all(is_name_byte);
+        let problem = if !is_name {
+            format!(
+                "callback.headers has {name:?}, which is not a header name; \
+                 use 1 to {MAX_HEADER_NAME} letters, digits and hyphens"
+            )
+        } else if is_reserved_header(name) {
+            format!("callback.headers must not set {name}, which the delivery sets itself; leave it out")
+        } else if value.len() > MAX_HEADER_VALUE || !value.bytes().all(is_printable) {
+            format!(
+                "callback.headers.{name} has a value that cannot be sent; \
+                 use at most {MAX_HEADER_VALUE} printable ASCII characters, with no line break"
+            )
+        } else if is_repeated {
+            format!("callback.headers has {name} twice, ignoring case; remove one of them")
+        } else {
+            continue;
+        };
+        return Err(invalid(problem));
     }
     Ok(())
 }
 
-/// The headers of a delivery: the standard ones, with custom ones in place of `Content-Type` and
-/// `User-Agent` (contract §6), then the other custom headers.
-pub fn delivery_headers(
-    custom: Vec<(String, String)>,
-    standard: Vec<(&'static str, String)>,
-) -> Vec<(String, String)> {
-    let mut headers: Vec<(String, String)> =
-        standard.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    for (name, value) in custom {
-        match headers.iter_mut().find(|(standard, _)| standard.eq_ignore_ascii_case(&name)) {
-            None => headers.push((name, value)),
-            Some(existing) if is_replaceable(&name) => existing.1 = value,
-            Some(_) => {}
-        }
-    }
-    headers
+fn invalid(message: String) -> Refusal {
+    Refusal::new(ErrorCode::InvalidCallback, message)
 }
 
 fn is_name_byte(byte: u8) -> bool {
@@ -129,88 +108,312 @@ fn is_reserved_header(name: &str) -> bool {
         )
 }
 
-fn is_replaceable(name: &str) -> bool {
-    name.eq_ignore_ascii_case("content-type") || name.eq_ignore_ascii_case("user-agent")
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallbackTarget {
+    /// A lower-case name without a trailing dot, or an address in its usual form without brackets.
+    pub host: String,
+    pub port: u16,
+    pub https: bool,
+    pub path: String,
+    /// The URL as stored and called: as given, except that a non-ASCII host is in its `xn--` form.
+    pub url: String,
 }
 
-impl From<CallbackError> for Refusal {
-    fn from(error: CallbackError) -> Self {
-        Self::new(ErrorCode::InvalidCallback, error.to_string())
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    #[error("callback.url is longer than {MAX_URL} bytes")]
+    TooLong,
+    #[error("callback.url contains {0:?}; percent-encode it")]
+    Character(char),
+    #[error("callback.url must be absolute and begin with http:// or https://")]
+    Scheme,
+    #[error("callback.url must not contain a user name or password; put credentials into callback.headers")]
+    UserInfo,
+    #[error("callback.url has no host")]
+    NoHost,
+    #[error("callback.url has the host `{0}`, which is neither a name nor an address; correct it")]
+    Host(String),
+    /// A name beyond ASCII, or in its `xn--` form, that UTS 46 does not allow.
+    #[error(
+        "callback.url has the host `{0}`, which is not a valid internationalized name (UTS 46); \
+         correct it, or write its xn-- form"
+    )]
+    InternationalName(String),
+    #[error("callback.url has the port `{0}`, which is not 1 to 65535")]
+    Port(String),
+    /// An address, or a name of this machine, that the policy blocks.
+    #[error(
+        "callback.url points to {0}, a {1} address, which callbacks may not reach; \
+         the operator can allow it with --allow-callbacks-to"
+    )]
+    Blocked(String, AddressClass),
+}
+
+/// Checks the form of a callback URL, and whether the policy allows its host if that is an address or `localhost`.
+pub fn check_url(url: &str, policy: &AddressPolicy) -> Result<CallbackTarget, UrlError> {
+    let target = CallbackTarget::parse(url)?;
+    if !policy.exempts(&target.host, target.port, &target.path) {
+        check_policy(&target.host, policy)?;
+    }
+    Ok(target)
+}
+
+impl CallbackTarget {
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
+        if url.len() > MAX_URL {
+            return Err(UrlError::TooLong);
+        }
+        let (scheme, rest) = url.split_once("://").ok_or(UrlError::Scheme)?;
+        let https = match scheme {
+            _ if scheme.eq_ignore_ascii_case("http") => false,
+            _ if scheme.eq_ignore_ascii_case("https") => true,
+            _ => return Err(UrlError::Scheme),
+        };
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(UrlError::UserInfo);
+        }
+        let (host, port) = split_port(authority)?;
+        let port = match port {
+            Some(digits) => parse_port(digits)?,
+            None if https => 443,
+            None => 80,
+        };
+        let parsed = parse_host(host)?;
+        let url = if host.is_ascii() { url.to_owned() } else { url.replacen(host, &parsed.to_string(), 1) };
+        if url.len() > MAX_URL {
+            return Err(UrlError::TooLong);
+        }
+        if let Some(bad) = tail.chars().find(|c| !c.is_ascii_graphic() || "\"<>\\`".contains(*c)) {
+            return Err(UrlError::Character(bad));
+        }
+        let path = tail.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/").to_owned();
+        let host = match parsed {
+            Host::Domain(name) => name.strip_suffix('.').unwrap_or(&name).to_owned(),
+            Host::Ipv4(address) => address.to_string(),
+            Host::Ipv6(address) => address.to_string(),
+        };
+        Ok(Self { host, port, https, path, url })
+    }
+
+    pub fn authority(&self) -> String {
+        let (host, port) = (&self.host, self.port);
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// The fairness key: equal for all callbacks to one host and port, whatever the scheme. It is stored and must not
+    /// change.
+    pub fn destination_hash(&self) -> i64 {
+        // FNV-1a.
+        let hash = self.authority().bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        // Folded to 32 bits, because it is part of an index entry of every queued execution.
+        i64::from((hash >> 32) as u32 ^ hash as u32)
+    }
+}
+
+/// `host:port` of a stored URL; empty if it cannot be parsed.
+pub fn authority_of(url: &str) -> String {
+    CallbackTarget::parse(url).map_or_else(|_| String::new(), |target| target.authority())
+}
+
+/// The host of a stored URL; empty if it cannot be parsed.
+pub fn host_of(url: &str) -> String {
+    CallbackTarget::parse(url).map_or_else(|_| String::new(), |target| target.host)
+}
+
+/// The fairness key of a stored URL; URLs that cannot be parsed share one.
+pub fn destination_hash(url: &str) -> i64 {
+    CallbackTarget::parse(url).map_or(0, |target| target.destination_hash())
+}
+
+fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
+    let host_end = if authority.starts_with('[') {
+        authority.find(']').map(|end| end + 1).ok_or_else(|| UrlError::Host(authority.to_owned()))?
+    } else {
+        authority.find(':').unwrap_or(authority.len())
+    };
+    match authority.split_at(host_end) {
+        ("", _) => Err(UrlError::NoHost),
+        (host, "") => Ok((host, None)),
+        (host, port) => match port.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None => Err(UrlError::Host(authority.to_owned())),
+        },
+    }
+}
+
+fn parse_port(digits: &str) -> Result<u16, UrlError> {
+    let plain = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match digits.parse() {
+        Ok(port) if plain && port > 0 => Ok(port),
+        _ => Err(UrlError::Port(digits.to_owned())),
+    }
+}
+
+/// A host as browsers read it: letters beyond ASCII are mapped by UTS 46, so that `１２７。0。0。1` is the address 127.0.0.1,
+/// and an address may have any notation. A label in `xn--` form must be the result of such a mapping itself.
+fn parse_host(text: &str) -> Result<Host, UrlError> {
+    // `Host` would decode `%6c` as well.
+    let parsed = if text.contains('%') { Err(ParseError::IdnaError) } else { Host::parse(text) };
+    let is_encoded = |label: &str| label.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("xn--"));
+    match parsed {
+        Ok(host) if !matches!(&host, Host::Domain(name) if !is_name(name)) => Ok(host),
+        Err(ParseError::IdnaError | ParseError::InvalidIpv6Address)
+            if !text.is_ascii() || text.split('.').any(is_encoded) =>
+        {
+            Err(UrlError::InternationalName(text.to_owned()))
+        }
+        _ => Err(UrlError::Host(text.to_owned())),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+fn check_policy(host: &str, policy: &AddressPolicy) -> Result<(), UrlError> {
+    let blocked = |class| Err(UrlError::Blocked(host.to_owned(), class));
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return if policy.allows(address) { Ok(()) } else { blocked(classify(address)) };
+    }
+    let is_this_machine = host == "localhost" || host.ends_with(".localhost");
+    let is_allowed =
+        || policy.allows(Ipv4Addr::LOCALHOST.into()) || policy.allows(Ipv6Addr::LOCALHOST.into());
+    if is_this_machine && !is_allowed() { blocked(AddressClass::Loopback) } else { Ok(()) }
+}
+
+impl From<UrlError> for Refusal {
+    fn from(error: UrlError) -> Self {
+        Self::new(ErrorCode::InvalidCallbackUrl, error.to_string())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::webhook::address_policy::AllowRule;
 
-    fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
-        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    fn check(name: &str, value: &str) -> Result<(), CallbackError> {
-        check_headers(&pairs(&[(name, value)]))
+    fn check(url: &str) -> Result<CallbackTarget, UrlError> {
+        check_url(url, &AddressPolicy::default())
     }
 
     #[test]
-    fn the_five_methods_are_read_in_upper_and_lower_case() {
-        for text in ["POST", "PUT", "PATCH", "GET", "DELETE"] {
-            assert_eq!(Method::from_request(text).unwrap().as_str(), text);
-            assert_eq!(Method::from_request(&text.to_lowercase()).unwrap().as_str(), text);
-        }
-        for text in ["", "HEAD", "OPTIONS", "CONNECT", "TRACE", "POST ", "POST\r\n", "PÖST"] {
-            assert_eq!(Method::from_request(text), Err(CallbackError::Method(text.to_owned())));
-        }
-    }
-
-    #[test]
-    fn only_headers_that_a_request_can_carry_and_the_delivery_does_not_set_are_accepted() {
-        for (name, value) in [
-            ("Authorization", "Bearer abc.def"),
-            ("content-type", "application/cloudevents+json; charset=utf-8"),
-            ("X-Empty", ""),
-            ("X-Tab", "a\tb"),
-            ("X_Odd!#$%&'*+-.^`|~9", "~ !\"(){}"),
-            (&"x".repeat(256), &"x".repeat(4096)),
+    fn a_url_is_split_into_its_parts() {
+        for (url, authority, https, path) in [
+            ("http://example.com", "example.com:80", false, "/"),
+            ("https://example.com/", "example.com:443", true, "/"),
+            ("HTTPS://Example.COM:8443/A/b?c=d#e", "example.com:8443", true, "/A/b"),
+            ("http://example.com?x=/y", "example.com:80", false, "/"),
+            ("http://example.com#x", "example.com:80", false, "/"),
+            ("http://example.com./x", "example.com:80", false, "/x"),
+            ("http://my_app-1.web:00080/", "my_app-1.web:80", false, "/"),
+            ("http://xn--bcher-kva.example/%C3%BC", "xn--bcher-kva.example:80", false, "/%C3%BC"),
+            ("http://8.8.8.8:9/", "8.8.8.8:9", false, "/"),
+            ("http://134744072/", "8.8.8.8:80", false, "/"),
+            ("https://[2606:4700:0::1111]/", "[2606:4700::1111]:443", true, "/"),
+            ("http://[2606:4700::1111]:81/a{b}|c^d~", "[2606:4700::1111]:81", false, "/a{b}|c^d~"),
         ] {
-            assert_eq!(check(name, value), Ok(()), "{name}");
-        }
-        for name in ["User-Agent", "Teapot", "X-CueAPI", "webhook"] {
-            assert_eq!(check(name, "x"), Ok(()), "{name}");
-        }
-        let list = "Host HOST content-length Transfer-Encoding Connection upgrade TE Trailer \
-                    X-CueAPI-Signature x-cueapi-anything webhook-id Webhook-Signature WEBHOOK-x";
-        for name in list.split_whitespace() {
-            assert_eq!(check(name, "x"), Err(CallbackError::ReservedHeader(name.to_owned())));
-        }
-        let long = "x".repeat(257);
-        for name in ["", " ", "a b", "a:", "a\r\nb", "a\0", "ä", "(x)", "x,y", "\u{7f}", "Host ", &long] {
-            assert_eq!(check(name, "x"), Err(CallbackError::HeaderName(name.to_owned())), "{name:?}");
-        }
-        for value in ["a\r\nX: y", "a\nb", "a\rb", "a\0b", "ü", "\u{7f}", "\u{1b}", &"x".repeat(4097)] {
-            assert_eq!(check("X-A", value), Err(CallbackError::HeaderValue("X-A".to_owned())), "{value:?}");
+            let found = check(url).unwrap();
+            assert_eq!(
+                (found.authority().as_str(), found.https, found.path.as_str()),
+                (authority, https, path),
+                "{url}"
+            );
         }
     }
 
     #[test]
-    fn at_most_32_headers_and_each_once() {
-        let many =
-            |count: usize| -> Vec<_> { (0..count).map(|n| (format!("X-{n}"), String::new())).collect() };
-        assert_eq!(check_headers(&many(32)), Ok(()));
-        assert_eq!(check_headers(&many(33)), Err(CallbackError::TooManyHeaders(33)));
-        let twice = pairs(&[("X-A", "1"), ("X-B", "2"), ("x-a", "3")]);
-        assert_eq!(check_headers(&twice), Err(CallbackError::DuplicateHeader("x-a".to_owned())));
+    fn an_unusable_url_is_refused() {
+        let list =
+            "example.com/x //example.com http:example.com http:/example.com ftp://example.com file:///etc";
+        for url in list.split(' ').chain(["", " http://example.com"]) {
+            assert_eq!(check(url), Err(UrlError::Scheme), "{url:?}");
+        }
+        for url in ["http://", "http:///x", "http://:80/", "http://::1/"] {
+            assert_eq!(check(url), Err(UrlError::NoHost), "{url}");
+        }
+        for user in ["me@", "me:pw@", "example.com@127.0.0.1", "example.com\\@127.0.0.1"] {
+            assert_eq!(check(&format!("http://{user}/")), Err(UrlError::UserInfo), "{user}");
+        }
+        for port in ["0", "", "65536", "+80", "80:81", "8a"] {
+            let refused = Err(UrlError::Port(port.to_owned()));
+            assert_eq!(check(&format!("http://example.com:{port}/")), refused, "{port}");
+        }
+        let list = "example..com .example.com example.com.. . example.com\\.evil %31%32%37.0.0.1 %6c%6fcalhost \
+                    1.2.3.4.5 256.1.1.1 1.2.3.256 1.2.65536 1.16777216 4294967296 0x100000000 08.0.0.1 a.0x7f a.b.09. \
+                    +1.1.1.1 0x+1 1..1 127.0.0.1.. [::1 [::1]x [::1%eth0] [fe80::1%25eth0] [127.0.0.1] [] [v1.a]";
+        for host in list.split_whitespace().chain(["exa mple.com", "exa\tmple.com", "example.com\r\n"]) {
+            let refused = Err(UrlError::Host(host.to_owned()));
+            assert_eq!(check(&format!("http://{host}/")), refused, "{host:?}");
+        }
+        for path in ["a b", "a\r\nHost: x", "\0", "\u{7f}", "ü", "?q=\"x\"", "a\\b"] {
+            let found = check(&format!("http://example.com/{path}"));
+            assert!(matches!(found, Err(UrlError::Character(_))), "{path:?}");
+        }
     }
 
     #[test]
-    fn custom_headers_replace_two_of_the_standard_ones_and_no_others() {
-        let standard =
-            ["Content-Type", "User-Agent", "X-CueAPI-Cue-Id"].map(|name| (name, "ours".to_owned()));
-        let custom =
-            ["X-Mine", "content-type", "USER-AGENT", "x-cueapi-cue-id", "Accept"].map(|name| (name, "mine"));
-        let headers = delivery_headers(pairs(&custom), standard.to_vec());
-        let text: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        let expected =
-            "Content-Type: mine, User-Agent: mine, X-CueAPI-Cue-Id: ours, X-Mine: mine, Accept: mine";
-        assert_eq!(text.join(", "), expected);
+    fn length_limits_are_exact() {
+        let base = "http://example.com/";
+        let url = format!("{base}{}", "x".repeat(MAX_URL - base.len()));
+        assert!(check(&url).is_ok());
+        assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
+        // The converted URL is longer: `ü.example` becomes `xn--tda.example`.
+        let url = format!("http://ü.example/{}", "x".repeat(MAX_URL - "http://xn--tda.example/".len()));
+        assert_eq!(check(&url).unwrap().url.len(), MAX_URL);
+        assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
+        assert!(check(&format!("http://{}.com/", "a".repeat(63))).is_ok());
+        assert!(check(&format!("http://{}.com/", "a".repeat(64))).is_err());
+        assert!(check(&format!("http://{}com/", "a.".repeat(125))).is_ok());
+        assert!(check(&format!("http://{}com/", "a.".repeat(126))).is_err());
+    }
+
+    #[test]
+    fn an_address_in_any_notation_is_refused_unless_allowed_and_a_name_that_resembles_one_is_not() {
+        let open = AddressPolicy::new(&[AllowRule::Private, AllowRule::Loopback]);
+        let list = "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 0177.1 017700000001 127.0.0.1. \
+                    127.0.1 0X7F000001 0x7f.0.0.0x1 0000177.0.0.01 127.0x1 2130706433. 127.255.255.254 [::1] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] \
+                    [64:ff9b::7f00:1] [2002:7f00:1::] [0:0:0:0:0:0:0:1] localhost LOCALHOST localhost. \
+                    api.localhost a.b.LocalHost. 10.0.0.1 10.1 167772161 192.168.1.1 172.16.0.1 \
+                    [fd12::1] [::ffff:10.0.0.1] [64:ff9b::a00:1] [2001:0:808:808:0:0:f5ff:fffe]";
+        for host in list.split_whitespace() {
+            let url = format!("http://{host}:8080/hook");
+            assert!(matches!(check(&url), Err(UrlError::Blocked(..))), "{url}");
+            assert!(check_url(&url, &open).is_ok(), "{url}");
+        }
+        for host in
+            "0.0.0.0 0 [::] 169.254.169.254 0xa9fea9fe 2852039166 [::ffff:a9fe:a9fe] [fe80::1]".split(' ')
+        {
+            let url = format!("http://{host}/");
+            assert!(matches!(check_url(&url, &open), Err(UrlError::Blocked(..))), "{url}");
+        }
+        for name in ["localhost.example.com", "mylocalhost", "127.0.0.1.nip.io", "10.example.com", "1e3"] {
+            assert!(check(&format!("http://{name}/")).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_destination_hash_is_one_per_host_and_port_and_never_changes() {
+        let open = AddressPolicy::new(&[AllowRule::Public, AllowRule::Loopback]);
+        let hash = |url| check_url(url, &open).unwrap().destination_hash();
+        assert_eq!(hash("http://example.com/a"), hash("http://EXAMPLE.com.:80/b?c"));
+        assert_eq!(hash("http://example.com:443"), hash("https://example.com"));
+        assert_eq!(hash("http://127.1"), hash("http://2130706433"));
+        assert_ne!(hash("http://example.com"), hash("https://example.com"));
+        assert_ne!(hash("http://example.com"), hash("http://example.org"));
+        assert_eq!(hash("http://example.com/a"), 3_018_306_507);
+    }
+
+    #[test]
+    fn a_header_name_has_at_most_256_bytes_and_a_value_4096() {
+        let check = |name, value| check_headers(&[("x".repeat(name), "y".repeat(value))]).is_ok();
+        assert_eq!([check(256, 4096), check(257, 1), check(1, 4097)], [true, false, false]);
     }
 }

@@ -88,9 +88,8 @@ fn write_number(out: &mut String, text: &str) -> usize {
     length
 }
 
-/// Python's `repr` of a double, from the shortest decimal text that parses back to it, in any notation.
-/// That text is serde_json's, which the compact form has: of two equally near shortest texts it takes the one with the even digit, as Python
-/// does. The standard library's formatting does not (1000000000000000.25 ends in .3 there).
+/// Python's `repr` of a double, from serde_json's text: both take the even one of two equally near shortest texts,
+/// which the standard library does not (1000000000000000.25 ends in .3 there).
 fn write_double(out: &mut String, shortest: &str) {
     let unsigned = shortest.trim_start_matches('-');
     let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));

@@ -2,8 +2,7 @@
 
 pub mod address_policy;
 pub mod callback;
-pub mod callback_url;
 pub mod canonical_json;
+pub mod delivery;
 pub mod echo;
-pub mod request;
 pub mod signature;

@@ -1,5 +1,5 @@
-//! The two signatures of a webhook delivery (contract §6), and their verification as by a receiver (§6.3), which says why a
-//! delivery is not verified. Creating and storing secrets is not part of it.
+//! The two signatures of a webhook delivery (contract §6), and their verification as by a receiver (§6.3), which says
+//! why a delivery is not verified. Creating and storing secrets is not part of it.
 
 use std::fmt;
 
@@ -17,12 +17,10 @@ const MAX_SIGNATURES: usize = 8;
 #[derive(Clone, Copy)]
 pub struct SigningSecrets<'a> {
     pub current: &'a str,
-    /// The previous secret, until it expires.
     pub previous: Option<&'a str>,
 }
 
 impl<'a> SigningSecrets<'a> {
-    /// The secrets that sign at `now`.
     pub fn at(
         now: Timestamp,
         current: &'a str,
@@ -56,7 +54,6 @@ pub fn signature_v1(secret: &str, timestamp_secs: i64, body: &[u8]) -> String {
     format!("v1={}", hex::encode(&tag))
 }
 
-/// Returns `true` if `signature` is the `X-CueAPI-Signature` of a body with this `X-CueAPI-Timestamp`.
 pub fn verify_v1(secret: &str, timestamp: &str, signature: &str, body: &[u8]) -> bool {
     let Some(tag) = signature.strip_prefix("v1=").and_then(hex::decode) else { return false };
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
@@ -65,9 +62,7 @@ pub fn verify_v1(secret: &str, timestamp: &str, signature: &str, body: &[u8]) ->
 }
 
 /// `webhook-signature` of Standard Webhooks: `v1,BASE64` over `ID.TIMESTAMP.BODY` for each secret, the current one
-/// first.
-/// The key is the decoded base64 after `whsec_`. A secret that is not base64 signs with its bytes, so that no
-/// delivery is unsigned; secrets generated here are base64.
+/// first. A secret that is not base64 signs with its bytes, so that no delivery is unsigned.
 pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs: i64, body: &[u8]) -> String {
     let timestamp = timestamp_secs.to_string();
     let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
@@ -86,7 +81,6 @@ pub fn verify_standard(secret: &str, id: &str, timestamp: &str, signatures: &str
     tags.into_iter().any(|tag| hmac::verify(&key, &message, &tag).is_ok())
 }
 
-/// HMAC-SHA256 over the concatenated parts of a message.
 pub fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
     for part in message {
@@ -102,8 +96,7 @@ fn standard_key(secret: &str) -> Vec<u8> {
     STANDARD.decode(text).unwrap_or_else(|_| text.as_bytes().to_vec())
 }
 
-/// Allowed difference between the time of a signature and the receiver's, in seconds. A signature never expires, so a recorded
-/// delivery could be sent again; five minutes cover every legitimate delay.
+/// Seconds that a recorded delivery may be sent again; five minutes cover every legitimate delay.
 pub const TOLERANCE: i64 = 300;
 
 /// More digits are no time that a clock shows.
@@ -118,19 +111,16 @@ const STANDARD_ID: &str = "webhook-id";
 /// The finding of a receiver with the secret. Headers are named as they are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verification {
-    /// Each signature of the delivery is right and recent.
     Verified,
     NoSignature,
     NoSecret,
     MissingHeader(&'static str),
-    /// The header is not the number of a second.
     InvalidTimestamp(&'static str),
     WrongSignature(&'static str),
     /// The signature is right, and older than [`TOLERANCE`] by its own time.
     TooOld {
         seconds: i64,
     },
-    /// The signature is right, and of a time in the future.
     TooNew {
         seconds: i64,
     },
@@ -141,7 +131,6 @@ impl Verification {
         self == Self::Verified
     }
 
-    /// The reason as a word for programs; `None` if the delivery is verified.
     pub fn code(self) -> Option<&'static str> {
         match self {
             Self::Verified => None,
@@ -173,8 +162,8 @@ impl fmt::Display for Verification {
     }
 }
 
-/// Verifies a delivery with any of `secrets`. If it has signatures of both schemes, both must be right: a receiver checks
-/// only one of them. `header` finds a header by its name in any case.
+/// Verifies a delivery with any of `secrets`. If it has signatures of both schemes, both must be right: a receiver
+/// checks only one of them. `header` finds a header by its name in any case.
 pub fn verify<'a>(
     secrets: &[String],
     header: &dyn Fn(&str) -> Option<&'a str>,

@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::domain::execution::attempt::{FailureCause, requested_pause};
 use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome, OutcomeReport};
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
-use crate::domain::webhook::request::{
+use crate::domain::webhook::callback::DEFAULT_TIMEOUT_SECONDS;
+use crate::domain::webhook::delivery::{
     AttemptRef, DeliverySpec, SignedRequest, kept_headers, signed_request,
 };
 use crate::engine::webhook_client::{
@@ -17,27 +18,27 @@ use crate::engine::webhook_client::{
 use crate::error::Error;
 use crate::metrics::milliseconds;
 use crate::panics;
-use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
-use crate::store::executions::delivery_request::LoadedDelivery;
+use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery, LoadedDelivery};
 
 /// The pause after a database error, before another attempt: long enough to keep the log readable while a disk fails.
 const AFTER_READ_ERROR: SignedDuration = SignedDuration::from_secs(5);
 
-/// An attempt that a delivery thread has ended.
 pub struct FinishedAttempt {
     pub claimed: ClaimedDelivery,
     pub record: AttemptRecord,
-    /// True if the attempt ended by its timeout.
-    pub timed_out: bool,
     /// More than the error message says, for the log only.
     pub detail: Option<String>,
-    /// The public id of the cue, for the log only.
     pub cue_id: Option<String>,
+}
+
+impl FinishedAttempt {
+    pub fn has_timed_out(&self) -> bool {
+        self.record.cause == Some(FailureCause::Timeout)
+    }
 }
 
 pub type SendResult = Result<WebhookResponse, DeliveryError>;
 
-/// The part of the result that the retry rules need.
 pub fn attempt_result(result: &SendResult, now: Timestamp) -> AttemptResult {
     match result {
         Ok(WebhookResponse { http_status, retry_after, .. }) => AttemptResult::Responded {
@@ -49,7 +50,6 @@ pub fn attempt_result(result: &SendResult, now: Timestamp) -> AttemptResult {
     }
 }
 
-/// The status of the response, and for the user why the attempt has failed. A response that is no success has failed.
 pub(in crate::engine) fn status_and_error(
     result: &SendResult,
     is_success: bool,
@@ -62,27 +62,27 @@ pub(in crate::engine) fn status_and_error(
     }
 }
 
-pub(in crate::engine) fn timed_out(result: &SendResult) -> bool {
-    matches!(result, Err(DeliveryError::Timeout { .. }))
-}
-
-/// Sends a claimed execution and returns its record. Reads the time with `now` before and after; `None` from it, when the
-/// program stops, ends the work without a record. The caller sets the duration. Never panics.
+/// Sends a claimed execution and returns its record. Reads the time with `now` before and after; `None` from it, when
+/// the program stops, ends the work without a record. The caller sets the duration. Never panics.
 pub fn deliver(
     webhook_client: &dyn WebhookClient,
     delivery: LoadedDelivery,
     now: impl Fn() -> Option<Timestamp>,
 ) -> Option<FinishedAttempt> {
     let LoadedDelivery { claimed, spec } = delivery;
-    let (spec, retry, cue_id) = match spec {
-        Ok((spec, retry)) => {
-            let cue_id = spec.cue_id.clone();
-            (Ok(spec), Some(retry), Some(cue_id))
-        }
-        Err(reason) => (Err(reason), None, None),
+    let cue_id = spec.as_ref().ok().map(|(spec, _)| spec.cue_id.clone());
+    let (spec, retry) = match spec {
+        Ok((spec, retry)) => (Ok(spec), Some(retry)),
+        Err(reason) => (Err(reason), None),
     };
     let started = now()?;
-    let result = send(webhook_client, &claimed, spec, started);
+    let build = || match spec {
+        Ok(spec) => Ok(request(&claimed, spec, started)),
+        Err(reason) => Err(format!("the request cannot be built: {reason}")),
+    };
+    let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
+    let log_panic = |error: &Error| tracing::error!(execution_id = %id, attempt, %error, "delivery panicked");
+    let result = send_guarded(webhook_client, build, log_panic);
     let mut ended = classify(claimed, retry.as_ref(), result, now()?);
     ended.record.duration = ended.record.at.duration_since(started);
     Some(FinishedAttempt { cue_id, ..ended })
@@ -98,34 +98,14 @@ pub fn unread(claimed: ClaimedDelivery, error: &Error, now: Timestamp) -> Finish
     ended
 }
 
-/// Sends a request, signed at `now`, and waits for the response. Never panics.
-fn send(
-    webhook_client: &dyn WebhookClient,
-    claimed: &ClaimedDelivery,
-    spec: Result<DeliverySpec, String>,
-    now: Timestamp,
-) -> SendResult {
-    let build = || match spec {
-        Ok(spec) => Ok(request(claimed, spec, now)),
-        Err(reason) => Err(format!("the request cannot be built: {reason}")),
-    };
-    let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
-    send_guarded(
-        webhook_client,
-        build,
-        |error| tracing::error!(execution_id = %id, attempt, %error, "delivery panicked"),
-    )
-}
-
-/// Sends the request that `build` returns and waits for the response. Never panics: a
-/// panic of `build` or of the client is passed to `log_panic` and becomes a failed attempt.
+/// Sends the request that `build` returns and waits for the response. A panic of `build` or of the client is passed to
+/// `log_panic` and becomes a failed attempt.
 pub fn send_guarded(
     webhook_client: &dyn WebhookClient,
     build: impl FnOnce() -> Result<WebhookRequest, String>,
     log_panic: impl FnOnce(&Error),
 ) -> SendResult {
-    // Building and signing run inside as well: a panic would end the thread and leave the execution in flight until the
-    // next start.
+    // A panic would end the thread and leave the execution in flight until the next start.
     let send = || match build() {
         Ok(request) => webhook_client.send(&request),
         Err(reason) => Err(DeliveryError::Unsendable(reason)),
@@ -144,7 +124,6 @@ fn classify(
     result: SendResult,
     now: Timestamp,
 ) -> FinishedAttempt {
-    let timed_out = timed_out(&result);
     let next = retry.map_or(NextStep::Failed, |retry| {
         after_attempt(retry, claimed.attempt_ref.attempt, &attempt_result(&result, now), now)
     });
@@ -159,7 +138,10 @@ fn classify(
         response_body: None,
         response_headers: None,
         error_message,
-        cause: cause(&result),
+        cause: match &result {
+            Ok(response) => FailureCause::from_status(response.http_status),
+            Err(error) => Some(error.cause()),
+        },
         outcome: None,
     };
     let detail = match result {
@@ -174,7 +156,7 @@ fn classify(
         }
         Err(error) => error.detail(),
     };
-    FinishedAttempt { claimed, record, timed_out, detail, cue_id: None }
+    FinishedAttempt { claimed, record, detail, cue_id: None }
 }
 
 /// The outcome that a response reports. Never panics: what a receiver sends must not end the thread.
@@ -201,20 +183,15 @@ pub fn log(ended: &FinishedAttempt, duration: Duration) {
     );
 }
 
-/// The cause of a failure; `None` for a success.
-fn cause(result: &SendResult) -> Option<FailureCause> {
-    match result {
-        Ok(response) => FailureCause::of_status(response.http_status),
-        Err(error) => Some(error.cause()),
-    }
-}
-
 fn request(claimed: &ClaimedDelivery, spec: DeliverySpec, now: Timestamp) -> WebhookRequest {
     let (method, url) = (spec.callback.method, spec.callback.url.clone());
+    let timeout_seconds = spec.callback.timeout_seconds;
+    let timeout =
+        (timeout_seconds != DEFAULT_TIMEOUT_SECONDS).then(|| Duration::from_secs(timeout_seconds.into()));
     let SignedRequest { headers, body } = signed_request(&claimed.attempt_ref, spec, now);
     // One byte more shows that the response is too long for an outcome.
     let max_response = if claimed.takes_outcome { MAX_RESPONSE_OUTCOME + 1 } else { MAX_KEPT_BODY };
-    WebhookRequest { method, url, headers, body, max_response }
+    WebhookRequest { method, url, headers, body, timeout, max_response }
 }
 
 fn status_message(http_status: u16) -> String {
@@ -236,35 +213,4 @@ fn text(body: &[u8]) -> String {
 
 pub fn cause_label(cause: Option<FailureCause>) -> &'static str {
     cause.map_or("none", FailureCause::as_str)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::webhook_client::address_guard::ResolveError;
-
-    #[test]
-    fn every_failure_cause_has_a_counter_from_the_start() {
-        let why = || "why".to_owned();
-        let errors = [
-            DeliveryError::Timeout { within: std::time::Duration::ZERO, status: None },
-            DeliveryError::NoAddress(ResolveError::Blocked {
-                host: String::new(),
-                address: std::net::Ipv4Addr::LOCALHOST.into(),
-            }),
-            DeliveryError::NoAddress(ResolveError::Unknown { name: String::new(), why: why() }),
-            DeliveryError::Connection(why()),
-            DeliveryError::Tls(why()),
-            DeliveryError::Unsendable(why()),
-            DeliveryError::Internal,
-        ];
-        let response = |http_status| {
-            Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body: Vec::new() })
-        };
-        let results = errors.into_iter().map(Err).chain([199, 200, 302, 404, 500, 600].map(response));
-        let mut causes: Vec<_> = results.filter_map(|result| cause(&result)).collect();
-        causes.sort_unstable();
-        causes.dedup();
-        assert_eq!(causes, FailureCause::ALL);
-    }
 }

@@ -1,6 +1,6 @@
-//! Webhook delivery as a service. The dispatcher claims executions that are ready to be sent and records attempts that have
-//! ended, in one commit per pass; the threads of a pool send them (`attempt`). This file also promotes executions whose
-//! waiting time is over and requeues those that an earlier process left in flight.
+//! Webhook delivery as a service. The dispatcher claims executions that are ready to be sent and records attempts that
+//! have ended, in one commit per pass; the threads of a pool send them (`attempt`). This file also promotes executions
+//! whose waiting time is over and requeues those that an earlier process left in flight.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,21 +17,18 @@ use crate::domain::account::plan::CALL_INTERVAL;
 use crate::domain::notification::event::EventType;
 use crate::domain::time::saturating_add;
 use crate::engine::delivery::attempt::{FinishedAttempt, cause_label, deliver, log, unread};
-use crate::engine::delivery::attempt_queue::{AttemptQueue, SMALL};
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
-use crate::engine::delivery::thread_pool::ThreadPool;
+use crate::engine::delivery::threads::{DeliveryThreads, SMALL};
 use crate::engine::webhook_client::WebhookClient;
 use crate::engine::{AFTER_FAULT, EngineThread};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
 use crate::service::events;
+use crate::service::finish::record_attempt;
 use crate::service::fire::CueFirer;
-use crate::service::outcome::record_attempt;
 use crate::store::WriteTx;
-use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery};
-use crate::store::executions::delivery_request::{self, LoadedDelivery};
-use crate::store::executions::{delivery_queue, queue_changes};
+use crate::store::executions::delivery_queue::{self, AttemptRecord, ClaimedDelivery, LoadedDelivery};
 use crate::store::fair_queue::{Grant, Rotation};
 
 /// Time limit of a stop for running deliveries (contract §1.3).
@@ -41,8 +38,8 @@ pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
 const BATCH: u32 = 500;
 
 /// Attempts under way for each thread. On a slow disk a commit takes as long as many attempts, and results wait for the
-/// next one while others are sent: with commits of 12 ms, a destination that has 128 of 512 makes about 5,000 deliveries a
-/// second.
+/// next one while others are sent: with commits of 12 ms, a destination that has 128 of 512 makes about 5,000
+/// deliveries a second.
 const AHEAD: usize = 8;
 
 /// An attempt up to this duration is quick ([`AttemptEnd::Quick`]).
@@ -55,10 +52,8 @@ pub enum DispatcherMode {
     Draining,
 }
 
-/// The state of the deliveries between two passes.
 pub struct Dispatcher {
     claims: Arc<Mutex<Claims>>,
-    /// Ended attempts that are not committed yet.
     unrecorded: Vec<Arc<AttemptRecord>>,
 }
 
@@ -70,8 +65,8 @@ struct Claims {
 }
 
 impl Claims {
-    /// Claims what the shares allow. Users with unconfirmed addresses have only the calls that `calls` admits: their other
-    /// executions wait for the next.
+    /// Claims what the shares allow. Users with unconfirmed addresses have only the calls that `calls` admits: their
+    /// other executions wait for the next.
     fn claim(
         &mut self,
         tx: &WriteTx<'_>,
@@ -89,7 +84,7 @@ impl Claims {
             if grant == Grant::Granted {
                 uncommitted.push((user_key, destination));
                 if let Some(calls) = calls
-                    && queue_changes::is_unconfirmed(tx, user_key)?
+                    && delivery_queue::is_unconfirmed(tx, user_key)?
                 {
                     calls.lock().admit(user_key, now);
                 }
@@ -98,7 +93,7 @@ impl Claims {
         })?;
         for (user_key, seconds) in held_up {
             let free_at = saturating_add(now, SignedDuration::from_secs(i64::from(seconds)));
-            queue_changes::hold_up(tx, user_key, (free_at, CALL_INTERVAL), now)?;
+            delivery_queue::hold_up(tx, user_key, (free_at, CALL_INTERVAL), now)?;
         }
         Ok(claimed)
     }
@@ -141,8 +136,8 @@ impl Dispatcher {
             return Ok(Vec::new());
         }
         let claimed = self.write(app, may_claim, |_| Ok(())).map(|((), claimed)| claimed);
-        // A retry helps after a disk error, not after a fault: record the others one by one, so that a result that can
-        // never be recorded holds up nothing.
+        // A retry helps after a disk error, not after a fault: record the results one by one, so that one bad record
+        // does not block the others.
         if matches!(claimed, Err(Error::Fault(_) | Error::Corrupt(_))) {
             self.record_each(app)?;
         }
@@ -152,17 +147,17 @@ impl Dispatcher {
     /// Frees the shares of ended attempts. Returns whether no other one may be claimed.
     fn release(&mut self, app: &App, finished: Vec<FinishedAttempt>) -> bool {
         let mut claims = self.claims.lock();
-        for FinishedAttempt { claimed, record, timed_out, .. } in finished {
-            let labels = [record.next.status().as_str(), cause_label(record.cause)];
-            app.engine_stats.deliveries.attempts.with(labels).add(1);
-            let end = match Duration::try_from(record.duration) {
-                _ if timed_out => AttemptEnd::TimedOut,
+        for ended in finished {
+            let labels = [ended.record.next.status().as_str(), cause_label(ended.record.cause)];
+            app.engine_stats.attempts.with(labels).add(1);
+            let end = match Duration::try_from(ended.record.duration) {
+                _ if ended.has_timed_out() => AttemptEnd::TimedOut,
                 Ok(took) if took > QUICK => AttemptEnd::InTime,
                 _ => AttemptEnd::Quick,
             };
-            let (user_key, destination) = claimed.destination_key();
+            let (user_key, destination) = ended.claimed.destination_key();
             claims.share.release(user_key, destination, end);
-            self.unrecorded.push(Arc::new(record));
+            self.unrecorded.push(Arc::new(ended.record));
         }
         claims.share.is_full()
     }
@@ -190,13 +185,13 @@ impl Dispatcher {
         let written = write.wait();
         self.claims.lock().end_write(written.is_ok());
         let written = written?;
-        let recorded = std::mem::take(&mut self.unrecorded).len();
-        count(app, recorded);
+        app.engine_stats.delivered.add(self.unrecorded.len() as u64);
+        self.unrecorded.clear();
         Ok(written)
     }
 
-    /// Records the ended attempts one by one after they failed together. One that cannot be recorded is dropped: the next
-    /// start delivers that execution again.
+    /// Records the ended attempts one by one after they failed together. One that cannot be recorded is dropped: the
+    /// next start delivers that execution again.
     fn record_each(&mut self, app: &App) -> Result<()> {
         let now = app.clock.now();
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
@@ -208,34 +203,38 @@ impl Dispatcher {
                 Ok(_) => {}
             }
             self.unrecorded.pop();
-            count(app, 1);
+            app.engine_stats.delivered.add(1);
         }
         Ok(())
     }
 }
 
-/// Counts attempts whose result is committed.
-fn count(app: &App, attempts: usize) {
-    if attempts > 0 {
-        app.engine_stats.add_delivered(u64::try_from(attempts).unwrap_or(u64::MAX));
-    }
-}
-
+/// The dispatcher and the threads, for the dispatcher's own thread and for the scheduler, which fires cues and claims
+/// their executions in one write.
 pub struct DeliveryService {
-    app: Arc<App>,
-    handle: Arc<DispatchHandle>,
-    thread: EngineThread,
-}
-
-/// Access to the dispatcher for its own thread and for the scheduler, which fires cues and claims their executions in
-/// one write.
-pub struct DispatchHandle {
     dispatcher: Mutex<Dispatcher>,
-    pool: ThreadPool<AttemptQueue, FinishedAttempt>,
+    threads: DeliveryThreads,
     stopping: Arc<AtomicBool>,
 }
 
-impl DispatchHandle {
+impl DeliveryService {
+    /// Starts the threads. Call [`requeue_interrupted`] first. A stop claims nothing more and waits until the running
+    /// attempts are recorded, for 30 s at most; one that is cut off is made again after the next start.
+    pub fn start(
+        app: &Arc<App>,
+        webhook_client: Arc<dyn WebhookClient>,
+    ) -> io::Result<(Arc<Self>, EngineThread)> {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let service = Arc::new(Self {
+            dispatcher: Mutex::new(Dispatcher::new(app.config.delivery_threads)),
+            threads: start_threads(app, webhook_client)?,
+            stopping: Arc::clone(&stopping),
+        });
+        let shared = (Arc::clone(app), Arc::clone(&service));
+        let thread = EngineThread::start("dispatcher", stopping, move |_| shared.1.run(&shared.0))?;
+        Ok((service, thread))
+    }
+
     /// Runs `first` and, unless a pass is running, claims the executions that are ready in the same write: a single
     /// due cue costs one commit, not two. The caller notifies `send` for the executions that are left.
     pub fn write<T: Send + 'static>(
@@ -243,53 +242,50 @@ impl DispatchHandle {
         app: &App,
         first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let Some(mut dispatcher) =
-            self.dispatcher.try_lock().filter(|_| !self.stopping.load(Ordering::Acquire))
-        else {
+        let is_running = !self.stopping.load(Ordering::Acquire);
+        let Some(mut dispatcher) = self.dispatcher.try_lock().filter(|_| is_running) else {
             return app.store.write_with_priority(first).wait();
         };
         let (done, claimed) = dispatcher.write(app, true, first)?;
-        self.pool.submit(claimed);
+        self.threads.submit(claimed);
         Ok(done)
     }
 
-    /// One pass of the dispatcher, with the attempts that have ended. Returns the number of those that it has claimed.
-    fn pass(&self, app: &App, mode: DispatcherMode) -> Result<usize> {
-        // Held until the attempts are queued: those that the scheduler claims next are younger.
-        let mut dispatcher = self.dispatcher.lock();
-        let claimed = dispatcher.run_once(app, self.pool.take_finished(), mode)?;
-        let count = claimed.len();
-        self.pool.submit(claimed);
-        Ok(count)
-    }
-}
-
-impl DeliveryService {
-    /// Starts the threads. Call [`requeue_interrupted`] first.
-    pub fn start(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> io::Result<Self> {
-        let stopping = Arc::new(AtomicBool::new(false));
-        let handle = Arc::new(DispatchHandle {
-            dispatcher: Mutex::new(Dispatcher::new(app.config.delivery_threads)),
-            pool: start_pool(app, webhook_client)?,
-            stopping: Arc::clone(&stopping),
-        });
-        let shared = (Arc::clone(app), Arc::clone(&handle));
-        let thread = EngineThread::start("dispatcher", stopping, move |_| run(&shared.0, &shared.1))?;
-        Ok(Self { app: Arc::clone(app), handle, thread })
+    fn run(&self, app: &App) {
+        while !self.stopping.load(Ordering::Acquire) {
+            self.run_pass(app, DispatcherMode::Running, MAX_WAIT);
+        }
+        // Sends claimed attempts, except those for a host that hangs.
+        let until = app.clock.monotonic() + DRAIN;
+        let unfinished = || self.dispatcher.lock().unfinished();
+        while unfinished() > 0 && app.clock.monotonic() < until {
+            let left = until.saturating_sub(app.clock.monotonic());
+            self.run_pass(app, DispatcherMode::Draining, left);
+        }
+        if unfinished() > 0 {
+            tracing::warn!(count = unfinished(), "deliveries cut off; the next start repeats them");
+        }
     }
 
-    pub(in crate::engine) fn handle(&self) -> Arc<DispatchHandle> {
-        Arc::clone(&self.handle)
-    }
-
-    pub(in crate::engine) fn thread(&self) -> &EngineThread {
-        &self.thread
-    }
-
-    /// Claims nothing more and waits until the running attempts are recorded, for 30 s at most. An attempt that is cut
-    /// off is made again after the next start.
-    pub fn stop(self) {
-        self.thread.stop(&self.app.notifiers.send);
+    /// Runs one pass, with the attempts that have ended, then waits unless there may be more to claim.
+    fn run_pass(&self, app: &App, mode: DispatcherMode, at_most: Duration) {
+        let seen = app.notifiers.send.generation();
+        let pass = || {
+            // Held until the attempts are queued: those that the scheduler claims next are younger.
+            let mut dispatcher = self.dispatcher.lock();
+            let claimed = dispatcher.run_once(app, self.threads.take_finished(), mode)?;
+            let has_claimed = !claimed.is_empty();
+            self.threads.submit(claimed);
+            Ok(has_claimed)
+        };
+        match panics::catch("the dispatcher", pass) {
+            Ok(true) => {}
+            Ok(false) => app.clock.wait_at_most(&app.notifiers.send, seen, at_most),
+            Err(error) => {
+                tracing::error!(%error, "delivery paused for 1 s after an error");
+                app.clock.sleep(AFTER_FAULT);
+            }
+        }
     }
 }
 
@@ -313,18 +309,13 @@ pub fn requeue_interrupted(app: &App) -> Result<usize> {
     app.store.write_with_priority(move |tx| delivery_queue::requeue_interrupted(tx, now)).wait()
 }
 
-fn start_pool(
-    app: &Arc<App>,
-    webhook_client: Arc<dyn WebhookClient>,
-) -> io::Result<ThreadPool<AttemptQueue, FinishedAttempt>> {
+fn start_threads(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> io::Result<DeliveryThreads> {
     // A weak reference: a delivery that a stop cuts off must not keep the database open.
-    let (notifiers, weak_app, timed_app) =
-        (Arc::clone(&app.notifiers), Arc::downgrade(app), Arc::downgrade(app));
-    let monotonic = move || timed_app.upgrade().map_or(Duration::ZERO, |app| app.clock.monotonic());
-    let (threads, large_read) = (app.config.delivery_threads, Mutex::new(()));
-    ThreadPool::start(
-        AttemptQueue::new(threads, cores::count(), Arc::new(monotonic)),
-        threads,
+    let (notifiers, weak_app) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
+    let large_read = Mutex::new(());
+    DeliveryThreads::start(
+        app.config.delivery_threads,
+        cores::count(),
         move |claimed| attempt(&weak_app, &*webhook_client, claimed, &large_read),
         move || notifiers.send.notify(),
     )
@@ -339,8 +330,13 @@ fn attempt(
 ) -> Option<FinishedAttempt> {
     let (started, loaded) = {
         let app = weak_app.upgrade()?;
-        record_lateness(&app, &claimed, app.clock.now());
-        (app.clock.monotonic(), load(&app, claimed, large_read).map_err(|error| (error, app.clock.now())))
+        let now = app.clock.now();
+        // Later attempts are late by the retry policy.
+        if claimed.attempt_ref.attempt == 1 {
+            let late = Duration::try_from(now.duration_since(claimed.attempt_ref.scheduled_for));
+            app.engine_stats.lateness.observe_duration(late.unwrap_or(Duration::ZERO));
+        }
+        (app.clock.monotonic(), load(&app, claimed, large_read).map_err(|error| (error, now)))
     };
     let mut ended = match loaded {
         Ok(loaded) => deliver(webhook_client, loaded, || weak_app.upgrade().map(|app| app.clock.now()))?,
@@ -349,54 +345,16 @@ fn attempt(
     let app = weak_app.upgrade()?;
     let took = app.clock.monotonic().saturating_sub(started);
     ended.record.duration = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
-    app.engine_stats.deliveries.durations.observe_duration(took);
+    app.engine_stats.attempt_durations.observe_duration(took);
     log(&ended, took);
     Some(ended)
 }
 
-/// Reads the request of a claimed delivery. Large ones are read one at a time: SQLite holds a second copy during the read, and
-/// the scheduler must find a free connection.
+/// Reads the request of a claimed delivery. Large ones are read one at a time: SQLite holds a second copy during the
+/// read, and the scheduler must find a free connection.
 fn load(app: &App, claimed: ClaimedDelivery, large_read: &Mutex<()>) -> Result<LoadedDelivery> {
     let _turn = (claimed.bytes > SMALL).then(|| large_read.lock());
-    panics::catch("a delivery", || app.store.read_blocking(|read| delivery_request::load(read, claimed)))
-}
-
-/// Records how late the first attempt starts. Later attempts are late by the retry policy.
-fn record_lateness(app: &App, claimed: &ClaimedDelivery, now: Timestamp) {
-    if claimed.attempt_ref.attempt == 1 {
-        let late = now.duration_since(claimed.attempt_ref.scheduled_for);
-        app.engine_stats
-            .deliveries
-            .lateness
-            .observe_duration(Duration::try_from(late).unwrap_or(Duration::ZERO));
-    }
-}
-
-fn run(app: &App, handle: &DispatchHandle) {
-    while !handle.stopping.load(Ordering::Acquire) {
-        run_pass(app, handle, DispatcherMode::Running, MAX_WAIT);
-    }
-    // What is claimed is sent, but for what waits for a host that hangs.
-    let until = app.clock.monotonic() + DRAIN;
-    let unfinished = || handle.dispatcher.lock().unfinished();
-    while unfinished() > 0 && app.clock.monotonic() < until {
-        let left = until.saturating_sub(app.clock.monotonic());
-        run_pass(app, handle, DispatcherMode::Draining, left);
-    }
-    if unfinished() > 0 {
-        tracing::warn!(count = unfinished(), "deliveries cut off; the next start repeats them");
-    }
-}
-
-/// Runs one pass, then waits unless there may be more to claim.
-fn run_pass(app: &App, handle: &DispatchHandle, mode: DispatcherMode, at_most: Duration) {
-    let seen = app.notifiers.send.generation();
-    match panics::catch("the dispatcher", || handle.pass(app, mode)) {
-        Ok(0) => app.clock.wait_at_most(&app.notifiers.send, seen, at_most),
-        Ok(_) => {}
-        Err(error) => {
-            tracing::error!(%error, "delivery paused for 1 s after an error");
-            app.clock.sleep(AFTER_FAULT);
-        }
-    }
+    panics::catch("a delivery", || {
+        app.store.read_blocking(|read| delivery_queue::load_request(read, claimed))
+    })
 }

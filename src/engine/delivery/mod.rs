@@ -1,7 +1,6 @@
-//! Sends executions to their callbacks: the dispatcher claims them, the queue orders them, threads make the attempts.
+//! Sends executions to their callbacks: the dispatcher claims them, threads make the attempts.
 
 pub mod attempt;
-pub mod attempt_queue;
 pub mod dispatcher;
 pub mod fair_share;
-pub mod thread_pool;
+pub mod threads;

@@ -1,9 +1,9 @@
-//! Clean-up that falls due as time passes: expired claims, unclaimed executions, stored idempotent responses, device logins,
-//! sessions. Every function of these handles one batch, and returns without a write if there is nothing to do: the
-//! scheduler fires due cues between two batches.
+//! Clean-up that falls due as time passes: expired claims, unclaimed executions, stored idempotent responses, device
+//! logins, sessions. Every function of these handles one batch, and returns without a write if there is nothing to do:
+//! the scheduler fires due cues between two batches.
 //!
-//! [`Cleanup`] works in rounds, by age: silent workers (contract §11.6), the figures of old hours (§8.11), and accounts whose
-//! address nobody has confirmed and that nobody uses (§3.10). The scheduler calls it only while rows may be deleted by age.
+//! [`Cleanup`] deletes by age, in rounds: dead workers (contract §11.6), old hourly figures (§8.11), idle accounts with
+//! unconfirmed addresses (§3.10). The scheduler calls it only while rows may be deleted by age.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::account::device_login::RATE_WINDOW;
-use crate::domain::account::figures::{KEPT_FOR, hour_of};
 use crate::domain::account::plan::UNCONFIRMED_LIFETIME;
+use crate::domain::account::stats::{KEPT_FOR, hour_of};
 use crate::domain::account::user::ACCOUNT_DISABLED;
 use crate::domain::cue::retention::SETTLING_TIME;
 use crate::domain::execution::worker::{FORGOTTEN_AFTER, workers_return_by};
@@ -22,17 +22,18 @@ use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::service::finish::{FinishedExecution, count_retry, on_execution_finished};
 use crate::service::fire::CueFirer;
-use crate::service::unclaimed::check_due;
-use crate::service::{alerts, events};
+use crate::service::workers::check_unclaimed;
+use crate::service::{events, notify};
 use crate::store::accounts::idempotency::{self, RETENTION_TIME};
 use crate::store::accounts::{device_logins, sessions, users};
 use crate::store::executions::claims::{self, EndedLease};
-use crate::store::executions::{delivery_queue, unclaimed, workers};
-use crate::store::figures::hours;
-use crate::store::maintenance::cue_deletion;
+use crate::store::executions::{delivery_queue, workers};
+use crate::store::maintenance::retention;
+use crate::store::stats;
 use crate::store::{ReadTx, Store, WakeSet, WriteTx};
 
-/// Ended leases, and unclaimed executions, handled in one transaction. Each takes several statements, and other writes wait for the batch.
+/// Ended leases, and unclaimed executions, handled in one transaction. Each takes several statements, and other writes
+/// wait for the batch.
 const BATCH: usize = 200;
 
 /// Running time of the clock before stored responses and device logins are deleted. They are many, and a server that is
@@ -42,26 +43,65 @@ const ROW_SETTLING_TIME: Duration = Duration::from_secs(3_600);
 /// Rows deleted in one transaction. A row costs less than a claim, so the batch is larger.
 const FORGET_BATCH: u32 = 500;
 
-/// A batch of ended leases.
+pub struct ExpiryRule {
+    /// Running time of the clock before they are deleted.
+    settling: Duration,
+    /// Counts from the instant of `oldest`.
+    lifetime: SignedDuration,
+    oldest: fn(&ReadTx<'_>) -> Result<Option<Timestamp>>,
+    /// Deletes rows of an instant or before, at most as many as the last argument.
+    delete: fn(&WriteTx<'_>, Timestamp, u32) -> Result<()>,
+}
+
+pub const RESPONSES: ExpiryRule = ExpiryRule {
+    settling: ROW_SETTLING_TIME,
+    lifetime: RETENTION_TIME,
+    oldest: idempotency::oldest,
+    delete: |tx, until, limit| idempotency::delete_expired(tx, until, limit).map(|_| ()),
+};
+
+/// Device logins and their mails, once no limit counts them.
+pub const LOGINS: ExpiryRule = ExpiryRule {
+    settling: ROW_SETTLING_TIME,
+    lifetime: RATE_WINDOW,
+    oldest: device_logins::oldest,
+    delete: device_logins::delete_expired,
+};
+
+/// Sessions and one-time links. `oldest` is the end of the next.
+pub const SESSIONS: ExpiryRule = ExpiryRule {
+    settling: SETTLING_TIME,
+    lifetime: SignedDuration::ZERO,
+    oldest: sessions::oldest,
+    delete: sessions::delete_expired,
+};
+
+impl ExpiryRule {
+    /// Deletes a batch if the oldest row has expired at `now`. Returns whether it had.
+    pub fn delete_if_due(&self, store: &Store, now: Timestamp) -> Result<bool> {
+        let (until, delete) = (saturating_sub(now, self.lifetime), self.delete);
+        let is_due = store.read_blocking(self.oldest)?.is_some_and(|oldest| oldest <= until);
+        if is_due {
+            store.write_with_priority(move |tx| delete(tx, until, FORGET_BATCH)).wait()?;
+        }
+        Ok(is_due)
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReapedClaims {
-    /// Claims that have expired and were released.
     pub released: usize,
     /// There may be more ended leases now.
     pub has_more: bool,
 }
 
-/// Runs one batch of each kind of clean-up that is due at `now`. The clock has run for `settled` without a jump. Returns
-/// whether more may be due.
+/// Runs one batch of each kind of clean-up that is due at `now`. The clock has run for `settled` without a jump.
+/// Returns whether more may be due.
 pub fn run_once(app: &App, now: Timestamp, settled: Duration) -> Result<bool> {
     let claims = release_expired_claims(app, now)?;
     let mut has_more = look_for_unclaimed(app, now)? || claims.has_more;
-    if settled >= ROW_SETTLING_TIME {
-        has_more |= delete_expired_responses(&app.store, now)?;
-        has_more |= delete_expired_logins(&app.store, now)?;
-    }
-    if settled >= SETTLING_TIME {
-        has_more |= delete_expired_sessions(&app.store, now)?;
+    for rows in [RESPONSES, LOGINS, SESSIONS] {
+        has_more |= settled >= rows.settling && rows.delete_if_due(&app.store, now)?;
     }
     Ok(has_more)
 }
@@ -83,68 +123,28 @@ pub fn look_for_unclaimed(app: &App, now: Timestamp) -> Result<bool> {
         return Ok(false);
     }
     let firer = CueFirer::new(app, now);
-    app.store.write_with_priority(move |tx| check_due(tx, &firer, BATCH)).wait()
+    app.store.write_with_priority(move |tx| check_unclaimed(tx, &firer, BATCH)).wait()
 }
 
-/// The time of the next look at an unclaimed execution.
 pub fn next_look(app: &App) -> Result<Option<Timestamp>> {
-    let next = app.store.read_blocking(unclaimed::next_check)?;
+    let next = app.store.read_blocking(claims::next_check)?;
     Ok(next.map(|next| next.max(workers_return_by(app.outage()))))
 }
 
-/// Deletes stored responses of idempotent requests that have expired at `now`. Returns whether more may have.
-pub fn delete_expired_responses(store: &Store, now: Timestamp) -> Result<bool> {
-    let expired = saturating_sub(now, RETENTION_TIME);
-    delete_if_due(store, expired, idempotency::oldest, move |tx| {
-        idempotency::delete_expired(tx, expired, FORGET_BATCH)
-    })
-}
-
-/// Deletes device logins and their mails once no limit counts them. Returns whether there may be more.
-pub fn delete_expired_logins(store: &Store, now: Timestamp) -> Result<bool> {
-    let over = saturating_sub(now, RATE_WINDOW);
-    delete_if_due(store, over, device_logins::oldest, move |tx| {
-        device_logins::delete_expired(tx, over, FORGET_BATCH)
-    })
-}
-
-/// Deletes sessions and one-time links that have expired at `now`. Returns whether there may be more.
-pub fn delete_expired_sessions(store: &Store, now: Timestamp) -> Result<bool> {
-    delete_if_due(store, now, next_session_end, move |tx| sessions::delete_expired(tx, now, FORGET_BATCH))
-}
-
-/// Deletes a batch if the `oldest` row is of `expired` or before. Returns whether it was.
-fn delete_if_due<T: Send + 'static>(
-    store: &Store,
-    expired: Timestamp,
-    oldest: impl FnOnce(&ReadTx<'_>) -> Result<Option<Timestamp>>,
-    delete: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
-) -> Result<bool> {
-    let is_due = store.read_blocking(oldest)?.is_some_and(|oldest| oldest <= expired);
-    if is_due {
-        store.write_with_priority(delete).wait()?;
-    }
-    Ok(is_due)
-}
-
-fn next_session_end(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    sessions::oldest(read)
-}
-
-/// The end of the next claim. A worker's heartbeat can only postpone it.
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
     store.read_blocking(claims::next_end)
 }
 
-/// The earliest instant after `now` at which a row of this file expires; not of the clean-ups in
-/// rounds, which can wait for the next pass. So does a row that may not expire yet.
+/// Earliest expiry after `now`. A row that may not be deleted yet waits for the next pass, as the clean-ups in rounds
+/// do.
 pub fn next_expiry(store: &Store, now: Timestamp) -> Result<Option<Timestamp>> {
-    let (answer, login, session) = store.read_blocking(|read| {
-        Ok((idempotency::oldest(read)?, device_logins::oldest(read)?, next_session_end(read)?))
-    })?;
-    let answer = answer.and_then(|oldest| oldest.checked_add(RETENTION_TIME).ok());
-    let login = login.and_then(|oldest| oldest.checked_add(RATE_WINDOW).ok());
-    Ok([answer, login, session].into_iter().flatten().filter(|at| *at > now).min())
+    let mut next: Option<Timestamp> = None;
+    for rows in [RESPONSES, LOGINS, SESSIONS] {
+        let oldest = store.read_blocking(rows.oldest)?;
+        let expires = oldest.and_then(|oldest| oldest.checked_add(rows.lifetime).ok()).filter(|at| *at > now);
+        next = next.into_iter().chain(expires).min();
+    }
+    Ok(next)
 }
 
 fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {
@@ -155,7 +155,7 @@ fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {
         let lost_at = claim_lost_at(*lease_expires_at, *last_heartbeat);
         match max_attempts {
             Some(_) if lost_at > now => {
-                // Not later than a heartbeat of now would allow: a clock that ran ahead may have stamped the last one.
+                // At most one lease from now: the last heartbeat may carry a time from a clock that ran ahead.
                 let end = lost_at.min(claim_lost_at(*lease_expires_at, Some(now)));
                 claims::set_end(tx, execution.key, Some(end))?;
             }
@@ -182,7 +182,7 @@ fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, firer: &C
     }
     events::claim_lost(tx, execution.user_key, execution.key, worker, now);
     let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
-    alerts::raise(tx, execution.key, &expired_claim, now)?;
+    notify::raise_alert(tx, execution.key, &expired_claim, now)?;
     if status == ExecutionStatus::Failed {
         on_execution_finished(tx, &FinishedExecution::new(execution, false, now), firer)?;
     } else {
@@ -196,17 +196,13 @@ const WORKER_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 const HOURS_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 const ACCOUNT_INTERVAL: SignedDuration = SignedDuration::from_hours(6);
 
-const WORKER_BATCH: u32 = 500;
-
 /// Users looked at in one step: the cues of unconfirmed ones are read as well.
 const USER_BATCH: i64 = 200;
 
 const CUE_BATCH: u32 = 100;
 
-/// The rounds of one kind of clean-up.
 #[derive(Debug, Default)]
 struct Round {
-    /// The start of the last round.
     began: Option<Timestamp>,
     /// The row of the user up to which the round is done; `None` between two rounds.
     reached: Option<i64>,
@@ -224,7 +220,6 @@ impl Round {
     }
 }
 
-/// The state of the clean-ups between two passes.
 #[derive(Debug, Default)]
 pub struct Cleanup {
     workers: Round,
@@ -243,32 +238,32 @@ impl Cleanup {
         Ok(self.delete_hours(&app.store, now)? || self.remove_accounts(app, now)?)
     }
 
-    /// Forgets workers that are silent for 30 days and hold no claim. A worker that holds one stays in the way of a check by
-    /// the oldest heartbeat alone, so that this is a round as well.
+    /// Forgets workers that are silent for 30 days and hold no claim. A worker that holds one stays in the way of a
+    /// check by the oldest heartbeat alone, so that this is a round as well.
     fn forget_workers(&mut self, store: &Store, now: Timestamp) -> Result<()> {
-        if !self.workers.starts(now, WORKER_INTERVAL) {
-            return Ok(());
-        }
-        self.workers.reached = None;
         let until = saturating_sub(now, FORGOTTEN_AFTER);
-        loop {
-            let silent = store.read_blocking(move |read| workers::list_silent(read, until, WORKER_BATCH))?;
-            if silent.is_empty() {
-                return Ok(());
+        let mut has_more = self.workers.starts(now, WORKER_INTERVAL);
+        self.workers.reached = None;
+        while has_more {
+            let silent = store.read_blocking(move |read| workers::list_silent(read, until, FORGET_BATCH))?;
+            has_more = !silent.is_empty();
+            if has_more {
+                store.write_with_priority(move |tx| workers::delete_silent(tx, &silent, until)).wait()?;
             }
-            store.write_with_priority(move |tx| workers::delete_silent(tx, &silent, until)).wait()?;
         }
+        Ok(())
     }
 
-    /// Deletes the figures of hours that are older than they are kept.
     pub fn delete_hours(&mut self, store: &Store, now: Timestamp) -> Result<bool> {
         self.hours.starts(now, HOURS_INTERVAL);
         let Some(after) = self.hours.reached else { return Ok(false) };
         let expired = hour_of(saturating_sub(now, KEPT_FOR));
-        let found = store.read_blocking(|read| hours::find_expired(read, after, expired))?;
+        let found = store.read_blocking(|read| stats::find_expired_hours(read, after, expired))?;
         let users = found.users;
         let is_done = users.is_empty()
-            || !store.write_with_priority(move |tx| hours::delete_expired(tx, &users, expired)).wait()?;
+            || !store
+                .write_with_priority(move |tx| stats::delete_expired_hours(tx, &users, expired))
+                .wait()?;
         if is_done {
             self.hours.reached = found.last;
         }
@@ -308,7 +303,7 @@ fn remove(tx: &WriteTx<'_>, user_key: i64, idle_since: Timestamp, now: Timestamp
     }
     // Nothing of a user that is gone may be sent.
     delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)?;
-    if cue_deletion::delete_first(tx, user_key, CUE_BATCH)? {
+    if retention::delete_first_cues(tx, user_key, CUE_BATCH)? {
         return Ok(false);
     }
     users::delete(tx, user_key)?;

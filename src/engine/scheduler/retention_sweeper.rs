@@ -11,11 +11,10 @@ use crate::domain::cue::retention::{Retention, RetentionClock, SETTLING_TIME};
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::maintenance::cue_deletion;
 use crate::store::maintenance::retention::{self, HistoryScan, PageUsage};
 
-/// Interval at which executions that were too young or unfinished are read again. The oldest execution sets an earlier deadline,
-/// so a round a day only catches those that finished late.
+/// Interval at which executions that were too young or unfinished are read again. The oldest execution sets an earlier
+/// deadline, so a round a day only catches those that finished late.
 const ROUND_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 
 /// Free pages that stay in the file for the next writes: at least this many (4 MiB), and this fraction of all pages.
@@ -30,10 +29,9 @@ const BATCH: usize = 200;
 /// Cues read in one batch after `--retain` was lowered. Most need no change, so the batch is larger.
 const CUE_BATCH: i64 = 2_000;
 
-/// Cues whose unfinished executions are remembered until the next round: 160 kB. Those of a further cue are read again.
-const MAX_WAITING_CUES: usize = 10_000;
+/// Long histories whose progress is remembered: 160 kB.
+const MAX_REMEMBERED: usize = 10_000;
 
-/// The state of the sweeper between two passes.
 #[derive(Debug, Default)]
 pub struct RetentionSweeper {
     clock: RetentionClock,
@@ -41,36 +39,27 @@ pub struct RetentionSweeper {
     expired_up_to: i64,
     newest: Timestamp,
     round: Option<Timestamp>,
-    /// The queued cue whose history is being trimmed, and the key up to which it is done.
-    trimming: Option<(i64, i64)>,
-    /// The key up to which a cue had only unfinished executions in this round, of cues that have many: a cue that nobody
-    /// claims would be read from its beginning at every sweep.
-    waiting_up_to: BTreeMap<i64, i64>,
+    /// Progress of the round: the last key swept, by cue, of histories that take several batches. Otherwise a cue that
+    /// nobody claims would be read from its beginning at every sweep. What finishes later is deleted in the next round.
+    trimmed: BTreeMap<i64, i64>,
     /// The cue up to which histories are queued after `--retain` was lowered; `None` once that is done.
     marking: Option<i64>,
     has_begun: bool,
     is_shrinking: bool,
-    /// The file cannot shrink: it was not created with incremental vacuum.
-    cannot_shrink: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepOutcome {
-    /// There may be more to do now.
     Again,
-    /// There is nothing to do before this instant.
     At(Option<Timestamp>),
 }
 
 struct CueHistory {
     cue_key: i64,
-    /// The execution after which the batch begins.
-    after: i64,
     deletable: Vec<i64>,
-    /// The last execution that was read.
     reached: i64,
-    /// The newest execution beyond the number to keep.
-    surplus: i64,
+    /// All executions beyond the number to keep were read.
+    is_read: bool,
 }
 
 impl RetentionSweeper {
@@ -82,7 +71,6 @@ impl RetentionSweeper {
         }
     }
 
-    /// Runs the next batch, if there is one.
     pub fn run_once(&mut self, app: &App) -> Result<SweepOutcome> {
         let (now, retention) = (app.clock.now(), app.config.retention);
         if !self.has_begun {
@@ -96,14 +84,18 @@ impl RetentionSweeper {
             return self.mark(app, retention, after);
         }
         self.start_round(now);
-        if let Some(cue_key) = app.store.read_blocking(cue_deletion::first_pending)? {
-            app.store.write_with_priority(move |tx| cue_deletion::erase_batch(tx, cue_key)).wait()?;
+        if let Some(cue_key) = app.store.read_blocking(retention::first_deleted_cue)? {
+            app.store.write_with_priority(move |tx| retention::erase_batch(tx, cue_key)).wait()?;
             return Ok(SweepOutcome::Again);
         }
         let histories = app.store.read_blocking(|read| self.queued_histories(read, retention))?;
         if !histories.is_empty() {
-            self.remember_waiting(&histories);
-            self.trimming = trim(app, retention, histories)?;
+            if let Some((cue_key, up_to)) = trim(app, retention, histories)? {
+                if self.trimmed.len() >= MAX_REMEMBERED {
+                    self.trimmed.clear();
+                }
+                self.trimmed.insert(cue_key, up_to);
+            }
             return Ok(SweepOutcome::Again);
         }
         let (after, mut newest) = (self.expired_up_to, self.newest);
@@ -121,10 +113,12 @@ impl RetentionSweeper {
         }
         // It may be past while the clock is not settled; the passes go on without a deadline.
         let expires = oldest.first_unexpired.and_then(|made| retention.expires(made)).filter(|at| *at > now);
-        Ok(SweepOutcome::At([expires, self.next_round()].into_iter().flatten().min()))
+        let next_round = self.round.and_then(|round| round.checked_add(ROUND_INTERVAL).ok());
+        Ok(SweepOutcome::At([expires, next_round].into_iter().flatten().min()))
     }
 
-    /// Compares `--retain` with the value of the last start: histories that are too long by a lower value are not queued yet.
+    /// Compares `--retain` with the value of the last start: histories that are too long by a lower value are not
+    /// queued yet.
     fn begin(&mut self, app: &App, retention: Retention) -> Result<()> {
         let before = app.store.read_blocking(retention::retained_runs)?;
         let runs = retention.runs.map(i64::from);
@@ -143,12 +137,8 @@ impl RetentionSweeper {
         let is_over = |began: Timestamp| began > now || now.duration_since(began) >= ROUND_INTERVAL;
         if self.round.is_none_or(is_over) {
             (self.expired_up_to, self.newest, self.round) = (0, Timestamp::MIN, Some(now));
-            self.waiting_up_to.clear();
+            self.trimmed.clear();
         }
-    }
-
-    fn next_round(&self) -> Option<Timestamp> {
-        self.round.and_then(|round| round.checked_add(ROUND_INTERVAL).ok())
     }
 
     fn mark(&mut self, app: &App, retention: Retention, after: i64) -> Result<SweepOutcome> {
@@ -170,78 +160,49 @@ impl RetentionSweeper {
     fn queued_histories(&self, read: &ReadTx<'_>, retention: Retention) -> Result<Vec<CueHistory>> {
         let (mut histories, mut count) = (Vec::new(), 0);
         for cue_key in retention::queued_cues(read)? {
-            let trimmed = self.trimming.filter(|(cue, _)| *cue == cue_key).map_or(0, |(_, up_to)| up_to);
-            let after = trimmed.max(self.waiting_up_to(cue_key));
+            let after = self.trimmed.get(&cue_key).copied().unwrap_or(0);
             let surplus = retention::surplus(read, cue_key, retention.runs)?.unwrap_or(0);
             let scan = retention::scan_history(read, cue_key, after, surplus)?;
             count += scan.deletable.len();
-            let history = CueHistory {
-                cue_key,
-                after,
-                deletable: scan.deletable,
-                reached: scan.last_key.unwrap_or(after),
-                surplus,
-            };
-            let is_last = !history.is_read() || count >= BATCH;
-            histories.push(history);
-            if is_last {
+            let reached = scan.last_key.unwrap_or(after);
+            let is_read = reached >= surplus;
+            histories.push(CueHistory { cue_key, deletable: scan.deletable, reached, is_read });
+            if !is_read || count >= BATCH {
                 break;
             }
         }
         Ok(histories)
     }
 
-    fn waiting_up_to(&self, cue_key: i64) -> i64 {
-        self.waiting_up_to.get(&cue_key).copied().unwrap_or(0)
-    }
-
-    /// Remembers full batches of unfinished executions at the beginning of a history. One that finishes is deleted in
-    /// the next round.
-    fn remember_waiting(&mut self, histories: &[CueHistory]) {
-        for history in histories {
-            let is_waiting = history.deletable.is_empty()
-                && !history.is_read()
-                && history.after == self.waiting_up_to(history.cue_key);
-            if is_waiting && self.waiting_up_to.len() < MAX_WAITING_CUES {
-                self.waiting_up_to.insert(history.cue_key, history.reached);
-            }
-        }
-    }
-
     /// Returns some free pages to the file system if there are many. Returns whether it did.
     fn return_free_pages(&mut self, app: &App, usage: PageUsage) -> Result<bool> {
         let reserve = MIN_FREE_PAGES.max(usage.pages / FREE_FRACTION);
         let was_shrinking = self.is_shrinking;
+        let has_many = usage.free > if was_shrinking { reserve } else { 2 * reserve };
         self.is_shrinking =
-            !self.cannot_shrink && usage.free > if was_shrinking { reserve } else { 2 * reserve };
-        if self.is_shrinking {
-            self.cannot_shrink = app.store.write_with_priority(retention::release_free_pages).wait()? <= 0;
-        } else if was_shrinking && let Err(error) = app.store.checkpoint() {
+            has_many && app.store.write_with_priority(retention::release_free_pages).wait()? > 0;
+        if was_shrinking
+            && !self.is_shrinking
+            && let Err(error) = app.store.checkpoint()
+        {
             tracing::warn!(%error, "cannot shorten the database file yet; a later checkpoint does");
         }
         Ok(self.is_shrinking)
     }
 }
 
-impl CueHistory {
-    /// Returns whether all executions beyond the number to keep were read.
-    fn is_read(&self) -> bool {
-        self.reached >= self.surplus
-    }
-}
-
-/// Deletes the executions found in `histories` and removes finished cues from the queue. Returns the first cue that is
-/// not finished, and the key up to which it is.
+/// Deletes the executions found in `histories` and removes finished cues from the queue. Returns the first unfinished
+/// cue and the last key read.
 fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<Option<(i64, i64)>> {
     let write = app.store.write_with_priority(move |tx| {
         let deletable: Vec<i64> = histories.iter().flat_map(|history| &history.deletable).copied().collect();
-        let mut done = retention::delete(tx, &deletable)?;
+        let mut done = retention::delete_executions(tx, &deletable)?;
         for history in &histories {
             if let Some(next) = history.deletable.get(done) {
                 return Ok(Some((history.cue_key, next - 1)));
             }
             done -= history.deletable.len();
-            let is_done = history.is_read()
+            let is_done = history.is_read
                 && retention::remove_from_queue(tx, history.cue_key, history.reached, retention.runs)?;
             if !is_done {
                 return Ok(Some((history.cue_key, history.reached)));
@@ -259,7 +220,7 @@ fn delete(app: &App, scan: &HistoryScan) -> Result<i64> {
         return Ok(up_to);
     }
     let write = app.store.write_with_priority(move |tx| {
-        let done = retention::delete(tx, &keys)?;
+        let done = retention::delete_executions(tx, &keys)?;
         Ok(if done < keys.len() { keys[done] - 1 } else { up_to })
     });
     write.wait()

@@ -1,23 +1,32 @@
 //! The client that sends webhooks: the trait [`WebhookClient`] and its implementation over HTTP.
 //!
 //! One call is one attempt. The client does not retry, follow redirects or interpret the response.
+//!
+//! An agent of the HTTP library has one set of authorities, hence two kinds of agents: some trust the public
+//! certificate authorities, the others those of `--callback-ca`. Trying the second after the first is safe, because a
+//! failed handshake has sent nothing.
 
 pub mod address_guard;
-pub mod tls;
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use thiserror::Error;
+use ureq::config::AutoHeaderValue;
 use ureq::http::{Request, Response, header};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::resolver::{DefaultResolver, Resolver};
-use ureq::{AsSendBody, Body};
+use ureq::unversioned::transport::DefaultConnector;
+use ureq::{Agent, AsSendBody, Body};
 
 use crate::domain::execution::attempt::{FailureCause, MAX_SHOWN_BODY};
 use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::callback::Method;
+use crate::domain::webhook::callback::{DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic, ResolveError};
-use crate::engine::webhook_client::tls::{CertificateError, TlsAgents};
+use crate::locks::Mutex;
+use crate::metrics::Stopwatch;
 
 /// Maximum bytes of a response body that are kept: one more than is shown, so that a longer body is known as such.
 pub const MAX_KEPT_BODY: usize = MAX_SHOWN_BODY + 1;
@@ -25,16 +34,25 @@ pub const MAX_KEPT_BODY: usize = MAX_SHOWN_BODY + 1;
 /// a longer response closes it.
 pub const MAX_READ_BODY: u64 = 64 * 1024;
 
-/// Maximum idle connections: two for each of the default 64 delivery threads, so that two herds to different hosts both find
-/// theirs open.
+/// Maximum idle connections: two for each of the default 64 delivery threads, so that two herds to different hosts both
+/// find theirs open.
 pub const MAX_IDLE: usize = 128;
+
+/// Buffers of a connection. The library's default of 128 KiB each costs 310 KiB per running delivery, these 62 KiB. The
+/// headers of a response must fit into the input buffer, or a delivered webhook would count as failed.
+const INPUT_BUFFER: usize = 16 * 1024;
+const OUTPUT_BUFFER: usize = 8 * 1024;
+/// Agents with the same authorities. For each request an agent compares the hosts of all its idle connections with each
+/// other, so its hosts should be few.
+const AGENTS: usize = 4;
+/// Hosts that are remembered for their certificate.
+const MAX_REMEMBERED: usize = 1024;
 
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     pub policy: AddressPolicy,
     /// Limit for a whole exchange, including DNS.
     pub timeout: Duration,
-    /// Default of the `User-Agent` header.
     pub user_agent: String,
     /// Certificate authorities in PEM that are trusted in addition to the public ones.
     pub ca_pem: Option<Vec<u8>>,
@@ -44,7 +62,7 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             policy: AddressPolicy::default(),
-            timeout: Duration::from_secs(30),
+            timeout: Duration::from_secs(DEFAULT_TIMEOUT_SECONDS.into()),
             user_agent: concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned(),
             ca_pem: None,
         }
@@ -53,7 +71,6 @@ impl Default for ClientOptions {
 
 /// The seam to the outside: tests replace the network by a client of their own.
 pub trait WebhookClient: Send + Sync {
-    /// Sends one request and waits for the complete response.
     /// Errors: no complete response arrived. Whether the receiver got the request is unknown.
     fn send(&self, webhook_request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError>;
 }
@@ -62,12 +79,13 @@ pub trait WebhookClient: Send + Sync {
 pub struct WebhookRequest {
     /// With GET and DELETE the body is not sent.
     pub method: Method,
-    /// Absolute `http` or `https` URL.
     pub url: String,
     /// All headers except `Host` and those that frame the body.
     pub headers: Vec<(String, String)>,
     /// `None` is sent as an empty body if the method has one.
     pub body: Option<Vec<u8>>,
+    /// The limit of the exchange, if it is not the client's.
+    pub timeout: Option<Duration>,
     /// Most bytes of the body of a 2xx response that are kept; of another one, [`MAX_KEPT_BODY`].
     pub max_response: usize,
 }
@@ -77,20 +95,29 @@ pub struct WebhookResponse {
     pub http_status: u16,
     /// The `Retry-After` header, parsed by `domain::execution::attempt::requested_pause`.
     pub retry_after: Option<String>,
-    /// The headers of a response that is no success.
     pub headers: Vec<(String, String)>,
     /// The first bytes of the body, as many as are kept.
     pub body: Vec<u8>,
 }
 
+#[derive(Debug, Error)]
+pub enum CertificateError {
+    #[error("not a certificate authority in PEM: the PEM text cannot be read: {0}")]
+    Pem(#[from] ureq::Error),
+    #[error("not a certificate authority in PEM: no `BEGIN CERTIFICATE` block")]
+    Empty,
+}
+
 /// Sends over HTTP/1.1 with keep-alive. All delivery threads share one.
 pub struct HttpWebhookClient {
-    agents: TlsAgents,
+    public: Agents,
+    private: Option<Agents>,
+    /// Hosts whose certificate the private authorities issued last time: their agent goes first.
+    private_hosts: Mutex<HashSet<String>>,
     timeout: Duration,
 }
 
 impl HttpWebhookClient {
-    /// A client that uses the resolver of the operating system.
     pub fn new(options: &ClientOptions, monotonic: Monotonic) -> Result<Self, CertificateError> {
         Self::with_resolver(options, monotonic, DefaultResolver::default())
     }
@@ -101,31 +128,145 @@ impl HttpWebhookClient {
         monotonic: Monotonic,
         resolver: impl Resolver,
     ) -> Result<Self, CertificateError> {
-        let guard = AddressGuard::new(resolver, options.policy.clone(), monotonic.clone());
-        Ok(Self { agents: TlsAgents::new(options, guard, monotonic)?, timeout: options.timeout })
+        let guard = AddressGuard::new(resolver, options.policy.clone(), monotonic);
+        let certificates = options.ca_pem.as_deref().map(certificates).transpose()?;
+        let private = certificates.map(|own| Agents::new(options, &guard, &RootCerts::new_with_certs(&own)));
+        Ok(Self {
+            public: Agents::new(options, &guard, &RootCerts::WebPki),
+            private,
+            private_hosts: Mutex::default(),
+            timeout: options.timeout,
+        })
     }
 
     fn exchange(&self, webhook_request: &WebhookRequest) -> Result<Response<Body>, ureq::Error> {
+        let timeout = self.timeout_of(webhook_request);
         if webhook_request.method.has_body() {
-            self.agents.run(request(webhook_request, webhook_request.body.as_deref().unwrap_or_default())?)
+            let body = webhook_request.body.as_deref().unwrap_or_default();
+            self.run(request(webhook_request, body)?, timeout)
         } else {
-            self.agents.run(request(webhook_request, ())?)
+            self.run(request(webhook_request, ())?, timeout)
         }
+    }
+
+    fn timeout_of(&self, webhook_request: &WebhookRequest) -> Duration {
+        webhook_request.timeout.unwrap_or(self.timeout)
+    }
+
+    /// Runs one request. If the first agent does not trust the certificate, the other one tries.
+    fn run<B: AsSendBody + Clone>(
+        &self,
+        request: Request<B>,
+        timeout: Duration,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+        let public = self.public.for_authority(&host);
+        let Some(private) = self.private.as_ref().map(|agents| agents.for_authority(&host)) else {
+            return within(public, request, timeout);
+        };
+        let is_private = self.private_hosts.lock().contains(&host);
+        let (first, second) = if is_private { (private, public) } else { (public, private) };
+        let started = Stopwatch::start();
+        match within(first, request.clone(), timeout) {
+            Err(error) if is_untrusted(&error) => {}
+            answer => return answer,
+        }
+        let response = within(second, request, timeout.saturating_sub(started.elapsed()))?;
+        let mut hosts = self.private_hosts.lock();
+        if is_private {
+            hosts.remove(&host);
+        } else if hosts.len() < MAX_REMEMBERED {
+            hosts.insert(host);
+        }
+        Ok(response)
     }
 }
 
 impl WebhookClient for HttpWebhookClient {
     fn send(&self, webhook_request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
-        let delivery_error = |status, error| DeliveryError::from_ureq(error, status, self.timeout);
+        let timeout = self.timeout_of(webhook_request);
+        let delivery_error = |status, error| DeliveryError::from_ureq(error, status, timeout);
         let mut response = self.exchange(webhook_request).map_err(|error| delivery_error(None, error))?;
         let http_status = response.status().as_u16();
         let is_success = response.status().is_success();
         let kept = if is_success { webhook_request.max_response } else { MAX_KEPT_BODY };
         let body =
             read_body(response.body_mut(), kept).map_err(|error| delivery_error(Some(http_status), error))?;
-        let headers = if is_success { Vec::new() } else { headers(&response) };
-        Ok(WebhookResponse { http_status, retry_after: retry_after(&response), headers, body })
+        let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        Ok(WebhookResponse {
+            http_status,
+            retry_after: retry_after.map(str::to_owned),
+            headers: if is_success { Vec::new() } else { headers(&response) },
+            body,
+        })
     }
+}
+
+fn within<B: AsSendBody>(
+    agent: &Agent,
+    request: Request<B>,
+    timeout: Duration,
+) -> Result<Response<Body>, ureq::Error> {
+    if agent.config().timeouts().global == Some(timeout) {
+        return agent.run(request);
+    }
+    agent.run(agent.configure_request(request).timeout_global(Some(timeout)).build())
+}
+
+/// Agents with the same authorities. Each host and port has one of them.
+struct Agents(Vec<Agent>);
+
+impl Agents {
+    fn new(options: &ClientOptions, guard: &AddressGuard, roots: &RootCerts) -> Self {
+        Self((0..AGENTS).map(|_| agent(options, guard.clone(), roots.clone())).collect())
+    }
+
+    fn for_authority(&self, authority: &str) -> &Agent {
+        let mut hasher = DefaultHasher::new();
+        authority.hash(&mut hasher);
+        &self.0[hasher.finish() as usize % self.0.len()]
+    }
+}
+
+fn is_untrusted(error: &ureq::Error) -> bool {
+    // The error type of the TLS library is not accessible here. Only this error begins with these words.
+    let text = match error {
+        ureq::Error::Io(error) => error.to_string(),
+        ureq::Error::Rustls(error) => error.to_string(),
+        _ => return false,
+    };
+    text.starts_with("invalid peer certificate")
+}
+
+fn agent(options: &ClientOptions, guard: AddressGuard, roots: RootCerts) -> Agent {
+    let config = Agent::config_builder()
+        // The default reads HTTP_PROXY, and a proxy would resolve names past the guard.
+        .proxy(None)
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .timeout_global(Some(options.timeout))
+        .tls_config(TlsConfig::builder().root_certs(roots).build())
+        .user_agent(options.user_agent.as_str())
+        .accept(AutoHeaderValue::None)
+        .accept_encoding(AutoHeaderValue::None)
+        .input_buffer_size(INPUT_BUFFER)
+        .output_buffer_size(OUTPUT_BUFFER)
+        // A full buffer without the end of the headers is then reported as too large, not as a lost connection.
+        .max_response_header_size(INPUT_BUFFER - 1)
+        .max_idle_connections(MAX_IDLE / AGENTS)
+        .max_idle_connections_per_host(MAX_IDLE / AGENTS)
+        .build();
+    Agent::with_parts(config, DefaultConnector::default(), guard)
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, CertificateError> {
+    let mut found = Vec::new();
+    for item in parse_pem(pem) {
+        if let PemItem::Certificate(certificate) = item? {
+            found.push(certificate);
+        }
+    }
+    if found.is_empty() { Err(CertificateError::Empty) } else { Ok(found) }
 }
 
 fn request<B: AsSendBody>(webhook_request: &WebhookRequest, body: B) -> Result<Request<B>, ureq::Error> {
@@ -152,20 +293,12 @@ fn read_body(body: &mut Body, kept: usize) -> Result<Vec<u8>, ureq::Error> {
 }
 
 fn headers(response: &Response<Body>) -> Vec<(String, String)> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    response
-        .headers()
-        .iter()
-        .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
-        .collect()
+    let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-fn retry_after(response: &Response<Body>) -> Option<String> {
-    let value = response.headers().get(header::RETRY_AFTER)?;
-    value.to_str().ok().map(str::to_owned)
-}
-
-/// The reason why an attempt got no complete response, worded for the user who asks why a cue did not run (contract §6.4).
+/// The reason why an attempt got no complete response, worded for the user who asks why a cue did not run (contract
+/// §6.4).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DeliveryError {
     #[error("{}", describe_timeout(*within, *status))]
@@ -180,13 +313,11 @@ pub enum DeliveryError {
     /// No connection, a broken one, or a response that is not HTTP.
     #[error("{0}")]
     Connection(String),
-    /// No trusted TLS connection.
     #[error("{0}")]
     Tls(String),
     /// The URL or a header is not valid in a request. Nothing was sent.
     #[error("{0}")]
     Unsendable(String),
-    /// An error of the program or of its database.
     #[error("internal error in cued; the operator finds the cause in its log")]
     Internal,
 }
@@ -214,39 +345,37 @@ impl DeliveryError {
 
     /// Converts an error of the HTTP library. `status` is set if the error occurred while the body was read.
     fn from_ureq(error: ureq::Error, status: Option<u16>, within: Duration) -> Self {
+        let broken = |what: &str| match status {
+            Some(status) => Self::Connection(format!("returned {status}, but {what}")),
+            None => Self::Connection(what.to_owned()),
+        };
         match error {
             ureq::Error::Timeout(_) => Self::Timeout { within, status },
             ureq::Error::Other(other) => match other.downcast::<ResolveError>() {
                 Ok(error) => Self::NoAddress(*error),
                 Err(other) => Self::Connection(other.to_string()),
             },
-            ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => {
-                Self::Tls(tls(&error.to_string()))
-            }
-            ureq::Error::Io(error) => Self::Connection(after(status, &connection(&error))),
+            ureq::Error::Io(error) => match error.kind() {
+                ErrorKind::InvalidData => Self::Tls(tls(&error.to_string())),
+                ErrorKind::ConnectionRefused => broken("the connection was refused"),
+                ErrorKind::UnexpectedEof
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe => {
+                    broken("the connection was closed before the response was complete")
+                }
+                _ => broken(&format!("the connection failed: {error}")),
+            },
             ureq::Error::Rustls(error) => Self::Tls(tls(&error.to_string())),
             ureq::Error::Tls(what) => Self::Tls(tls(what)),
-            ureq::Error::Protocol(what) => {
-                Self::Connection(after(status, &format!("the response is not valid HTTP ({what})")))
-            }
+            ureq::Error::Protocol(what) => broken(&format!("the response is not valid HTTP ({what})")),
             ureq::Error::LargeResponseHeader(..) => {
                 Self::Connection("the headers of the response are too large".to_owned())
             }
             ureq::Error::Http(what) => Self::Unsendable(format!("the request is not valid: {what}")),
             ureq::Error::BadUri(what) => Self::Unsendable(format!("the request is not valid: {what}")),
-            other => Self::Connection(after(status, &other.to_string())),
+            other => broken(&other.to_string()),
         }
-    }
-}
-
-fn connection(error: &std::io::Error) -> String {
-    match error.kind() {
-        ErrorKind::ConnectionRefused => "the connection was refused".to_owned(),
-        ErrorKind::UnexpectedEof
-        | ErrorKind::ConnectionReset
-        | ErrorKind::ConnectionAborted
-        | ErrorKind::BrokenPipe => "the connection was closed before the response was complete".to_owned(),
-        _ => format!("the connection failed: {error}"),
     }
 }
 
@@ -259,17 +388,48 @@ fn tls(what: &str) -> String {
     format!("no encrypted connection: {what}")
 }
 
-fn after(status: Option<u16>, what: &str) -> String {
-    match status {
-        Some(status) => format!("returned {status}, but {what}"),
-        None => what.to_owned(),
-    }
-}
-
 fn describe_timeout(within: Duration, status: Option<u16>) -> String {
     let seconds = within.as_secs_f64();
     match status {
         None => format!("no response within {seconds} s"),
         Some(status) => format!("returned {status}, but the body did not end within {seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn client(ca_pem: Option<&str>) -> Result<HttpWebhookClient, CertificateError> {
+        let ca_pem = ca_pem.map(|pem| pem.as_bytes().to_vec());
+        let options = ClientOptions { ca_pem, ..ClientOptions::default() };
+        HttpWebhookClient::new(&options, Arc::new(|| Duration::ZERO))
+    }
+
+    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMAAA\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn no_agent_goes_through_a_proxy_or_follows_redirects_and_a_private_authority_adds_to_the_public_ones() {
+        assert!(client(None).unwrap().private.is_none());
+        let client = client(Some(&CERTIFICATE.repeat(2))).unwrap();
+        let agents = [&client.public.0[0], &client.private.as_ref().unwrap().0[0]];
+        for agent in agents {
+            assert!(agent.config().proxy().is_none());
+            assert_eq!(agent.config().max_redirects(), 0);
+            assert_eq!(agent.config().timeouts().global, Some(Duration::from_secs(30)));
+        }
+        let roots = agents.map(|agent| agent.config().tls_config().root_certs().clone());
+        assert!(matches!(&roots, [RootCerts::WebPki, RootCerts::Specific(given)] if given.len() == 2));
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_refused() {
+        let broken = CERTIFICATE.replace('M', "!");
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        for pem in ["", "not PEM", key, &broken] {
+            assert!(client(Some(pem)).is_err(), "{pem}");
+        }
     }
 }

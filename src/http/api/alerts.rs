@@ -4,20 +4,19 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::api::instants::instant;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{Alert, AlertType, TestAttempt, TestStatus};
+use crate::domain::time::instant;
 use crate::error::Result;
-use crate::http::list::ListBody;
-use crate::http::request::Request;
-use crate::http::response::Response;
-use crate::http::timeout::within;
-use crate::service::accounts::test_alert::TestAlert;
-use crate::store::notifications::alerts;
-use crate::store::notifications::alerts::AlertFilter;
+use crate::http::list::{ListBody, Pagination};
+use crate::http::message::{Request, Response};
+use crate::service::notify::TestAlert;
+use crate::store::ReadTx;
+use crate::store::alerts;
+use crate::store::alerts::AlertFilter;
+use tokio::time::timeout;
 
-/// The longest time for which a test waits for the receiver: shorter than the 30 seconds of an attempt, for which the page
-/// and many proxies wait.
+/// Longest wait for a test delivery: below the 30 s after which clients give up.
 const MAX_TEST_WAIT: Duration = Duration::from_secs(25);
 
 /// `GET /v1/alerts?alert_type&cue_id&since&limit&offset`, newest first.
@@ -27,15 +26,12 @@ pub async fn list(request: Request) -> Result<Response> {
     let filter = AlertFilter {
         alert_type: query.one_of("alert_type", &AlertType::WORDS).and_then(AlertType::parse),
         cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
-        since: query.time("since"),
+        since: query.instant("since"),
     };
     query.finish()?;
-    let _turn = request.list_turn().await?;
-    let (page, total) = request
-        .app
-        .store
-        .read(move |read| alerts::list(read, caller.user_key, &filter, pagination.limit, pagination.offset))
-        .await?;
+    let Pagination { limit, offset } = pagination;
+    let list = move |read: &ReadTx<'_>| alerts::list(read, caller.user_key, &filter, limit, offset);
+    let ((page, total), _turn) = request.read_list(false, list).await?;
     let list = ListBody::new("alerts", page.iter().map(Alert::json))?;
     Ok(list.with_page("", total, pagination).into_response())
 }
@@ -44,7 +40,7 @@ pub async fn list(request: Request) -> Result<Response> {
 pub async fn test(request: Request) -> Result<Response> {
     let test = TestAlert::begin(&request.app, request.caller()?.user_key)?;
     test.enqueue().await?;
-    let attempt = within(MAX_TEST_WAIT, first_attempt(&request, &test)).await.flatten();
+    let attempt = timeout(MAX_TEST_WAIT, first_attempt(&request, &test)).await.ok().flatten();
     let next_retry = attempt.as_ref().and_then(|attempt| match attempt.next {
         NextStep::RetryAt(due) => Some(instant(due)),
         NextStep::Success | NextStep::Failed => None,

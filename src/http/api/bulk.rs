@@ -1,56 +1,189 @@
-//! Actions on many objects: which ones, by a list of ids or by a filter and the number that it must match, and the run to the
-//! end.
+//! Actions on many objects: `/v1/cues/bulk`, `/v1/cues/bulk-delete` and `/v1/executions/replay`. The objects are a list
+//! of ids, or those that match a filter, with the number that it must match.
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::api::fields::{JsonFields, Presence};
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::api::fields::JsonFields;
+use crate::domain::api_error::ErrorCode;
+use crate::domain::cue::list::{CueFilter, MAX_SEARCH, SearchText};
+use crate::domain::cue::{CueStatus, Transport};
+use crate::domain::execution::ExecutionStatus;
+use crate::domain::execution::attempt::FailureCause;
+use crate::domain::ids::ExecutionId;
+use crate::domain::schedule::{Zone, parse_instant};
 use crate::error::{Error, Result};
-use crate::http::api::idempotency::{from_stored, idempotency_request};
-use crate::http::request::Request;
-use crate::http::response::Response;
-use crate::service::bulk::{BulkCall, IN_PROGRESS, MAX_IDS, MAX_MATCHED, check_expected, find_repeated};
-use crate::service::idempotency::StoredResponse;
+use crate::http::message::{Request, Response, invalid_value, to_json, to_refusal};
+use crate::service::bulk::{
+    BulkAction, BulkCall, BulkRequest, BulkResults, CueAction, IN_PROGRESS, MAX_IDS, MAX_MATCHED,
+    check_expected, distinct, find_repeated, run,
+};
+use crate::store::ReadTx;
+use crate::store::accounts::idempotency::StoredResponse;
+use crate::store::cues::cue_list;
+use crate::store::executions::execution_list::{self, CreatedRange, ExecutionFilter};
 
 /// Most characters of an id. Ids of other forms are answered as unknown, and repeated in the answer.
 const MAX_ID: usize = 64;
 
 /// Bytes of the answer for each object, with the sentence why it was refused.
-pub const ANSWER_BYTES: usize = 300;
+const ANSWER_BYTES: usize = 300;
 
 /// The objects of an action.
-#[derive(Debug)]
-pub enum Targets<F> {
+enum Targets<F> {
     Ids(Vec<String>),
-    /// All that match, if they are `expected` many: the number that a person has seen and confirmed. It may be missing in a
-    /// dry run.
+    /// All that match, if they are `expected` many: the number that a person has seen and confirmed. It may be missing
+    /// in a dry run.
     Matching {
         filter: F,
         expected: Option<usize>,
     },
 }
 
-pub fn read_ids(fields: &mut JsonFields<'_>) -> Option<Vec<String>> {
+/// The ids of the objects to change, or the answer to a repeated request or a dry run.
+enum Resolution {
+    Ids(Vec<String>),
+    Response(Response),
+}
+
+/// The answer of `/v1/cues/bulk`. `matched` is the sum of `done` and the length of `failed`.
+#[derive(Debug, Serialize)]
+struct BulkView<'a> {
+    matched: usize,
+    done: usize,
+    failed: Vec<RefusedView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    execution_ids: Option<Vec<String>>,
+}
+
+/// The answer to a replay of many. `matched` is the sum of `replayed` and the length of `skipped`.
+#[derive(Debug, Serialize)]
+struct ReplayView<'a> {
+    matched: usize,
+    replayed: usize,
+    skipped: Vec<RefusedView<'a>>,
+    execution_ids: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct RefusedView<'a> {
+    id: &'a str,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+pub async fn change_cues(request: Request) -> Result<Response> {
+    let mut fields = request.fields()?;
+    let action = fields.required_one_of("action", &CueAction::WORDS).and_then(CueAction::parse);
+    let targets = read_targets(&mut fields, distinct, read_cue_filter);
+    fields.forbid_unknown();
+    fields.finish()?;
+    let (Some(action), Some((targets, is_dry_run))) = (action, targets) else { return Err(missing()) };
+    let call = bulk_call(&request, "POST /v1/cues/bulk")?;
+    let user_key = request.caller()?.user_key;
+    let select = |filter| move |read: &ReadTx<'_>| cue_list::select(read, user_key, &filter, MAX_MATCHED + 1);
+    let ids = match targets.resolve(&request, (call.as_ref(), is_dry_run), "narrow it", select).await? {
+        Resolution::Ids(ids) => ids,
+        Resolution::Response(response) => return Ok(response),
+    };
+    let render = if action == CueAction::Fire { render_fired } else { render_done };
+    run_to_end(request, BulkAction::Cues(action), ids, call, render).await
+}
+
+/// `POST /v1/cues/bulk-delete`, with the answer of the public service. Its header `X-Confirm-Destructive` has no
+/// effect.
+pub async fn delete_cues(request: Request) -> Result<Response> {
+    let mut fields = request.fields()?;
+    let ids = read_ids(&mut fields);
+    fields.forbid_unknown();
+    fields.finish()?;
+    let ids = distinct(ids.ok_or_else(missing)?);
+    let call = bulk_call(&request, "POST /v1/cues/bulk-delete")?;
+    request.reserve_response(ids.len() * ANSWER_BYTES)?;
+    run_to_end(request, BulkAction::Cues(CueAction::Delete), ids, call, render_deleted).await
+}
+
+pub async fn replay(request: Request) -> Result<Response> {
+    let caller = request.caller()?;
+    let mut fields = request.fields()?;
+    let targets = read_targets(&mut fields, oldest_first, read_execution_filter);
+    fields.forbid_unknown();
+    fields.finish()?;
+    let (targets, is_dry_run) = targets.ok_or_else(missing)?;
+    let call = bulk_call(&request, "POST /v1/executions/replay")?;
+    let narrower = "narrow since and until, and replay one part after the other";
+    let user_key = caller.user_key;
+    let select = |filter| {
+        move |read: &ReadTx<'_>| {
+            let ids = execution_list::select_for_replay(read, user_key, &filter, MAX_MATCHED + 1)?;
+            Ok(ids.iter().map(ToString::to_string).collect())
+        }
+    };
+    let ids = match targets.resolve(&request, (call.as_ref(), is_dry_run), narrower, select).await? {
+        Resolution::Ids(ids) => ids,
+        Resolution::Response(response) => return Ok(response),
+    };
+    run_to_end(request, BulkAction::Replay, ids, call, render_replays).await
+}
+
+/// Each id once and in its usual spelling. Ids sort by the time of creation.
+fn oldest_first(ids: Vec<String>) -> Vec<String> {
+    let usual = |id: String| ExecutionId::parse(&id).map_or(id, |id| id.to_string());
+    let mut ids = distinct(ids.into_iter().map(usual).collect());
+    ids.sort_unstable();
+    ids
+}
+
+fn read_cue_filter(fields: &mut JsonFields<'_>) -> CueFilter {
+    CueFilter {
+        q: fields.string("q", 1..=MAX_SEARCH).map(|text| SearchText::new(&text)),
+        status: fields.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse),
+        transport: fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse),
+        failing: fields.boolean("failing"),
+    }
+}
+
+fn read_execution_filter(fields: &mut JsonFields<'_>) -> ExecutionFilter {
+    // The only status that is replayed by a filter, so it is the default too.
+    fields.one_of("status", &[ExecutionStatus::Failed.as_str()]);
+    let (since, until) = (read_instant(fields, "since"), read_instant(fields, "until"));
+    if since.is_some_and(|since| until.is_some_and(|until| until <= since)) {
+        fields.reject("until", "until must be later than since");
+    }
+    ExecutionFilter {
+        cue_id: fields.string("cue_id", 1..=255),
+        statuses: vec![ExecutionStatus::Failed],
+        created: CreatedRange { since, until },
+        cause: fields.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse),
+        ..ExecutionFilter::default()
+    }
+}
+
+fn read_instant(fields: &mut JsonFields<'_>, name: &'static str) -> Option<jiff::Timestamp> {
+    let text = fields.string(name, 1..=64)?;
+    parse_instant(&text, &Zone::UTC).map_err(|error| fields.reject(name, &error.to_string())).ok()
+}
+
+fn read_ids(fields: &mut JsonFields<'_>) -> Option<Vec<String>> {
     fields.required_strings("ids", 1..=MAX_IDS, 1..=MAX_ID)
 }
 
-/// Reads either `ids`, or `filter` and `expected`; and `dry_run`, which is returned too. `None` after an error, which is in
-/// the list of errors. A misspelled condition of the filter would match more, so unknown fields are errors.
-pub fn read_targets<F>(
+/// Reads either `ids`, or `filter` and `expected`; and `dry_run`, which is returned too. `None` after an error, which
+/// is in the list of errors. A misspelled condition of the filter would match more, so unknown fields are errors.
+fn read_targets<F>(
     fields: &mut JsonFields<'_>,
     normalized: fn(Vec<String>) -> Vec<String>,
     read_filter: fn(&mut JsonFields<'_>) -> F,
 ) -> Option<(Targets<F>, bool)> {
     let is_dry_run = fields.boolean("dry_run") == Some(true);
-    let has_ids = fields.presence("ids") == Presence::Given;
     let filter = fields.object("filter").map(|mut filter| {
         let read = read_filter(&mut filter);
         filter.forbid_unknown();
         read
     });
-    let has_filter = fields.presence("filter") == Presence::Given;
-    let has_expected = fields.presence("expected") == Presence::Given;
+    let [has_ids, has_filter, has_expected] =
+        ["ids", "filter", "expected"].map(|name| fields.any(name).is_some());
     let most = i64::try_from(MAX_MATCHED).unwrap_or(i64::MAX);
     let expected = fields.integer("expected", 0..=most);
     match (has_ids, has_filter) {
@@ -69,43 +202,44 @@ pub fn read_targets<F>(
     None
 }
 
-/// The ids of the objects to change, for whose answer memory is reserved, or the answer to a repeated request or a dry run.
-pub enum Resolved {
-    Ids(Vec<String>),
-    Answer(Response),
-}
-
 impl<F> Targets<F> {
-    /// Finds the objects. `select` reads the ids that match a filter, one more than there may be; `narrower` is the advice for too
-    /// many.
-    pub async fn resolve<S: Future<Output = Result<Vec<String>>>>(
+    /// Finds the objects, and reserves memory for the answer. The read that `select` returns finds the ids that match a
+    /// filter, one more than there may be; `narrower` is the advice for too many.
+    async fn resolve<S>(
         self,
         request: &Request,
         (call, is_dry_run): (Option<&BulkCall>, bool),
         narrower: &str,
         select: impl FnOnce(F) -> S,
-    ) -> Result<Resolved> {
-        let ids = match self {
+    ) -> Result<Resolution>
+    where
+        S: FnOnce(&ReadTx<'_>) -> Result<Vec<String>> + Send + 'static,
+    {
+        let mut ids = match self {
             Self::Ids(ids) => ids,
-            Self::Matching { filter, .. } if is_dry_run => select(filter).await?,
             Self::Matching { filter, expected } => {
-                if let Some(call) = call
+                if let (Some(call), false) = (call, is_dry_run)
                     && let user_key = request.caller()?.user_key
                     && let Some(response) = find_repeated(&request.app, user_key, call.clone()).await?
                 {
-                    return Ok(Resolved::Answer(from_stored(response)));
+                    return Ok(Resolution::Response(Response::stored(response)));
                 }
-                let ids = select(filter).await?;
-                check_bound(ids.len(), narrower)?;
-                check_expected(ids.len(), expected)?;
+                let (ids, _turn) = request.read_list(true, select(filter)).await?;
+                if !is_dry_run {
+                    check_bound(ids.len(), narrower)?;
+                    check_expected(ids.len(), expected)?;
+                }
                 ids
             }
         };
-        if is_dry_run {
-            return dry_run(request, ids).map(Resolved::Answer);
-        }
+        let has_more = ids.len() > MAX_MATCHED;
+        ids.truncate(MAX_MATCHED);
         request.reserve_response(ids.len() * ANSWER_BYTES)?;
-        Ok(Resolved::Ids(ids))
+        if is_dry_run {
+            let body = json!({"matched": ids.len(), "dry_run": true, "ids": ids, "has_more": has_more});
+            return Ok(Resolution::Response(Response::ok(&body)));
+        }
+        Ok(Resolution::Ids(ids))
     }
 }
 
@@ -115,44 +249,77 @@ fn check_bound(matched: usize, narrower: &str) -> Result<()> {
     if matched <= MAX_MATCHED {
         return Ok(());
     }
-    let msg = format!("Value error, the filter matches more than {MAX_MATCHED}; {narrower}");
-    let loc = vec!["body".into(), "filter".into()];
-    Err(Refusal::invalid(vec![FieldError { kind: "value_error", loc, msg, input: serde_json::Value::Null }])
-        .into())
+    let reason = format!("the filter matches more than {MAX_MATCHED}; {narrower}");
+    Err(invalid_value(["body", "filter"], &reason, Value::Null))
 }
 
-/// As [`idempotency_request`], for an action on many objects.
-pub fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
+/// As [`Request::idempotency`], for an action on many objects.
+fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
     let (code, status) = ErrorCode::InvalidState.text_and_status();
     let body = json!({"error": {"code": code, "message": IN_PROGRESS, "status": status}}).to_string();
     let in_progress = StoredResponse { status, body };
-    let call = idempotency_request(request, route, None)?;
+    let call = request.idempotency(route, None)?;
     Ok(call.map(|request| BulkCall { request, in_progress }))
 }
 
-/// Runs an action on many objects to its end, also if the client disconnects: a half of it would be done, and a repetition
-/// with the same key would find no answer. The stop of the program ends it between two writes.
-pub async fn run_to_end(
-    action: impl Future<Output = Result<StoredResponse>> + Send + 'static,
+/// Runs an action on many objects to its end, also if the client disconnects: a half of it would be done, and a
+/// repetition with the same key would find no answer. The stop of the program ends it between two writes.
+async fn run_to_end(
+    request: Request,
+    action: BulkAction,
+    ids: Vec<String>,
+    call: Option<BulkCall>,
+    render: fn(&BulkResults) -> Result<StoredResponse>,
 ) -> Result<Response> {
-    let done = tokio::spawn(action).await;
+    let caller = request.caller()?;
+    let request_id = request.id.clone();
+    let explain = Box::new(move |error| to_refusal(error, &request_id));
+    let bulk = BulkRequest { action, ids, call, render, explain };
+    // The request moves into the task, because the memory for the answer is reserved as long as it exists.
+    let done = tokio::spawn(async move { run(&request.app, &caller, bulk).await }).await;
     let done = done.map_err(|error| Error::fault_from("an action on many objects was interrupted", error))?;
-    done.map(from_stored)
+    done.map(Response::stored)
 }
 
-/// The objects that a request is for, without a change.
-#[derive(Debug, Serialize)]
-struct DryRunView<'a> {
-    matched: usize,
-    dry_run: bool,
-    ids: &'a [String],
-    has_more: bool,
+fn render_done(done: &BulkResults) -> Result<StoredResponse> {
+    render(done, None)
 }
 
-/// The answer to a dry run. Of the objects that match it names as many as a request may change.
-fn dry_run(request: &Request, mut ids: Vec<String>) -> Result<Response> {
-    let has_more = ids.len() > MAX_MATCHED;
-    ids.truncate(MAX_MATCHED);
-    request.reserve_response(ids.len() * ANSWER_BYTES)?;
-    Response::from_body(&DryRunView { matched: ids.len(), dry_run: true, ids: &ids, has_more })
+fn render_fired(done: &BulkResults) -> Result<StoredResponse> {
+    render(done, Some(done.execution_ids.iter().map(ToString::to_string).collect()))
+}
+
+fn render(done: &BulkResults, execution_ids: Option<Vec<String>>) -> Result<StoredResponse> {
+    let failed = done.refused.iter().map(|(id, refusal)| {
+        let code = refusal.code.text_and_status().0;
+        RefusedView { id, code, message: Some(&refusal.message) }
+    });
+    let failed: Vec<_> = failed.collect();
+    let matched = done.ids.len() + failed.len();
+    answer(&BulkView { matched, done: done.ids.len(), failed, execution_ids })
+}
+
+fn render_deleted(done: &BulkResults) -> Result<StoredResponse> {
+    let skipped: Vec<&str> = done.refused.iter().map(|(id, _)| id.as_str()).collect();
+    answer(&json!({"deleted": done.ids, "skipped": skipped}))
+}
+
+fn render_replays(done: &BulkResults) -> Result<StoredResponse> {
+    let skipped = done.refused.iter().map(|(id, refusal)| {
+        let code = refusal.code.text_and_status().0;
+        RefusedView { id, code, message: None }
+    });
+    let skipped: Vec<_> = skipped.collect();
+    let replayed = done.execution_ids.len();
+    let execution_ids = done.execution_ids.iter().map(ToString::to_string).collect();
+    answer(&ReplayView { matched: replayed + skipped.len(), replayed, skipped, execution_ids })
+}
+
+fn answer(body: &impl Serialize) -> Result<StoredResponse> {
+    Ok(StoredResponse { status: 200, body: to_json(body)? })
+}
+
+/// For a value that the validation guarantees.
+fn missing() -> Error {
+    Error::fault("a field of a bulk request is missing after validation")
 }

@@ -5,17 +5,16 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 use std::sync::MutexGuard;
 
-use crate::api::instants::instant;
-use crate::api::problems::truncated;
-use crate::domain::account::client_ip::rate_limit_address;
+use crate::api::fields::truncated;
+use crate::domain::account::rate_limit::rate_limit_address;
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::ids::CueId;
 use crate::domain::json;
+use crate::domain::time::instant;
 use crate::domain::webhook::echo::{Echo, EchoSender, EchoStore, EchoToken};
 use crate::domain::webhook::signature::verify_v1;
 use crate::error::{Error, Result};
-use crate::http::request::Request;
-use crate::http::response::{Response, with_payload};
+use crate::http::message::{Request, Response, with_payload};
 use crate::store::cues::DeliverySource;
 use crate::store::{ReadTx, cues};
 
@@ -49,8 +48,8 @@ fn echoes(request: &Request) -> MutexGuard<'_, EchoStore> {
 }
 
 /// The account of the key, if there is one, or of the cue that a delivery names: all deliveries of this server come from
-/// one address. Every receiver learns the ids of the cues that call it, and gets signed bodies. So the delivery must be
-/// signed by the account, and addressed to this echo: nobody else takes from the share of the account.
+/// one address. Every receiver learns the ids of the cues that call it, and gets signed bodies. So the account must
+/// have signed the delivery, for this echo: no other sender takes from the share of the account.
 async fn sender(request: &Request, token: &EchoToken) -> Result<EchoSender> {
     if let Some(caller) = &request.caller {
         return Ok(EchoSender::Account(caller.user_key));

@@ -8,22 +8,21 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::api::instants::instant;
 use crate::app::App;
-use crate::domain::account::client_ip::rate_limit_address;
+use crate::domain::account::rate_limit::rate_limit_address;
 use crate::domain::account::user::Credential;
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::notification::event::{Event, EventFilter, EventType, ServerChange};
+use crate::domain::time::instant;
 use crate::error::{Error, Result};
 use crate::events::{EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, StreamStart, TooManyStreams};
-use crate::http::middleware::authentication::is_valid;
-use crate::http::pages::assets;
-use crate::http::request::Request;
-use crate::http::response::{BodyStream, Response};
-use crate::http::timeout::until;
+use crate::http::assets;
+use crate::http::message::{BodyStream, Request, Response, invalid_value};
+use crate::http::middleware::session::is_valid;
 use crate::service::cues::not_found;
 use crate::store::cues;
-use crate::store::db::hold;
+use crate::store::db::meta;
+use tokio::time::timeout_at;
 
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -31,7 +30,8 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// The time in milliseconds after which a browser connects again.
 const RETRY: u32 = 2_000;
 
-/// Seconds for `Retry-After`: a client that has lost its connection without a word keeps its place for a beat or two.
+/// Seconds for `Retry-After`: after a connection is lost without a close, the stream keeps its place for one or two
+/// keep-alive intervals.
 const RETRY_AFTER: u32 = 10;
 
 /// Memory that a stream reserves beside that of its connection: its state, and two parts that wait to be written.
@@ -52,15 +52,16 @@ pub async fn stream(request: Request) -> Result<Response> {
     }
     request.reserve_response(STREAM_COST)?;
     let place = request.begin_waiting()?;
-    let held = request.app.store.read_inline(hold::is_held).await?;
+    let held = request.app.store.read_inline(meta::is_held).await?;
     let address = rate_limit_address(request.client_ip);
     let begun = request.app.events.subscribe(caller.user_key, address, after.as_ref());
     let (events, start) = begun.map_err(too_many)?;
-    // A client that reads a list after `hello` finds each change in the list or in the stream: writes that began before the
-    // events of the user were recorded have none, and writes end in the order in which they begin. An error is no reason to
-    // refuse the stream: the earlier writes have ended then too, with the same error or before.
+    // A client that reads a list after `hello` finds each change in the list or in the stream: writes that began before
+    // the user's events were recorded have no event, and this empty write waits for them. If it fails, they have ended too,
+    // so that the stream can begin.
     drop(request.app.store.write_for(caller.user_key, |_| Ok(())).await);
     let greeting = greeting(&request, &events, start, held);
+    let beat_interval = request.app.config.http.beat_interval;
     let live = LiveStream {
         app: request.app,
         sent: events.id(),
@@ -68,12 +69,12 @@ pub async fn stream(request: Request) -> Result<Response> {
         filter,
         credential: caller.credential,
         stopping: request.stopping,
-        next_beat: Instant::now(),
+        next_beat: Instant::now() + beat_interval,
         greeting: Some(greeting),
         is_over: false,
         _place: place,
     };
-    Ok(Response::stream("text/event-stream", live.into_body())
+    Ok(Response::stream("text/event-stream", next(live))
         .with(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"))
         .with(X_ACCEL_BUFFERING, HeaderValue::from_static("no")))
 }
@@ -108,16 +109,10 @@ fn last_event_id(request: &Request) -> Result<Option<EventId>> {
 fn read_event_id(loc: [&'static str; 2], text: Option<&str>) -> Result<Option<EventId>> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let id = EventId::parse(text).ok_or_else(|| {
-        let msg = "Value error, the id of an event is the text after `id: ` in a stream, such as 5f3a9c-1842; leave it \
-                   out to begin with the present";
-        // Not repeated whole: it may be of any length.
-        let input = text.chars().take(64).collect::<String>().into();
-        Refusal::invalid(vec![FieldError {
-            kind: "value_error",
-            loc: loc.map(Into::into).to_vec(),
-            msg: msg.to_owned(),
-            input,
-        }])
+        let reason = "the id of an event is the text after `id: ` in a stream, such as 5f3a9c-1842; leave it out to begin \
+                      with new events";
+        // Not repeated in full: it can be very long.
+        invalid_value(loc, reason, text.chars().take(64).collect::<String>().into())
     })?;
     Ok(Some(id))
 }
@@ -157,7 +152,7 @@ struct LiveStream {
     app: Arc<App>,
     events: EventStream,
     filter: EventFilter,
-    /// The key or session of its request, which may be revoked meanwhile.
+    /// The key or session of its request, which may be revoked while the stream runs.
     credential: Credential,
     stopping: watch::Receiver<bool>,
     next_beat: Instant,
@@ -169,11 +164,6 @@ struct LiveStream {
 }
 
 impl LiveStream {
-    fn into_body(mut self) -> BodyStream {
-        self.next_beat = Instant::now() + self.app.config.http.beat_interval;
-        next(self)
-    }
-
     /// The next text; `None` at the end.
     async fn next_text(&mut self) -> Option<String> {
         if let Some(greeting) = self.greeting.take() {
@@ -185,19 +175,19 @@ impl LiveStream {
             }
             // Before the events: also a stream that always has some ends when its key is revoked.
             if self.next_beat <= Instant::now() {
-                return self.beat().await;
+                return self.keepalive().await;
             }
             if let Some(text) = self.next_events() {
-                // Nothing is sent after a revocation, also before the next beat (contract §8.13).
+                // Nothing is sent after a revocation, also before the next keep-alive (contract §8.13).
                 return self.may_go_on().await.then_some(text);
             }
             let is_stopping = tokio::select! {
-                _ = until(self.next_beat, self.events.changes().changed()) => false,
+                _ = timeout_at(self.next_beat, self.events.changes().changed()) => false,
                 // An error means that the server has ended.
                 _ = self.stopping.wait_for(|stopping| *stopping) => true,
             };
             if is_stopping {
-                return self.next_events().or_else(|| Some(self.farewell()));
+                return self.next_events().or_else(|| Some(self.closing_event()));
             }
         }
     }
@@ -220,9 +210,9 @@ impl LiveStream {
         (!text.is_empty()).then_some(text)
     }
 
-    /// A sign of life; `None` if the key or session is no longer valid. If events of others or filtered ones have passed, the client
-    /// gets the new position, so that it can resume after it.
-    async fn beat(&mut self) -> Option<String> {
+    /// A comment that keeps the connection open; `None` if the key or session is no longer valid. If events of others
+    /// or filtered ones have passed, the client gets the new position, so that it can resume after it.
+    async fn keepalive(&mut self) -> Option<String> {
         if !self.may_go_on().await {
             return None;
         }
@@ -245,7 +235,7 @@ impl LiveStream {
         })
     }
 
-    fn farewell(&mut self) -> String {
+    fn closing_event(&mut self) -> String {
         self.is_over = true;
         let mut text = String::new();
         let event = Event::server(ServerChange::Stopping, self.app.clock.now());

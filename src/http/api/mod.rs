@@ -2,13 +2,18 @@
 
 pub mod account;
 pub mod alerts;
+pub mod attempts;
 pub mod billing;
-pub(in crate::http) mod bulk;
+pub mod bulk;
+pub mod claims;
+pub mod cue_list;
 pub mod cues;
+pub mod device_login;
 pub mod echo;
 pub mod events;
 pub mod executions;
-pub mod figures;
-pub(in crate::http) mod idempotency;
+pub mod metrics;
 pub mod operations;
+pub mod sessions;
+pub mod stats;
 pub mod workers;

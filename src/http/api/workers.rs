@@ -5,30 +5,20 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use crate::api::instants::{JsonTimestamp, instant};
+use crate::api::work::Heartbeat;
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
+use crate::domain::time::{JsonTimestamp, instant};
 use crate::error::Result;
 use crate::http::list::ListBody;
-use crate::http::request::Request;
-use crate::http::response::Response;
+use crate::http::message::{Request, Response};
 use crate::service;
 use crate::store::ReadTx;
 use crate::store::executions::workers;
 
 pub async fn heartbeat(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let mut fields = request.fields()?;
-    let worker_id = fields.required_string("worker_id", 1..=255);
-    let handlers = fields.required_strings("handlers", 0..=100, 0..=255);
-    let handlers = json!(handlers.unwrap_or_default()).to_string();
-    if let Some(limit) = request.app.config.plans.max_handlers().filter(|limit| handlers.len() > *limit) {
-        let message =
-            format!("handlers should have at most {limit} bytes as JSON; it has {}", handlers.len());
-        fields.reject("handlers", &message);
-    }
-    fields.finish()?;
-    // `finish` has returned an error if it is missing.
-    let worker_id = worker_id.unwrap_or_default();
+    let heartbeat = Heartbeat::read(request.fields()?, request.app.config.plans.max_handlers())?;
+    let (worker_id, handlers) = (heartbeat.worker_id, json!(heartbeat.handlers).to_string());
     let server_time =
         service::workers::record_heartbeat(&request.app, caller.user_key, worker_id, handlers).await?;
     Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
@@ -36,9 +26,8 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
 
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
-    let turn = request.list_turn().await?;
-    let list = move |read: &ReadTx<'_>| Ok((workers::list(read, caller.user_key)?, turn));
-    let ((found, has_more), _turn) = request.app.store.read(list).await?;
+    let list = move |read: &ReadTx<'_>| workers::list(read, caller.user_key);
+    let ((found, has_more), _turn) = request.read_list(false, list).await?;
     let list = ListBody::new("workers", found.iter().map(|worker| WorkerView(worker, now)))?;
     Ok(list.with_more(has_more).into_response())
 }

@@ -1,59 +1,252 @@
-//! The API key or the session of a request: who sent it, which rate limit it counts against, how near the quota is.
+//! Who sent a request: the client address, the host that it names, the page that sent it (contract §2.13) and the owner of
+//! its API key; which rate limit it counts against, and how near the quota is. `session` finds the owner of a cookie.
+//!
+//! A page can make its visitor's browser send requests to any address, also to loopback and private networks. The host
+//! check stops DNS rebinding; `Origin` identifies the page that sent a request.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Version, header};
 use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::plan::is_nearly_used_up;
-use crate::domain::account::session::{REQUESTS_PER_MINUTE, SessionToken, is_to_record};
+use crate::domain::account::rate_limit::client_address;
+use crate::domain::account::session::REQUESTS_PER_MINUTE;
 use crate::domain::account::user::{Caller, Credential};
-use crate::domain::api_error::ErrorCode;
-use crate::error::{Error, Result};
-use crate::http::limits::budget::Owner as MemoryOwner;
-use crate::http::middleware::browser_guard::RequestSource;
-use crate::http::middleware::context::RequestContext;
-use crate::http::middleware::session_cookie::SessionCookie;
-use crate::http::middleware::{RateKey, ServerState};
-use crate::http::router::Access;
-use crate::service::accounts::sessions;
-use crate::store::accounts::api_keys::{self, Owner};
-use crate::store::accounts::sessions::{self as stored, SessionOwner};
-use crate::store::accounts::usage;
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::error::Result;
+use crate::http::limits::Owner as MemoryOwner;
+use crate::http::middleware::{RateKey, RequestContext, ServerState};
+use crate::http::router::{Access, Route};
+use crate::store::accounts::users::{self, Owner, ReadAt};
 
-/// The id of the account that a page was opened as. Another tab may have signed in as another account since, and the cookie
-/// is that of all tabs: the page then has no session, so that it changes nothing of that account.
-const ACCOUNT_ID: HeaderName = HeaderName::from_static("x-account-id");
+pub type RefusalResult<T> = std::result::Result<T, Refusal>;
 
-/// Finds the owner of the API key or the session, and counts the request against a rate limit.
+pub const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// The address of the peer, or the one that a trusted proxy forwards.
+pub fn client_ip(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
+    // As bytes: a client that sends bytes that are no text does not hide the address that its proxy appends.
+    let hops = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+    client_address(peer.ip(), hops, &server.app.config.http.trusted_proxies)
+}
+
+/// The hosts that a request may name, and the origin of the server's own pages.
+#[derive(Debug)]
+pub struct BrowserGuard {
+    /// `None` permits all.
+    allowed_hosts: Option<Vec<String>>,
+    public_url: String,
+}
+
+impl BrowserGuard {
+    /// Accepts the given hosts beside the names of this machine, or all with `None`.
+    pub fn new(allowed_hosts: Option<Vec<String>>, public_url: String) -> Self {
+        Self { allowed_hosts, public_url }
+    }
+
+    /// Checks the host that a request names.
+    pub fn check_host(&self, host: &str) -> RefusalResult<()> {
+        let Some(allowed) = &self.allowed_hosts else { return Ok(()) };
+        // In lower case, and an address in its usual form: `2130706433` is `127.0.0.1`.
+        let name = url::Host::parse(host_name(host)).map_or_else(|_| String::new(), |name| name.to_string());
+        let is_own = ["localhost", "127.0.0.1", "[::1]"].contains(&name.as_str());
+        let is_localhost = name.ends_with(".localhost");
+        if is_own || is_localhost || allowed.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            ErrorCode::ForbiddenHost,
+            "This server accepts only the names of its own machine; use http://127.0.0.1 or http://localhost, or start \
+             cued with --allow-host and the name in the `Host` header, or with --public-url if it is behind a proxy",
+        ))
+    }
+
+    /// Checks the page that sent a request to a route that changes anything without a key.
+    /// Errors: 403 `cross_site_request`.
+    pub fn check_origin(&self, route: &Route, source: &RequestSource<'_>) -> RefusalResult<()> {
+        if route.access == Access::ApiKey || route.method == Method::GET {
+            return Ok(());
+        }
+        // A second `Origin` header cannot come from a browser; each must pass. `null` may come from any site, by a
+        // sandboxed frame; the forms of our own pages have an origin (`Referrer-Policy: same-origin`).
+        let mut origins = source.headers.get_all(header::ORIGIN).iter();
+        if origins.all(|origin| self.is_own_origin(origin, source)) {
+            return Ok(());
+        }
+        Err(cross_site())
+    }
+
+    /// Checks the page that sent a request by session: the browser adds the cookie whichever page asks it to.
+    /// Errors: 403 `cross_site_request`.
+    pub fn check_session_request(&self, method: &Method, source: &RequestSource<'_>) -> RefusalResult<()> {
+        let is_read = *method == Method::GET;
+        let mut sites = source.headers.get_all(SEC_FETCH_SITE).iter().peekable();
+        let is_own = if sites.peek().is_some() {
+            // `none` means that a person typed the address or opened a bookmark.
+            sites.all(|site| site == "same-origin" || (is_read && site == "none"))
+        } else {
+            // The client is no browser, or one that sends `Sec-Fetch-Site` to trustworthy addresses only.
+            let mut origins = source.headers.get_all(header::ORIGIN).iter().peekable();
+            is_read || origins.peek().is_some() && origins.all(|origin| self.is_own_origin(origin, source))
+        };
+        if is_own { Ok(()) } else { Err(cross_site()) }
+    }
+
+    fn is_own_origin(&self, origin: &HeaderValue, source: &RequestSource<'_>) -> bool {
+        origin.to_str().is_ok_and(|origin| {
+            is_origin_of(origin, source.host)
+                || source.forwarded_host.is_some_and(|host| is_origin_of(origin, host))
+                || is_origin_of_url(origin, &self.public_url)
+        })
+    }
+}
+
+/// The headers that name the origin of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestSource<'a> {
+    /// The host that the request names.
+    pub host: &'a str,
+    /// The host that the client asked a trusted proxy for.
+    pub forwarded_host: Option<&'a str>,
+    pub headers: &'a HeaderMap,
+}
+
+pub fn cross_site() -> Refusal {
+    Refusal::new(
+        ErrorCode::CrossSiteRequest,
+        "A page of another site sent this request; send it from a page of this server or without an `Origin` header, \
+         or start cued with the address of its pages as --public-url",
+    )
+}
+
+/// Returns the host that a request names: that of its target if it has one, otherwise the `Host` header. A request of
+/// HTTP/1.0 may name none: its host is empty.
+/// Errors: 400 without exactly one `Host` header. Of two, different proxies use different ones.
+pub fn host_of(head: &Parts) -> RefusalResult<&str> {
+    let mut values = head.headers.get_all(header::HOST).iter();
+    let (first, second) = (values.next(), values.next());
+    let target = head.uri.authority().map(|authority| authority.as_str());
+    let is_complete = match head.version {
+        Version::HTTP_11 => first.is_some(),
+        Version::HTTP_09 | Version::HTTP_10 => true,
+        _ => first.is_some() || target.is_some(),
+    };
+    let named = first.map_or(Ok(""), |value| value.to_str());
+    match (is_complete && second.is_none(), named) {
+        (true, Ok(named)) => Ok(target.unwrap_or(named)),
+        _ => Err(Refusal::new(
+            ErrorCode::BadRequest,
+            "The request needs exactly one `Host` header; send the host and port of this server in it",
+        )),
+    }
+}
+
+/// The host without its port; an IPv6 address keeps its brackets.
+pub fn host_name(host: &str) -> &str {
+    let end = if host.starts_with('[') { host.find(']').map(|at| at + 1) } else { host.find(':') };
+    &host[..end.unwrap_or(host.len())]
+}
+
+/// Returns `true` if `origin` is `http://` or `https://` and `host`, which may leave out the port of the scheme.
+fn is_origin_of(origin: &str, host: &str) -> bool {
+    let parts = [("http://", ":80"), ("https://", ":443")];
+    parts.into_iter().any(|(scheme, port)| {
+        let bare = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
+        origin.strip_prefix(scheme).is_some_and(|named| !host.is_empty() && bare(named) == bare(host))
+    })
+}
+
+/// Returns `true` if `url` begins with `origin`: scheme, host and port are the same.
+fn is_origin_of_url(origin: &str, url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let has_scheme = origin.split_once("://").is_some_and(|(other, _)| other.eq_ignore_ascii_case(scheme));
+    has_scheme && is_origin_of(origin, host)
+}
+
+/// The host that the client asked a trusted proxy for.
+pub fn forwarded_host<'a>(app: &App, peer: IpAddr, headers: &'a HeaderMap) -> Option<&'a str> {
+    last_forwarded(app, peer, headers, &FORWARDED_HOST)
+}
+
+/// The last value of a header of a proxy: the one that the proxy itself wrote. `None` if the peer is no trusted proxy.
+pub fn last_forwarded<'a>(
+    app: &App,
+    peer: IpAddr,
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Option<&'a str> {
+    let peer = peer.to_canonical();
+    if !app.config.http.trusted_proxies.iter().any(|proxy| proxy.contains(peer)) {
+        return None;
+    }
+    let value = headers.get_all(name).iter().next_back()?.to_str().ok()?;
+    value.rsplit(',').next().map(str::trim).filter(|value| !value.is_empty())
+}
+
+/// Finds the owner of the API key in the header `Authorization`.
+pub async fn find_key_owner(app: &App, headers: &HeaderMap, now: Timestamp) -> Result<Option<Caller>> {
+    let Some(key) = bearer_token(headers).and_then(ApiKey::parse) else { return Ok(None) };
+    let hash = key.hash();
+    let found = read_key_owner(app, hash, now).await?;
+    Ok(found.map(|owner| {
+        let credential = Credential::ApiKey { key: owner.key, hash };
+        caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)
+    }))
+}
+
+pub async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<Owner>> {
+    let read_at = ReadAt::new(&app.store, now, app.clock.monotonic());
+    if let Some(owner) = app.key_owners.find(&hash, read_at) {
+        return Ok(Some(owner));
+    }
+    let found = app.store.read_inline(move |read| users::find_owner(read, &hash, now)).await?;
+    if let Some(owner) = &found {
+        app.key_owners.keep(hash, owner.clone(), read_at);
+    }
+    Ok(found)
+}
+
+pub fn caller(
+    app: &App,
+    credential: Credential,
+    user_key: i64,
+    user_id: String,
+    plan: String,
+    executions: i64,
+) -> Caller {
+    let limits = app.config.plans.limits(&plan);
+    Caller { user_key, user_id, credential, plan, limits, executions }
+}
+
+/// Returns the token of `Authorization: Bearer TOKEN`. A missing, repeated or malformed header counts as none.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim_start();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(' ')).then_some(token)
+}
+
+/// Counts the request against a rate limit, and keeps in its context what the rest of it needs of the caller.
 ///
 /// A request with a valid key counts for its user, one of a session in a window of its own, so that an open page takes
 /// nothing from the user's programs. Every other request counts for the client address, also one with an invalid key:
-/// otherwise a client could guess keys without a limit.
-/// Errors: 403 `cross_site_request` for a request by session that a page of another site sent. It counts for the
-/// client address too: otherwise such a page could use up the window of the user's own page.
-pub async fn authenticate(
+/// otherwise a client could guess keys without a limit. So does a request by session that a page of another site sent:
+/// otherwise such a page could use up the window of the user's own page.
+/// Errors: that of `found`.
+pub fn count_request(
     server: &ServerState,
     context: &mut RequestContext,
-    source: &RequestSource<'_>,
-    peer: IpAddr,
-    access: Option<Access>,
+    found: Result<Option<Caller>>,
 ) -> Result<Option<Caller>> {
-    let headers = source.headers;
-    // The header wins, valid or not, so that nothing changes for programs. Routes without a key need no session: a page
-    // of another site then cannot use one there.
-    let found = if headers.contains_key(header::AUTHORIZATION) {
-        match bearer_token(headers) {
-            Some(token) => find_key_owner(&server.app, token, context.now).await,
-            None => Ok(None),
-        }
-    } else if access == Some(Access::ApiKey) {
-        find_session_owner(server, context, source, peer).await
-    } else {
-        Ok(None)
-    };
     match &found {
         Ok(Some(caller)) if caller.credential.session_id().is_some() => {
             context.count(server, RateKey::Sessions(caller.user_key), Some(REQUESTS_PER_MINUTE));
@@ -73,14 +266,6 @@ pub async fn authenticate(
     Ok(caller)
 }
 
-/// Returns whether a key or a session is still valid, for a request that lasts.
-pub async fn is_valid(app: &App, credential: &Credential, now: Timestamp) -> Result<bool> {
-    match credential {
-        Credential::ApiKey { hash, .. } => Ok(read_key_owner(app, *hash, now).await?.is_some()),
-        Credential::Session { hash, .. } => Ok(read_session(app, *hash, now).await?.is_some()),
-    }
-}
-
 /// Returns whether this request itself created the execution that brought the user near the quota.
 ///
 /// Reads the usage only if one more execution can make the difference.
@@ -89,7 +274,7 @@ pub async fn reached_near_quota(server: &ServerState, caller: &Caller, context: 
     if !is_nearly_used_up(limit, caller.executions + 1) {
         return false;
     }
-    match server.app.store.read_inline(move |read| usage::find(read, user_key, now)).await {
+    match server.app.store.read_inline(move |read| users::monthly_usage(read, user_key, now)).await {
         Ok(month) => is_nearly_used_up(limit, month.executions),
         Err(error) => {
             // The handler has finished its work; the next response carries the header instead.
@@ -99,136 +284,115 @@ pub async fn reached_near_quota(server: &ServerState, caller: &Caller, context: 
     }
 }
 
-async fn find_key_owner(app: &App, token: &str, now: Timestamp) -> Result<Option<Caller>> {
-    let Some(key) = ApiKey::parse(token) else { return Ok(None) };
-    let hash = key.hash();
-    let found = read_key_owner(app, hash, now).await?;
-    Ok(found.map(|owner| {
-        let credential = Credential::ApiKey { key: owner.key, hash };
-        caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)
-    }))
-}
-
-/// Finds the owner of the session whose token the cookie has. Once a day the session gets a later end, and the response
-/// the cookie.
-async fn find_session_owner(
-    server: &ServerState,
-    context: &mut RequestContext,
-    source: &RequestSource<'_>,
-    peer: IpAddr,
-) -> Result<Option<Caller>> {
-    let (app, now) = (&server.app, context.now);
-    let cookie = SessionCookie::of_request(app, peer, source.headers, source.host);
-    let mut found = find_sessions(app, &cookie, source.headers, now).await?;
-    if found.iter().any(|(_, session)| session.user_key != found[0].1.user_key) {
-        return Err(of_several_accounts());
-    }
-    if found.is_empty() {
-        return Ok(None);
-    }
-    let (token, owner) = found.swap_remove(0);
-    if let Some(route) = context.route {
-        server.browser_guard.check_session_request(&route.method, source)?;
-    }
-    let hash = token.hash_at(&cookie.origin);
-    // While the file cannot be written, each request would try.
-    if is_to_record(owner.seen_at, now) && app.store.is_writable() {
-        let (write, expires_at) = sessions::record_seen(app, owner.user_key, hash, owner.created_at, now);
-        match write.await {
-            Ok(()) => context.set_cookie = Some(cookie.set(&token, now, expires_at)?),
-            // The session stays valid until its present end.
-            Err(error) => tracing::warn!(%error, "cannot record that a session was seen"),
-        }
-    }
-    let credential = Credential::Session { id: owner.id, api_key: owner.api_key_key, hash };
-    Ok(Some(caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)))
-}
-
-/// The sessions that are valid among those whose tokens the cookies have, and of the account that the request names.
-async fn find_sessions(
-    app: &App,
-    cookie: &SessionCookie,
-    headers: &HeaderMap,
-    now: Timestamp,
-) -> Result<Vec<(SessionToken, SessionOwner)>> {
-    let account = headers.get(ACCOUNT_ID).map(HeaderValue::as_bytes);
-    let mut sessions = Vec::new();
-    for token in cookie.read(headers) {
-        let found = read_session(app, token.hash_at(&cookie.origin), now).await?;
-        let found = found.filter(|found| account.is_none_or(|id| id == found.user_id.as_bytes()));
-        sessions.extend(found.map(|found| (token, found)));
-    }
-    Ok(sessions)
-}
-
-/// The keys of the users whose sessions the browser of a sign-in has already.
-pub async fn signed_in_users(
-    app: &App,
-    cookie: &SessionCookie,
-    headers: &HeaderMap,
-    now: Timestamp,
-) -> Result<Vec<i64>> {
-    let found = find_sessions(app, cookie, headers, now).await?;
-    Ok(found.into_iter().map(|(_, session)| session.user_key).collect())
-}
-
-/// A program at another port of the host can set our cookie too: nothing is done in an account that it may have chosen.
-fn of_several_accounts() -> Error {
-    let message =
-        "The request has cookies of several accounts; name one as X-Account-Id, or delete the cookies";
-    Error::refused(ErrorCode::InvalidApiKey, message)
-}
-
-fn caller(
-    app: &App,
-    credential: Credential,
-    user_key: i64,
-    user_id: String,
-    plan: String,
-    executions: i64,
-) -> Caller {
-    let limits = app.config.plans.limits(&plan);
-    Caller { user_key, user_id, credential, plan, limits, executions }
-}
-
-async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<Owner>> {
-    app.store.read_inline(move |read| api_keys::find_owner(read, &hash, now)).await
-}
-
-/// Finds a valid session, in memory or in the file. One in memory has no row, and is never recorded as seen.
-async fn read_session(app: &App, hash: [u8; 32], now: Timestamp) -> Result<Option<SessionOwner>> {
-    let unstored = app.unstored_sessions.lock().find(&hash, now).cloned();
-    let Some(unstored) = unstored else {
-        return app.store.read_inline(move |read| stored::find_owner(read, &hash, now)).await;
-    };
-    let owner = read_key_owner(app, unstored.key_hash, now).await?;
-    Ok(owner.map(|owner| SessionOwner {
-        key: 0,
-        id: unstored.session.id,
-        api_key_key: Some(owner.key),
-        created_at: unstored.session.created_at,
-        seen_at: now,
-        user_key: owner.user_key,
-        user_id: owner.user_id,
-        plan: owner.plan,
-        executions: owner.executions,
-    }))
-}
-
-/// Returns the token of `Authorization: Bearer TOKEN`. A missing, repeated or malformed header counts as none.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let (value, None) = (values.next()?, values.next()) else { return None };
-    let (scheme, token) = value.to_str().ok()?.trim().split_once(' ')?;
-    let token = token.trim_start();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(' ')).then_some(token)
-}
-
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
+
+    use hyper::Request;
+
+    use crate::http::message::{self, Response};
+    use crate::routes;
+
+    async fn ok(_: message::Request) -> Result<Response> {
+        Ok(Response::no_content())
+    }
+
+    static TABLE: &[Route] = routes! {
+        POST "/public" Public ok,
+        POST "/page"   Page   ok,
+        POST "/key"    ApiKey ok,
+        GET  "/read"   Public ok,
+    };
+
+    #[test]
+    fn only_hosts_of_this_machine_and_allowed_ones_pass() {
+        let guard =
+            BrowserGuard::new(Some(vec!["cue.test".to_owned(), "[fd00::1]".to_owned()]), String::new());
+        let own = "localhost LOCALHOST:8000 127.0.0.1 127.0.0.1:1 [::1] [::1]:8000 a.localhost a.b.localhost:80 \
+                   cue.test Cue.Test:8000 [fd00::1]:80 2130706433:8000";
+        for host in own.split(' ') {
+            assert_eq!(guard.check_host(host), Ok(()), "{host}");
+        }
+        let foreign = " :8000 evil.com evil.com:8000 localhost.evil.com evillocalhost 127.0.0.1.evil.com 127.0.0.2 \
+                       0.0.0.0 [::] [::1 ::1 a.cue.test localhost@evil.com";
+        for host in foreign.split(' ') {
+            assert_eq!(guard.check_host(host).map_err(|it| it.code), Err(ErrorCode::ForbiddenHost), "{host}");
+        }
+        assert_eq!(BrowserGuard::new(None, String::new()).check_host("evil.com"), Ok(()));
+    }
+
+    #[test]
+    fn only_pages_of_this_server_may_change_anything_without_a_key() {
+        let guard = BrowserGuard::new(None, "https://cue.example.com/base".to_owned());
+        let check = |route: usize, host: &str, headers: &[(&'static str, &str)]| {
+            let headers = headers.iter().map(|(name, value)| {
+                (header::HeaderName::from_static(name), header::HeaderValue::from_str(value).unwrap())
+            });
+            let headers = headers.collect();
+            guard
+                .check_origin(&TABLE[route], &RequestSource { host, forwarded_host: None, headers: &headers })
+                .is_ok()
+        };
+        let (public, page, key, read) = (0, 1, 2, 3);
+        for (host, origin) in [
+            ("127.0.0.1:8000", "http://127.0.0.1:8000"),
+            ("cue.test", "https://cue.test"),
+            ("cue.test:443", "https://Cue.test"),
+            ("cue.test", "http://cue.test:80"),
+            ("127.0.0.1:8000", "https://cue.example.com"),
+        ] {
+            assert!(check(public, host, &[("origin", origin)]), "{origin} → {host}");
+        }
+        for (host, origin) in [
+            ("127.0.0.1:8000", "http://evil.com"),
+            ("127.0.0.1:8000", "http://127.0.0.1"),
+            ("127.0.0.1:8000", "http://127.0.0.1:3000"),
+            ("127.0.0.1:8000", "127.0.0.1:8000"),
+            ("127.0.0.1:8000", "null"),
+            ("127.0.0.1:8000", ""),
+            ("127.0.0.1:8000", "http://cue.example.com"),
+            ("127.0.0.1:8000", "https://cue.example.com.evil.com"),
+            ("", "http://"),
+        ] {
+            assert!(!check(public, host, &[("origin", origin)]), "{origin} → {host}");
+            assert!(check(key, host, &[("origin", origin)]) && check(read, host, &[("origin", origin)]));
+        }
+        assert!(check(public, "cue.test", &[]), "a client that is no browser");
+        assert!(!check(public, "cue.test", &[("origin", "http://cue.test"), ("origin", "http://evil.com")]));
+        for site in ["same-origin", "none", "cross-site"] {
+            for route in [public, page] {
+                assert!(!check(route, "cue.test", &[("origin", "null"), ("sec-fetch-site", site)]), "{site}");
+            }
+        }
+        assert!(!check(page, "cue.test", &[("origin", "null")]));
+        assert!(check(page, "cue.test", &[("origin", "http://cue.test")]));
+    }
+
+    #[test]
+    fn a_request_names_exactly_one_host() {
+        let host = |version, uri: &str, hosts: &[&str]| {
+            let request = Request::builder().version(version).uri(uri);
+            let request = hosts.iter().fold(request, |request, host| request.header("host", *host));
+            host_of(&request.body(()).unwrap().into_parts().0).map(str::to_owned).map_err(|it| it.code)
+        };
+        let (old, one, two) = (Version::HTTP_10, Version::HTTP_11, Version::HTTP_2);
+        assert_eq!(host(one, "/", &["a:1"]).as_deref(), Ok("a:1"));
+        assert_eq!(host(one, "/", &[""]).as_deref(), Ok(""));
+        assert_eq!(host(one, "http://b/", &["a"]).as_deref(), Ok("b"), "the target wins");
+        assert_eq!(host(two, "http://b/", &[]).as_deref(), Ok("b"));
+        assert_eq!(host(two, "/", &["a"]).as_deref(), Ok("a"));
+        assert_eq!(host(old, "/", &[]).as_deref(), Ok(""));
+        for (version, uri, hosts) in [
+            (one, "/", &[][..]),
+            (one, "http://b/", &[]),
+            (one, "/", &["a", "a"]),
+            (one, "/", &["ä"]),
+            (two, "/", &[]),
+            (old, "/", &["a", "b"]),
+        ] {
+            assert_eq!(host(version, uri, hosts), Err(ErrorCode::BadRequest), "{version:?} {uri} {hosts:?}");
+        }
+    }
 
     #[test]
     fn the_key_is_read_from_exactly_one_bearer_header() {

@@ -5,45 +5,43 @@
 //! changes data only through a job on a thread of the store, and a submitted job always runs to its end.
 
 pub(in crate::http) mod authentication;
-pub(in crate::http) mod browser_guard;
-mod context;
-pub(in crate::http) mod session_cookie;
+pub(in crate::http) mod session;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
+use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Version};
-use jiff::SignedDuration;
+use hyper::{Method, StatusCode, Version};
+use jiff::fmt::rfc2822::DateTimePrinter;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::domain::account::sliding_window::SlidingWindows;
+use crate::domain::account::plan::limit_or_max;
+use crate::domain::account::rate_limit::{RateLimitStatus, SlidingWindows, rate_limit_address};
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
-use crate::http::input::body;
-use crate::http::input::body::BufferedBody;
-use crate::http::limits::Shares;
-use crate::http::limits::activity::RequestGuard;
-use crate::http::limits::budget::{Owner, Reservation};
-use crate::http::middleware::authentication::{authenticate, reached_near_quota};
-use crate::http::middleware::browser_guard::{BrowserGuard, RequestSource, host_of};
-use crate::http::middleware::context::{RequestContext, client_ip};
-use crate::http::middleware::session_cookie::forwarded_host;
-use crate::http::request::Request;
-use crate::http::response::{BodyStream, Response};
+use crate::http::limits::{Owner, RequestGuard, Reservation, Shares};
+use crate::http::message::{BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id};
+use crate::http::middleware::authentication::{
+    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, forwarded_host, host_of,
+    reached_near_quota,
+};
+use crate::http::middleware::session::find_session_owner;
+use crate::http::pages;
 use crate::http::router::{Access, Route, RouteMatch, match_route};
-use crate::http::timeout::until;
 use crate::locks::Mutex;
-use crate::metrics::Stopwatch;
+use crate::metrics::{Stopwatch, milliseconds};
 use crate::panics;
+use tokio::time::timeout_at;
 
 /// Bytes of a body that is read as JSON on the thread of its connection. That takes less than a millisecond; passing a
 /// larger body to another thread costs little beside reading it.
@@ -84,18 +82,16 @@ pub struct ServerState {
 }
 
 impl ServerState {
-    /// The state of a server of `table`. Requests may name `allowed_hosts` beside the names of this machine; `None` permits
-    /// all.
+    /// Requests may name `allowed_hosts` beside the names of this machine; `None` permits all.
     pub fn new(
         app: Arc<App>,
         table: &'static [Route],
         allowed_hosts: Option<Vec<String>>,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let rates = SlidingWindows::new(RATE_WITHOUT_KEY, SignedDuration::from_mins(1));
         Self {
             table,
-            rates: Mutex::new(rates),
+            rates: Mutex::new(SlidingWindows::new(RATE_WITHOUT_KEY, SignedDuration::from_mins(1))),
             browser_guard: BrowserGuard::new(allowed_hosts, app.config.public_url.clone()),
             shares: Shares::new(app.config.http.max_buffered),
             stopping,
@@ -256,7 +252,7 @@ async fn dispatch(
     response
 }
 
-/// Returns the caller of a request that needs or may have one, and counts the request. One to an unknown path counts too.
+/// Returns the caller, if there is one, and counts the request, also one to an unknown path.
 async fn find_caller(
     server: &ServerState,
     context: &mut RequestContext,
@@ -270,7 +266,18 @@ async fn find_caller(
             context.count_for_address(server);
             Ok(None)
         }
-        access => authenticate(server, context, source, peer, access).await,
+        access => {
+            // The header wins, valid or not, so that nothing changes for programs. Routes without a key need no session:
+            // a page of another site then cannot use one there.
+            let found = if source.headers.contains_key(header::AUTHORIZATION) {
+                find_key_owner(&server.app, source.headers, context.now).await
+            } else if access == Some(Access::ApiKey) {
+                find_session_owner(server, context, source, peer).await
+            } else {
+                Ok(None)
+            };
+            count_request(server, context, found)
+        }
     }
 }
 
@@ -301,12 +308,12 @@ async fn read_body(
     }
     let reservation = server.shares.budget.open(context.owner);
     let deadline = guard.began() + server.app.config.http.request_time;
-    let body = until(deadline, body::read(body, route.body_limit, reservation)).await;
-    body.ok_or_else(body_timeout)?
+    let body = timeout_at(deadline, BufferedBody::read(body, route.body_limit, reservation)).await;
+    body.map_err(|_| body_timeout())?
 }
 
-/// Reads a large body as JSON on another thread than those of the connections. One is read at a time, and callers take
-/// turns. `None` for a body that is not large, or is a form.
+/// Reads a large body as JSON on another thread. One is read at a time, and callers take turns. `None` for a body that is not
+/// large, or is a form.
 async fn read_json(
     server: &ServerState,
     owner: Owner,
@@ -372,10 +379,8 @@ fn without_room(error: Error) -> Error {
 }
 
 fn body_timeout() -> Error {
-    Error::refused(
-        ErrorCode::RequestTimeout,
-        "The body of the request did not arrive in time; send the request again",
-    )
+    let message = "The body of the request did not arrive in time; send the request again";
+    Error::refused(ErrorCode::RequestTimeout, message)
 }
 
 /// Runs a handler. A panic in it becomes the error of this one request.
@@ -386,4 +391,195 @@ async fn catch_panic<T>(handler: impl Future<Output = Result<T>>) -> Result<T> {
             .unwrap_or_else(|error| Poll::Ready(Err(error)))
     })
     .await
+}
+
+/// Bytes of a response that need no room in the memory budget, so that a caller without room still gets an error. The
+/// limits on connections bound the sum of these, and hyper copies a response of this size in any case.
+const FREE_RESPONSE: usize = 1_024;
+
+/// Method and route, in the metrics, of a request that matched no route.
+const NO_ROUTE: &str = "none";
+
+/// Complete enough for a response at every stage: a request that fails early keeps the defaults of the later fields.
+pub struct RequestContext {
+    pub id: String,
+    pub now: Timestamp,
+    pub client_ip: IpAddr,
+    pub rate_limit: RateLimitStatus,
+    /// `None` until a route matches.
+    pub route: Option<&'static Route>,
+    /// `None` without a valid API key or session.
+    pub user_id: Option<String>,
+    /// The user has used 80 % of the monthly executions.
+    pub near_quota: bool,
+    /// HTTP/1.1 only: no further request can follow on the connection.
+    pub must_close: bool,
+    /// The caller of a handler that has run.
+    pub handled_for: Option<Caller>,
+    /// The owner of the memory for the body and the response.
+    pub owner: Owner,
+    /// The session cookie with a later end.
+    pub set_cookie: Option<HeaderValue>,
+    /// What a handler that has run has reserved for its response.
+    pub reserved: Option<Reservation>,
+}
+
+impl RequestContext {
+    pub fn new(server: &ServerState, client_ip: IpAddr, headers: &HeaderMap) -> Self {
+        Self {
+            id: request_id(headers),
+            now: server.app.clock.now(),
+            client_ip,
+            rate_limit: address_status(server, client_ip),
+            route: None,
+            user_id: None,
+            near_quota: false,
+            must_close: false,
+            handled_for: None,
+            owner: Owner::from_client(client_ip),
+            set_cookie: None,
+            reserved: None,
+        }
+    }
+
+    /// Counts the request for the client address.
+    pub fn count_for_address(&mut self, server: &ServerState) {
+        self.count(server, RateKey::Address(rate_limit_address(self.client_ip)), Some(RATE_WITHOUT_KEY));
+    }
+
+    /// Counts the request in a window, unless there is no limit.
+    pub fn count(&mut self, server: &ServerState, key: RateKey, limit: Option<u32>) {
+        // The clock of a test moves the window of a program, which has a key.
+        let is_of_program = matches!(key, RateKey::User(_));
+        let now = if is_of_program { self.now } else { server.app.clock.now_moving() };
+        self.rate_limit = match limit {
+            Some(limit) => server.rates.lock().admit_below(key, limit, now),
+            None => RateLimitStatus::unused(None, now),
+        };
+    }
+
+    /// Takes back the count of this request for the client address, or the refusal.
+    pub fn uncount_for_address(&mut self, server: &ServerState) {
+        if self.rate_limit.refused_for.is_none() {
+            server.rates.lock().return_unused(RateKey::Address(rate_limit_address(self.client_ip)));
+        }
+        self.rate_limit = address_status(server, self.client_ip);
+    }
+
+    pub fn check_rate_limit(&self) -> Result<()> {
+        let Some(seconds) = self.rate_limit.refused_for else { return Ok(()) };
+        let limit = limit_or_max(self.rate_limit.limit);
+        let message =
+            format!("The limit of {limit} requests per minute is exceeded; try again in {seconds} s");
+        Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds).into())
+    }
+
+    /// Reserves the memory of a response until it is written. What the handler has reserved becomes a part of it. A
+    /// change that `is_done` gets a little more than there is room for: it was made because there was room for an
+    /// ordinary response.
+    /// Errors: 503 if the caller leaves too many responses unread.
+    pub fn reserve(
+        &mut self,
+        server: &ServerState,
+        response: &Response,
+        is_done: bool,
+    ) -> Result<Option<Reservation>> {
+        let (bytes, reserved) = (response.body.len(), self.reserved.take());
+        // What its handler has reserved counts as long as it is open.
+        if response.stream.is_some() {
+            return Ok(reserved);
+        }
+        if bytes <= FREE_RESPONSE {
+            return Ok(None);
+        }
+        let Some(mut reserved) = reserved.filter(|reserved| is_done || reserved.bytes() >= bytes) else {
+            return server.shares.budget.reserve(self.owner, bytes).map(Some);
+        };
+        reserved.resize(bytes)?;
+        Ok(Some(reserved))
+    }
+
+    fn is_page(&self) -> bool {
+        self.route.is_some_and(|route| route.access == Access::Page)
+    }
+
+    /// Renders an error as HTML for a page, and as JSON for everything else.
+    pub fn error_response(&self, error: Error) -> Response {
+        if self.is_page() { pages::error_response(error, &self.id) } else { Response::error(error, &self.id) }
+    }
+
+    /// Adds the headers of every response (contract §2.2). One that the response has already wins. Returns the stream apart
+    /// from the response.
+    pub fn complete(&self, response: Response) -> (hyper::Response<Bytes>, Option<BodyStream>) {
+        let mut headers = HeaderMap::with_capacity(16);
+        headers.insert("x-ratelimit-limit", limit_or_max(self.rate_limit.limit).into());
+        headers.insert("x-ratelimit-remaining", limit_or_max(self.rate_limit.remaining()).into());
+        headers.insert("x-ratelimit-reset", self.rate_limit.reset.into());
+        if self.near_quota {
+            headers.insert("x-cueapi-usage-warning", HeaderValue::from_static("approaching_limit"));
+        }
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Ok(id) = HeaderValue::from_str(&self.id) {
+            headers.insert(REQUEST_ID, id);
+        }
+        // Replaces the `Date` of hyper, which reads the system clock: a test clock must govern this header too.
+        if let Ok(date) = DateTimePrinter::new().timestamp_to_rfc9110_string(&self.now)
+            && let Ok(date) = HeaderValue::try_from(date)
+        {
+            headers.insert(header::DATE, date);
+        }
+        if self.is_page() {
+            headers.insert(header::CONTENT_SECURITY_POLICY, pages::CONTENT_SECURITY_POLICY.clone());
+            // With `no-referrer` browsers send `Origin: null` with the forms of these pages, as sandboxed frames do.
+            headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+            headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+        }
+        // A 304 may only give the length of the response that it stands for.
+        if response.status != 204 && response.status != 304 && response.stream.is_none() {
+            headers.insert(header::CONTENT_LENGTH, response.body.len().into());
+        }
+        if let Some(cookie) = &self.set_cookie {
+            headers.insert(header::SET_COOKIE, cookie.clone());
+        }
+        headers.extend(response.headers);
+        let mut complete = hyper::Response::new(response.body);
+        *complete.status_mut() = response.status;
+        *complete.headers_mut() = headers;
+        (complete, response.stream)
+    }
+
+    /// Counts the finished request and writes its log line. Neither has the path or the query: these contain ids and, on
+    /// some routes, tokens. `duration` is that from the end of the head to the response.
+    pub fn record(&self, server: &ServerState, method: &Method, status: StatusCode, duration: Duration) {
+        // `HEAD` counts as the `GET` that handles it.
+        let (counted, route) =
+            self.route.map_or((NO_ROUTE, NO_ROUTE), |route| (route.method.as_str(), route.path));
+        server.app.requests.with([counted, route, status_class(status)]).observe_duration(duration);
+        tracing::debug!(
+            request_id = self.id,
+            method = method_name(method),
+            route,
+            status = status.as_u16(),
+            user_id = self.user_id.as_deref(),
+            duration_ms = milliseconds(duration),
+            "request completed"
+        );
+    }
+}
+
+/// The status of a client without a key. Counts nothing.
+fn address_status(server: &ServerState, address: IpAddr) -> RateLimitStatus {
+    let key = RateKey::Address(rate_limit_address(address));
+    server.rates.lock().status(&key, RATE_WITHOUT_KEY, server.app.clock.now_moving())
+}
+
+/// Returns `unknown` for a method that is not a standard one: a client can send any text as a method.
+fn method_name(method: &Method) -> &str {
+    let standard = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
+    if standard.contains(&method.as_str()) { method.as_str() } else { "unknown" }
+}
+
+fn status_class(status: StatusCode) -> &'static str {
+    ["1xx", "2xx", "3xx", "4xx", "5xx"].get(usize::from(status.as_u16() / 100 - 1)).unwrap_or(&"5xx")
 }

@@ -1,5 +1,4 @@
-// Before the first paint: the theme, and links that load the modules of the screen of the address
-// at once.
+// Before the first paint: sets the theme and preloads the modules of the addressed screen.
 try {
   const kept = JSON.parse(localStorage.getItem("cued")) || {};
   const { dataset } = document.documentElement;

@@ -1,7 +1,6 @@
 //! A listening server: accepts connections up to a limit, and drains them when it stops.
 
 mod connection;
-mod response_body;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,14 +13,13 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::timeout;
 
 use crate::app::App;
-use crate::domain::account::client_ip::rate_limit_address;
-use crate::http::limits::activity::Activity;
-use crate::http::limits::budget::Owner;
+use crate::domain::account::rate_limit::rate_limit_address;
+use crate::http::limits::{Activity, Owner};
 use crate::http::middleware::ServerState;
 use crate::http::router::Route;
-use crate::http::timeout::within;
 
 /// A client has at most 1/32 of the connections, but always a few.
 const CLIENT_FRACTION: usize = 32;
@@ -31,8 +29,8 @@ const MIN_OF_CLIENT: usize = 16;
 /// descriptors, which lasts until another connection ends; without a wait the loop would keep a core busy.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// A full server closes one in 16 of its connections at a time, so that one search makes room for many new connections. A
-/// smaller number would close more keep-alive connections than necessary. Chosen without a measurement.
+/// A full server closes one in 16 of its connections at a time, so that one search makes room for many new connections.
+/// A smaller number would close more keep-alive connections than necessary. Chosen without a measurement.
 const EVICTION_FRACTION: usize = 16;
 
 /// Time until a full server searches again for idle connections. A new connection waits up to this long; a shorter
@@ -93,9 +91,9 @@ struct OpenConnection {
 }
 
 impl Connections {
-    /// Serves a new connection. If its client has too many, one of them that is idle gives way; if all are busy, the new one
-    /// is closed. If the server has too many, idle ones of the clients that have the most give way; if all are busy, the new
-    /// one waits.
+    /// Serves a new connection. If its client has too many, one of them that is idle gives way; if all are busy, the
+    /// new one is closed. If the server has too many, idle ones of the clients that have the most give way; if all are
+    /// busy, the new one waits.
     async fn add(&mut self, server: &Arc<ServerState>, stream: TcpStream, peer: SocketAddr) {
         while let Some(ended) = self.tasks.try_join_next_with_id() {
             self.forget(ended);
@@ -110,7 +108,7 @@ impl Connections {
         while self.tasks.len() >= self.limit {
             self.evict_idle();
             // Connections that are busy now may be idle at the next attempt.
-            within(EVICTION_RETRY, self.wait_for_end()).await;
+            drop(timeout(EVICTION_RETRY, self.wait_for_end()).await);
         }
         let activity = Activity::new();
         let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, activity.clone()));
@@ -139,7 +137,7 @@ impl Connections {
     /// Asks some idle connections to end: first those of the client that has the most, then those idle longest.
     fn evict_idle(&self) {
         let rank = |connection: &OpenConnection| {
-            // Of a trusted proxy one, so that no client is disconnected for the others.
+            // A trusted proxy counts as one client network, so that no client is disconnected for the others.
             let own = connection.client.and_then(|client| self.clients.get(&client));
             let count = own.map_or(1, Vec::len);
             Some((Reverse(count), connection.activity.idle_since()?))
@@ -217,7 +215,7 @@ async fn drain(mut open: JoinSet<()>, limit: Duration) {
             log_panic(ended);
         }
     };
-    if within(limit, all_ended).await.is_none() {
+    if timeout(limit, all_ended).await.is_err() {
         tracing::warn!(count = open.len(), "stopped with connections still open");
     }
 }

@@ -41,7 +41,6 @@ row!(
 const FIND: &str = concat!("SELECT ", columns!(), " FROM device_logins WHERE code_hash = ?1");
 const FIND_SHOWN: &str = concat!("SELECT ", columns!(), " FROM device_logins WHERE user_code = ?1");
 
-/// Inserts a login. Returns `false` if one of its codes is taken.
 pub fn insert(
     tx: &WriteTx<'_>,
     code: &DeviceCode,
@@ -63,9 +62,8 @@ pub fn find(read: &ReadTx<'_>, code: &[u8; 32]) -> Result<Option<DeviceLogin>> {
     read.find(FIND, [code])
 }
 
-/// The login with the code in `text`, as a page, a link or a request has it: the user code, or the device code, for
-/// clients that know no other. The user code is looked up first: nobody chooses one, so that no device code can stand in
-/// its place.
+/// Finds a login by user code or device code. User codes match first: they are generated, so a chosen device code
+/// cannot shadow one.
 pub fn find_by_text(read: &ReadTx<'_>, text: &str) -> Result<Option<DeviceLogin>> {
     let shown = UserCode::typed(text);
     let found = read.find(FIND_SHOWN, [shown.as_str()])?;
@@ -75,12 +73,10 @@ pub fn find_by_text(read: &ReadTx<'_>, text: &str) -> Result<Option<DeviceLogin>
     }
 }
 
-/// The times at which this client requested codes after `since`, newest first, at most `limit`.
 pub fn code_times(read: &ReadTx<'_>, client: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
     read.all(CODE_TIMES, params![client, millis(since), row_count(limit)])
 }
 
-/// The times at which mails to this address were requested after `since`, newest first, at most `limit`.
 pub fn mail_times(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
     read.all(MAIL_TIMES, params![email, millis(since), row_count(limit)])
 }
@@ -102,14 +98,12 @@ pub fn save_link(
     tx.run("INSERT INTO login_mails (email, requested_at) VALUES (?1, ?2)", params![email, millis(now)])
 }
 
-/// Approves a login for a user. Returns `false` if it is not in state `email_sent`.
 pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
     let sql = "UPDATE device_logins SET state = 'approved', user_key = ?2
                 WHERE code_hash = ?1 AND state = 'email_sent'";
     tx.changes(sql, params![code, user_key])
 }
 
-/// Claims an approved login. Returns `true` to exactly one caller.
 pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
     tx.changes(
         "UPDATE device_logins SET state = 'claimed' WHERE code_hash = ?1 AND state = 'approved'",
@@ -121,7 +115,6 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(OLDEST, [])
 }
 
-/// Deletes logins and mails from `until` or earlier, at most `limit` of each.
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<()> {
     for sql in [DELETE_LOGINS, DELETE_MAILS] {
         tx.run(sql, params![millis(until), limit])?;

@@ -1,10 +1,13 @@
-//! Responses stored under the caller's `Idempotency-Key`.
+//! `Idempotency-Key`: the first response is stored for 24 hours, without the payload (contract §4.14).
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
-use crate::error::Result;
+use crate::domain::api_error::ErrorCode;
+use crate::domain::time::saturating_sub;
+use crate::error::{Error, Result};
 use crate::store::db::columns::{millis, row};
+use crate::store::db::meta;
 use crate::store::{ReadTx, WriteTx};
 
 /// Time for which a response is stored (contract §4).
@@ -13,7 +16,6 @@ pub const RETENTION_TIME: SignedDuration = SignedDuration::from_hours(24);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRequest {
     pub key: String,
-    /// SHA-256 of method, path and body, to detect the same key on a different request.
     pub fingerprint: [u8; 32],
 }
 
@@ -25,29 +27,41 @@ pub struct StoredResponse {
     pub body: String,
 } }
 
-/// The response that was stored for the user under this key after `oldest`, and the fingerprint of its request.
-pub fn find(
+/// Errors: `idempotency_conflict` when the key was used for a different request.
+pub fn find_response(
     read: &ReadTx<'_>,
     user_key: i64,
-    key: &str,
-    oldest: Timestamp,
-) -> Result<Option<([u8; 32], StoredResponse)>> {
+    request: Option<&IdempotencyRequest>,
+    now: Timestamp,
+) -> Result<Option<StoredResponse>> {
+    let Some(request) = request else { return Ok(None) };
     let sql = concat!(
         "SELECT fingerprint, ",
         columns!(),
         " FROM idempotency_keys WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3"
     );
-    read.find(sql, params![user_key, key, millis(oldest)])
+    let oldest = millis(saturating_sub(now, RETENTION_TIME));
+    let found: Option<([u8; 32], StoredResponse)> = read.find(sql, params![user_key, request.key, oldest])?;
+    match found {
+        Some((fingerprint, _)) if fingerprint != request.fingerprint => {
+            let message = "This Idempotency-Key was used for a different request: use a new key";
+            Err(Error::refused(ErrorCode::IdempotencyConflict, message))
+        }
+        found => Ok(found.map(|(_, response)| response)),
+    }
 }
 
-/// Stores a response. Replaces an expired one.
-pub fn save(
+/// While the clock is behind, the response counts from the newest instant: it would have expired once the clock is
+/// right.
+pub fn store_response(
     tx: &WriteTx<'_>,
     user_key: i64,
-    request: &IdempotencyRequest,
+    request: Option<&IdempotencyRequest>,
     response: &StoredResponse,
     now: Timestamp,
 ) -> Result<()> {
+    let Some(request) = request else { return Ok(()) };
+    let newest = meta::last_seen(tx)?.map_or(now, |newest| newest.max(now));
     tx.run(
         "INSERT INTO idempotency_keys
              (user_key, idempotency_key, fingerprint, response_status, response_body, created_at)
@@ -55,7 +69,7 @@ pub fn save(
          ON CONFLICT (user_key, idempotency_key)
          DO UPDATE SET fingerprint = excluded.fingerprint, response_status = excluded.response_status,
                        response_body = excluded.response_body, created_at = excluded.created_at",
-        params![user_key, request.key, request.fingerprint, response.status, response.body, millis(now)],
+        params![user_key, request.key, request.fingerprint, response.status, response.body, millis(newest)],
     )
 }
 
@@ -63,7 +77,6 @@ pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find("SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1", [])
 }
 
-/// Deletes responses from `until` or earlier, at most `limit`. Returns their number.
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
     let sql = "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (
                    SELECT user_key, idempotency_key FROM idempotency_keys WHERE created_at <= ?1

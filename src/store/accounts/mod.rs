@@ -4,5 +4,4 @@ pub mod api_keys;
 pub mod device_logins;
 pub mod idempotency;
 pub mod sessions;
-pub mod usage;
 pub mod users;

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use crate::domain::account::session::Session;
 use crate::domain::account::user::month_of;
-use crate::domain::text::word_enum::word_enum;
+use crate::domain::text::word_enum;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
@@ -21,12 +21,10 @@ pub struct SessionOwner {
     pub user_key: i64,
     pub user_id: String,
     pub plan: String,
-    /// The user's executions in the current month.
     pub executions: i64,
 } }
-row!(session_columns, "", Session { id, via, device, address, created_at, seen_at, expires_at });
+row!(session_columns, "", Session { id, method, device, address, created_at, seen_at, expires_at });
 
-// Runs with every request by session.
 const FIND_OWNER: &str =
     "SELECT sessions.key, sessions.id, api_key_key, sessions.created_at, seen_at, users.key, users.id, plan,
         coalesce(executions, 0)
@@ -65,9 +63,7 @@ const DELETE_EXPIRED: [&str; 2] = [
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LinkKind {
-        /// Begins a session, once.
         Session = "session",
-        /// Shows a user's plan with manual billing.
         Plan = "plan",
     }
 }
@@ -78,7 +74,6 @@ pub struct NewLink {
     pub user_key: i64,
     /// Row key of the API key that made it, or began the session that did. The link ends with it.
     pub api_key_key: Option<i64>,
-    /// Row key of the session that made it, with which it ends.
     pub session_key: Option<i64>,
     pub token_hash: [u8; 32],
     pub expires_at: Timestamp,
@@ -94,13 +89,13 @@ pub fn insert(
     limit: i64,
 ) -> Result<()> {
     tx.run(SURPLUS, [user_key, limit - 1])?;
-    tx.run("INSERT INTO sessions (id, user_key, api_key_key, token_hash, via, device, address, created_at, seen_at, expires_at)
+    tx.run("INSERT INTO sessions (id, user_key, api_key_key, token_hash, method, device, address, created_at, seen_at, expires_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", params![
         new.id,
         user_key,
         api_key_key,
         token_hash,
-        new.via.as_str(),
+        new.method.as_str(),
         new.device,
         new.address,
         millis(new.created_at),
@@ -109,8 +104,6 @@ pub fn insert(
     ])
 }
 
-/// The owner of the session with this token; `None` if it has expired at `now`, or the user is disabled. `now` selects
-/// the month of the usage too.
 pub fn find_owner(read: &ReadTx<'_>, token_hash: &[u8; 32], now: Timestamp) -> Result<Option<SessionOwner>> {
     read.find(FIND_OWNER, params![token_hash, month_of(now), millis(now)])
 }
@@ -137,13 +130,11 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     tx.changes(DELETE, params![user_key, id])
 }
 
-/// Deletes the user's sessions but that with the id `kept`, and returns their number.
 pub fn delete_others(tx: &WriteTx<'_>, user_key: i64, kept: Option<&str>) -> Result<usize> {
     tx.change(DELETE_OTHERS, params![user_key, kept])
 }
 
-/// Deletes the sessions that the API key with this hash began and the links that it made. A deleted key needs no call: they
-/// go with it.
+/// A deleted key needs no call: its sessions and links go with it.
 pub fn delete_of_key(tx: &WriteTx<'_>, key_hash: &[u8; 32]) -> Result<()> {
     DELETE_OF_KEY.iter().try_for_each(|sql| tx.run(sql, [key_hash]))
 }
@@ -159,8 +150,6 @@ pub fn insert_link(tx: &WriteTx<'_>, new: &NewLink, limit: i64) -> Result<()> {
     )
 }
 
-/// Uses up the link that begins a session. Returns its user and the row key of its API key; `None` if there is no such
-/// link, or it has expired at `now`.
 pub fn take_link(
     tx: &WriteTx<'_>,
     token_hash: &[u8; 32],
@@ -170,7 +159,6 @@ pub fn take_link(
     Ok(taken.filter(|(.., expires_at)| *expires_at > now).map(|(user_key, key, _)| (user_key, key)))
 }
 
-/// The user of a link that is valid at `now`; `None` if the user is disabled.
 pub fn find_link_user(
     read: &ReadTx<'_>,
     kind: LinkKind,
@@ -188,7 +176,6 @@ pub fn delete_links(tx: &WriteTx<'_>, user_key: i64, kind: LinkKind) -> Result<(
     tx.run(DELETE_LINKS, params![user_key, kind.as_str()])
 }
 
-/// The end of the session or link that ends first.
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.one(OLDEST, [])
 }

@@ -1,14 +1,23 @@
-//! Users, their plans and their webhook secrets. `api_keys` holds their API keys, `usage` their monthly usage.
+//! Users with their plans, secrets and quotas: executions by calendar month and stored bytes. Also the user that an API
+//! key belongs to.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::params;
 
-use crate::domain::account::user::User;
-use crate::domain::billing::offer::Interval;
+use crate::domain::account::plan::{Plans, Quota, UNCONFIRMED_DISK_PART};
+use crate::domain::account::user::{CONFIRM, User, month_of};
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::billing::Interval;
 use crate::domain::cue::CueStatus;
 use crate::error::Result;
+use crate::locks::Mutex;
 use crate::store::db::columns::{millis, row};
-use crate::store::{ReadTx, WriteTx};
+use crate::store::db::open;
+use crate::store::{ReadTx, Store, WriteTx};
 
 row!(columns, "", User {
     key,
@@ -34,8 +43,7 @@ macro_rules! select {
 const UNCONFIRMED_BYTES: &str = "SELECT coalesce(sum(stored_bytes), 0)
     FROM users INDEXED BY users_unconfirmed WHERE confirmed_at IS NULL";
 
-// A disabled account keeps its address from being registered again, and one that pays is no stranger's. An attempt under
-// way is recorded for its user.
+// A disabled account keeps its address taken. An attempt under way is recorded for its user.
 const REMOVABLE: &str =
     "SELECT key, created_at, confirmed_at IS NULL AND disabled_at IS NULL AND plan_interval IS NULL
         AND NOT EXISTS (SELECT 1 FROM cues WHERE user_key = users.key AND last_run > ?2)
@@ -50,11 +58,9 @@ pub struct NewUser {
     pub webhook_secret: String,
     pub alert_webhook_secret: String,
     pub created_at: Timestamp,
-    /// The secret of the link that confirms the address; `None` if the address is confirmed.
     pub confirmation_token: Option<String>,
 }
 
-/// Inserts a user and returns its row key, or `None` if the address is taken.
 pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
     let is_inserted = tx.changes(
             "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at,
@@ -97,7 +103,6 @@ pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
     read.any("SELECT 1 FROM users", [])
 }
 
-/// Sets the user's plan and clears its payment interval. Returns `false` if the user already has the plan.
 pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
     let sql = "UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2";
     tx.changes(sql, params![user_key, plan])
@@ -110,12 +115,10 @@ pub struct CueCounts {
     pub paused: i64 = "paused_cues",
     pub completed: i64 = "completed_cues",
     pub failed: i64 = "failed_cues",
-    /// In all states.
     pub all: i64 = "active_cues + paused_cues + completed_cues + failed_cues",
 } }
 
 impl CueCounts {
-    /// The number of the user's cues with `status`; of all without one.
     pub fn of(&self, status: Option<CueStatus>) -> i64 {
         match status {
             None => self.all,
@@ -132,7 +135,6 @@ pub fn stored_cue_counts(read: &ReadTx<'_>, user_key: i64) -> Result<CueCounts> 
     read.one(concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1"), [user_key])
 }
 
-/// The numbers of the user's cues, including changes of this transaction; `None` if the user is disabled.
 pub fn cue_counts(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<CueCounts>> {
     tx.counters().flush(tx)?;
     let sql = concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1 AND disabled_at IS NULL");
@@ -145,17 +147,7 @@ pub fn list_with_active_cues(read: &ReadTx<'_>, after: i64, limit: u32) -> Resul
     read.all(sql, params![after, limit])
 }
 
-/// The bytes that the user has stored, the user's plan, and whether the address is confirmed.
-pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bool)> {
-    read.one("SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1", [user_key])
-}
-
-pub fn unconfirmed_bytes(read: &ReadTx<'_>) -> Result<i64> {
-    read.one(UNCONFIRMED_BYTES, [])
-}
-
-/// The users after row `after` in the order of their rows: the key, the creation, and whether the account may be removed,
-/// because its address is unconfirmed and no cue of it ran after `idle_since`. At most `limit`.
+/// And whether the account may be removed: its address is unconfirmed, and no cue of it ran after `idle_since`.
 pub fn list_removable(
     read: &ReadTx<'_>,
     after: i64,
@@ -172,7 +164,6 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.run("DELETE FROM users WHERE key = ?1", [user_key])
 }
 
-/// The token of the link that confirms the user's address, if the address is unconfirmed.
 pub fn confirmation_token(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
     let sql = "SELECT confirmation_token FROM users WHERE key = ?1 AND confirmed_at IS NULL";
     Ok(read.find(sql, [user_key])?.flatten())
@@ -192,7 +183,6 @@ pub fn confirm(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     tx.run(sql, params![user_key, millis(now)])
 }
 
-/// Sets the interval at which a subscription pays for the user's plan; `None` if no subscription pays.
 pub fn set_plan_interval(tx: &WriteTx<'_>, user_key: i64, interval: Option<Interval>) -> Result<()> {
     let sql = "UPDATE users SET plan_interval = ?2 WHERE key = ?1";
     tx.run(sql, params![user_key, interval.map(Interval::as_str)])
@@ -202,7 +192,6 @@ pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     tx.run("UPDATE users SET disabled_at = ?2 WHERE key = ?1", params![user_key, millis(now)])
 }
 
-/// Enables a disabled user. Its API keys are accepted again; nothing else changes. Returns whether it was disabled.
 pub fn enable(tx: &WriteTx<'_>, user_key: i64) -> Result<bool> {
     let sql = "UPDATE users SET disabled_at = NULL WHERE key = ?1 AND disabled_at IS NOT NULL";
     tx.changes(sql, [user_key])
@@ -212,7 +201,6 @@ pub fn webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     read.one("SELECT webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
-/// Replaces the user's webhook secret. Until `previous_expires` webhooks are signed with both secrets.
 pub fn rotate_secret(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -228,7 +216,6 @@ pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> 
     read.one("SELECT alert_webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
-/// Replaces the user's alert secret. The previous one is no longer used.
 pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: i64, secret: &str) -> Result<()> {
     tx.run("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1", params![user_key, secret])
 }
@@ -246,15 +233,238 @@ pub fn replace_secrets(
     tx.run(sql, params![user_key, webhook_secret, alert_webhook_secret])
 }
 
-/// Sets the URL that receives the user's alerts; `None` turns them off.
 pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
     tx.run("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1", params![user_key, url])
 }
 
+row! { usage_columns, "",
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MonthlyUsage {
+    pub executions: i64,
+    pub outcomes_succeeded: i64,
+    pub outcomes_failed: i64,
+} }
+
+const FIND_USAGE: &str =
+    concat!("SELECT ", usage_columns!(), " FROM monthly_usage WHERE user_key = ?1 AND month = ?2");
+
+const QUOTA: &str = "SELECT plan, coalesce(executions, 0), over_quota_since
+   FROM users LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
+  WHERE users.key = ?1 AND disabled_at IS NULL";
+
+pub fn monthly_usage(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<MonthlyUsage> {
+    Ok(read.find(FIND_USAGE, params![user_key, month_of(now)])?.unwrap_or_default())
+}
+
+pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<Option<Quota>> {
+    let found: Option<(String, i64, Option<Timestamp>)> =
+        read.find(QUOTA, params![user_key, month_of(now)])?;
+    Ok(found.map(|(plan, used, over_quota_since)| Quota {
+        limit: plans.limits(&plan).executions,
+        used,
+        over_quota_since,
+    }))
+}
+
+pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp) -> Result<()> {
+    let sql = "INSERT INTO monthly_usage
+                   (user_key, month, executions, over_quota_since, outcomes_succeeded, outcomes_failed)
+               VALUES (?1, ?2, ?3, ?4, 0, 0)
+               ON CONFLICT (user_key, month)
+               DO UPDATE SET executions = excluded.executions, over_quota_since = excluded.over_quota_since";
+    tx.run(sql, params![user_key, month_of(now), quota.used, quota.over_quota_since.map(millis)])
+}
+
+pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bool)> {
+    read.one("SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1", [user_key])
+}
+
+/// Runs `write`, after which the user may not store more than the plan allows (contract §11.6).
+/// Errors: `storage_limit_exceeded`, which rolls the write back, and the errors of `write`.
+pub fn check_storage_quota<T>(
+    tx: &WriteTx<'_>,
+    plans: &Plans,
+    user_key: i64,
+    write: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let (before, ..) = stored_bytes(tx, user_key)?;
+    let written = write()?;
+    storage_refusal(tx, plans, user_key, before)?.map_or(Ok(written), |refusal| Err(refusal.into()))
+}
+
+/// The refusal of a write after which the user stores more than the bytes `before` it and more than the plan allows.
+pub fn storage_refusal(
+    tx: &WriteTx<'_>,
+    plans: &Plans,
+    user_key: i64,
+    before: i64,
+) -> Result<Option<Refusal>> {
+    let (after, plan, is_confirmed) = stored_bytes(tx, user_key)?;
+    let limit = plans.storage_bounds(&plan, is_confirmed).bytes;
+    let refusal = |message| Ok(Some(Refusal::new(ErrorCode::StorageLimitExceeded, message)));
+    if after <= before {
+        return Ok(None);
+    }
+    let is_bounded = !is_confirmed && plans.bounds_unconfirmed();
+    if let Some(limit) = limit.filter(|limit| after > *limit) {
+        let (allows, remedy) = match is_bounded {
+            true => ("an account with an unconfirmed address may store", CONFIRM),
+            false => ("the plan allows", "upgrade"),
+        };
+        return refusal(format!(
+            "The account would store {after} bytes of payloads, callback headers, results and kept responses; {allows} \
+             {limit}: delete cues that are no longer needed, send less, or {remedy}"
+        ));
+    }
+    if is_bounded && is_disk_share_used_up(tx)? {
+        return refusal(format!(
+            "The accounts with unconfirmed addresses store all that the disk has room for; {CONFIRM}"
+        ));
+    }
+    Ok(None)
+}
+
+fn is_disk_share_used_up(tx: &WriteTx<'_>) -> Result<bool> {
+    let Some(free) = tx.path().and_then(|path| open::free_bytes(Path::new(path))) else { return Ok(false) };
+    let stored = u64::try_from(unconfirmed_bytes(tx)?).unwrap_or(0);
+    Ok(stored > free / UNCONFIRMED_DISK_PART)
+}
+
+fn unconfirmed_bytes(read: &ReadTx<'_>) -> Result<i64> {
+    read.one(UNCONFIRMED_BYTES, [])
+}
+
+pub fn record_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
+    tx.run(
+        "INSERT INTO monthly_usage (user_key, month, executions, outcomes_succeeded, outcomes_failed)
+         VALUES (?1, ?2, 0, ?3, NOT ?3)
+         ON CONFLICT (user_key, month)
+         DO UPDATE SET outcomes_succeeded = outcomes_succeeded + excluded.outcomes_succeeded,
+                       outcomes_failed = outcomes_failed + excluded.outcomes_failed",
+        params![user_key, month_of(now), success],
+    )
+}
+
+row! {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub key: i64,
+    pub user_key: i64,
+    pub user_id: String,
+    pub plan: String,
+    pub executions: i64,
+} }
+
+const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coalesce(executions, 0)
+   FROM api_keys JOIN users ON users.key = api_keys.user_key
+        LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
+  WHERE key_hash = ?1 AND disabled_at IS NULL";
+
+pub fn find_owner(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<Owner>> {
+    read.find(FIND_OWNER, params![hash, month_of(now)])
+}
+
+/// An owner that was read stays in memory for this long: reading it was an eighth of the time to get a cue. A commit of
+/// this process ends it earlier, one of another process does not: an administration command takes longer from its commit
+/// to its exit, so its change is in effect when it has ended.
+const FRESH: Duration = Duration::from_millis(1);
+
+const MAX_OWNERS: usize = 64;
+
+#[derive(Debug, Default)]
+pub struct KeyOwners(Mutex<HashMap<[u8; 32], ReadOwner>>);
+
+#[derive(Debug)]
+struct ReadOwner {
+    owner: Owner,
+    read_at: ReadAt,
+}
+
+/// The commits of this process and the clocks right before an owner is read.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadAt {
+    commits: u64,
+    month: i64,
+    monotonic: Duration,
+}
+
+impl KeyOwners {
+    pub fn find(&self, hash: &[u8; 32], now: ReadAt) -> Option<Owner> {
+        let owners = self.0.lock();
+        owners.get(hash).filter(|known| known.read_at.holds(now)).map(|known| known.owner.clone())
+    }
+
+    pub fn keep(&self, hash: [u8; 32], owner: Owner, read_at: ReadAt) {
+        let mut owners = self.0.lock();
+        if owners.len() >= MAX_OWNERS {
+            owners.clear();
+        }
+        owners.insert(hash, ReadOwner { owner, read_at });
+    }
+}
+
+impl ReadAt {
+    /// `now` selects the month of the usage, and `monotonic` is the time of the clock that always moves.
+    pub fn new(store: &Store, now: Timestamp, monotonic: Duration) -> Self {
+        Self { commits: store.commits(), month: month_of(now), monotonic }
+    }
+
+    fn holds(self, now: Self) -> bool {
+        self.commits == now.commits
+            && self.month == now.month
+            && now.monotonic.checked_sub(self.monotonic).is_some_and(|age| age <= FRESH)
+    }
+}
+
 #[cfg(test)]
-crate::store::test_support::plan_test! { unconfirmed_users_are_summed_and_found_by_index:
-    UNCONFIRMED_BYTES => "SEARCH users USING INDEX users_unconfirmed (confirmed_at=?)",
-    REMOVABLE => "SEARCH users USING INTEGER PRIMARY KEY (rowid>?)",
-    REMOVABLE => "SEARCH cues USING INDEX cues_by_user_and_status (user_key=?)",
-    REMOVABLE => "SEARCH executions USING INDEX executions_in_flight (user_key=?)",
+mod tests {
+    use super::*;
+    use crate::store::test_support::plan_test;
+
+    fn at(commits: u64, month: i64, milliseconds: u64) -> ReadAt {
+        ReadAt { commits, month, monotonic: Duration::from_millis(milliseconds) }
+    }
+
+    fn owner(user_key: i64) -> Owner {
+        Owner { key: 1, user_key, user_id: "ann".to_owned(), plan: "free".to_owned(), executions: 0 }
+    }
+
+    #[test]
+    fn an_owner_is_read_again_after_a_commit_in_another_month_and_after_a_millisecond() {
+        let owners = KeyOwners::default();
+        owners.keep([1; 32], owner(7), at(5, 100, 10));
+        for (now, is_known) in [
+            (at(5, 100, 10), true),
+            (at(5, 100, 11), true),
+            (at(5, 100, 12), false),
+            (at(5, 100, 9), false),
+            (at(6, 100, 10), false),
+            (at(5, 101, 10), false),
+        ] {
+            assert_eq!(owners.find(&[1; 32], now).is_some(), is_known, "{now:?}");
+        }
+        assert!(owners.find(&[2; 32], at(5, 100, 10)).is_none());
+    }
+
+    #[test]
+    fn owners_in_memory_are_bounded() {
+        let owners = KeyOwners::default();
+        for key in 0..=u8::MAX {
+            owners.keep([key; 32], owner(i64::from(key)), at(0, 0, 0));
+            assert!(owners.0.lock().len() <= MAX_OWNERS);
+            assert_eq!(owners.find(&[key; 32], at(0, 0, 0)), Some(owner(i64::from(key))));
+        }
+    }
+
+    plan_test! { every_statement_uses_its_index:
+        UNCONFIRMED_BYTES => "SEARCH users USING INDEX users_unconfirmed (confirmed_at=?)",
+        REMOVABLE => "SEARCH users USING INTEGER PRIMARY KEY (rowid>?)",
+        REMOVABLE => "SEARCH cues USING INDEX cues_by_user_and_status (user_key=?)",
+        REMOVABLE => "SEARCH executions USING INDEX executions_in_flight (user_key=?)",
+        FIND_USAGE => "SEARCH monthly_usage USING PRIMARY KEY (user_key=? AND month=?)",
+        QUOTA => "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)",
+        QUOTA => "SEARCH monthly_usage USING PRIMARY KEY (user_key=? AND month=?) LEFT-JOIN",
+        FIND_OWNER => "SEARCH api_keys",
+        FIND_OWNER => "SEARCH users",
+    }
 }

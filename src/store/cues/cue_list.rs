@@ -1,25 +1,22 @@
-//! The lists of a user's cues.
-//!
-//! A list by creation, of all cues or of one status, is read along an index, and its total is a stored count: a page costs
-//! the same whatever the user has. A page at an offset is found through the nearer end of the index. For other lists the
-//! rows of the user are read once, of which only the places of the asked page are kept.
+//! The lists of a user's cues. By creation, a page costs the same whatever the user has: an index, and a stored total.
+//! Others read the rows of the user once and keep the places of the page.
 
 use std::cmp::Ordering;
 
+use jiff::Timestamp;
 use rusqlite::params;
 
-use crate::domain::cue::list::{CueFilter, CueSort, ListPosition, SortValue};
+use crate::domain::cue::list::{CueFacts, CueFilter, CueSort, ListPosition, SortValue, letters};
 use crate::domain::cue::{Cue, CueStatus};
+use crate::domain::execution::ExecutionStatus;
+use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::accounts::users;
-use crate::store::cues::matching::scan;
-use crate::store::cues::recent_runs::RecentRuns;
-use crate::store::cues::{COLUMNS, find_by_key, recent_runs, text_bytes};
-use crate::store::db::columns::from_row;
+use crate::store::cues::{COLUMNS, find_by_key, text_bytes};
+use crate::store::db::columns::{RowReader, from_row, row};
 use crate::store::{MAX_LIST_BYTES, ReadTx};
 
-/// Bytes of texts in a list that is read on the calling thread: with more of them, reading and writing it takes longer than
-/// a short read may. Twenty cues with all texts of usual length have a tenth of it.
+/// Texts in a list read on the calling thread: more takes longer than a short read may. Twenty usual cues have a tenth.
 const MAX_INLINE_BYTES: usize = 64 << 10;
 
 /// Entries of an index that are passed on the calling thread to reach an offset: about 30 µs.
@@ -34,26 +31,20 @@ pub struct CueList {
     pub runs: Option<u32>,
 }
 
-/// The place at which a page of a list begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListStart {
-    /// After so many entries.
     Offset(u64),
-    /// After this position, which the last entry of another page had.
     After(ListPosition),
 }
 
 #[derive(Debug)]
 pub struct CuePage {
-    /// The cues, and their runs if the list asks for them.
     pub cues: Vec<(Cue, Option<RecentRuns>)>,
     pub total: i64,
-    /// True if the list goes on after the page.
     pub has_more: bool,
 }
 
 impl CueList {
-    /// The first page of all cues, newest first.
     pub fn newest(limit: u32) -> Self {
         let (filter, start) = (CueFilter::default(), ListStart::Offset(0));
         Self { filter, sort: CueSort::Newest, start, limit, runs: None }
@@ -64,7 +55,6 @@ impl CueList {
         self.sort.is_by_creation() && q.is_none() && transport.is_none() && failing.is_none()
     }
 
-    /// True if [`read_short`] may read the list.
     pub fn is_short(&self) -> bool {
         let is_near = match self.start {
             ListStart::Offset(offset) => offset <= MAX_INLINE_OFFSET,
@@ -74,7 +64,6 @@ impl CueList {
     }
 }
 
-/// A page of the user's cues. Fewer than asked for if their texts exceed [`MAX_LIST_BYTES`].
 pub fn read(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage> {
     if list.is_indexed() {
         let (page, _) = read_indexed(read, user_key, list, MAX_LIST_BYTES)?;
@@ -83,13 +72,11 @@ pub fn read(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage>
     read_scanned(read, user_key, list)
 }
 
-/// As [`read`], for a list that is short; `None` if its texts are too long for the calling thread.
 pub fn read_short(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<Option<CuePage>> {
     let (page, is_cut) = read_indexed(read, user_key, list, MAX_INLINE_BYTES)?;
     Ok((!is_cut).then_some(page))
 }
 
-/// The rows of a page, from key ?3 on.
 fn page_sql(has_status: bool, is_descending: bool) -> String {
     let (bound, order) = if is_descending { ("<=", "DESC") } else { (">=", "ASC") };
     let status = status_condition(has_status);
@@ -99,7 +86,6 @@ fn page_sql(has_status: bool, is_descending: bool) -> String {
     )
 }
 
-/// The key of number ?3 of the list, from 0.
 fn skip_sql(has_status: bool, is_descending: bool) -> String {
     let order = if is_descending { "DESC" } else { "ASC" };
     let status = status_condition(has_status);
@@ -129,7 +115,6 @@ fn read_indexed(
     let Some(first) = first else { return Ok((page, false)) };
     let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
     let mut rows = read.prepare_cached(&page_sql(status.is_some(), is_descending))?;
-    // One more than asked for tells whether the list goes on.
     let mut rows =
         rows.query(params![user_key, status.map(CueStatus::as_str), first, i64::from(list.limit) + 1])?;
     let mut bytes = 0;
@@ -141,14 +126,13 @@ fn read_indexed(
         }
         let cue: Cue = from_row(row)?;
         bytes += text_bytes(&cue);
-        let runs = list.runs.map(|count| recent_runs::find(read, &cue, count)).transpose()?;
+        let runs = list.runs.map(|count| find_runs(read, &cue, count)).transpose()?;
         page.cues.push((cue, runs));
     }
     let is_cut = page.has_more && page.cues.len() < limit;
     Ok((page, is_cut))
 }
 
-/// The key of the cue at `offset` of the list, found from the nearer end.
 fn key_at(read: &ReadTx<'_>, user_key: i64, list: &CueList, offset: u64, total: i64) -> Result<Option<i64>> {
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
     let after = total.saturating_sub(offset) - 1;
@@ -210,16 +194,110 @@ fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CueP
         }
         let Some(cue) = find_by_key(read, place.key)? else { continue };
         bytes += text_bytes(&cue);
-        let runs = list.runs.map(|count| recent_runs::find(read, &cue, count)).transpose()?;
+        let runs = list.runs.map(|count| find_runs(read, &cue, count)).transpose()?;
         page.cues.push((cue, runs));
     }
     Ok(page)
 }
 
+/// The ids of the user's cues that match, oldest first, at most `limit`. Reads the user's rows until it has found so
+/// many.
+pub fn select(read: &ReadTx<'_>, user_key: i64, filter: &CueFilter, limit: usize) -> Result<Vec<String>> {
+    let mut ids = Vec::new();
+    scan(read, user_key, filter, "id", |columns| {
+        ids.push(columns.get()?);
+        Ok(ids.len() < limit)
+    })?;
+    Ok(ids)
+}
+
+pub(in crate::store) fn scan(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    filter: &CueFilter,
+    columns: &str,
+    mut found: impl FnMut(&mut RowReader<'_, '_>) -> rusqlite::Result<bool>,
+) -> Result<()> {
+    let mut rows = read.prepare_cached(&scan_sql(filter, columns))?;
+    let mut rows = rows.query(params![user_key, filter.status.map(CueStatus::as_str)])?;
+    while let Some(row) = rows.next()? {
+        let mut columns = RowReader::new(row);
+        if is_match(filter, &mut columns)? && !found(&mut columns)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Texts are read only to be searched: they are behind the headers, which may be long.
+fn scan_sql(filter: &CueFilter, columns: &str) -> String {
+    let status = if filter.status.is_some() { "status = ?2" } else { "?2 IS NULL" };
+    let texts = if filter.q.is_some() { "id, name, description, callback_url" } else { "'', '', NULL, NULL" };
+    let failures = match filter.failing {
+        Some(_) => "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)",
+        None => "0",
+    };
+    format!(
+        "SELECT status, transport, {failures} > 0, {texts}, {columns} FROM cues
+          WHERE user_key = ?1 AND {status} ORDER BY key"
+    )
+}
+
+fn is_match(filter: &CueFilter, columns: &mut RowReader<'_, '_>) -> rusqlite::Result<bool> {
+    let (status, transport, is_failing) = columns.get()?;
+    Ok(filter.matches(&CueFacts {
+        status,
+        transport,
+        is_failing,
+        id: columns.text()?,
+        name: columns.text()?,
+        description: columns.maybe_text()?,
+        callback_url: columns.maybe_text()?,
+    }))
+}
+
+row! { run_columns, "",
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastRun {
+    pub execution_id: ExecutionId = "id",
+    pub status: ExecutionStatus,
+    /// The start of its latest attempt, or its scheduled time before the first.
+    pub at: Timestamp = "coalesce(last_attempt_at, scheduled_for)",
+    pub cause: Option<String>,
+    pub duration_ms: Option<i64>,
+} }
+
+const LAST: &str =
+    concat!("SELECT ", run_columns!(), " FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1");
+
+const STATUSES: &str =
+    "SELECT status, scheduled_for FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
+
+const MISSED: &str = "SELECT last FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecentRuns {
+    pub letters: String,
+    pub last: Option<LastRun>,
+}
+
+/// The newest `count` runs of a cue. The caller checks that the cue is the user's.
+pub fn find_runs(read: &ReadTx<'_>, cue: &Cue, count: u32) -> Result<RecentRuns> {
+    let last: Option<LastRun> = read.find(LAST, [cue.key])?;
+    // A cue that has neither is not asked for it: most have no missed runs, and a new one has no executions.
+    let has_runs = count > 0 && last.is_some();
+    let executions = if has_runs { read.all(STATUSES, (cue.key, count))? } else { Vec::new() };
+    let has_missed = count > 0 && cue.missed_count > 0;
+    let missed = if has_missed { read.all(MISSED, (cue.key, count))? } else { Vec::new() };
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    Ok(RecentRuns { letters: letters(&executions, &missed, count), last })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::test_support::assert_plans;
+    use crate::domain::cue::list::SearchText;
+    use crate::store::test_support::{assert_plans, plan, plan_test};
 
     #[test]
     fn pages_are_read_along_an_index_that_begins_with_the_user() {
@@ -233,5 +311,29 @@ mod tests {
                 assert_plans(&[(&page, &format!("{index}{key}")), (&skip, &format!("{index})"))]);
             }
         }
+    }
+
+    #[test]
+    fn only_rows_of_the_user_are_read_and_in_order() {
+        let all = CueFilter { q: Some(SearchText::new("a")), failing: Some(true), ..CueFilter::default() };
+        let paused = CueFilter { status: Some(CueStatus::Paused), ..all.clone() };
+        for (filter, step) in [
+            (all, "SEARCH cues USING INDEX cues_by_user (user_key=?)"),
+            (paused, "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)"),
+        ] {
+            let steps = plan(&scan_sql(&filter, "key"));
+            assert_eq!(steps[0], step);
+            assert!(steps.iter().all(|step| !step.contains("SCAN ") && !step.contains("TEMP")), "{steps:?}");
+            assert_eq!(
+                steps.last().unwrap(),
+                "SEARCH consecutive_failures USING INTEGER PRIMARY KEY (rowid=?)"
+            );
+        }
+    }
+
+    plan_test! { the_latest_runs_are_found_by_index_and_in_order:
+        LAST => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+        STATUSES => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+        MISSED => "SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)",
     }
 }

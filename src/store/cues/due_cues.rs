@@ -1,15 +1,15 @@
-//! Due cues, for the scheduler: finds them, moves them to their next run and records missed runs.
+//! Due cues: finds them, moves them to their next run, records missed runs and ends those that run once.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
-use crate::domain::account::figures::Figures;
+use crate::domain::account::stats::Figures;
 use crate::domain::cue::{CueStatus, StoredSchedule};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
 use crate::store::db::columns::{from_row, millis, row, row_count};
-use crate::store::db::write_stats::WriteEvent;
+use crate::store::db::counters::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
 row! { columns, "",
@@ -19,7 +19,8 @@ pub struct DueCue {
     pub user_key: i64,
     pub next_run: Timestamp,
     pub run_count: i64,
-    pub schedule: StoredSchedule = "cron, at, timezone, catch_up",
+    pub schedule: StoredSchedule = "cron, every, counts_from, at, timezone, catch_up, \
+        start_at, end_at, jitter_seconds, delay_seconds",
     pub is_worker: bool = "transport = 'worker'",
     /// Fairness key of the callback's host and port; `None` for worker cues.
     pub destination: Option<i64> = "destination_hash",
@@ -49,7 +50,6 @@ macro_rules! due_cues {
     };
 }
 
-/// Cues that are due at `?1` and were not at `?3`, longest overdue first.
 pub const LIST: &str = due_cues!("AND next_run > ?3 ORDER BY next_run LIMIT ?2 + 0");
 
 const FIND: &str = due_cues!("AND cues.key = ?2");
@@ -61,8 +61,7 @@ pub const NEXT: &str =
 pub const BACKLOG: &str = "SELECT user_key, key FROM cues
       WHERE status = 'active' AND next_run > ?1 AND next_run <= ?2 ORDER BY next_run LIMIT ?3 + 0";
 
-/// The cues that became due after `after` and up to `until` with their row keys, longest overdue first, at most
-/// `limit`. A cue whose columns cannot be read is returned as an inner error, so that it does not hold up the others.
+/// A cue that cannot be read is an inner error, so that it does not hold up the others. Longest overdue first.
 pub fn list(
     read: &ReadTx<'_>,
     after: Timestamp,
@@ -79,8 +78,6 @@ pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue
     read.find(FIND, params![millis(now), key])
 }
 
-/// The users and row keys of the cues that became due after `after` and up to `until`, longest overdue first, at most
-/// `limit`.
 pub fn backlog(
     read: &ReadTx<'_>,
     after: Timestamp,
@@ -90,8 +87,7 @@ pub fn backlog(
     read.all(BACKLOG, params![millis(after), millis(until), row_count(limit)])
 }
 
-/// The row keys in `keys` whose cues became due after `after` and up to `until`, with the cues. As in [`list`], a cue that
-/// cannot be read is an inner error.
+/// As in [`list`], a cue that cannot be read is an inner error.
 pub fn find_all(
     read: &ReadTx<'_>,
     keys: &[i64],
@@ -112,7 +108,6 @@ pub fn next(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(NEXT, [])
 }
 
-/// Moves a cue to `next_run`, after `runs` of its due times became executions and `missed` did not.
 pub fn advance(
     tx: &WriteTx<'_>,
     cue_key: i64,
@@ -135,7 +130,14 @@ pub fn advance(
     )
 }
 
-/// Sets a cue to `failed` with a reason, because it cannot be fired.
+/// Completes a recurring cue that has no further run.
+pub fn complete(tx: &WriteTx<'_>, user_key: i64, cue_key: i64, now: Timestamp) -> Result<()> {
+    let sql = "UPDATE cues SET status = 'completed', updated_at = ?2 WHERE key = ?1";
+    tx.run(sql, params![cue_key, millis(now)])?;
+    tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Completed, 1);
+    Ok(())
+}
+
 pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
     let sql = "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3
                 WHERE key = ?1 AND status = 'active' RETURNING user_key";
@@ -143,6 +145,32 @@ pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) ->
         tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Failed, 1);
     }
     Ok(())
+}
+
+row! { once_columns, "",
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnceCue {
+    pub at: Timestamp,
+    pub is_due: bool = "next_run IS NOT NULL",
+    status: CueStatus,
+    user_key: i64,
+} }
+
+pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
+    // Reads few columns, because it runs after every delivery.
+    read.find(concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"), [cue_key])
+}
+
+pub fn end_once(
+    tx: &WriteTx<'_>,
+    cue_key: i64,
+    cue: &OnceCue,
+    status: CueStatus,
+    now: Timestamp,
+) -> Result<()> {
+    tx.counters().move_cues(cue.user_key, cue.status, status, 1);
+    let sql = "UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1";
+    tx.run(sql, params![cue_key, status.as_str(), millis(now)])
 }
 
 /// Records at `now` the runs of a user's cue for which no execution was created. Does nothing if `missed` is empty.
@@ -168,7 +196,6 @@ pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()
     tx.run("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1", params![cue_key, count])
 }
 
-/// A page of a cue's intervals of missed runs, newest first, and their total number.
 pub fn list_missed(
     read: &ReadTx<'_>,
     cue_key: i64,
@@ -182,4 +209,18 @@ pub fn list_missed(
     );
     let missed = read.all(sql, params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
     Ok((missed, read.one("SELECT count(*) FROM missed_runs WHERE cue_key = ?1", [cue_key])?))
+}
+
+/// A clock that was ahead fired the run, before `cued clock accept` set the cue back (contract §4.12).
+pub fn is_fired_ahead(read: &ReadTx<'_>, cue_key: i64, at: Timestamp) -> Result<bool> {
+    let sql = "SELECT 1 FROM fired_ahead WHERE cue_key = ?1 AND first <= ?2 AND last >= ?2";
+    read.any(sql, [cue_key, millis(at)])
+}
+
+pub fn forget_fired_ahead(tx: &WriteTx<'_>, cue_key: i64, next_run: Timestamp) -> Result<()> {
+    tx.run("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2", [cue_key, millis(next_run)])
+}
+
+pub fn has_fired_ahead(read: &ReadTx<'_>) -> Result<bool> {
+    read.any("SELECT 1 FROM fired_ahead LIMIT 1", [])
 }

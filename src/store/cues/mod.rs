@@ -1,13 +1,8 @@
-//! Cues: inserted, read and updated. `cue_list` lists them, `matching` finds those that a filter matches, `recent_runs`
-//! their latest runs; `payloads` holds their payloads, `pauses` pauses them, `due_cues` finds due cues and records missed
-//! runs.
+//! The rows of cues and of their payloads: the current payload of a cue, which its executions share, and single-use ones
+//! of one execution.
 
 pub mod cue_list;
 pub mod due_cues;
-pub mod matching;
-pub mod pauses;
-pub mod payloads;
-pub mod recent_runs;
 
 use std::sync::LazyLock;
 
@@ -15,16 +10,12 @@ use jiff::Timestamp;
 use rusqlite::params;
 use serde::Serialize;
 
-use crate::domain::cue::OnFailure;
-use crate::domain::cue::payload::Payload;
-use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, StoredSchedule};
+use crate::domain::cue::{Cue, CueStatus, OnFailure, Payload, ScheduleSpec, StoredSchedule};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
-use crate::domain::webhook::callback::{Callback, Method};
-use crate::domain::webhook::callback_url::destination_hash;
+use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method, destination_hash};
 use crate::error::Result;
-use crate::store::cues::payloads::set_payload;
-use crate::store::db::columns::{Binder, FromRow, RowReader, ToRow, column_list, millis, row};
+use crate::store::db::columns::{Binder, FromRow, RowReader, ToRow, column_list, from_row, millis, row};
 use crate::store::{ReadTx, WriteTx};
 
 /// States each column of a cue once. `kept` are those that a change to a cue leaves as they are, `counted` has no column.
@@ -54,9 +45,12 @@ macro_rules! cue_columns {
 
 cue_columns! {
     kept: id, user_key, last_run, run_count, missed_count, transport, payload_key, created_at;
-    changed: name, description, status, next_run, schedule = "cron, at, timezone, catch_up",
-        callback = "callback_url, callback_method, callback_headers, outcome_from_response, destination_hash",
-        retry = "max_attempts, backoff_minutes", on_failure, verification, claim_within_minutes, warning, updated_at;
+    changed: name, description, status, next_run, schedule = "cron, every, counts_from, at, timezone, catch_up, \
+        start_at, end_at, jitter_seconds, delay_seconds",
+        callback = "callback_url, callback_method, callback_headers, outcome_from_response, \
+            timeout_seconds, destination_hash",
+        retry = "max_attempts, backoff_minutes, backoff_seconds", on_failure, verification, claim_within_minutes,
+        warning, updated_at;
     counted: failing = "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)";
 }
 
@@ -76,7 +70,6 @@ fn placeholders(columns: &str) -> String {
     vec!["?"; columns.split(',').count()].join(", ")
 }
 
-/// Inserts a cue and its payload. Returns the cue with both row keys set.
 pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Result<Cue> {
     let mut insert = tx.prepare_cached(&INSERT)?;
     let mut to = Binder::new(&mut insert);
@@ -109,8 +102,7 @@ pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
     read.find(sql, params![user_key, id])
 }
 
-/// The user's cue with this id, and the text of its payload. One statement, because this is the most frequent read of the
-/// API.
+/// One statement, because this is the most frequent read of the API.
 pub fn find_with_payload(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -129,12 +121,10 @@ pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64
 }
 
 row! { source_columns, "",
-/// The properties that tell whose a received delivery is.
 #[derive(Debug)]
 pub struct DeliverySource {
     pub user_key: i64,
     pub webhook_secret: String,
-    /// `None` for a cue of workers.
     pub callback_url: Option<String>,
 } }
 
@@ -151,42 +141,11 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
     read.find(concat!("SELECT ", columns!(), " FROM cues WHERE key = ?1"), [key])
 }
 
-/// Records a run: sets `last_run` to `now` and adds one to `run_count`.
 pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     let sql = "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1";
     tx.run(sql, params![cue_key, millis(now)])
 }
 
-row! { once_columns, "",
-/// The columns of a `once` cue that the end of its run depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OnceCue {
-    /// The time of its only run.
-    pub at: Timestamp,
-    /// True if that run has not been fired yet.
-    pub is_due: bool = "next_run IS NOT NULL",
-    status: CueStatus,
-    user_key: i64,
-} }
-
-pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
-    // Reads few columns, because it runs after every delivery.
-    read.find(concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"), [cue_key])
-}
-
-pub fn end_once(
-    tx: &WriteTx<'_>,
-    cue_key: i64,
-    cue: &OnceCue,
-    status: CueStatus,
-    now: Timestamp,
-) -> Result<()> {
-    tx.counters().move_cues(cue.user_key, cue.status, status, 1);
-    let sql = "UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1";
-    tx.run(sql, params![cue_key, status.as_str(), millis(now)])
-}
-
-/// The size of the texts that a user can make long.
 fn text_bytes(cue: &Cue) -> usize {
     let callback = cue.callback.as_ref().map_or(0, |callback| {
         let headers: usize = callback.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -198,14 +157,21 @@ fn text_bytes(cue: &Cue) -> usize {
 
 impl ToRow for StoredSchedule {
     fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
-        let (cron, at) = match &self.when {
-            ScheduleSpec::Recurring(cron) => (Some(cron), None),
-            ScheduleSpec::Once(at) => (None, Some(millis(*at))),
+        let (cron, every, at) = match &self.when {
+            ScheduleSpec::Recurring(cron) => (Some(cron), None, None),
+            ScheduleSpec::Every(every, from) => (None, Some((every, *from)), None),
+            ScheduleSpec::Once(at) => (None, None, Some(millis(*at))),
         };
         to.add(cron)?;
+        to.add(every.map(|(every, _)| every))?;
+        to.add(every.map(|(_, from)| millis(from)))?;
         to.add(at)?;
         self.timezone.bind(to)?;
-        self.catch_up.bind(to)
+        self.catch_up.bind(to)?;
+        to.add(self.bounds.start.map(millis))?;
+        to.add(self.bounds.end.map(millis))?;
+        to.add(self.bounds.jitter_seconds)?;
+        to.add(self.bounds.delay_seconds.unwrap_or_default())
     }
 }
 
@@ -216,6 +182,7 @@ impl ToRow for Option<Callback> {
         self.as_ref().map_or(Method::Post, |callback| callback.method).bind(to)?;
         to.add(to_json(&headers)?)?;
         to.add(self.as_ref().is_some_and(|callback| callback.outcome_from_response))?;
+        to.add(self.as_ref().map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds))?;
         to.add(self.as_ref().map(|callback| destination_hash(&callback.url)))
     }
 }
@@ -223,7 +190,8 @@ impl ToRow for Option<Callback> {
 impl ToRow for RetryPolicy {
     fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
         self.max_attempts.bind(to)?;
-        to.add(to_json(&self.backoff_minutes)?)
+        to.add(to_json(&self.backoff_minutes)?)?;
+        to.add(self.backoff_seconds.as_ref().map(to_json).transpose()?)
     }
 }
 
@@ -241,4 +209,159 @@ impl ToRow for OnFailure {
 
 fn to_json(value: &impl Serialize) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+const ABOVE_LIMIT: &str =
+    "SELECT key FROM cues WHERE user_key = ?1 AND status = 'active' ORDER BY key LIMIT -1 OFFSET ?2";
+
+/// Pauses `cue`, which holds its state before the pause.
+pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
+    tx.counters().move_cues(cue.user_key, cue.status, CueStatus::Paused, 1);
+    tx.run(
+        "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?2 WHERE key = ?1",
+        params![cue.key, millis(now)],
+    )
+}
+
+pub fn overdue_above_limit(read: &ReadTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
+    let sql = format!("SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3 AND at IS NULL");
+    read.all(&sql, params![user_key, limit, millis(now)])
+}
+
+/// Except due `once` cues: these run and end. Returns the row keys of the paused cues.
+pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
+    let sql = format!(
+        "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3
+          WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL) RETURNING key"
+    );
+    let paused: Vec<i64> = tx.all(&sql, params![user_key, limit, millis(now)])?;
+    let count = i64::try_from(paused.len()).unwrap_or(i64::MAX);
+    tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Paused, count);
+    Ok(paused)
+}
+
+/// Executions read to find a payload in use. Those with single-use payloads are skipped; the limit bounds the write.
+const MAX_EXECUTIONS_READ: i64 = 200;
+
+pub(in crate::store) enum SharedPayload {
+    Found(i64),
+    None,
+    /// The first [`MAX_EXECUTIONS_READ`] executions have none; others may.
+    Unknown,
+}
+
+const INSERT_PAYLOAD: &str =
+    "INSERT INTO payloads (cue_key, is_single_use, task, agent, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+const COPY_PAYLOAD: &str = "INSERT INTO payloads (cue_key, is_single_use, task, agent, body)
+    SELECT cue_key, 1, task, agent, body FROM payloads WHERE key = ?1
+    RETURNING key, octet_length(body)";
+
+macro_rules! shared_payloads {
+    ($order:literal) => {
+        concat!(
+            "SELECT payloads.key FROM executions
+               LEFT JOIN payloads ON payloads.key = executions.payload_key AND is_single_use = 0
+              WHERE executions.cue_key = ?1 ORDER BY executions.key ",
+            $order,
+            " LIMIT ?2 + 0"
+        )
+    };
+}
+
+// Row keys grow with time: the payload of the oldest execution is the oldest in use, and none in use is newer than that
+// of the newest.
+pub(in crate::store) const OLDEST_FIRST: &str = shared_payloads!("");
+const NEWEST_FIRST: &str = shared_payloads!("DESC");
+
+const DELETE_PAYLOAD: &str = "DELETE FROM payloads WHERE key = ?1 RETURNING octet_length(body)";
+
+/// Returns the row key of the new payload. Superseded payloads stay while executions use them.
+pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Payload>) -> Result<Option<i64>> {
+    let payload_key = payload.map(|payload| insert_payload(tx, cue_key, false, payload)).transpose()?;
+    if let Some(superseded) = current_payload_key(tx, cue_key)? {
+        match find_shared_payload(tx, NEWEST_FIRST, cue_key)? {
+            SharedPayload::Found(newest) if newest >= superseded => queue_for_retention(tx, cue_key)?,
+            SharedPayload::Unknown => queue_for_retention(tx, cue_key)?,
+            SharedPayload::Found(_) | SharedPayload::None => drop(delete_payload(tx, superseded)?),
+        }
+    }
+    tx.run("UPDATE cues SET payload_key = ?2 WHERE key = ?1", params![cue_key, payload_key])?;
+    Ok(payload_key)
+}
+
+pub fn insert_single_use_payload(tx: &WriteTx<'_>, cue_key: i64, payload: &Payload) -> Result<i64> {
+    insert_payload(tx, cue_key, true, payload)
+}
+
+/// The same payload if it is still current, else a single-use copy. Returns the bytes that were copied as well.
+pub fn reuse_or_copy_payload(
+    tx: &WriteTx<'_>,
+    payload_key: Option<i64>,
+    current: Option<i64>,
+) -> Result<(Option<i64>, usize)> {
+    match payload_key {
+        Some(key) if payload_key != current => {
+            let (copy, bytes): (i64, usize) = tx.one(COPY_PAYLOAD, [key])?;
+            Ok((Some(copy), bytes))
+        }
+        shared => Ok((shared, 0)),
+    }
+}
+
+/// Checks the cue as well: the row may be gone, and its key may belong to the payload of another cue.
+pub fn find_payload(read: &ReadTx<'_>, cue_key: i64, key: i64) -> Result<Option<String>> {
+    read.find("SELECT body FROM payloads WHERE key = ?1 AND cue_key = ?2", [key, cue_key])
+}
+
+pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<usize> {
+    let sql = "SELECT octet_length(p.body) FROM cues c JOIN payloads p ON p.key = c.payload_key
+                WHERE c.id = ?2 AND c.user_key = ?1";
+    Ok(read.find(sql, params![user_key, id])?.unwrap_or(0))
+}
+
+pub fn find_filters(read: &ReadTx<'_>, key: i64) -> Result<(Option<String>, Option<String>)> {
+    Ok(read.find("SELECT task, agent FROM payloads WHERE key = ?1", [key])?.unwrap_or_default())
+}
+
+/// Queues a cue for the retention sweeper, because its history may exceed the retention limit.
+pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+    tx.run("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING", [cue_key])
+}
+
+pub(in crate::store) fn delete_payload(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
+    Ok(tx.find(DELETE_PAYLOAD, [key])?.unwrap_or(0))
+}
+
+fn insert_payload(tx: &WriteTx<'_>, cue_key: i64, is_single_use: bool, payload: &Payload) -> Result<i64> {
+    tx.run(INSERT_PAYLOAD, params![cue_key, is_single_use, payload.task, payload.agent, payload.body])?;
+    Ok(tx.last_insert_rowid())
+}
+
+pub(in crate::store) fn current_payload_key(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
+    Ok(tx.find("SELECT payload_key FROM cues WHERE key = ?1", [cue_key])?.flatten())
+}
+
+pub(in crate::store) fn find_shared_payload(
+    tx: &WriteTx<'_>,
+    sql: &str,
+    cue_key: i64,
+) -> Result<SharedPayload> {
+    let mut count = 0;
+    let mut executions = tx.prepare_cached(sql)?;
+    let payloads = executions.query_map([cue_key, MAX_EXECUTIONS_READ], from_row::<Option<i64>>)?;
+    for payload in payloads {
+        if let Some(payload) = payload? {
+            return Ok(SharedPayload::Found(payload));
+        }
+        count += 1;
+    }
+    Ok(if count < MAX_EXECUTIONS_READ { SharedPayload::None } else { SharedPayload::Unknown })
+}
+
+#[cfg(test)]
+crate::store::test_support::plan_test! { cues_above_the_limit_and_payloads_in_use_are_found_by_index:
+    ABOVE_LIMIT => "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)",
+    OLDEST_FIRST => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+    NEWEST_FIRST => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
 }

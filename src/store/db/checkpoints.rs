@@ -1,13 +1,6 @@
-//! The checkpoints of the write-ahead log, on a thread of their own while writes go on.
-//!
-//! A checkpoint copies the pages of the log into the file and syncs both, which takes as long as many commits. It needs
-//! no lock that a write needs, so a thread makes it on its own connection. SQLite starts the log again from its beginning
-//! only if the whole log has been copied when a write begins. The thread alone never gets there while writes go on: each
-//! of its rounds leaves what was written during it, less each time. The writer copies the last frames between two batches,
-//! which takes about as long as a commit.
-//!
-//! A crash at any point loses nothing: the frames stay in the log, and every page in the file that a checkpoint may have
-//! left half-written is read from the log, until both are synced and the log starts again.
+//! Checkpoints on a thread of their own. SQLite restarts the log only if all of it is copied when a write begins, which
+//! the thread alone never reaches: the writer copies the last frames. A crash loses nothing: the log stays until all is
+//! synced.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -21,9 +14,8 @@ use crate::error::Result;
 use crate::panics;
 use crate::store::db::open::{PAGE_BYTES, checkpoint_passive, open_existing};
 
-/// Size of the log, in frames of a page each, at which a checkpoint begins: 16 MiB. A larger log means fewer checkpoints,
-/// and a longer recovery after a crash. With 4 MiB the 99th percentile of creates by 2 and 16 clients was 2.8 and 6.4 ms,
-/// with 16 MiB it is 2.2 and 5.7; reads take as long.
+/// Frames at which a checkpoint begins: 16 MiB. The 99th percentile of creates by 2 and 16 clients is 2.2 and 5.7 ms,
+/// with 4 MiB it was 2.8 and 6.4. A larger log means a longer recovery.
 const FIRST_FRAMES: u32 = frames_of(16 << 20);
 
 /// Frames that the writer copies itself: 256 KiB, about what a full batch writes.
@@ -44,8 +36,7 @@ const fn frames_of(bytes: i64) -> u32 {
 }
 
 thread_local! {
-    /// Frames in the log after the last commit of this thread's connection. SQLite's hook is a plain function without
-    /// state of its own.
+    /// Frames in the log after the last commit of this thread's connection: SQLite's hook has no state of its own.
     static LOG_FRAMES: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -53,14 +44,12 @@ thread_local! {
 pub(in crate::store::db) struct Checkpoints {
     path: PathBuf,
     shared: Arc<Shared>,
-    /// The thread that copies, or has copied, the log of the present checkpoint.
     copier: Option<JoinHandle<()>>,
     next: u32,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// Frames in the log after the writer's last commit.
     frames: AtomicU32,
     is_stopping: AtomicBool,
     /// The last checkpoint failed.
@@ -72,8 +61,7 @@ impl Checkpoints {
         Self { path: path.to_owned(), shared: Arc::default(), copier: None, next: FIRST_FRAMES }
     }
 
-    /// Counts the frames of the log from now on, in place of SQLite's own checkpoints. `connection` is the writer's, and
-    /// this its thread.
+    /// Replaces SQLite's own checkpoints. `connection` is the writer's, and this its thread.
     pub fn observe(connection: &Connection) {
         connection.wal_hook(Some(|_, frames| {
             LOG_FRAMES.set(u32::try_from(frames).unwrap_or(0));
@@ -81,8 +69,7 @@ impl Checkpoints {
         }));
     }
 
-    /// Begins a checkpoint of a log that has grown, or ends one, on the connection of the writer. Called after the results
-    /// of a batch were sent.
+    /// Called after the results of a batch were sent.
     pub fn after_commit(&mut self, connection: &Connection) {
         let frames = LOG_FRAMES.get();
         if frames < self.shared.frames.swap(frames, Ordering::Relaxed) {
@@ -126,7 +113,6 @@ fn join(copier: Option<JoinHandle<()>>) {
 }
 
 impl Shared {
-    /// Copies the log in rounds, until little enough is left for the writer.
     fn copy(&self, path: &Path) -> Result<()> {
         let connection = open_existing(path)?;
         connection.pragma_update(None, "synchronous", "FULL")?;

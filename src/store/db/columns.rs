@@ -1,7 +1,4 @@
-//! Rows: how columns become values and structs, always by position. A reader returns an error if a column holds a value
-//! that this program never writes.
-//!
-//! `row!` states the columns of a struct once; `ReadTx::find`, `one` and `all` read what implements [`FromRow`].
+//! Rows: how columns become values and structs, always by position. A value that this program never writes is an error.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::types::{FromSql, Null, Type, ValueRef};
@@ -10,18 +7,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::domain::account::device_login::LoginState;
-use crate::domain::account::session::SignInWay;
-use crate::domain::billing::offer::{Offer, RequestStatus};
-use crate::domain::billing::subscription::SubscriptionState;
+use crate::domain::account::session::SignInMethod;
+use crate::domain::billing::{Offer, RequestStatus, SubscriptionState};
 use crate::domain::cue::{CueStatus, ScheduleSpec, StoredSchedule, Transport};
 use crate::domain::execution::attempt::FailureCause;
-use crate::domain::execution::verification::{OutcomeState, VerificationMode};
+use crate::domain::execution::outcome::{OutcomeState, VerificationMode};
 use crate::domain::execution::{ExecutionStatus, RetryPolicy, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonText};
 use crate::domain::notification::NotificationKind;
 use crate::domain::notification::alert::AlertType;
-use crate::domain::schedule::CatchUp;
+use crate::domain::schedule::{Bounds, CatchUp};
 use crate::domain::webhook::callback::{Callback, Method};
 
 /// A value in the next columns of a row: a plain value has one, a struct or a tuple several.
@@ -32,14 +28,12 @@ pub trait FromRow: Sized {
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self>;
 }
 
-/// A value that is stored in the same columns as [`FromRow`] reads it from.
 pub trait ToRow {
     fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()>;
 }
 
-/// Implements [`FromRow`] for a struct, by its fields in the order of the columns, and defines the struct where it is one
-/// of the store. With a name and a prefix it also defines a macro of that name with the text of the columns: their names
-/// are those of the fields after the prefix, unless the field has an SQL text of its own.
+/// [`FromRow`] for a struct, by its fields in the order of the columns. With a name and a prefix also a macro of that
+/// name with the text of the columns.
 macro_rules! row {
     ($($columns:ident, $prefix:literal,)? $(#[$meta:meta])* pub struct $name:ident {
         $($(#[$field_meta:meta])* $visibility:vis $field:ident: $type:ty $(= $sql:literal)?),+ $(,)?
@@ -63,7 +57,6 @@ macro_rules! row {
     };
 }
 
-/// Defines a macro of the given name with the text of columns, as [`row!`] does.
 macro_rules! column_list {
     ($columns:ident, $prefix:literal,
      $first:ident $(= $first_sql:literal)? $(, $field:ident $(= $sql:literal)?)*) => {
@@ -89,8 +82,7 @@ macro_rules! column {
 
 pub(in crate::store) use {column, column_list, row};
 
-/// Reads the columns of a row in the order of the SELECT. For a row of 26 columns, finding each by name takes longer
-/// than reading the values.
+/// By position: for a row of 26 columns, finding each by name takes longer than reading the values.
 pub struct RowReader<'row, 'statement> {
     row: &'row Row<'statement>,
     next: usize,
@@ -101,7 +93,6 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
         Self { row, next: 0 }
     }
 
-    /// Reads the next value.
     pub fn get<T: FromRow>(&mut self) -> Result<T> {
         T::read(self)
     }
@@ -117,7 +108,6 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
         Ok(self.row.get_ref(self.next - 1)?.as_str_or_null()?)
     }
 
-    /// Reads the next column, a JSON text of this program.
     pub fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
         serde_json::from_str(self.text()?).map_err(|error| invalid_column(&error.to_string()))
     }
@@ -189,7 +179,7 @@ words!(
     NotificationKind,
     OutcomeState,
     RequestStatus,
-    SignInWay,
+    SignInMethod,
     SubscriptionState,
     Transport,
     Trigger,
@@ -264,27 +254,33 @@ impl FromRow for Value {
 }
 
 impl FromRow for StoredSchedule {
-    /// `cron`, `at`, `timezone`, `catch_up`.
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         let when = match columns.get()? {
-            (Some(cron), None) => ScheduleSpec::Recurring(cron),
-            (None, Some(at)) => ScheduleSpec::Once(at),
-            _ => return Err(invalid_column("a cue must have either `cron` or `at`")),
+            (Some(cron), None, None, None) => ScheduleSpec::Recurring(cron),
+            (None, Some(every), Some(from), None) => ScheduleSpec::Every(every, from),
+            (None, None, None, Some(at)) => ScheduleSpec::Once(at),
+            _ => return Err(invalid_column("a cue must have one of `cron`, `every` and `at`")),
         };
-        Ok(Self { when, timezone: columns.get()?, catch_up: columns.get()? })
+        let (timezone, catch_up) = columns.get()?;
+        let (start, end, jitter_seconds, delay) = columns.get()?;
+        let bounds = Bounds { start, end, jitter_seconds, delay_seconds: Some(delay) };
+        Ok(Self { when, timezone, catch_up, bounds })
     }
 }
 
 impl FromRow for RetryPolicy {
-    /// `max_attempts`, `backoff_minutes`.
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
-        Ok(Self { max_attempts: columns.get()?, backoff_minutes: columns.json()? })
+        let (max_attempts, backoff_minutes) = (columns.get()?, columns.json()?);
+        let backoff_seconds: Option<String> = columns.get()?;
+        let backoff_seconds = backoff_seconds.map(|text| serde_json::from_str(&text)).transpose();
+        let backoff_seconds = backoff_seconds.map_err(|error| invalid_column(&error.to_string()))?;
+        Ok(Self { max_attempts, backoff_minutes, backoff_seconds })
     }
 }
 
 impl FromRow for Callback {
-    /// `callback_url`, `callback_method`, `callback_headers`, `outcome_from_response`, `destination_hash`.
-    const WIDTH: usize = 5;
+    /// `callback_url`, `callback_method`, `callback_headers`, `outcome_from_response`, `timeout_seconds`, `destination_hash`.
+    const WIDTH: usize = 6;
 
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         let url: Option<String> = columns.get()?;
@@ -293,6 +289,7 @@ impl FromRow for Callback {
             method: columns.get()?,
             headers: columns.json()?,
             outcome_from_response: columns.get()?,
+            timeout_seconds: columns.get()?,
         };
         // The hash follows from the URL.
         columns.next += 1;
@@ -301,7 +298,6 @@ impl FromRow for Callback {
 }
 
 impl FromRow for Offer {
-    /// `plan`, `plan_interval`.
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         let (plan, interval) = (columns.text()?, columns.text()?);
         Self::parse(plan, interval)
@@ -309,7 +305,6 @@ impl FromRow for Offer {
     }
 }
 
-/// Binds the parameters of a statement one after the other.
 pub struct Binder<'a, 'c> {
     statement: &'a mut Statement<'c>,
     next: usize,
@@ -335,12 +330,10 @@ pub fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// A number of rows, as SQLite counts them.
 pub fn row_count(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The error for a column with a value that this program never writes.
 pub fn invalid_column(message: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, Type::Text, message.to_owned().into())
 }

@@ -1,48 +1,43 @@
-//! Stored counters: queued executions, the cues of each user, and the figures of each user and hour. A write collects its
-//! changes in [`CounterDeltas`] and stores them once at its end. When many cues are due at once, one write changes a
-//! counter hundreds of times, and a trigger would cost each statement more than the change itself. Deletions are counted
-//! by the triggers of `schema.sql`, and so are the stored bytes of each user, which a scheduled run never changes.
+//! Stored counters. A write collects its changes in [`CounterDeltas`] and stores them once: triggers would cost a batch
+//! of due cues more than the changes. Triggers of `schema.sql` count deletions and stored bytes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::domain::account::figures::{Figures, hour_of};
+use crate::domain::account::stats::{Figures, hour_of};
 use crate::domain::cue::CueStatus;
-use crate::domain::text::word_enum::word_enum;
+use crate::domain::execution::Trigger;
+use crate::domain::schedule::catch_up::MissReason;
+use crate::domain::text::word_enum;
 use crate::error::Result;
+use crate::metrics::{BATCH, COMMIT, Counter, Histogram};
 
 word_enum! {
-    /// A queue whose length is stored in the table `backlog`, for health and metrics.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum QueueName {
-        /// Executions due for a delivery thread.
         Send = "send",
-        /// Executions that a worker can claim.
         Claim = "claim",
-        /// Executions whose next attempt is not due yet.
         Retry = "retry",
     }
 }
 
-/// The changes of the present write to the counters, not yet stored.
 #[derive(Debug, Default)]
 pub struct CounterDeltas {
     queued: RefCell<BTreeMap<QueueName, i64>>,
     cues: RefCell<BTreeMap<i64, CueDelta>>,
-    /// By user and hour.
     hours: RefCell<BTreeMap<(i64, i64), Figures>>,
 }
 
-/// The changes of a user's numbers of cues, one for each of [`CueStatus::ALL`].
 type CueDelta = [i64; CueStatus::ALL.len()];
 
-// One row of one table, in the commit of a result: a page of 1 KiB more in a lone delivery. An end that is taken back
-// (`failed: -1`) may belong to an hour that is no longer kept, which must not become negative.
+// One row, one more page of 1 KiB in a lone delivery. An end that is taken back may belong to a deleted hour, which
+// must not become negative.
 const ADD_TO_HOUR: &str =
-    "INSERT INTO hours (user_key, hour, succeeded, failed, retried, missed, measured, late_sum_ms, late_max_ms, took_sum_ms)
+    "INSERT INTO hourly_stats (user_key, hour, succeeded, failed, retried, missed, measured, late_sum_ms, late_max_ms, took_sum_ms)
      VALUES (?1, ?2, max(?3, 0), max(?4, 0), ?5, ?6, ?7, ?8, ?9, ?10)
      ON CONFLICT (user_key, hour)
      DO UPDATE SET succeeded = max(succeeded + ?3, 0), failed = max(failed + ?4, 0), retried = retried + ?5,
@@ -50,12 +45,10 @@ const ADD_TO_HOUR: &str =
                    late_max_ms = max(late_max_ms, ?9), took_sum_ms = took_sum_ms + ?10";
 
 impl CounterDeltas {
-    /// Changes the number of executions in `queue` by `delta`.
     pub fn add_queued(&self, queue: QueueName, delta: i64) {
         *self.queued.borrow_mut().entry(queue).or_default() += delta;
     }
 
-    /// Counts a new cue of a user.
     pub fn add_cue(&self, user_key: i64, status: CueStatus) {
         self.cues.borrow_mut().entry(user_key).or_default()[status as usize] += 1;
     }
@@ -71,7 +64,6 @@ impl CounterDeltas {
         self.hours.borrow_mut().entry((user_key, hour_of(at))).or_default().add(change);
     }
 
-    /// Stores the deltas and resets them. `file` is in the transaction of the write that they belong to.
     pub fn flush(&self, file: &Connection) -> Result<()> {
         for (queue, delta) in self.queued.take() {
             if delta != 0 {
@@ -117,9 +109,8 @@ fn add_to_hour(file: &Connection, user_key: i64, hour: i64, change: &Figures) ->
     Ok(())
 }
 
-/// Recounts everything and returns a message for each wrong counter, and for each reference to a missing row that no
-/// foreign key covers. Reads the whole file, so it is not for a running server. Of the figures of an hour nothing can be
-/// recounted: executions are deleted before them.
+/// Recounts everything, so it is not for a running server. Returns a message for each wrong counter or dangling
+/// reference.
 pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
     let mut query = file.prepare(
         "WITH stored (user_key, bytes) AS MATERIALIZED (
@@ -177,4 +168,84 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
     )?;
     let messages = query.query_map([], |row| row.get(0))?;
     Ok(messages.collect::<rusqlite::Result<Vec<String>>>()?)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteEvent {
+    Created(Trigger),
+    /// Executions were recorded as failed because the user's quota was used up.
+    OverQuota,
+    Claimed,
+    ClaimExpired,
+    Missed(MissReason),
+}
+
+/// The number of counters: the cases of [`WriteEvent::index`].
+const EVENT_KINDS: usize = 8;
+
+impl WriteEvent {
+    fn index(self) -> usize {
+        match self {
+            Self::Created(Trigger::Schedule) => 0,
+            Self::Created(Trigger::ManualFire) => 1,
+            Self::Created(Trigger::Replay) => 2,
+            Self::OverQuota => 3,
+            Self::Claimed => 4,
+            Self::ClaimExpired => 5,
+            Self::Missed(MissReason::Downtime) => 6,
+            Self::Missed(MissReason::Clock) => 7,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct EventCounts([u64; EVENT_KINDS]);
+
+impl EventCounts {
+    pub fn add(&mut self, event: WriteEvent, times: u64) {
+        self.0[event.index()] += times;
+    }
+
+    pub(in crate::store) fn add_all(&mut self, others: &Self) {
+        self.0.iter_mut().zip(others.0).for_each(|(sum, more)| *sum += more);
+    }
+}
+
+#[derive(Debug)]
+pub struct WriteStats {
+    counters: [Counter; EVENT_KINDS],
+    pub batches: Histogram,
+    pub commits: Histogram,
+    pub failed_commits: Counter,
+}
+
+impl Default for WriteStats {
+    fn default() -> Self {
+        Self {
+            counters: Default::default(),
+            batches: Histogram::new(&BATCH),
+            commits: Histogram::new(&COMMIT),
+            failed_commits: Counter::default(),
+        }
+    }
+}
+
+impl WriteStats {
+    pub fn count(&self, event: WriteEvent) -> u64 {
+        self.counters[event.index()].get()
+    }
+
+    pub(in crate::store) fn add(&self, events: &EventCounts) {
+        for (counter, more) in self.counters.iter().zip(events.0) {
+            // Most writes have one event or none, and an atomic addition costs more than a comparison.
+            if more > 0 {
+                counter.add(more);
+            }
+        }
+    }
+
+    pub(in crate::store) fn record_commit(&self, writes: usize, took: Duration) {
+        self.batches.observe(u64::try_from(writes).unwrap_or(u64::MAX));
+        self.commits.observe_duration(took);
+    }
 }

@@ -1,17 +1,21 @@
-//! The table `meta`: single values about the whole file.
+//! The table `meta`: values about the whole file, such as the hold of a restored copy: until its promotion it delivers
+//! nothing.
 
 use jiff::Timestamp;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::Result;
-use crate::store::db::columns::{FromRow, millis};
+use crate::store::db::columns::{FromRow, millis, row};
 use crate::store::{ReadTx, WriteTx};
+
+/// `Retry-After` of claims on hold, in seconds. A promotion is rare; a shorter time would only add requests.
+const HELD_RETRY_AFTER: u32 = 30;
 
 pub(in crate::store) fn find<T: FromRow>(read: &ReadTx<'_>, name: &str) -> Result<Option<T>> {
     read.find("SELECT value FROM meta WHERE name = ?1", [name])
 }
 
-/// Sets a value; `None` removes it.
 pub(in crate::store) fn set(tx: &WriteTx<'_>, name: &str, value: Option<i64>) -> Result<()> {
     match value {
         Some(value) => {
@@ -31,20 +35,17 @@ pub fn last_seen(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.one(sql, [])
 }
 
-/// The random number of this file; 0 if its row was removed.
 pub fn instance(read: &ReadTx<'_>) -> Result<u32> {
     let number: Option<i64> = find(read, "instance")?;
     Ok(number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default())
 }
 
-/// Records that the scheduler fired at `now`.
 pub fn record_last_seen(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     let sql = "INSERT INTO meta (name, value) VALUES ('last_seen', ?1)
                ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
     tx.run(sql, [millis(now)])
 }
 
-/// Sets the newest instant back to `now`, and leaves a mark of that for a running server.
 pub fn accept_clock(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     tx.run("UPDATE meta SET value = min(value, ?1) WHERE name = 'last_seen'", [millis(now)])?;
     set(tx, "clock_accepted_at", Some(millis(now)))
@@ -59,4 +60,80 @@ pub fn touch(tx: &WriteTx<'_>) -> Result<()> {
     // An UPDATE to the same value would change no page, and SQLite would write nothing.
     set(tx, "touch", Some(0))?;
     set(tx, "touch", None)
+}
+
+row! {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OverdueCounts {
+    pub cues: i64,
+    pub executions: i64,
+} }
+
+// Executions that wait for an instant count once it is past. The others are in `backlog`, which avoids counting rows.
+const OVERDUE: &str = "SELECT
+    (SELECT count(*) FROM cues WHERE status = 'active' AND next_run <= ?1),
+    (SELECT sum(count) FROM backlog WHERE name = 'send' OR name = 'claim')
+        + (SELECT count(*) FROM executions WHERE queue_name = 'waiting' AND due_at <= ?1)";
+
+pub fn held_since(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    find(read, "held_since")
+}
+
+/// True if the file is on hold. Within a write the result stays valid until the commit.
+pub fn is_held(read: &ReadTx<'_>) -> Result<bool> {
+    Ok(held_since(read)?.is_some())
+}
+
+/// Refuses what a copy that is on hold does not do: the original may be handing out the same work.
+pub fn refuse_if_held(tx: &WriteTx<'_>, refused: &str) -> Result<()> {
+    if !is_held(tx)? {
+        return Ok(());
+    }
+    let message = format!(
+        "This server runs on a restored copy that is on hold and {refused} until the operator runs `cued promote`"
+    );
+    Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(ErrorCode::Held, message) }.into())
+}
+
+/// As for a restored copy; ends the sessions. Returns true if the hold is new.
+pub fn begin_hold(tx: &WriteTx<'_>, now: Timestamp) -> Result<bool> {
+    if !mark_held(tx, now)? {
+        return Ok(false);
+    }
+    end_sessions(tx)?;
+    Ok(true)
+}
+
+/// Puts a file on hold since `since`, unless it is. Returns true if the hold is new.
+pub(in crate::store) fn mark_held(file: &Connection, since: Timestamp) -> rusqlite::Result<bool> {
+    let mark = "INSERT INTO meta (name, value) VALUES ('held_since', ?1) ON CONFLICT DO NOTHING";
+    Ok(file.execute(mark, [millis(since)])? > 0)
+}
+
+/// A session ended in the original must not be valid in the copy, which may also run beside the original.
+pub(in crate::store) fn end_sessions(copy: &Connection) -> rusqlite::Result<()> {
+    copy.execute_batch(
+        "DELETE FROM sessions;
+         DELETE FROM links WHERE kind = 'session';
+         UPDATE meta SET value = abs(random() % 4294967296) WHERE name = 'instance'",
+    )
+}
+
+pub fn promote(tx: &WriteTx<'_>) -> Result<Option<Timestamp>> {
+    let since = held_since(tx)?;
+    if since.is_some() {
+        set(tx, "held_since", None)?;
+    }
+    Ok(since)
+}
+
+pub fn overdue(read: &ReadTx<'_>, now: Timestamp) -> Result<OverdueCounts> {
+    read.one(OVERDUE, [millis(now)])
+}
+
+#[cfg(test)]
+crate::store::test_support::plan_test! { overdue_work_is_counted_without_reading_the_history:
+    OVERDUE => "cues_due (next_run<?)",
+    OVERDUE => "executions_waiting (due_at<?)",
+    OVERDUE => "SEARCH backlog USING PRIMARY KEY (name=?)",
 }

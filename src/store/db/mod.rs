@@ -1,12 +1,9 @@
-//! The database file: opening and locking, the writer thread, the reader threads, stored counters, batched deletion.
+//! The database file: opening and locking, transactions, the writer thread, stored counters.
 
-pub mod batch;
 mod checkpoints;
 pub mod columns;
 pub mod counters;
-pub mod hold;
 pub mod meta;
 pub mod open;
-pub(in crate::store) mod readers;
-pub mod write_stats;
+pub(in crate::store) mod transactions;
 pub(in crate::store) mod writer;

@@ -1,6 +1,5 @@
-//! Attempts: a row for each that another one followed, each claim that was lost, and each delivery that the end of the
-//! program cut off. The latest attempt of an execution is in its own row, so that an execution that succeeds at once
-//! writes none here.
+//! Attempts that another one followed, lost claims, and deliveries that the end of the program cut off. The latest
+//! attempt is in the row of its execution, so that one that succeeds at once writes none here.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
@@ -26,7 +25,6 @@ pub struct Attempt {
     pub cause: Option<FailureCause>,
     pub http_status: Option<u16>,
     pub error_message: Option<String>,
-    /// A JSON array of pairs.
     pub response_headers: Option<JsonText>,
     pub response_body: Option<String>,
     pub next_retry: Option<Timestamp>,
@@ -39,8 +37,7 @@ impl Attempt {
     }
 }
 
-// The row has just been changed, so its page is in the cache. After a lost claim `due_at` is no time of a retry: nobody
-// knows when a worker claims the execution again.
+// The page is in the cache. After a lost claim `due_at` is no time of a retry.
 const KEEP_LATEST: &str =
     "INSERT OR REPLACE INTO attempts (execution_key, attempt, is_counted, started_at, duration_ms, http_status, cause,
                                       error_message, response_headers, response_body, next_retry, worker_id)
@@ -71,8 +68,7 @@ const LIST: &str =
         response_headers, response_body, next_retry
    FROM attempts WHERE execution_key = ?1 ORDER BY attempt, is_counted";
 
-/// Keeps the latest attempt of the execution in row `key`, which is number `number`: another one follows, or `worker_id`
-/// has lost its claim. The row of the execution has its result.
+/// The row of the execution has the result of attempt `number`; `worker_id` has lost its claim, if given.
 pub fn keep_latest(tx: &WriteTx<'_>, key: i64, number: u32, worker_id: Option<&str>) -> Result<()> {
     tx.run(KEEP_LATEST, params![key, worker_id])?;
     if let Some(superseded) = number.checked_sub(MAX_KEPT).filter(|superseded| *superseded > 0) {
@@ -81,12 +77,10 @@ pub fn keep_latest(tx: &WriteTx<'_>, key: i64, number: u32, worker_id: Option<&s
     Ok(())
 }
 
-/// Keeps the start of the deliveries that the end of an earlier process cut off.
 pub fn keep_cut(tx: &WriteTx<'_>) -> Result<()> {
     tx.run(KEEP_CUT, [])
 }
 
-/// The attempts of the user's execution `id`, oldest first; `None` if there is no such execution.
 pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Vec<Attempt>>> {
     let latest: Option<(i64, LatestAttempt)> = read.find(FIND_LATEST, params![user_key, id.bytes()])?;
     let Some((key, LatestAttempt(latest))) = latest else { return Ok(None) };
@@ -101,7 +95,6 @@ pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<
     Ok(Some(attempts))
 }
 
-/// An attempt in a row of its own.
 struct EarlierAttempt(Attempt);
 
 impl FromRow for EarlierAttempt {
@@ -117,7 +110,6 @@ impl FromRow for EarlierAttempt {
     }
 }
 
-/// The latest attempt, in the row of its execution; `None` if there was none.
 struct LatestAttempt(Option<Attempt>);
 
 impl FromRow for LatestAttempt {

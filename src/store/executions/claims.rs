@@ -1,32 +1,28 @@
-//! Claims of worker executions: the queue of claimable executions, leases, and expired claims.
+//! Claims of worker executions. `due_at` in queue 'claim' is the next check: null is at once, the year 9999 never.
+//! `updated_at` is the time since which it is claimable.
 
 use jiff::Timestamp;
 use rusqlite::params;
 
+use crate::domain::execution::worker::NOT_CLAIMED;
 use crate::domain::execution::{Execution, ExecutionStatus};
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
-use crate::store::db::counters::QueueName;
-use crate::store::db::hold;
-use crate::store::db::write_stats::WriteEvent;
-use crate::store::executions::unclaimed::first_check;
+use crate::store::db::counters::{QueueName, WriteEvent};
+use crate::store::db::meta;
 use crate::store::executions::{attempts, columns};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
-/// Executions that a worker asks for; `None` matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimFilter {
-    /// Matches `payload.task`.
     pub task: Option<String>,
-    /// Matches `payload.agent`.
     pub agent: Option<String>,
 }
 
 row! { claimable_columns, "e.",
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimableExecution {
-    /// The stored text.
     pub payload: Option<String> = "p.body",
     pub id: ExecutionId,
     pub cue_id: String = "c.id",
@@ -39,14 +35,12 @@ pub struct ClaimableExecution {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClaimableList {
     pub executions: Vec<ClaimableExecution>,
-    /// There are more that match.
     pub has_more: bool,
 }
 
-/// The user's claimable executions that match the filter, at most `limit`: the oldest first, but runs of an outage
-/// after all others. Fewer if they exceed [`MAX_LIST_BYTES`]. Empty while the database is on hold.
+/// The oldest first, but runs of an outage last. Fewer if they exceed [`MAX_LIST_BYTES`]. Empty on hold.
 pub fn list(read: &ReadTx<'_>, user_key: i64, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
-    if hold::is_held(read)? {
+    if meta::is_held(read)? {
         return Ok(ClaimableList::default());
     }
     let mut statement = read.prepare_cached(list_sql(filter))?;
@@ -63,8 +57,7 @@ pub fn list(read: &ReadTx<'_>, user_key: i64, filter: &ClaimFilter, limit: u32) 
     Ok(ClaimableList { executions, has_more: false })
 }
 
-/// The statement with and without a task, one for each index. With a parameter that may be null SQLite would scan all
-/// of the user's claimable executions.
+/// One statement for each index: with a parameter that may be null SQLite would scan all claimable executions.
 fn list_sql(filter: &ClaimFilter) -> &'static str {
     macro_rules! sql {
         ($task:literal) => {
@@ -89,12 +82,10 @@ const NEXT: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_k
 const NEXT_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
   WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.is_catch_up, e.key LIMIT 1";
 
-/// The id of the first execution in the order of [`list`], with this task if one is given.
 pub fn find_next(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
     read.find(if task.is_some() { NEXT_OF_TASK } else { NEXT }, params![user_key, task])
 }
 
-/// The size of the payload of the user's execution, in bytes; 0 if there is none.
 pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<usize> {
     let sql = "SELECT octet_length(p.body) FROM executions e JOIN payloads p ON p.key = e.payload_key
                 WHERE e.id = ?2 AND e.user_key = ?1";
@@ -107,7 +98,6 @@ const CLAIM: &str = "
            claimed_by_worker = ?2, claimed_at = ?3, started_at = coalesce(started_at, ?3), last_attempt_at = ?3, lease_expires_at = ?4, updated_at = ?3
      WHERE key = ?1 AND status = 'pending' AND queue_name = 'claim'";
 
-/// Claims an execution for a worker. Returns `false` if it is no longer claimable.
 pub fn claim(
     tx: &WriteTx<'_>,
     key: i64,
@@ -121,7 +111,6 @@ pub fn claim(
     Ok(is_claimed)
 }
 
-/// Renews the lease of an execution. Returns `false` if no worker holds it.
 pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
     let sql = "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
                 WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL";
@@ -133,9 +122,7 @@ row! {
 pub struct EndedLease {
     pub execution: Execution,
     pub lease_expires_at: Timestamp,
-    /// The number of attempts that its cue allows; `None` if the cue has been deleted.
     pub max_attempts: Option<u32>,
-    /// The last heartbeat of the worker, if it ever sent one.
     pub last_heartbeat: Option<Timestamp>,
 } }
 
@@ -150,8 +137,7 @@ const ENDED: &str = concat!(
       ORDER BY e.lease_expires_at LIMIT ?2 + 0"
 );
 
-/// The claims whose leases have ended at `now`, earliest first, at most `limit`. The caller releases each, or moves the
-/// end of its lease forward: otherwise those of workers that overrun would be read again and again.
+/// The caller releases each or moves its end forward: otherwise workers that overrun would be read again and again.
 pub fn list_ended(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<EndedLease>> {
     read.all(ENDED, [millis(now), row_count(limit)])
 }
@@ -170,8 +156,7 @@ pub fn set_end(tx: &WriteTx<'_>, key: i64, lease_expires_at: Option<Timestamp>) 
     tx.run(SET_END, params![key, lease_expires_at.map(millis)])
 }
 
-/// Releases an execution whose claim has expired, and keeps the attempt. `status` is `pending`, which makes it claimable
-/// again, or `failed`. Returns `false` if no worker holds it.
+/// `status` is `pending`, which makes it claimable again, or `failed`. Returns `false` if no worker holds it.
 pub fn release(
     tx: &WriteTx<'_>,
     execution: &Execution,
@@ -199,15 +184,177 @@ pub fn release(
     Ok(true)
 }
 
+/// In `due_at`: never checked again. The year 9999, because every reader of an execution reads the column as an
+/// instant.
+const NEVER: Timestamp = Timestamp::constant(253_370_764_800, 0);
+
+/// Executions of a cue checked in one write when its limit changes. More would delay other writes.
+const RECHECK_BATCH: u32 = 1_000;
+
+/// The first check of an execution that becomes claimable at `$now`, as SQL: after 15 minutes, or at the limit of its
+/// cue.
+macro_rules! first_check {
+    ($now:literal, $cue_key:literal) => {
+        concat!(
+            "(",
+            $now,
+            " + 60000 * min(15, coalesce((SELECT cues.claim_within_minutes FROM cues WHERE cues.key = ",
+            $cue_key,
+            "), 15)))"
+        )
+    };
+}
+pub(in crate::store) use first_check;
+
+const NEXT_CHECK: &str = "SELECT due_at FROM executions WHERE queue_name = 'claim' ORDER BY due_at LIMIT 1";
+
+// Without a comparison of `due_at`: null comes first in the index, and the reader stops at the first later row.
+const DUE: &str =
+    "SELECT e.due_at, e.key, e.cue_key, e.user_key, e.scheduled_for, e.triggered_by = 'schedule',
+        e.task, e.updated_at, c.key IS NULL, c.claim_within_minutes
+   FROM executions e LEFT JOIN cues c ON c.key = e.cue_key
+  WHERE e.queue_name = 'claim' ORDER BY e.due_at LIMIT ?1 + 0";
+
+const CHECK_AT: &str = "SELECT due_at FROM executions WHERE key = ?1";
+
+const SET_CHECK: &str = "UPDATE executions SET due_at = ?2 WHERE key = ?1 AND queue_name = 'claim'";
+
+const CHANGED: &str =
+    "INSERT OR REPLACE INTO changed_claim_limits (cue_key, before) VALUES (?1, 9223372036854775807)";
+
+const FIRST_CHANGED: &str = "SELECT cue_key, before FROM changed_claim_limits ORDER BY cue_key LIMIT 1";
+
+const OLDEST_OF_BATCH: &str =
+    "SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3 - 1";
+
+const RECHECK: &str = "UPDATE executions SET due_at = NULL WHERE queue_name = 'claim' AND key IN (
+    SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3 + 0)";
+
+const SET_BEFORE: &str = "UPDATE changed_claim_limits SET before = ?2 WHERE cue_key = ?1";
+
+const END_RECHECK: &str = "DELETE FROM changed_claim_limits WHERE cue_key = ?1";
+
+const WAITING: &str = "SELECT count(*) FROM (
+    SELECT queue_name FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0) WHERE queue_name = 'claim'";
+
+const FAIL_UNCLAIMED: &str = "UPDATE executions
+    SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3
+  WHERE key = ?1 AND queue_name = 'claim'";
+
+row! {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnclaimedExecution {
+    pub key: i64,
+    pub cue_key: i64,
+    pub user_key: i64,
+    pub scheduled_for: Timestamp,
+    pub by_schedule: bool,
+    pub task: Option<String>,
+    pub claimable_since: Timestamp,
+    /// True if its cue has been deleted: its row is about to be.
+    pub is_deleted: bool,
+    pub claim_within_minutes: Option<u32>,
+} }
+
+pub fn next_check(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    if read.any(FIRST_CHANGED, [])? {
+        return Ok(Some(Timestamp::MIN));
+    }
+    let first: Option<Option<Timestamp>> = read.find(NEXT_CHECK, [])?;
+    Ok(first.map(|due_at| due_at.unwrap_or(Timestamp::MIN)).filter(|due_at| *due_at < NEVER))
+}
+
+pub fn check_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
+    read.one(CHECK_AT, [key])
+}
+
+pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<UnclaimedExecution>> {
+    let mut statement = read.prepare_cached(DUE)?;
+    let mut rows = statement.query([row_count(limit)])?;
+    let mut due = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (due_at, execution): (Option<Timestamp>, UnclaimedExecution) = from_row(row)?;
+        if due_at.is_some_and(|due_at| due_at > now) {
+            break;
+        }
+        due.push(execution);
+    }
+    Ok(due)
+}
+
+/// Sets the time of the next check; `None` is never. `updated_at` stays: the execution waits as before.
+pub fn set_check(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()> {
+    tx.run(SET_CHECK, [key, millis(at.unwrap_or(NEVER))])
+}
+
+/// Checks the waiting executions of a cue again, because its limit has changed. [`continue_recheck`] marks them.
+pub fn recheck(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+    tx.run(CHANGED, [cue_key])
+}
+
+/// The marked executions are due at once. Returns false if no limit has changed.
+pub fn continue_recheck(tx: &WriteTx<'_>) -> Result<bool> {
+    let changed: Option<(i64, i64)> = tx.find(FIRST_CHANGED, [])?;
+    let Some((cue_key, before)) = changed else { return Ok(false) };
+    let batch = params![cue_key, before, RECHECK_BATCH];
+    let oldest: Option<i64> = tx.find(OLDEST_OF_BATCH, batch)?;
+    tx.run(RECHECK, batch)?;
+    match oldest {
+        Some(oldest) => tx.run(SET_BEFORE, [cue_key, oldest])?,
+        None => tx.run(END_RECHECK, [cue_key])?,
+    };
+    Ok(true)
+}
+
+pub fn count_waiting(read: &ReadTx<'_>, cue_key: i64, limit: u32) -> Result<u32> {
+    read.one(WAITING, params![cue_key, limit])
+}
+
+pub fn fail_unclaimed(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
+    let has_failed = tx.changes(FAIL_UNCLAIMED, params![key, NOT_CLAIMED, millis(now)])?;
+    tx.counters().add_queued(QueueName::Claim, -i64::from(has_failed));
+    Ok(has_failed)
+}
+
 #[cfg(test)]
-crate::store::test_support::plan_test! { every_query_uses_its_index_and_none_sorts:
-    list_sql(&ClaimFilter::default()) => "executions_to_claim (user_key=?)",
-    list_sql(&ClaimFilter { task: Some("resize".to_owned()), agent: None })
-        => "executions_to_claim_by_task (user_key=? AND task=?)",
-    NEXT => "executions_to_claim (user_key=?)",
-    NEXT_OF_TASK => "executions_to_claim_by_task (user_key=? AND task=?)",
-    CLAIM => "INTEGER PRIMARY KEY (rowid=?)",
-    ENDED => "executions_leased (lease_expires_at<?)",
-    NEXT_END => "executions_leased (lease_expires_at>?)",
-    SET_END => "INTEGER PRIMARY KEY (rowid=?)",
+mod tests {
+    use super::*;
+    use crate::domain::execution::worker::UNCLAIMED_AFTER;
+    use crate::store::test_support::{memory_database, plan_test};
+
+    crate::store::test_support::plan_test! { checks_are_found_by_index_and_never_sorted:
+        NEXT_CHECK => "executions_unclaimed",
+        DUE => "SCAN e USING INDEX executions_unclaimed",
+        FIRST_CHANGED => "SCAN changed_claim_limits",
+        OLDEST_OF_BATCH => "executions_by_cue (cue_key=? AND key<?)",
+        RECHECK => "executions_by_cue (cue_key=? AND key<?)",
+        WAITING => "executions_by_cue (cue_key=?)",
+        SET_CHECK => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
+        FAIL_UNCLAIMED => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
+    }
+
+    #[test]
+    fn the_first_check_is_at_the_earlier_of_alert_and_limit() {
+        let file = memory_database();
+        assert_eq!(UNCLAIMED_AFTER.as_millis(), 15 * 60_000);
+        let sql = first_check!("?1", "?2");
+        for (minutes, expected) in [(None, 900_001), (Some(5), 300_001), (Some(10_080), 900_001)] {
+            let sql = sql.replace("FROM cues", "FROM (SELECT 7 AS key, ?3 AS claim_within_minutes) AS cues");
+            let found: i64 =
+                file.query_row(&format!("SELECT {sql}"), params![1, 7, minutes], |row| row.get(0)).unwrap();
+            assert_eq!(found, expected, "{minutes:?}");
+        }
+    }
+
+    plan_test! { every_query_uses_its_index_and_none_sorts:
+        list_sql(&ClaimFilter::default()) => "executions_to_claim (user_key=?)",
+        list_sql(&ClaimFilter { task: Some("resize".to_owned()), agent: None })
+            => "executions_to_claim_by_task (user_key=? AND task=?)",
+        NEXT => "executions_to_claim (user_key=?)",
+        NEXT_OF_TASK => "executions_to_claim_by_task (user_key=? AND task=?)",
+        CLAIM => "INTEGER PRIMARY KEY (rowid=?)",
+        ENDED => "executions_leased (lease_expires_at<?)",
+        NEXT_END => "executions_leased (lease_expires_at>?)",
+        SET_END => "INTEGER PRIMARY KEY (rowid=?)",
+    }
 }

@@ -1,33 +1,34 @@
-//! The delivery queue: promotes due executions, claims ready ones for delivery threads, records attempts and requeues
-//! interrupted deliveries. `fair_queue` has the order of the claims, and the engine decides how many deliveries an account
-//! and a destination may have.
+//! The delivery queue, its claims and attempts. A request changes only a row that is in a queue; an attempt that has
+//! begun is in none.
 
 use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
-use crate::domain::account::figures::Figures;
-use crate::domain::execution::NextStep;
+use crate::domain::account::stats::Figures;
+use crate::domain::account::user::{ACCOUNT_DISABLED, ADDRESS_UNCONFIRMED};
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome};
+use crate::domain::execution::{ExecutionStatus, NextStep, RetryPolicy};
+use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
-use crate::domain::webhook::request::AttemptRef;
+use crate::domain::time::saturating_add;
+use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec};
 use crate::error::Result;
-use crate::store::db::columns::{from_row, millis, row, row_count};
+use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
-use crate::store::db::hold;
+use crate::store::db::meta;
 use crate::store::executions::attempts;
-use crate::store::executions::unclaimed::first_check;
-use crate::store::fair_queue::{AccountRows, FairQueue, Grant, ReadyRow, Rotation};
-use crate::store::{ReadTx, WakeSet, WriteTx, fair_queue};
+use crate::store::executions::claims::first_check;
+use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
+use crate::store::{ReadTx, WakeSet, WriteTx};
 
 impl ClaimedDelivery {
     pub fn destination_key(&self) -> (i64, i64) {
         (self.attempt_ref.user_key, self.attempt_ref.destination)
     }
 
-    /// The most memory that it takes until its attempt has ended.
     pub fn memory(&self) -> usize {
         self.bytes.saturating_add(if self.takes_outcome { MAX_RESPONSE_OUTCOME * RESPONSE_COPIES } else { 0 })
     }
@@ -41,14 +42,10 @@ pub struct AttemptRecord {
     pub duration: SignedDuration,
     pub next: NextStep,
     pub http_status: Option<u16>,
-    /// The beginning of the response body.
     pub response_body: Option<String>,
-    /// The headers of a response that was no success, as a JSON array of pairs.
     pub response_headers: Option<JsonText>,
-    /// The reason of a failure; `None` after a success.
     pub error_message: Option<String>,
     pub cause: Option<FailureCause>,
-    /// The outcome that the response reports, if that is taken.
     pub outcome: Option<Outcome>,
 }
 
@@ -95,10 +92,8 @@ row!(attempt_ref_columns, "executions.", AttemptRef {
     started_at = "coalesce(started_at, ?2)",
 });
 
-// While a request is sent, there are three copies of its custom headers: in the request, and two in the HTTP client. Of the
-// body there is one.
+// While a request is sent, there are three copies of its headers (two in the HTTP client) and one of its body.
 row! { claimed_columns, "",
-/// A claimed attempt: stored as `delivering`, not sent yet. `delivery_request` reads its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedDelivery {
     pub attempt_ref: AttemptRef = "",
@@ -107,8 +102,8 @@ pub struct ClaimedDelivery {
     pub takes_outcome: bool = "outcome_from_response IS 1",
 } }
 
-// Outer joins, because an execution whose cue is missing must be found as well; otherwise it would stay first in the
-// queue for ever. `octet_length` reads the length of a text, not the text.
+// Outer joins: an execution without a cue must be claimed and failed, or it would stay first in the queue. Reads
+// lengths, not texts.
 const FIND: &str = concat!(
     "SELECT ",
     attempt_ref_columns!(),
@@ -130,8 +125,7 @@ const RECORD: &str = "UPDATE executions
         duration_ms = ?11, cause = ?12, response_headers = ?13
   WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
 
-/// The indexes that hold unfinished executions of all users, with their conditions. The history of a single user may be far
-/// longer.
+/// Indexes of unfinished executions with their conditions. The history of a single user may be far longer.
 const UNFINISHED: [(&str, &str, Option<QueueName>); 4] = [
     ("to_send", "queue_name = 'send'", Some(QueueName::Send)),
     ("waiting", "queue_name = 'waiting'", None),
@@ -158,13 +152,11 @@ const REQUEUE: &str = "UPDATE executions
         attempts = attempts - 1, started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?1
   WHERE status = 'delivering' AND transport = 'webhook'";
 
-/// The earliest time at which a waiting execution becomes ready.
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(NEXT_DUE, [])
 }
 
-/// Moves waiting executions that are due at `now` to their queues, longest overdue first, at most `limit`. Returns
-/// their number.
+/// Longest overdue first, at most `limit`. Returns their number.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     let promoted: Vec<(bool, bool)> = tx.all(PROMOTE, params![millis(now), limit])?;
     for (is_worker, is_retry) in &promoted {
@@ -173,8 +165,7 @@ pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> 
     Ok(promoted.len() as u64)
 }
 
-/// Counts a waiting execution that was moved to the queue of its transport, and wakes who takes it from there.
-pub(super) fn count_released(tx: &WriteTx<'_>, is_worker: bool, is_retry: bool) {
+fn count_released(tx: &WriteTx<'_>, is_worker: bool, is_retry: bool) {
     tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry));
     tx.counters().add_queued(if is_worker { QueueName::Claim } else { QueueName::Send }, 1);
     tx.wake(WakeSet { send: !is_worker, claim: is_worker, ..WakeSet::default() });
@@ -182,18 +173,17 @@ pub(super) fn count_released(tx: &WriteTx<'_>, is_worker: bool, is_retry: bool) 
 
 /// Returns whether any execution is ready to be sent. Always `false` while the database is on hold.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(DeliveryQueue(read).next_user(i64::MIN)?.is_some() && !hold::is_held(read)?)
+    Ok(DeliveryQueue(read).next_user(i64::MIN)?.is_some() && !meta::is_held(read)?)
 }
 
-/// Claims the ready executions that `try_acquire` grants by user and destination, in the order of [`fair_queue::take`]:
-/// first those that fell due now, then those of an outage. Reads no payload. Claims nothing while the database is on hold.
+/// In the order of [`fair_queue::take`]. Reads no payload. Claims nothing while the database is on hold.
 pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
     rotation: &mut Rotation,
     try_acquire: impl FnMut(i64, i64) -> Result<Grant>,
 ) -> Result<Vec<ClaimedDelivery>> {
-    if hold::is_held(tx)? {
+    if meta::is_held(tx)? {
         return Ok(Vec::new());
     }
     let ready = fair_queue::take(&DeliveryQueue(tx), rotation, try_acquire)?;
@@ -207,7 +197,6 @@ pub fn claim_batch(
     Ok(claimed)
 }
 
-/// Records an attempt. Returns `false` if the execution was deleted or is no longer in this attempt.
 pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) -> Result<bool> {
     let AttemptRef { key, id, attempt, .. } = attempt_record.attempt_ref;
     let (due_at, delivered_at) = match attempt_record.next {
@@ -256,9 +245,8 @@ pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Tim
     Ok(())
 }
 
-/// Puts deliveries that were interrupted by the end of an earlier process back into the queue, and returns their
-/// number. The interrupted attempt does not count, but the list of attempts shows it. Call it at the start only, before
-/// anything is claimed: it would send a running delivery twice.
+/// The interrupted attempt does not count, but is listed. Call it at the start only, before anything is claimed: it
+/// would send a running delivery twice.
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     attempts::keep_cut(tx)?;
     let requeued = tx.change(REQUEUE, [millis(now)])?;
@@ -267,7 +255,6 @@ pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     Ok(requeued)
 }
 
-/// The executions that are ready to be sent. Priority 1 are the runs of an outage.
 struct DeliveryQueue<'a, 'b>(&'a ReadTx<'b>);
 
 impl FairQueue for DeliveryQueue<'_, '_> {
@@ -288,10 +275,218 @@ impl FairQueue for DeliveryQueue<'_, '_> {
     }
 }
 
+pub struct LoadedDelivery {
+    pub claimed: ClaimedDelivery,
+    /// An error if there is nothing to send or the rows cannot be read: that execution fails, and the others are sent.
+    pub spec: std::result::Result<(DeliverySpec, RetryPolicy), String>,
+}
+
+row!(spec_columns, "", DeliverySpec {
+    callback = "callback_url, callback_method, callback_headers, outcome_from_response, \
+        timeout_seconds, cues.destination_hash",
+    cue_id = "cues.id",
+    payload = "payloads.body",
+    secret = "webhook_secret",
+    previous_webhook_secret,
+    previous_webhook_secret_expires_at,
+});
+
+// Outer joins distinguish a deleted cue from a deleted execution. Compares the id: SQLite reuses the key of a deleted
+// row.
+const FIND_REQUEST: &str = concat!(
+    "SELECT disabled_at, ",
+    spec_columns!(),
+    ", max_attempts, backoff_minutes, backoff_seconds
+      FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+           LEFT JOIN users ON users.key = executions.user_key
+           LEFT JOIN payloads ON payloads.key = executions.payload_key
+     WHERE executions.key = ?1 AND executions.id = ?2 AND attempts = ?3 AND executions.status = 'delivering'"
+);
+
+// The kept attempt first: after a cut attempt the row of the execution has the start of that one.
+const SHOW_REQUEST: &str = concat!(
+    "SELECT ",
+    spec_columns!(),
+    ", executions.key, executions.cue_key, executions.scheduled_for, executions.triggered_by = 'schedule',
+       executions.attempts, executions.status,
+       coalesce((SELECT started_at FROM attempts
+                  WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 1),
+                CASE WHEN ?3 = executions.attempts THEN executions.last_attempt_at END),
+       (SELECT 1 FROM attempts
+         WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 0) IS NOT NULL, cues.updated_at
+     FROM executions JOIN cues ON cues.key = executions.cue_key
+          JOIN users ON users.key = executions.user_key
+          LEFT JOIN payloads ON payloads.key = executions.payload_key
+     WHERE executions.id = ?2 AND executions.user_key = ?1 AND executions.transport = 'webhook'"
+);
+
+pub fn load_request(read: &ReadTx<'_>, claimed: ClaimedDelivery) -> Result<LoadedDelivery> {
+    let AttemptRef { key, id, attempt, .. } = claimed.attempt_ref;
+    let mut find = read.prepare_cached(FIND_REQUEST)?;
+    let spec = find.query_row(params![key, id.bytes(), attempt], |row| {
+        let mut columns = RowReader::new(row);
+        let disabled_at: Option<i64> = columns.get()?;
+        Ok(match disabled_at {
+            None => columns.get().map_err(|error| error.to_string()),
+            // Disabling an account fails its queued executions. This one was in flight then.
+            Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
+        })
+    });
+    let spec = spec.optional()?.unwrap_or_else(|| Err("the execution was deleted".to_owned()));
+    Ok(LoadedDelivery { claimed, spec })
+}
+
+pub struct ShownDelivery {
+    pub attempt_ref: AttemptRef,
+    pub spec: DeliverySpec,
+    pub attempts: u32,
+    pub status: ExecutionStatus,
+    pub started_at: Option<Timestamp>,
+    pub was_cut: bool,
+    /// The latest change of the cue, or pause, or run on request.
+    pub cue_updated_at: Timestamp,
+}
+
+pub fn show_request(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    id: ExecutionId,
+    attempt: u32,
+) -> Result<Option<ShownDelivery>> {
+    let mut show = read.prepare_cached(SHOW_REQUEST)?;
+    let shown = show.query_row(params![user_key, id.bytes(), attempt], |row| {
+        let mut columns = RowReader::new(row);
+        let spec = columns.get()?;
+        let (key, cue_key, scheduled_for, by_schedule) = columns.get()?;
+        let (attempts, status, started_at, was_cut, cue_updated_at): (_, _, Option<Timestamp>, _, _) =
+            columns.get()?;
+        let attempt_ref = AttemptRef {
+            key,
+            id,
+            cue_key,
+            user_key,
+            destination: 0,
+            attempt,
+            scheduled_for,
+            by_schedule,
+            started_at: started_at.unwrap_or(scheduled_for),
+        };
+        Ok(ShownDelivery { attempt_ref, spec, attempts, status, started_at, was_cut, cue_updated_at })
+    });
+    Ok(shown.optional()?)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueuePlace {
+    Waiting { is_retry: bool },
+    Send,
+    Claim,
+}
+
+const PLACE: &str = "SELECT queue_name, status = 'retrying' FROM executions WHERE key = ?1";
+
+// Reads the destination again: the callback may have changed. A pending execution is due now, not at its `send_at`.
+const RELEASE: &str = "UPDATE executions
+    SET queue_name = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END, due_at = ?2,
+        destination_hash = coalesce((SELECT cues.destination_hash FROM cues WHERE cues.key = executions.cue_key),
+                                    destination_hash),
+        scheduled_for = CASE status WHEN 'pending' THEN min(scheduled_for, ?2) ELSE scheduled_for END, updated_at = ?2
+  WHERE key = ?1 AND queue_name = 'waiting'
+  RETURNING transport = 'worker', status = 'retrying'";
+
+const CANCEL: &str = "UPDATE executions
+    SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3
+  WHERE key = ?1 AND queue_name IS NOT NULL";
+
+// The result of an attempt that runs is not recorded then: it records only an execution that is being delivered.
+const FAIL_DELIVERING: &str = "UPDATE executions INDEXED BY executions_in_flight
+    SET status = 'failed', error_message = ?2, updated_at = ?3, duration_ms = max(?3 - last_attempt_at, 0)
+  WHERE user_key = ?1 AND status = 'delivering' AND transport = 'webhook'";
+
+const TO_SEND: &str = "SELECT key, status = 'retrying' FROM executions
+    WHERE user_key = ?1 AND queue_name = 'send' LIMIT ?2 + 0";
+
+// The message of an earlier attempt stays.
+const HOLD_UP: &str = "UPDATE executions
+    SET queue_name = 'waiting', due_at = ?2, updated_at = ?3, error_message = coalesce(error_message, ?4)
+  WHERE key = ?1";
+
+const LET_GO: &str = "UPDATE executions SET due_at = ?2, error_message = NULL
+  WHERE user_key = ?1 AND queue_name = 'waiting' AND (error_message = ?3 OR status = 'retrying')";
+
+const IS_UNCONFIRMED: &str = "SELECT 1 FROM users WHERE key = ?1 AND confirmed_at IS NULL";
+
+const BATCH: i64 = 500;
+
+pub fn is_unconfirmed(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+    read.any(IS_UNCONFIRMED, [user_key])
+}
+
+/// The first waits until `free_at`, each further one `interval` longer.
+pub fn hold_up(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    (free_at, interval): (Timestamp, SignedDuration),
+    now: Timestamp,
+) -> Result<()> {
+    let ready: Vec<(i64, bool)> = tx.all(TO_SEND, [user_key, BATCH])?;
+    let mut due_at = free_at;
+    for (key, is_retry) in &ready {
+        tx.run(HOLD_UP, params![key, millis(due_at), millis(now), ADDRESS_UNCONFIRMED])?;
+        tx.counters().add_queued(QueueName::Retry, i64::from(*is_retry));
+        tx.counters().add_queued(QueueName::Send, -1);
+        due_at = saturating_add(due_at, interval);
+    }
+    let may_have_more = i64::try_from(ready.len()) == Ok(BATCH);
+    tx.wake(WakeSet { schedule: Some(free_at), send: may_have_more, ..WakeSet::default() });
+    Ok(())
+}
+
+pub fn let_go(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+    tx.run(LET_GO, params![user_key, millis(now), ADDRESS_UNCONFIRMED])?;
+    tx.wake(WakeSet { schedule: Some(now), ..WakeSet::default() });
+    Ok(())
+}
+
+pub fn find_place(read: &ReadTx<'_>, key: i64) -> Result<Option<QueuePlace>> {
+    let found: Option<(Option<String>, bool)> = read.find(PLACE, [key])?;
+    Ok(found.and_then(|(queue_name, is_retry)| match queue_name.as_deref() {
+        Some("waiting") => Some(QueuePlace::Waiting { is_retry }),
+        Some("send") => Some(QueuePlace::Send),
+        Some("claim") => Some(QueuePlace::Claim),
+        _ => None,
+    }))
+}
+
+pub fn release(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
+    let released: Option<(bool, bool)> = tx.find(RELEASE, params![key, millis(now)])?;
+    if let Some((is_worker, is_retry)) = released {
+        count_released(tx, is_worker, is_retry);
+    }
+    Ok(released.is_some())
+}
+
+pub fn cancel(tx: &WriteTx<'_>, key: i64, reason: &str, now: Timestamp) -> Result<bool> {
+    let Some(place) = find_place(tx, key)? else { return Ok(false) };
+    tx.run(CANCEL, params![key, reason, millis(now)])?;
+    match place {
+        QueuePlace::Send => tx.counters().add_queued(QueueName::Send, -1),
+        QueuePlace::Claim => tx.counters().add_queued(QueueName::Claim, -1),
+        QueuePlace::Waiting { is_retry } => tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry)),
+    }
+    Ok(true)
+}
+
+pub fn fail_delivering(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+    let failed = row_count(tx.change(FAIL_DELIVERING, params![user_key, reason, millis(now)])?);
+    tx.counters().add_to_hour(user_key, now, &Figures { failed, ..Figures::default() });
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::test_support::{assert_plans, lengths_read, plan_test};
+    use crate::store::test_support::{assert_plans, lengths_read, plan, plan_test};
 
     plan_test! { no_statement_scans_or_sorts_the_history:
         NEXT_DUE => "executions_waiting",
@@ -320,5 +515,25 @@ mod tests {
             assert_eq!(FIND.matches(name).count(), 1, "only its length: {FIND}");
             assert!(!CLAIM.contains(name), "{CLAIM}");
         }
+    }
+
+    #[test]
+    fn a_request_is_read_by_keys_alone() {
+        for step in plan(FIND_REQUEST) {
+            assert!(step.starts_with("SEARCH") && step.contains("INTEGER PRIMARY KEY"), "{step}");
+        }
+        for step in plan(SHOW_REQUEST) {
+            let by_key =
+                step.contains("INTEGER PRIMARY KEY") || step.contains("(id=?)") || step.contains("attempts");
+            assert!((step.starts_with("SEARCH") && by_key) || step.contains("SUBQUERY"), "{step}");
+        }
+    }
+
+    plan_test! { executions_are_found_by_their_row_or_their_user:
+        FAIL_DELIVERING => "INDEX executions_in_flight (user_key=?)",
+        PLACE => "USING INTEGER PRIMARY KEY (rowid=?)",
+        RELEASE => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
+        CANCEL => "USING INTEGER PRIMARY KEY (rowid=?)",
+        TO_SEND => "executions_to_send (user_key=?)",
     }
 }

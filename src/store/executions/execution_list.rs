@@ -1,30 +1,24 @@
-//! The filtered lists of executions, newest first.
-//!
-//! A page is read in two steps: first its row keys, along an index that holds them in order and from the nearer end,
-//! then its rows. The last page of a million executions therefore costs as much as the first, and no other row is read.
-//!
-//! A range of creation times needs no index: row keys grow with each execution and ids begin with the time, so the ids
-//! around the ends of a range bound the keys of the rows that need to be read. The clock may have been set back, so
-//! `created_at` decides, and the bounds leave room for it.
+//! The lists of executions, newest first. A page is its row keys along an index, from the nearer end, then its rows:
+//! the last of a million costs as much as the first. Ids around a range of times bound its row keys, with room for a
+//! wrong clock.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
 use crate::domain::execution::attempt::FailureCause;
-use crate::domain::execution::verification::OutcomeState;
+use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{CANCELLED, ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
 use crate::store::db::columns::{millis, row_count};
 use crate::store::executions::{ExecutionDetails, find_by_key};
-use crate::store::maintenance::cue_deletion;
+use crate::store::maintenance::retention;
 use crate::store::{MAX_LIST_BYTES, ReadTx, cues};
 
-/// Corrections of the clock up to this are allowed for: an hour is the largest that a wrong setting of daylight saving
-/// causes. Rows created while the clock was wrong by more are found by the time that it showed, unless the range begins
-/// or ends within that time.
+/// Corrections of the clock that are allowed for: a wrong setting of daylight saving. By more, rows are found by the
+/// time the clock showed, unless a range ends then.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(1);
 
 const FIRST_FROM: &str = "SELECT key FROM executions WHERE id >= ?1 ORDER BY id LIMIT 1";
@@ -37,8 +31,7 @@ const TEXT_BYTES: &str =
         + coalesce(octet_length(o.reason), 0)
    FROM executions e LEFT JOIN outcomes o ON o.execution_key = e.key WHERE e.key = ?1";
 
-/// The user's unfinished executions: the partial indexes of the queues hold exactly these, and the user is the first
-/// column of each. `?1` is the user, which is the first parameter of the scan.
+/// The partial indexes of the queues hold exactly these. `?1` is the user, the first parameter of the scan.
 const UNFINISHED: &str = "e.key IN (
     SELECT key FROM executions INDEXED BY executions_to_claim WHERE queue_name = 'claim' AND user_key = ?1
     UNION ALL
@@ -48,42 +41,34 @@ const UNFINISHED: &str = "e.key IN (
     UNION ALL
     SELECT key FROM executions INDEXED BY executions_in_flight WHERE status = 'delivering' AND user_key = ?1)";
 
-/// The user's cues with a failure streak.
 const FAILING_CUES: &str = "e.cue_key IN (
     SELECT c.key FROM cues c WHERE c.user_key = ? AND EXISTS (
         SELECT 1 FROM consecutive_failures f WHERE f.cue_key = c.key AND f.failures > 0))";
 
-/// A run that its user cancelled was not wanted, and is not replayed. Only the report of a worker may have the same message
-/// by chance.
+/// A cancelled run was not wanted, so it is not replayed. A worker may report the same message by chance.
 const NOT_CANCELLED: &str =
     "(e.error_message IS NOT ? OR (e.transport = 'worker' AND e.outcome_state IS NOT NULL))";
 
-/// Filter of a list. A field that is `None` or empty matches all executions.
 #[derive(Debug, Clone, Default)]
 pub struct ExecutionFilter {
     pub cue_id: Option<String>,
-    /// Matches any of these.
     pub statuses: Vec<ExecutionStatus>,
     pub outcome_state: Option<OutcomeState>,
     pub worker_id: Option<String>,
     pub triggered_by: Option<Trigger>,
     pub cause: Option<FailureCause>,
-    /// The execution that the matches repeat.
     pub replayed_from: Option<ExecutionId>,
     pub of_failing_cues: bool,
     pub created: CreatedRange,
 }
 
-/// A range of creation times. An end that is `None` is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CreatedRange {
-    /// The first instant.
     pub since: Option<Timestamp>,
     /// The first instant after the range.
     pub until: Option<Timestamp>,
 }
 
-/// A page of the user's executions that match the filter, newest first, and the total number of matches.
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -100,7 +85,6 @@ pub fn list(
     Ok((read_rows(read, &page)?, total))
 }
 
-/// The ids of the user's executions that match and were not cancelled, oldest first, at most `limit`.
 pub fn select_for_replay(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -129,7 +113,6 @@ pub fn list_by_cue(
     Ok((read_rows(read, &page)?, total))
 }
 
-/// The rows of a page, fewer if they exceed [`MAX_LIST_BYTES`].
 fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
     let (mut rows, mut bytes) = (Vec::new(), 0_usize);
     for key in keys {
@@ -160,7 +143,7 @@ impl<'a> ResolvedFilter<'a> {
         };
         let created = filter.created.conditions(read)?;
         let mut resolved = Self::from_keys(user_key, cue_key, &created, filter);
-        if cue_deletion::has_pending(read, user_key)? {
+        if retention::has_deleted_cues(read, user_key)? {
             resolved.base.condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned());
         }
         Ok(Some(resolved))
@@ -188,7 +171,7 @@ impl<'a> ResolvedFilter<'a> {
         let index = match by_value.iter().find(|(_, _, value)| value.is_some()) {
             Some((index, ..)) => *index,
             None if matches!(filter.triggered_by, Some(Trigger::ManualFire | Trigger::Replay)) => "trigger",
-            // The cues are few, and counting their entries is far quicker than reading all rows of the user. A page is
+            // The cues are few: counting their entries is far quicker than reading all rows of the user. A page is
             // sorted.
             None if filter.of_failing_cues && filter.statuses.is_empty() => "cue",
             None => "user",
@@ -216,7 +199,6 @@ impl<'a> ResolvedFilter<'a> {
         Self { base, statuses: &filter.statuses }
     }
 
-    /// One scan over all matches, in order.
     fn ordered_scan(&self) -> Scan {
         let mut scans = self.disjoint_scans();
         match scans.pop() {
@@ -260,11 +242,9 @@ fn status_condition(statuses: &[ExecutionStatus]) -> String {
 }
 
 impl CreatedRange {
-    /// Conditions on executions `e` with their parameters. They hold for the rows in the range, and an index that ends
-    /// in `key` bounds the rows that are read.
+    /// They hold for the rows in the range, and an index that ends in `key` bounds the rows that are read.
     fn conditions(&self, read: &ReadTx<'_>) -> Result<Vec<(&'static str, i64)>> {
-        // The neighbours on both sides of an end count: where one of them was created by a clock that was wrong, the
-        // other one bounds the keys.
+        // Both neighbours of an end count: if a wrong clock created one, the other bounds the keys.
         let keys = |at| -> Result<(Option<i64>, Option<i64>)> {
             let id = ExecutionId::lowest_at(at);
             Ok((read.find(FIRST_FROM, [id.bytes()])?, read.find(LAST_BEFORE, [id.bytes()])?))
@@ -292,8 +272,7 @@ impl CreatedRange {
     }
 }
 
-/// A query along one index; an empty name leaves the choice to SQLite. Its conditions are fixed texts, `values` holds
-/// their parameters.
+/// A query along one index; an empty name leaves the choice to SQLite.
 #[derive(Clone)]
 struct Scan {
     index: String,
@@ -315,7 +294,6 @@ impl Scan {
         self.values.push(value.into());
     }
 
-    /// The query for `columns`, without an order.
     fn sql(&self, columns: &str) -> String {
         let index = if self.index.is_empty() { String::new() } else { format!("INDEXED BY {}", self.index) };
         format!("SELECT {columns} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
@@ -325,7 +303,6 @@ impl Scan {
         read.one(&self.sql("count(*)"), params_from_iter(&self.values))
     }
 
-    /// The row keys of a page, newest first. `total` is the number of all matches.
     fn page(&self, read: &ReadTx<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
         let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
         let limit = i64::from(limit).min(total - offset);

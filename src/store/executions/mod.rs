@@ -1,33 +1,27 @@
-//! Executions: the queues and the history in one table. `delivery_queue` claims and records deliveries,
-//! `delivery_request` reads what they send, `claims` holds the claims and leases of workers, `unclaimed` finds those that
-//! nobody claims, `attempts` has earlier attempts, `outcomes` the reports, `execution_list` the filtered lists, and those
-//! to replay. `queue_changes` sends an execution early or cancels it.
+//! Executions: the queues and the history in one table, and reported outcomes, at most one per execution.
 
 pub mod attempts;
 pub mod claims;
 pub mod delivery_queue;
-pub mod delivery_request;
 pub mod execution_list;
-pub mod outcomes;
-pub mod queue_changes;
-pub mod unclaimed;
 pub mod workers;
 
+use jiff::Timestamp;
 use rusqlite::params;
 
-use crate::domain::account::figures::Figures;
-use crate::domain::execution::outcome::Outcome;
-use crate::domain::execution::verification::VerificationMode;
+use crate::domain::account::stats::Figures;
+use crate::domain::execution::outcome::{
+    Evidence, Outcome, OutcomeReport, OutcomeState, Verdict, VerificationMode,
+};
 use crate::domain::execution::{Execution, ExecutionStatus, NewExecution};
 use crate::domain::ids::ExecutionId;
+use crate::domain::json::JsonText;
 use crate::error::Result;
-use crate::store::db::columns::{millis, row};
-use crate::store::db::counters::QueueName;
-use crate::store::db::write_stats::WriteEvent;
-use crate::store::executions::unclaimed::first_check;
+use crate::store::db::columns::{FromRow, RowReader, millis, row};
+use crate::store::db::counters::{QueueName, WriteEvent};
+use crate::store::executions::claims::first_check;
 use crate::store::{ReadTx, WriteTx};
 
-// From executions `e`. A pending execution may also wait, for its `send_at`. That is not a retry.
 row!(columns, "e.", Execution {
     key,
     id,
@@ -62,15 +56,12 @@ pub(super) use columns;
 
 // The execution is the first of the columns.
 row! { detail_columns, "",
-/// An execution with its outcome and the columns of its cue that the API shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionDetails {
     pub execution: Execution = "",
     pub cue_id: String = "c.id",
     pub cue_name: String = "c.name",
-    /// The number of attempts that its cue allows.
     pub max_attempts: u32 = "c.max_attempts",
-    /// The mode by which successes of its cue are verified.
     pub verification: VerificationMode = "c.verification",
     pub outcome: Option<Outcome> = "o.recorded_at, o.success, o.result, o.error, o.metadata, o.evidence, o.verified_at, o.valid, o.reason",
 } }
@@ -90,7 +81,6 @@ macro_rules! select {
     };
 }
 
-/// Inserts an execution, which is ready at once or waits until `scheduled_for`. Returns its row key.
 pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
     let is_waiting = new.scheduled_for > new.now;
     let queue_name = match (is_waiting, new.is_worker) {
@@ -102,7 +92,6 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
     insert_row(tx, new, ExecutionStatus::Pending, Some(queue_name), None)
 }
 
-/// Inserts an execution that failed before its first attempt, because of `reason`. Returns its row key.
 pub fn insert_failed(tx: &WriteTx<'_>, new: &NewExecution, reason: &str) -> Result<i64> {
     tx.counters().add_to_hour(new.user_key, new.now, &Figures { failed: 1, ..Figures::default() });
     insert_row(tx, new, ExecutionStatus::Failed, None, Some(reason))
@@ -158,4 +147,95 @@ pub fn find(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<
 
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetails>> {
     read.find(select!("e.key = ?1"), [key])
+}
+
+pub fn insert_outcome(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
+    tx.changes(
+        "INSERT INTO outcomes (execution_key, success, result, error, metadata, evidence, recorded_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (execution_key) DO NOTHING",
+        params![
+            execution_key,
+            outcome.report.success,
+            outcome.report.result,
+            outcome.report.error,
+            outcome.report.metadata.as_ref().map(JsonText::as_str),
+            outcome.report.evidence.fields().map(JsonText::as_str),
+            millis(outcome.recorded_at),
+        ],
+    )
+}
+
+pub fn replace_outcome(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+    tx.run("DELETE FROM outcomes WHERE execution_key = ?1", [execution_key])?;
+    insert_outcome(tx, execution_key, outcome).map(drop)
+}
+
+/// In any state: removes it from the queue and ends its lease. A success also sets `delivered_at`.
+pub fn complete_execution(
+    tx: &WriteTx<'_>,
+    execution_key: i64,
+    status: ExecutionStatus,
+    outcome: &Outcome,
+) -> Result<()> {
+    // A worker whose claim has expired may still report, while the execution waits for another worker.
+    let sql = "SELECT 1 FROM executions WHERE key = ?1 AND queue_name = 'claim'";
+    let is_queued = tx.any(sql, [execution_key])?;
+    tx.counters().add_queued(QueueName::Claim, -i64::from(is_queued));
+    tx.run(
+        "UPDATE executions
+            SET status = ?2, queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = ?5,
+                delivered_at = iif(?3, ?4, NULL), updated_at = ?4, duration_ms = max(?4 - claimed_at, 0)
+          WHERE key = ?1",
+        params![
+            execution_key,
+            status.as_str(),
+            outcome.report.success,
+            millis(outcome.recorded_at),
+            outcome.report.error_message(),
+        ],
+    )
+}
+
+pub fn set_outcome_state(
+    tx: &WriteTx<'_>,
+    execution_key: i64,
+    state: OutcomeState,
+    now: Timestamp,
+) -> Result<()> {
+    tx.run(
+        "UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1",
+        params![execution_key, state.as_str(), millis(now)],
+    )
+}
+
+pub fn save_outcome(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+    let verdict = outcome.verdict.as_ref();
+    tx.run("UPDATE outcomes SET evidence = ?2, valid = ?3, reason = ?4, verified_at = ?5 WHERE execution_key = ?1", params![
+        execution_key,
+        outcome.report.evidence.fields().map(JsonText::as_str),
+        verdict.map(|verdict| verdict.valid),
+        verdict.and_then(|verdict| verdict.reason.as_deref()),
+        verdict.map(|verdict| millis(verdict.verified_at)),
+    ])
+}
+
+impl FromRow for Outcome {
+    const WIDTH: usize = 9;
+
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        let recorded_at = columns.get()?;
+        let report = OutcomeReport {
+            success: columns.get()?,
+            result: columns.get()?,
+            error: columns.get()?,
+            metadata: columns.get()?,
+            evidence: columns.get::<Option<JsonText>>()?.map(Evidence::from).unwrap_or_default(),
+        };
+        let verdict = match columns.get()? {
+            Some(verified_at) => Some(Verdict { valid: columns.get()?, reason: columns.get()?, verified_at }),
+            None => None,
+        };
+        Ok(Self { report, recorded_at, verdict })
+    }
 }

@@ -1,5 +1,3 @@
-//! Workers, registered by their first heartbeat.
-
 use jiff::Timestamp;
 use rusqlite::params;
 
@@ -8,9 +6,7 @@ use crate::error::Result;
 use crate::store::db::columns::{from_row, millis, row};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
-/// Workers in one list. The list has no pages, so its length needs a bound; a user with more workers sees those with
-/// the latest heartbeats. 1,000 is far above the workers of one user in practice and keeps the response small; it is a
-/// choice, not a measurement.
+/// Workers in one list, which has no pages; the latest heartbeats first. A choice, not a measurement.
 const MAX_LISTED: u32 = 1_000;
 
 const NTH_WORKER: &str = "SELECT 1 FROM workers WHERE user_key = ?1 ORDER BY worker_id LIMIT 1 OFFSET ?2";
@@ -27,12 +23,10 @@ const ANY_SEEN: &str = "SELECT EXISTS (SELECT 1 FROM workers WHERE user_key = ?1
     OR EXISTS (SELECT 1 FROM executions
                 WHERE status = 'delivering' AND user_key = ?1 AND last_attempt_at > ?2 AND claimed_by_worker IS NOT NULL)";
 
-/// Returns whether a worker of the user has sent a heartbeat after `since`, or claimed an execution that it still holds.
 pub fn is_any_seen(read: &ReadTx<'_>, user_key: i64, since: Timestamp) -> Result<bool> {
     read.one(ANY_SEEN, [user_key, millis(since)])
 }
 
-/// Records a heartbeat of a known worker with its `handlers`, a JSON array. Returns `false` if the worker is unknown.
 pub fn record_heartbeat(
     tx: &WriteTx<'_>,
     user_key: i64,
@@ -65,8 +59,7 @@ pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool
     read.any(NTH_WORKER, [user_key, count - 1])
 }
 
-/// Deletes the user's worker that was silent longest, if its last heartbeat was at `until` or earlier. Returns `false` if
-/// there is none.
+/// If its last heartbeat was at `until` or earlier. Returns `false` if there is none.
 pub fn delete_oldest(tx: &WriteTx<'_>, user_key: i64, until: Timestamp) -> Result<bool> {
     tx.changes(
         "DELETE FROM workers WHERE user_key = ?1 AND worker_id = (
@@ -77,7 +70,6 @@ pub fn delete_oldest(tx: &WriteTx<'_>, user_key: i64, until: Timestamp) -> Resul
 }
 
 row! {
-/// A worker without a heartbeat for a long time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentWorker {
     user_key: i64,
@@ -85,7 +77,6 @@ pub struct SilentWorker {
 } }
 row!(columns, "", Worker { worker_id, handlers, last_heartbeat, registered_since });
 
-/// Workers of all users whose last heartbeat was at `until` or earlier and that hold no claim, at most `limit`.
 pub fn list_silent(read: &ReadTx<'_>, until: Timestamp, limit: u32) -> Result<Vec<SilentWorker>> {
     read.all(SILENT, params![millis(until), limit])
 }

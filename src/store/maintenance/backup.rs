@@ -1,6 +1,5 @@
-//! Backup and restore of a whole file, also while a server writes to it. Each copy is on hold (see `hold`) and a
-//! snapshot of one instant. `VACUUM INTO` reads the file in one transaction, whereas SQLite's backup interface starts
-//! again after every write of another process.
+//! Backup and restore of a whole file, also beside a server. Each copy is on hold. `VACUUM INTO` reads in one
+//! transaction; SQLite's backup interface starts again after every write of another process.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,32 +10,27 @@ use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode};
 use thiserror::Error;
 
-use crate::store::db::hold;
-use crate::store::db::open::error::{Cause, OpenError};
-use crate::store::db::open::server_lock::ServerLock;
+use crate::store::db::meta;
+use crate::store::db::open::ServerLock;
+use crate::store::db::open::{Cause, OpenError};
 use crate::store::db::open::{open_existing, open_for_reading, sibling_path};
 
-/// Instructions of SQLite's virtual machine between two progress reports: a few milliseconds. Each report reads the
-/// size of the copy from the file system, so a smaller number would slow the copy down, and a larger one the display.
+/// Instructions of SQLite between two progress reports: a few milliseconds. Each report reads the size of the copy.
 const PROGRESS_INTERVAL: i32 = 20_000;
 
 /// The suffixes of SQLite's companion files. SQLite applies them to whatever database has their name.
 const COMPANION_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// The reason for which a file was not copied. The target is unchanged, and no partial copy is left.
 #[derive(Debug, Error)]
 pub enum CopyError {
-    /// The source, or the file to be replaced, cannot be opened.
     #[error(transparent)]
     File(#[from] OpenError),
     #[error("{0} exists already")]
     Exists(PathBuf),
-    /// The target does not exist, but a companion file of an earlier database does.
     #[error("{0} is left over from a database of this name and would become part of the copy. Move it away")]
     LeftoverFiles(PathBuf),
     #[error("{0} cannot be restored from itself")]
     SourceIsTarget(PathBuf),
-    /// `bytes` is the estimated size of the copy.
     #[error("the disk is full: {path} needs about {} MB; the incomplete copy was deleted", .bytes.div_ceil(1_000_000))]
     Full { path: PathBuf, bytes: u64 },
     #[error("{path} cannot be written: the file to copy is damaged: {source}")]
@@ -48,8 +42,7 @@ pub enum CopyError {
 /// Progress callback: bytes written so far, estimated total.
 pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 
-/// Copies the database at `from`, which a server may be writing, to `to`, which must not exist. The copy is on hold
-/// since `now`, or since an earlier instant if `from` is on hold. Returns its size in bytes.
+/// On hold since `now`, or since an earlier instant if `from` is on hold. Returns its size in bytes.
 pub fn copy(from: &Path, to: &Path, now: Timestamp, progress: Progress) -> Result<u64, CopyError> {
     refuse_occupied(to)?;
     let source = open_for_reading(from)?;
@@ -59,12 +52,10 @@ pub fn copy(from: &Path, to: &Path, now: Timestamp, progress: Progress) -> Resul
     partial.publish()
 }
 
-/// The old and the new path of a file that a restore renamed.
 pub type MovedAside = (PathBuf, PathBuf);
 
-/// Copies `backup` to `to`, on hold since `now` or an earlier instant, while no server uses `to`. If `to` exists, it is
-/// refused, or renamed if `replace` is set. Companion files without a database are renamed as well. Returns the renamed
-/// files.
+/// While no server uses `to`, which is refused if it exists, or renamed with `replace`, as are companion files without
+/// a database. Returns the renamed files.
 pub fn restore(
     backup: &Path,
     to: &Path,
@@ -81,23 +72,21 @@ pub fn restore(
     }
     let source = open_for_reading(backup)?;
     let partial = PartialCopy::create(&source, to, now, progress)?;
-    change(&partial.path, hold::end_sessions).map_err(|error| partial.failed(error, 0))?;
+    change(&partial.path, meta::end_sessions).map_err(|error| partial.failed(error, 0))?;
     partial.file.sync_all().map_err(|error| failed(to, error))?;
     let renamed = move_aside(to).map_err(|error| failed(to, error))?;
     partial.publish()?;
     Ok(renamed)
 }
 
-/// Copies the present state of the connection's file to `to`, which must not exist. The copy is on hold since `now`, or
-/// since an earlier instant if the file is on hold.
+/// `to` must not exist. On hold since `now`, or since an earlier instant if the file is.
 pub(in crate::store) fn snapshot(source: &Connection, to: &Path, now: Timestamp) -> Result<(), CopyError> {
     refuse_occupied(to)?;
     PartialCopy::create(source, to, now, Box::new(|_, _| ()))?.publish()?;
     Ok(())
 }
 
-/// Renames `from` to `path` with `suffix`, and with a number if that name is occupied, so that the name survives a
-/// power failure. Returns the new path.
+/// With a number if that name is occupied. The name survives a power failure. Returns the new path.
 pub(in crate::store) fn rename_to_sibling(from: &Path, path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let to = unused_name(path, suffix);
     std::fs::rename(from, &to)?;
@@ -123,7 +112,7 @@ impl<'a> PartialCopy<'a> {
         let partial = Self::create_file(to)?;
         let bytes = expected_bytes(source).map_err(|error| partial.failed(error, 0))?;
         let copied = vacuum_into(source, &partial.path, bytes, progress)
-            .and_then(|()| change(&partial.path, |copy| hold::mark(copy, held_since)));
+            .and_then(|()| change(&partial.path, |copy| meta::mark_held(copy, held_since)));
         copied.map_err(|error| partial.failed(error, bytes))?;
         partial.file.sync_all().map_err(|error| failed(to, error))?;
         Ok(partial)
@@ -141,7 +130,6 @@ impl<'a> PartialCopy<'a> {
         }
     }
 
-    /// Renames the copy to its final name, which survives a power failure. Returns its size in bytes.
     fn publish(mut self) -> Result<u64, CopyError> {
         let moved = std::fs::rename(&self.path, self.to).and_then(|()| {
             self.is_published = true;
@@ -196,7 +184,8 @@ fn vacuum_into(source: &Connection, path: &Path, bytes: u64, mut progress: Progr
     done.map(|_| ())
 }
 
-/// Changes a copy before the final rename. Durability is not needed: if this is interrupted, the partial copy is discarded.
+/// Changes a copy before the final rename. Durability is not needed: if this is interrupted, the partial copy is
+/// discarded.
 fn change<T>(path: &Path, change: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<()> {
     let copy = open_existing(path)?;
     copy.pragma_update(None, "journal_mode", "OFF")?;
@@ -219,8 +208,7 @@ fn refuse_occupied(path: &Path) -> Result<(), CopyError> {
     }
 }
 
-/// Renames a database together with its companion files: SQLite would apply a log that stays to the new database. A log
-/// without a database is renamed as well, not deleted: its database may have been moved elsewhere.
+/// SQLite would apply a log that stays to the new database. A log alone is kept too: its database may have been moved.
 fn move_aside(path: &Path) -> io::Result<Vec<MovedAside>> {
     let aside = unused_name(path, ".replaced");
     let mut renamed = Vec::new();
@@ -245,7 +233,6 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// `path` with `suffix`, and with a number if that name or one of its companion files exists.
 fn unused_name(path: &Path, suffix: &str) -> PathBuf {
     let first = sibling_path(path, suffix);
     let others = (2_u32..).map(|number| sibling_path(path, &format!("{suffix}-{number}")));

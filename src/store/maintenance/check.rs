@@ -1,31 +1,28 @@
-//! The check of a whole file, and a summary of its content, for `cued check`. A server may be using the file, which is
-//! only read. Also the checks before a server uses a file: for corruption, and whether its schema is the one that this
-//! program writes. The version alone does not prove that: another build may have used the same number.
+//! `cued check`, and the checks before a server uses a file: corruption, and the schema, as another build may have used
+//! the same version number.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::error::Result;
+use crate::metrics::Stopwatch;
 use crate::store::ReadTx;
 use crate::store::cues::due_cues;
-use crate::store::db::hold;
-use crate::store::db::hold::OverdueCounts;
-use crate::store::db::open::error::OpenError;
-use crate::store::db::open::{SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only};
-use crate::store::db::{counters, meta};
+use crate::store::db::counters;
+use crate::store::db::meta::{self, OverdueCounts};
+use crate::store::db::open::{self, OpenError, SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only};
 use crate::store::maintenance::retention::{self, PageUsage};
 
-/// Problems that SQLite's check of the pages reports; twice as many rows without their parent are reported. One damaged
-/// page can cause thousands, and the first ones are enough to decide on a restore.
+/// One damaged page can cause thousands, and the first ones are enough to decide on a restore.
 const MAX_LISTED_PROBLEMS: usize = 20;
 
 #[derive(Debug)]
 pub struct CheckReport {
     pub version: i64,
-    /// One message per problem; empty if the file passed.
     pub problems: Vec<String>,
     /// `None` if the content cannot be read, or an earlier version wrote the file.
     pub summary: Option<DatabaseSummary>,
@@ -33,27 +30,18 @@ pub struct CheckReport {
 
 #[derive(Debug)]
 pub struct DatabaseSummary {
-    /// The size of the database without its write-ahead log.
     pub bytes: u64,
-    /// The size of the free pages, included in `bytes`.
     pub free_bytes: u64,
-    /// The time of the copy, if the file is on hold.
     pub held_since: Option<Timestamp>,
-    /// The latest instant recorded in the file.
     pub last_seen: Option<Timestamp>,
-    /// The numbers of users and of disabled users.
     pub users: (i64, i64),
-    /// The number of cues of each status that occurs.
     pub cues: Vec<(String, i64)>,
-    /// The number of executions of each status that occurs.
     pub executions: Vec<(String, i64)>,
     pub overdue: OverdueCounts,
-    /// The earliest next run of a cue.
     pub next_due: Option<Timestamp>,
 }
 
-/// Checks the whole file at `path`, including its write-ahead log, in one snapshot.
-/// Errors: [`OpenError`] if the file is not a cued database, or a newer version wrote it.
+/// In one snapshot, with the log. Errors: [`OpenError`] if it is no cued database, or a newer version wrote it.
 pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, OpenError> {
     let connection = open_for_reading(path)?;
     let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
@@ -79,7 +67,6 @@ pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, 
 }
 
 impl CheckReport {
-    /// Adds the problems that a check found, or `failure` with the error that ended the check.
     fn add(&mut self, failure: &str, problems: Result<Vec<String>>) {
         match problems {
             Ok(problems) => self.problems.extend(problems),
@@ -121,27 +108,24 @@ fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
     Ok(DatabaseSummary {
         bytes: bytes(pages),
         free_bytes: bytes(free),
-        held_since: hold::held_since(read)?,
+        held_since: meta::held_since(read)?,
         last_seen: meta::last_seen(read)?,
         users: read.one("SELECT count(*), count(disabled_at) FROM users", [])?,
         cues: read.all("SELECT status, count(*) FROM cues GROUP BY status", [])?,
-        // Without those of deleted cues: no reader sees them, although their rows remain until the sweeper deletes
-        // them.
+        // Without those of deleted cues: no reader sees them.
         executions: read.all(
             "SELECT status, count(*) FROM executions WHERE cue_key NOT IN (SELECT cue_key FROM deleted_cues)
               GROUP BY status",
             [],
         )?,
-        overdue: hold::overdue(read, now)?,
+        overdue: meta::overdue(read, now)?,
         next_due: due_cues::next(read)?,
     })
 }
 
-/// Size up to which a file is checked completely (contract §1.5): that takes less than a second on most disks. In a
-/// larger file, corruption shows when the affected page is read (see `db::corruption`).
+/// Size up to which a file is checked completely (contract §1.5), in less than a second on most disks.
 const MAX_FULL_CHECK_BYTES: i64 = 64 << 20;
 
-/// Checks the whole file for corruption if it has at most 64 MiB.
 /// Errors: [`OpenError::Corrupt`], among others. The file is unchanged.
 pub(in crate::store) fn check_pages(path: &Path) -> std::result::Result<(), OpenError> {
     let file = open_read_only(path)?;
@@ -162,12 +146,8 @@ fn first_problem(file: &Connection) -> rusqlite::Result<String> {
     file.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
 }
 
-// The tables `_litestream_lock` and `_litestream_seq` are those that Litestream creates in each database that it
-// replicates: they are passed over, by their exact names, wherever they came to be: in the original, in a backup, in a
-// restored replica.
-//
-// One line for each part of the schema. The SQL text itself is not compared: it contains comments, and differs when a
-// migration added a column.
+// Litestream creates its two tables in each database that it replicates, so they are passed over. The SQL text is not
+// compared: it contains comments, and differs when a migration added a column.
 const PARTS: &str = "
     SELECT type || ' ' || name FROM sqlite_schema
      WHERE name NOT LIKE 'sqlite_%' AND NOT (type = 'table' AND name IN ('_litestream_lock', '_litestream_seq'))
@@ -183,9 +163,7 @@ const PARTS: &str = "
       FROM sqlite_schema i, pragma_index_xinfo(i.name) c
      WHERE i.type = 'index' AND c.key AND i.name NOT LIKE 'sqlite_%'";
 
-/// Checks, before a server uses a file of the present version, that no part of the schema is missing. Additional parts
-/// are harmless (other programs may store notes in a table of their own), except a column that rejects the rows of this
-/// program. Takes one or two milliseconds: the expected schema is created in memory, and no row is read.
+/// Additional parts are harmless, except a column that rejects the rows of this program. Takes 1 or 2 ms; reads no row.
 /// Errors: [`OpenError::SchemaMismatch`], among others. The file is unchanged.
 pub(in crate::store) fn check_schema(path: &Path) -> std::result::Result<(), OpenError> {
     match mismatch(&open_read_only(path)?).map_err(|error| OpenError::from_sqlite(path, error))? {
@@ -194,7 +172,6 @@ pub(in crate::store) fn check_schema(path: &Path) -> std::result::Result<(), Ope
     }
 }
 
-/// The first difference for which a server refuses the file.
 pub(in crate::store) fn mismatch(file: &Connection) -> rusqlite::Result<Option<String>> {
     let (actual, expected) = (parts(file)?, expected_parts()?);
     let missing = expected.difference(&actual).next().map(|part| format!("missing {part}"));
@@ -212,7 +189,6 @@ fn is_required_column(part: &str, expected: &BTreeSet<String>) -> bool {
     })
 }
 
-/// Messages for all missing parts, then for all unexpected ones.
 fn differences(file: &Connection) -> Result<Vec<String>> {
     let (actual, expected) = (parts(file)?, expected_parts()?);
     let missing = expected.difference(&actual).map(|part| format!("missing {part}"));
@@ -228,4 +204,25 @@ fn expected_parts() -> rusqlite::Result<BTreeSet<String>> {
 
 fn parts(file: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     file.prepare(PARTS)?.query_map([], |row| row.get(0))?.collect()
+}
+
+/// With the settings of the server's file. Returns the milliseconds of each commit. Errors: the disk fails or is full.
+pub fn single_commits(path: &Path, duration: Duration) -> Result<Vec<f64>> {
+    let (file, clock) = (rusqlite::Connection::open(path)?, Stopwatch::start());
+    open::enter_wal(&file)?;
+    file.execute_batch(
+        "PRAGMA synchronous = FULL;
+         CREATE TABLE rows (key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, due INTEGER NOT NULL, body TEXT NOT NULL);
+         CREATE INDEX rows_due ON rows (due);",
+    )?;
+    let mut insert = file.prepare("INSERT INTO rows (id, due, body) VALUES (randomblob(8), random(), ?1)")?;
+    let (mut times, body, mut before) = (Vec::new(), "x".repeat(400), clock.elapsed());
+    let end = before + duration;
+    while before < end {
+        insert.execute([&body])?;
+        let now = clock.elapsed();
+        times.push((now - before).as_secs_f64() * 1_000.0);
+        before = now;
+    }
+    Ok(times)
 }

@@ -1,6 +1,5 @@
-//! `cued clock accept`: sets back what a clock that was ahead has written, so that no part of the file waits for an instant
-//! that is decades away (contract §4.12). In batches, each of which can be repeated: a crash leaves a file that is still
-//! ahead of its clock.
+//! `cued clock accept`: sets back what a clock that was ahead has written (contract §4.12), in batches that can be
+//! repeated: a crash leaves a file that is still ahead of its clock.
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -8,12 +7,12 @@ use rusqlite::params;
 use crate::domain::account::session::LIFETIME;
 use crate::domain::cue::{ScheduleSpec, StoredSchedule};
 use crate::domain::execution::LEASE;
-use crate::domain::schedule::{Occurrences, Schedule};
+use crate::domain::schedule::{Occurrences, Schedule, ScheduleRule};
 use crate::domain::time::{just_before, saturating_add};
 use crate::error::Result;
 use crate::store::db::columns::millis;
 use crate::store::db::meta;
-use crate::store::{ReadTx, Store, WriteTx};
+use crate::store::{Store, WriteTx};
 
 /// Cues in one transaction; the histories of those that are moved are counted.
 const CUES: i64 = 100;
@@ -21,7 +20,8 @@ const CUES: i64 = 100;
 /// Executions in one transaction. Most are only read.
 const EXECUTIONS: i64 = 5_000;
 
-const LIST_CUES: &str = "SELECT key, next_run, cron, at, timezone, catch_up FROM cues
+const LIST_CUES: &str = "SELECT key, next_run,
+    cron, every, counts_from, at, timezone, catch_up, start_at, end_at, jitter_seconds, delay_seconds FROM cues
   WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
 
 const LIST_MISSED: &str = "SELECT key, first, count FROM missed_runs WHERE cue_key = ?1 AND last > ?2";
@@ -43,10 +43,10 @@ const LAST_OF_BATCH: &str =
 const NOTE_FIRED: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, first, last)
     SELECT cue_key, scheduled_for, scheduled_for FROM executions
      WHERE key > ?1 AND key <= ?2 AND scheduled_for > ?3 AND triggered_by = 'schedule'
-       AND EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key AND cron IS NOT NULL)";
+       AND EXISTS (SELECT 1 FROM cues WHERE cues.key = cue_key AND at IS NULL)";
 
-// The `send_at` of a manual fire is an instant of its user, and stays, but for calls that were put off. A check that comes
-// too early plans the next one. A lease is cut to the longest that a claim of now has.
+// The `send_at` of a manual fire is its user's and stays, but for calls that were put off. A check that comes too early
+// plans the next one. A lease is cut to the longest of a claim of now.
 const DATE_EXECUTIONS: &str = "UPDATE executions
     SET created_at = min(created_at, ?3), updated_at = min(updated_at, ?3),
         lease_expires_at = min(lease_expires_at, ?4),
@@ -55,7 +55,6 @@ const DATE_EXECUTIONS: &str = "UPDATE executions
   WHERE key > ?1 AND key <= ?2
     AND (created_at > ?3 OR updated_at > ?3 OR lease_expires_at > ?4 OR (queue_name = 'claim' AND due_at > ?3))";
 
-/// Dates that limits and queues compare with the present, in small tables.
 const DATES: [(&str, &str); 8] = [
     ("users", "created_at"),
     ("outbox", "created_at"),
@@ -69,16 +68,12 @@ const DATES: [(&str, &str); 8] = [
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedClock {
-    /// The newest instant that the file knew, if it was later than the present.
     pub newest: Option<Timestamp>,
-    /// Cues that got an earlier next run.
     pub cues: usize,
-    /// Intervals of missed runs that were cut or deleted.
     pub missed: usize,
 }
 
-/// Takes `now` for the present, whatever the file has seen: computes the next runs from it, cuts the missed runs to those
-/// up to it, and brings waiting work forward. A running server then begins again at its own present.
+/// Computes next runs from `now`, cuts missed runs to those up to it, and brings waiting work forward.
 pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
     let newest = store.read(meta::last_seen).wait()?.filter(|newest| *newest > now);
     let mut accepted = AcceptedClock { newest, cues: 0, missed: 0 };
@@ -110,30 +105,22 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
     Ok(accepted)
 }
 
-/// Whether the run of the cue at `at` has fired before its time.
-pub fn is_fired_ahead(read: &ReadTx<'_>, cue_key: i64, at: Timestamp) -> Result<bool> {
-    let sql = "SELECT 1 FROM fired_ahead WHERE cue_key = ?1 AND first <= ?2 AND last >= ?2";
-    read.any(sql, [cue_key, millis(at)])
-}
-
-/// Forgets the runs of the cue that have fired before their time, up to its next run.
-pub fn forget_fired_ahead(tx: &WriteTx<'_>, cue_key: i64, next_run: Timestamp) -> Result<()> {
-    tx.run("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2", [cue_key, millis(next_run)])
-}
-
-/// Whether any run has fired before its time.
-pub fn has_fired_ahead(read: &ReadTx<'_>) -> Result<bool> {
-    read.any("SELECT 1 FROM fired_ahead LIMIT 1", [])
-}
-
-/// Returns the last cue of a batch, if there was one, and the numbers of cues and missed intervals that were changed.
 fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option<i64>, usize, usize)> {
     let cues: Vec<(i64, Option<Timestamp>, StoredSchedule)> = tx.all(LIST_CUES, [after, CUES])?;
     let (mut moved, mut cut) = (0, 0);
     for (cue_key, next_run, schedule) in &cues {
         // A schedule that cannot be computed fails its cue when it is due.
-        let ScheduleSpec::Recurring(_) = schedule.when else { continue };
-        let Ok(schedule) = schedule.read() else { continue };
+        let (false, Ok(mut schedule)) = (matches!(schedule.when, ScheduleSpec::Once(_)), schedule.read())
+        else {
+            continue;
+        };
+        if let ScheduleRule::Every(interval) = &schedule.rule
+            && schedule.bounds.start.is_none()
+            && interval.from() > now
+        {
+            schedule.begin(now);
+            tx.run("UPDATE cues SET counts_from = ?2 WHERE key = ?1", params![cue_key, millis(now)])?;
+        }
         let next_run =
             next_run.filter(|next| *next > now).and_then(|next| Some((next, schedule.next_after(now)?)));
         let earlier = next_run.and_then(|(next, earlier)| (earlier < next).then_some(earlier));
@@ -150,13 +137,11 @@ fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option
     Ok((last, moved, cut))
 }
 
-/// Cuts the missed runs of a cue to those up to `now`. Returns the numbers of intervals and of runs that it took away.
 fn cut_missed(tx: &WriteTx<'_>, cue_key: i64, schedule: &Schedule, now: Timestamp) -> Result<(usize, i64)> {
     let rows: Vec<(i64, Timestamp, i64)> = tx.all(LIST_MISSED, [cue_key, millis(now)])?;
     let mut taken = 0;
     for (key, first, count) in &rows {
         let Occurrences { last, count: left, .. } = schedule.occurrences(just_before(*first), now);
-        // The schedule may have changed since.
         let left = i64::try_from(left).unwrap_or(i64::MAX).min(*count);
         match last.filter(|_| left > 0) {
             Some(last) => tx.run(CUT_MISSED, [*key, millis(last), left])?,
@@ -167,7 +152,6 @@ fn cut_missed(tx: &WriteTx<'_>, cue_key: i64, schedule: &Schedule, now: Timestam
     Ok((rows.len(), taken))
 }
 
-/// Returns the last execution of a batch, if there was one.
 fn set_back_executions(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<Option<i64>> {
     let last: Option<i64> = tx.one(LAST_OF_BATCH, [after, EXECUTIONS])?;
     if let Some(last) = last {

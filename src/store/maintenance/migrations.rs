@@ -1,14 +1,5 @@
-//! Upgrades a file of an earlier schema version, step by step, in one transaction: it succeeds as a whole or leaves the
-//! data as it was. A copy of the file is made first.
-//!
-//! The copy has three names one after the other, so that a killed process leaves no stray copies behind:
-//! - `FILE.vN.pending.partial` while it is written;
-//! - `FILE.vN.pending` when it is complete, until the migration is committed;
-//! - `FILE.vN` from then on. A copy of this name is never removed or replaced: the next one is `FILE.vN-2`.
-//!
-//! If the process is killed, the next start calls [`resolve_pending_copies`]. If the file still has version N, it is
-//! itself the original, and the pending copy is deleted. If the file has a later version, the pending copy gets its
-//! final name.
+//! Upgrades a file in one transaction, after a copy: `FILE.vN.pending.partial` while written, `FILE.vN.pending` until
+//! the commit, then `FILE.vN`, which is never replaced. After a kill [`resolve_pending_copies`] deletes or renames it.
 
 use std::path::{Path, PathBuf};
 
@@ -19,16 +10,14 @@ use crate::error::{Error, Result};
 use crate::metrics::{Stopwatch, milliseconds};
 use crate::store::ReadTx;
 use crate::store::db::meta;
-use crate::store::db::open::error::OpenError;
+use crate::store::db::open::OpenError;
 use crate::store::db::open::{
     BUSY_TIMEOUT, SCHEMA_VERSION, checkpoint, enter_wal, open_existing, sibling_path,
 };
 use crate::store::maintenance::{backup, check};
 
-/// A step from one schema version to the next.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// The version after the step.
     pub to: i64,
     pub sql: &'static str,
 }
@@ -36,14 +25,12 @@ pub struct Migration {
 /// All steps, oldest first. A released step never changes: it has run on users' files.
 const STEPS: &[Migration] = &[];
 
-/// Upgrades a file of an earlier version, for the server that holds its lock.
-/// Errors: [`OpenError::MigrationFailed`]; the data is then as it was.
+/// For the server that holds its lock. Errors: [`OpenError::MigrationFailed`]; the data is then as it was.
 pub fn upgrade(path: &Path) -> std::result::Result<(), OpenError> {
     run(path, STEPS, SCHEMA_VERSION)
 }
 
 /// As [`upgrade`], by these steps to the version `target`.
-/// Errors: [`OpenError::MigrationFailed`]; the data is then as it was.
 pub fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result<(), OpenError> {
     let unreadable = |error| OpenError::from_sqlite(path, error);
     let connection = open_existing(path).map_err(unreadable)?;
@@ -75,7 +62,6 @@ pub fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result
     Ok(())
 }
 
-/// Copies the connection's file. The copy is on hold since the latest instant recorded in the file.
 fn copy_to(connection: &Connection, to: &Path) -> Result<()> {
     let last_seen = meta::last_seen(&ReadTx::new(connection))?;
     backup::snapshot(connection, to, last_seen.unwrap_or(Timestamp::UNIX_EPOCH))
@@ -107,14 +93,12 @@ fn apply(connection: &Connection, steps: &[Migration], from: i64, target: i64) -
 
 fn prepare(connection: &Connection) -> Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // A restored file is in rollback-journal mode. In WAL mode the file itself does not change before the commit, so
-    // that a killed migration leaves it as it was.
+    // In WAL mode the file does not change before the commit, so a killed migration leaves it as it was.
     enter_wal(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A step may replace a table; the foreign keys are checked at the end.
     connection.pragma_update(None, "foreign_keys", "OFF")?;
-    // An index is sorted in files in the system's temporary folder. In memory the sort takes 57 MB per million
-    // executions, too much for a machine with 256 MB; in files the sort needs almost no memory.
+    // In memory the sort of an index takes 57 MB per million executions, too much for a machine with 256 MB.
     connection.pragma_update(None, "temp_store", "FILE")?;
     Ok(())
 }
@@ -123,13 +107,12 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// The path of the copy while the migration from `version` is not committed.
 fn pending_copy(path: &Path, version: i64) -> PathBuf {
     sibling_path(path, &format!(".v{version}.pending"))
 }
 
-/// Deletes or renames the copies that killed migrations left, depending on whether the file at `path`, now of
-/// `version`, was migrated. The caller holds the server lock, so no migration is running.
+/// By whether the file at `path`, now of `version`, was migrated. The caller holds the lock, so no migration is
+/// running.
 pub fn resolve_pending_copies(path: &Path, version: i64) {
     for earlier in (1..version).filter(|earlier| pending_copy(path, *earlier).exists()) {
         finalize_copy(path, earlier);
@@ -145,7 +128,6 @@ pub fn resolve_pending_copies(path: &Path, version: i64) {
     }
 }
 
-/// Renames the copy of a committed migration to its final name and returns its path.
 fn finalize_copy(path: &Path, version: i64) -> PathBuf {
     let pending = pending_copy(path, version);
     match backup::rename_to_sibling(&pending, path, &format!(".v{version}")) {
@@ -170,7 +152,6 @@ mod tests {
     use super::*;
     use crate::store::db::open;
 
-    /// Two steps after the present version.
     const NEXT: [Migration; 2] = [
         Migration {
             to: SCHEMA_VERSION + 1,
@@ -182,7 +163,6 @@ mod tests {
         },
     ];
 
-    /// A closed file of the present version with one user.
     fn new_file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cued.db");
@@ -212,7 +192,6 @@ mod tests {
         names
     }
 
-    /// The names of the copies of a file of the present version.
     fn copy_name(suffix: &str) -> String {
         format!("cued.db.v{SCHEMA_VERSION}{suffix}")
     }

@@ -1,16 +1,22 @@
-//! Deletion of history beyond `--retain`, and the release of free pages. The engine's `RetentionSweeper` calls these
-//! functions; each write is one batch that occupies the writer for a few milliseconds.
-//!
-//! An execution is deleted only if it is finished. The table `retention_queue` lists the cues whose history may have
-//! more executions than are retained.
+//! Deletion of history and of cues, in batches of a few milliseconds. Only finished executions are deleted. A deleted
+//! cue disappears for every reader at once, its rows follow.
+
+use jiff::Timestamp;
+use rusqlite::{Params, params};
 
 use crate::domain::time::EARLIEST_CLOCK;
 use crate::error::Result;
-use crate::store::cues::payloads;
-use crate::store::db::batch::{BATCH, delete_within_limit};
+use crate::store::cues::{self, OLDEST_FIRST, SharedPayload, current_payload_key, find_shared_payload};
+use crate::store::db::columns::row_count;
 use crate::store::db::meta;
-use crate::store::{ReadTx, WriteTx};
-use jiff::Timestamp;
+use crate::store::{ReadTx, WakeSet, WriteTx};
+
+/// Rows of one batch. A larger one delays requests longer; 200 rows need a few milliseconds.
+const BATCH: i64 = 200;
+
+/// Bytes after which a batch ends early: freeing the pages of large values lasts longer than deleting rows. 4,096
+/// pages.
+const MAX_BYTES: i64 = 4 << 20;
 
 /// Pages released in one write: 1 MiB. Each is moved through the log, so a larger number delays other writes longer.
 const MAX_PAGES: i64 = 1_024;
@@ -38,11 +44,9 @@ const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE execution_key = ?1
     RETURNING coalesce(octet_length(response_body), 0) + coalesce(octet_length(response_headers), 0)
         + coalesce(octet_length(error_message), 0)";
 
-/// The result of one batch of a scan of executions in key order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistoryScan {
     pub deletable: Vec<i64>,
-    /// The last execution read; `None` if there was none.
     pub last_key: Option<i64>,
     /// The creation time of the first execution that is not old enough; `None` if the scan did not reach it.
     pub first_unexpired: Option<Timestamp>,
@@ -62,9 +66,8 @@ pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<i64>> {
     read.all("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT ?1 + 0", [BATCH])
 }
 
-/// Removes a cue from the queue once its history is trimmed: up to `scanned_up_to` everything deletable is deleted, and
-/// at most `runs` executions follow. Returns false, and leaves the cue in the queue, if the history has grown meanwhile
-/// or more superseded payloads remain.
+/// Returns false, and leaves the cue, if its history has grown beyond `scanned_up_to` or more superseded payloads
+/// remain.
 pub fn remove_from_queue(
     tx: &WriteTx<'_>,
     cue_key: i64,
@@ -72,7 +75,7 @@ pub fn remove_from_queue(
     runs: Option<u32>,
 ) -> Result<bool> {
     let has_grown = surplus(tx, cue_key, runs)?.is_some_and(|surplus| surplus > scanned_up_to);
-    if has_grown || !payloads::delete_superseded(tx, cue_key)? {
+    if has_grown || !delete_superseded_payloads(tx, cue_key)? {
         return Ok(false);
     }
     tx.run("DELETE FROM retention_queue WHERE cue_key = ?1", [cue_key])?;
@@ -85,7 +88,6 @@ pub fn surplus(read: &ReadTx<'_>, cue_key: i64, runs: Option<u32>) -> Result<Opt
     read.find(SURPLUS, [cue_key, i64::from(runs)])
 }
 
-/// Scans a batch of a cue's executions, after key `after` up to key `surplus`. The finished ones are deletable.
 pub fn scan_history(read: &ReadTx<'_>, cue_key: i64, after: i64, surplus: i64) -> Result<HistoryScan> {
     let mut scan = HistoryScan::default();
     for (key, is_over) in read.all(SCAN_CUE, [cue_key, after, surplus, BATCH])? {
@@ -94,9 +96,8 @@ pub fn scan_history(read: &ReadTx<'_>, cue_key: i64, after: i64, surplus: i64) -
     Ok(scan)
 }
 
-/// Scans a batch of all executions, after key `after` up to the first one that was created after `expired`. Those that had
-/// finished by then are deletable. Keys grow with time: an execution is at least as new as `newest`, the newest creation
-/// before it in the scan, whatever its own date says. One that is dated after `now`, or before any clock was set, stays.
+/// Keys grow with time: an execution is at least as new as `newest`, the newest creation before it, whatever its own
+/// date says. One dated after `now`, or before any clock was set, stays.
 pub fn scan_expired(
     read: &ReadTx<'_>,
     after: i64,
@@ -121,21 +122,19 @@ pub fn scan_expired(
     Ok(scan)
 }
 
-/// Deletes the executions `keys` with their outcomes and single-use payloads. Stops at the size limit of a batch.
-/// Returns how many of `keys` it has processed: at least one. Unfinished executions stay.
-pub fn delete(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
+/// Stops at the size limit of a batch. Returns how many it has processed: at least one. Unfinished ones stay.
+pub fn delete_executions(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
     delete_within_limit(keys, |key| {
         let found: Option<(i64, Option<i64>, Option<bool>)> = tx.find(DELETABLE, [key])?;
         let Some((cue_key, single_use_payload, has_superseded_payload)) = found else { return Ok(0) };
         if has_superseded_payload == Some(true) {
-            payloads::queue_for_retention(tx, cue_key)?;
+            cues::queue_for_retention(tx, cue_key)?;
         }
-        let payload_bytes = single_use_payload.map_or(Ok(0), |payload| payloads::delete(tx, payload))?;
+        let payload_bytes = single_use_payload.map_or(Ok(0), |payload| cues::delete_payload(tx, payload))?;
         Ok(payload_bytes + delete_execution(tx, key)?)
     })
 }
 
-/// Deletes an execution with its outcome and its attempts. Returns the approximate size of these in bytes.
 pub(in crate::store) fn delete_execution(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
     let outcome: Option<i64> = tx.find(DELETE_OUTCOME, [key])?;
     let attempts: Vec<i64> = tx.all(DELETE_ATTEMPTS, [key])?;
@@ -148,19 +147,16 @@ pub fn retained_runs(read: &ReadTx<'_>) -> Result<Option<i64>> {
     meta::find(read, "retained_runs")
 }
 
-/// Stores the number of retained executions per cue.
 pub fn set_retained_runs(tx: &WriteTx<'_>, runs: Option<i64>) -> Result<()> {
     meta::set(tx, "retained_runs", runs)
 }
 
-/// Queues the cues with keys after `after` up to `up_to` that have run more than `runs` times.
 pub fn queue_cues(tx: &WriteTx<'_>, after: i64, up_to: i64, runs: i64) -> Result<()> {
     let sql = "INSERT INTO retention_queue (cue_key)
                SELECT key FROM cues WHERE key > ?1 AND key <= ?2 AND run_count > ?3 ON CONFLICT DO NOTHING";
     tx.run(sql, [after, up_to, runs])
 }
 
-/// The key of the newest cue, or 0 if there is none.
 pub fn last_cue_key(read: &ReadTx<'_>) -> Result<i64> {
     read.one("SELECT coalesce(max(key), 0) FROM cues", [])
 }
@@ -169,13 +165,11 @@ pub fn page_usage(read: &ReadTx<'_>) -> Result<PageUsage> {
     Ok(PageUsage { pages: read.one("PRAGMA page_count", [])?, free: read.one("PRAGMA freelist_count", [])? })
 }
 
-/// Removes up to `MAX_PAGES` free pages from the file. Returns how many. The file itself shrinks at the next
-/// checkpoint.
+/// Returns how many. The file itself shrinks at the next checkpoint.
 pub fn release_free_pages(tx: &WriteTx<'_>) -> Result<i64> {
     let before = page_usage(tx)?.free;
     let mut vacuum = tx.prepare(&format!("PRAGMA incremental_vacuum({MAX_PAGES})"))?;
     let mut pages = vacuum.raw_query();
-    // Each step releases one page.
     while pages.next()?.is_some() {}
     Ok(before - page_usage(tx)?.free)
 }
@@ -189,8 +183,121 @@ impl HistoryScan {
     }
 }
 
+const SUPERSEDED_PAYLOADS: &str = "SELECT key FROM payloads
+    WHERE cue_key = ?1 AND is_single_use = 0 AND key < ?3 ORDER BY key LIMIT ?2 + 0";
+
+const PAYLOADS: &str = "SELECT key FROM payloads WHERE cue_key = ?1 LIMIT ?2 + 0";
+
+// Newest first: executions that still wait to be sent or claimed are usually the newest.
+const CUE_EXECUTIONS: &str = "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
+
+const CUE_MISSED: &str = "SELECT key FROM missed_runs WHERE cue_key = ?1 LIMIT ?2 + 0";
+
+/// Deletes a cue of the user and the first batch of its rows. Returns false if there is no such cue.
+pub fn delete_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    let Some(cue_key) = remove_cue(tx, user_key, id)? else { return Ok(false) };
+    if !erase_batch(tx, cue_key)? {
+        wake_eraser(tx);
+    }
+    Ok(true)
+}
+
+/// As [`delete_cue`], but leaves all rows of the cue to the background task. For many cues in one write.
+pub fn delete_cue_later(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    let is_deleted = remove_cue(tx, user_key, id)?.is_some();
+    if is_deleted {
+        wake_eraser(tx);
+    }
+    Ok(is_deleted)
+}
+
+pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: i64, limit: u32) -> Result<bool> {
+    let ids: Vec<String> =
+        tx.all("SELECT id FROM cues WHERE user_key = ?1 LIMIT ?2 + 0", params![user_key, limit])?;
+    for id in &ids {
+        delete_cue_later(tx, user_key, id)?;
+    }
+    Ok(u32::try_from(ids.len()) == Ok(limit))
+}
+
+fn remove_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
+    let sql = "DELETE FROM cues WHERE id = ?2 AND user_key = ?1 RETURNING key";
+    let Some(cue_key) = tx.find(sql, params![user_key, id])? else { return Ok(None) };
+    tx.run("DELETE FROM retention_queue WHERE cue_key = ?1", [cue_key])?;
+    // First: the trigger that subtracts the bytes of a payload finds the user by it.
+    tx.run("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)", [cue_key, user_key])?;
+    Ok(Some(cue_key))
+}
+
+fn wake_eraser(tx: &WriteTx<'_>) {
+    tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
+}
+
+pub fn first_deleted_cue(read: &ReadTx<'_>) -> Result<Option<i64>> {
+    read.find("SELECT cue_key FROM deleted_cues ORDER BY cue_key LIMIT 1", [])
+}
+
+pub fn has_deleted_cues(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+    read.any("SELECT 1 FROM deleted_cues WHERE user_key = ?1", [user_key])
+}
+
+pub fn erase_batch(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
+    let has_no_execution =
+        delete_matching(tx, CUE_EXECUTIONS, [cue_key, BATCH], |key| delete_execution(tx, key))?;
+    let is_done = has_no_execution
+        && delete_payloads(tx, cue_key)?
+        && delete_matching(tx, CUE_MISSED, [cue_key, BATCH], |key| {
+            tx.run("DELETE FROM missed_runs WHERE key = ?1", [key])?;
+            Ok(0)
+        })?;
+    if is_done {
+        tx.run("DELETE FROM deleted_cues WHERE cue_key = ?1", [cue_key])?;
+    }
+    Ok(is_done)
+}
+
+/// Returns `true` if none is left, or if the oldest executions do not show which are in use: then it deletes none.
+fn delete_superseded_payloads(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
+    let oldest_in_use = match find_shared_payload(tx, OLDEST_FIRST, cue_key)? {
+        SharedPayload::Found(oldest) => oldest,
+        SharedPayload::None => current_payload_key(tx, cue_key)?.unwrap_or(i64::MAX),
+        SharedPayload::Unknown => return Ok(true),
+    };
+    delete_matching(tx, SUPERSEDED_PAYLOADS, [cue_key, BATCH, oldest_in_use], |key| {
+        cues::delete_payload(tx, key)
+    })
+}
+
+fn delete_payloads(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
+    delete_matching(tx, PAYLOADS, [cue_key, BATCH], |key| cues::delete_payload(tx, key))
+}
+
+/// `find` limits itself to [`BATCH`] rows. Returns whether no rows are left.
+fn delete_matching(
+    tx: &WriteTx<'_>,
+    find: &str,
+    parameters: impl Params,
+    delete: impl FnMut(i64) -> Result<i64>,
+) -> Result<bool> {
+    let keys: Vec<i64> = tx.all(find, parameters)?;
+    let done = delete_within_limit(&keys, delete)?;
+    Ok(done == keys.len() && row_count(done) < BATCH)
+}
+
+/// Stops at [`MAX_BYTES`]. Returns the number of rows deleted: at least one, unless `keys` is empty.
+fn delete_within_limit(keys: &[i64], mut delete: impl FnMut(i64) -> Result<i64>) -> Result<usize> {
+    let mut bytes = 0;
+    for (done, key) in keys.iter().enumerate() {
+        if bytes >= MAX_BYTES {
+            return Ok(done);
+        }
+        bytes += delete(*key)?;
+    }
+    Ok(keys.len())
+}
+
 #[cfg(test)]
-crate::store::test_support::plan_test! { the_oldest_executions_are_found_by_key_or_index:
+crate::store::test_support::plan_test! { every_statement_uses_its_index:
     SCAN_ALL => "SEARCH executions USING INTEGER PRIMARY KEY (rowid>?)",
     SURPLUS => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
     SCAN_CUE => "SEARCH executions USING INDEX executions_by_cue (cue_key=? AND key>? AND key<?)",
@@ -199,4 +306,8 @@ crate::store::test_support::plan_test! { the_oldest_executions_are_found_by_key_
     DELETABLE => "SEARCH c USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
     DELETE_ATTEMPTS => "SEARCH attempts USING PRIMARY KEY (execution_key=?)",
     DELETE_OUTCOME => "SEARCH outcomes USING INTEGER PRIMARY KEY (rowid=?)",
+    CUE_EXECUTIONS => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
+    CUE_MISSED => "SEARCH missed_runs USING INDEX missed_runs_by_cue (cue_key=?)",
+    PAYLOADS => "SEARCH payloads USING INDEX payloads_by_cue (cue_key=?)",
+    SUPERSEDED_PAYLOADS => "SEARCH payloads USING INDEX payloads_by_cue (cue_key=? AND is_single_use=? AND key<?)",
 }

@@ -104,7 +104,8 @@ pub fn expand(text: &str) -> Vec<Vec<&str>> {
     paths
 }
 
-/// The file or folder directly in `folder` that `path` belongs to; none if it is elsewhere, or the folder's own `mod.rs`.
+/// The file or folder directly in `folder` that `path` belongs to; none if it is elsewhere, or the folder's own
+/// `mod.rs`.
 pub fn sibling<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     let below = Path::new(path).strip_prefix(folder).ok()?;
     let first = below.iter().next()?.to_str()?;

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use cued::domain::execution::attempt::FailureCause;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
-use cued::domain::webhook::callback::Method;
-use cued::domain::webhook::callback_url::check_url;
+use cued::domain::webhook::callback::{Method, check_url};
 use cued::engine::webhook_client::address_guard::{
     AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic, ResolveError,
 };
@@ -98,6 +97,7 @@ fn request(url: &str) -> WebhookRequest {
         url: url.to_owned(),
         headers: Vec::new(),
         body: Some(b"{}".to_vec()),
+        timeout: None,
         max_response: MAX_KEPT_BODY,
     }
 }

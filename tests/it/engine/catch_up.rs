@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use cued::clock::Clock;
 use cued::domain::schedule::catch_up::{MissReason, Outage};
 use cued::domain::schedule::{CatchUp, Schedule};
-use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::Scheduler;
 use cued::service::fire::{CueFirer, FireSummary, SchedulerClock};
 use cued::store::ReadTx;
+use cued::store::alerts::{self, AlertFilter};
 use cued::store::executions::claims::{self, ClaimFilter};
-use cued::store::notifications::alerts::{self, AlertFilter};
-use cued::store::notifications::outbox;
+use cued::store::outbox;
 
 use crate::support::*;
 

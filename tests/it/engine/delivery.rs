@@ -11,7 +11,7 @@ use cued::engine::delivery::dispatcher::{
 };
 use cued::engine::webhook_client::{DeliveryError, WebhookClient, WebhookRequest, WebhookResponse};
 use cued::error::Error;
-use cued::store::maintenance::cue_deletion;
+use cued::store::maintenance::retention;
 
 use crate::support::delivery_fixture::{at, response};
 use crate::support::*;
@@ -222,7 +222,7 @@ fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
     let mut dispatcher = Dispatcher::new(64);
     let webhook_client = RecordingClient::with([response(500)]);
     let returned = fixture.attempt(&webhook_client, &fixture.claim_deliveries(&mut dispatcher)[0]);
-    assert!(fixture.write(|tx| cue_deletion::delete(tx, 1, "cue_100000000000").unwrap()));
+    assert!(fixture.write(|tx| retention::delete_cue(tx, 1, "cue_100000000000").unwrap()));
     let other = fixture.due(fixture.webhook_cue("https://example.org/"));
     assert_eq!(
         fixture.field::<i64>(other, "key"),
@@ -234,7 +234,7 @@ fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
 
     dispatcher.run_once(&fixture.app, vec![returned], DispatcherMode::Draining).unwrap();
     assert_eq!(fixture.state(other), ("delivering".to_owned(), 1));
-    assert_eq!(fixture.app.engine_stats.delivered(), 1, "counted, because the attempt has ended");
+    assert_eq!(fixture.app.engine_stats.delivered.get(), 1, "counted, because the attempt has ended");
     assert_eq!(dispatcher.unfinished(), 0);
 }
 
@@ -252,14 +252,14 @@ fn an_unstored_result_is_kept_and_nothing_is_claimed_meanwhile() {
     let refused = dispatcher.run_once(&fixture.app, vec![returned], DispatcherMode::Running);
     assert!(matches!(refused, Err(Error::Storage(_))));
     assert!(dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).is_err());
-    assert_eq!((dispatcher.unfinished(), fixture.app.engine_stats.delivered()), (1, 0));
+    assert_eq!((dispatcher.unfinished(), fixture.app.engine_stats.delivered.get()), (1, 0));
 
     fails.store(false, Ordering::SeqCst);
     assert_eq!(fixture.state(later), ("pending".to_owned(), 0), "nothing was claimed");
     let claimed = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(claimed.len(), 1);
     assert_eq!(fixture.state(id), ("success".to_owned(), 1));
-    assert_eq!(fixture.app.engine_stats.delivered(), 1);
+    assert_eq!(fixture.app.engine_stats.delivered.get(), 1);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_request_that_cannot_be_read_is_tried_again() {
     fixture.sql("ALTER TABLE cues RENAME COLUMN callback_method TO unreadable");
     let webhook_client = Arc::new(RecordingClient::default());
     let shared = Arc::clone(&webhook_client) as Arc<dyn WebhookClient>;
-    let delivery = DeliveryService::start(&fixture.app, shared).unwrap();
+    let (_, delivery) = DeliveryService::start(&fixture.app, shared).unwrap();
     let state = |expected: (&str, i64)| {
         until("the attempt ends", || {
             (fixture.state(id) == (expected.0.to_owned(), expected.1)).then_some(())
@@ -336,7 +336,7 @@ fn a_request_that_cannot_be_read_is_tried_again() {
     fixture.advance(5);
     promote_batch(&fixture.app).unwrap();
     state(("success", 2));
-    delivery.stop();
+    delivery.stop(&fixture.app.notifiers.send);
     assert_eq!(webhook_client.header(0, "X-CueAPI-Attempt").unwrap(), "2");
 }
 

@@ -5,8 +5,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use cued::domain::ids::ExecutionId;
-use cued::engine::delivery::attempt_queue::MAX_BYTES;
+use cued::engine::EngineThread;
 use cued::engine::delivery::dispatcher::{DeliveryService, Dispatcher, DispatcherMode, requeue_interrupted};
+use cued::engine::delivery::threads::MAX_BYTES;
 use cued::engine::webhook_client::{DeliveryError, WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::db::counters;
 use rusqlite::Connection;
@@ -16,8 +17,8 @@ use crate::support::*;
 
 const HERD: &str = "https://herd.example/";
 
-/// Receivers that answer at once, but for those whose name begins with `hang`: they answer when they are opened. The host
-/// of the herd answers the first `quick` requests, then it is silent too, or lets the others time out.
+/// Receivers that answer at once, but for those whose name begins with `hang`: they answer when they are opened. The
+/// host of the herd answers the first `quick` requests, then it is silent too, or lets the others time out.
 struct Receivers {
     quick: usize,
     times_out: bool,
@@ -38,11 +39,11 @@ struct State {
 }
 
 impl Receivers {
-    fn start(fixture: &DeliveryFixture, quick: usize, times_out: bool) -> (Arc<Self>, DeliveryService) {
+    fn start(fixture: &DeliveryFixture, quick: usize, times_out: bool) -> (Arc<Self>, EngineThread) {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let receivers = Arc::new(Self { quick, times_out, state, changed });
         let client = Arc::clone(&receivers) as Arc<dyn WebhookClient>;
-        (receivers, DeliveryService::start(&fixture.app, client).unwrap())
+        (receivers, DeliveryService::start(&fixture.app, client).unwrap().1)
     }
 
     fn open(&self) {
@@ -180,7 +181,7 @@ fn a_herd_arrives_completely_and_once_in_the_order_of_its_creation() {
         let executions = herd(&fixture, 1, HERD, 1_000);
         let (receivers, delivery) = Receivers::start(&fixture, usize::MAX, false);
         until_all(&fixture, "success", executions.len());
-        delivery.stop();
+        delivery.stop(&fixture.app.notifiers.send);
         let mut attempts = receivers.read(|state| state.attempts.clone());
         if threads > 1 {
             attempts.sort_unstable();
@@ -202,7 +203,7 @@ fn a_hanging_receiver_does_not_delay_another() {
     assert_eq!(receivers.sent("https://hang.example/"), 2, "an eighth of the threads");
     receivers.open();
     until_all(&fixture, "success", 300);
-    delivery.stop();
+    delivery.stop(&fixture.app.notifiers.send);
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn a_host_that_begins_to_hang_amid_a_herd_delays_no_other() {
     assert!(count(&fixture, "pending") > 500, "few others are claimed");
     receivers.open();
     until_all(&fixture, "success", executions.len() + 200);
-    delivery.stop();
+    delivery.stop(&fixture.app.notifiers.send);
     assert_eq!(receivers.read(|state| state.attempts.len()), executions.len() + 200, "each once");
     check_counters(&fixture);
 }
@@ -247,7 +248,7 @@ fn a_herd_whose_host_begins_to_time_out_is_tried_once_and_repeated_later() {
     let executions = herd(&fixture, 1, HERD, 400);
     let (receivers, delivery) = Receivers::start(&fixture, 200, true);
     until_all(&fixture, "retrying", 200);
-    delivery.stop();
+    delivery.stop(&fixture.app.notifiers.send);
     assert_eq!(receivers.read(|state| state.attempts.len()), executions.len());
     check_counters(&fixture);
 }
@@ -272,7 +273,7 @@ fn deliver_beside(accounts: i64, hosts: usize) {
     let most_held = receivers.read(|state| state.most_held);
     assert!(most_held <= if accounts == 1 { 32 } else { 48 }, "{most_held}");
     receivers.open();
-    delivery.stop();
+    delivery.stop(&fixture.app.notifiers.send);
 }
 
 #[test]
@@ -301,7 +302,7 @@ fn large_payloads_under_way_are_bounded_and_hold_up_no_small_one() {
     assert!(held >= 4 && bytes <= MAX_BYTES, "{held} bodies of {bytes} bytes");
     receivers.open();
     until_all(&fixture, "success", 100 + 8 * 4);
-    delivery.stop();
+    delivery.stop(&fixture.app.notifiers.send);
 }
 
 #[test]
@@ -326,7 +327,7 @@ fn a_stop_claims_nothing_more_and_loses_nothing() {
     let (receivers, delivery) = Receivers::start(&fixture, 100, false);
     receivers.until_held(1);
     std::thread::scope(|scope| {
-        let stopping = scope.spawn(|| delivery.stop());
+        let stopping = scope.spawn(|| delivery.stop(&fixture.app.notifiers.send));
         // The other attempts are still held, and what is due now waits for the next start.
         herd(&fixture, 1, HERD, 400);
         receivers.open();

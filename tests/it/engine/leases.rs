@@ -5,7 +5,7 @@ use cued::domain::cue;
 use cued::domain::execution::ExecutionStatus;
 use cued::domain::ids::ExecutionId;
 use cued::domain::schedule::Schedule;
-use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::reaper::{self, release_expired_claims};
 use cued::service::executions::{claim, claim_next, extend};
 use cued::store::executions::{attempts, delivery_queue, execution_list};

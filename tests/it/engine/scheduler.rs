@@ -3,12 +3,11 @@
 use cued::clock::Clock;
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
-use cued::domain::cue::CueStatus;
-use cued::domain::cue::patch::{CuePatch, RequestedStatus, SchedulePatch};
+use cued::domain::cue::{CuePatch, CueStatus, RequestedStatus, SchedulePatch};
 use cued::domain::schedule::{CatchUp, Schedule};
-use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::Scheduler;
 use cued::service::cues::update;
-use cued::service::plan_limits::pause_above_limit;
+use cued::service::finish::pause_above_limit;
 use cued::store::ReadTx;
 use cued::store::cues::due_cues::{self, MissedRuns};
 use cued::store::executions::execution_list;

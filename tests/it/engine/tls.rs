@@ -1,4 +1,4 @@
-//! TLS of callbacks and of mail: authorities of the operator, and servers that nobody should trust.
+//! TLS of callbacks and of mail: authorities of the operator, and servers that must not be trusted.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use cued::mail::queue::LoginMailer;
-use cued::mail::{Mail, MailTransport, Smtp, SmtpTls};
+use cued::mail::{Mail, MailTransport, Smtp};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -25,7 +25,7 @@ pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 impl Authority {
     pub fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        // A name of its own: certificates name their issuer, and authorities are told apart by it.
+        // A name of its own: certificates name their issuer, and the name distinguishes authorities.
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let name = format!("authority {}", NUMBER.fetch_add(1, Ordering::Relaxed));
         params.distinguished_name.push(DnType::CommonName, name);
@@ -184,11 +184,11 @@ pub enum Security {
 pub struct TlsMailServer {
     addr: SocketAddr,
     config: Arc<Mutex<Arc<ServerConfig>>>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<MailLog>>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct MailLog {
     connections: usize,
     /// The verbs of all commands, each with whether TLS protected it.
     commands: Vec<(String, bool)>,
@@ -199,7 +199,7 @@ impl TlsMailServer {
     pub fn start(security: Security, config: Arc<ServerConfig>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        let (config, seen) = (Arc::new(Mutex::new(config)), Arc::<Mutex<Seen>>::default());
+        let (config, seen) = (Arc::new(Mutex::new(config)), Arc::<Mutex<MailLog>>::default());
         let (current, log) = (Arc::clone(&config), Arc::clone(&seen));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -245,7 +245,7 @@ fn serve(
     mut stream: TcpStream,
     security: Security,
     config: &Arc<ServerConfig>,
-    seen: &Mutex<Seen>,
+    seen: &Mutex<MailLog>,
 ) -> io::Result<()> {
     if security == Security::Implicit {
         let mut stream = secure(stream, config);
@@ -265,7 +265,7 @@ fn converse(
     stream: &mut (impl Read + Write),
     offer: &str,
     is_secure: bool,
-    seen: &Mutex<Seen>,
+    seen: &Mutex<MailLog>,
 ) -> io::Result<bool> {
     while let Some(line) = read_line(stream)? {
         let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
@@ -320,8 +320,9 @@ fn route(scheme: &str, login: &str, server: &TlsMailServer, authority: &Authorit
 }
 
 fn route_to(url: &str, authority: &Authority) -> MailTransport {
-    let rules = SmtpTls { authority: Some(authority.pem().into_bytes()), trusts_this_machine: false };
-    MailTransport::Smtp(Box::new(Smtp::with_tls(url, "cued@example.com", &rules).unwrap()))
+    let pem = authority.pem();
+    let smtp = Smtp::with_authority(url, "cued@example.com", Some(pem.as_bytes()));
+    MailTransport::Smtp(Box::new(smtp.unwrap()))
 }
 
 fn mail() -> Mail {

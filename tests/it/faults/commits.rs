@@ -1,5 +1,5 @@
 //! A day of three cues, repeated with another failing write each time: the N-th commit for N = 1, 2, 3, …, then the
-//! N-th page by which the file grows. A failed write is repeated, as clients and the engine do. The final state is
+//! N-th page that the file grows by. A failed write is repeated, as clients and the engine do. The final state is
 //! always the same as without a failure.
 
 use std::sync::Arc;
@@ -8,22 +8,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cued::clock::Clock;
 use cued::domain::cue::{NewCue, OnFailure, Transport};
 use cued::domain::execution::RetryPolicy;
-use cued::domain::execution::outcome::OutcomeReport;
-use cued::domain::execution::verification::VerificationMode;
+use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
 use cued::domain::notification::NotificationKind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
 use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, promote_batch};
 use cued::engine::notifications;
-use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::reaper;
 use cued::engine::webhook_client::{DeliveryError, WebhookResponse};
 use cued::error::{Error, Result};
 use cued::service::executions::{claim_next, report};
 use cued::store::cues;
-use cued::store::executions::delivery_request;
-use cued::store::notifications::outbox::Notification;
+use cued::store::executions::delivery_queue;
+use cued::store::outbox::Notification;
 use rusqlite::types::Value;
 
 use crate::faults::disk::assert_sound;
@@ -110,7 +109,7 @@ impl Trial {
                     transport: Transport::Worker,
                     callback: None,
                     payload: Some(json!({"text": "x".repeat(3_000)}).into()),
-                    retry: RetryPolicy { max_attempts: 2, backoff_minutes: vec![1.0] },
+                    retry: RetryPolicy { max_attempts: 2, backoff_minutes: vec![1.0], backoff_seconds: None },
                     on_failure: OnFailure::default(),
                     verification: VerificationMode::None,
                     warning: None,
@@ -151,7 +150,7 @@ impl Trial {
                 .into_iter()
                 .map(|claimed| {
                     let loaded =
-                        fixture.app.store.read_blocking(|read| delivery_request::load(read, claimed));
+                        fixture.app.store.read_blocking(|read| delivery_queue::load_request(read, claimed));
                     deliver(&self.webhook_client, loaded.unwrap(), || Some(fixture.now())).unwrap()
                 })
                 .collect();
@@ -254,6 +253,7 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
             method: Method::Post,
             headers: Vec::new(),
             outcome_from_response: false,
+            timeout_seconds: 30,
         });
         new.on_failure = OnFailure { email: true, webhook: Some(url), pause: false };
     });

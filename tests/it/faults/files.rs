@@ -238,7 +238,7 @@ fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
     let (remains, key, acknowledged) = killed_server();
     let (folder, mut random) = (TempDir::new().unwrap(), Random::seeded("tear"));
     let length = remains.log.len();
-    assert_eq!(acknowledged.last().unwrap().0, length, "no other write meanwhile");
+    assert_eq!(acknowledged.last().unwrap().0, length, "no other write in between");
     let first = acknowledged[0].0;
     let mut tears = vec![first, first + 1, length - 1, length];
     tears.extend((0..8).map(|_| first + usize::try_from(random.below((length - first) as u64)).unwrap()));

@@ -1,4 +1,4 @@
-//! The list of attempts of an execution, and the fields of an execution that tell how its attempts went.
+//! The list of attempts of an execution, and the fields of an execution that summarize them.
 
 use crate::support::*;
 

@@ -1,4 +1,4 @@
-//! Claims over HTTP: many workers at once, long polls, and runs that nobody claims in time.
+//! Claims over HTTP: many workers at once, long polls, and runs that no worker claims in time.
 
 use std::collections::BTreeMap;
 use std::sync::{Barrier, Mutex};

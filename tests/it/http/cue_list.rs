@@ -291,6 +291,8 @@ fn recent_runs_are_letters_newest_last() {
     };
     assert_eq!(recent(&user, 60), json!({"statuses": "", "last": null}));
     assert_eq!(list(&user, "")["cues"][0].get("recent"), None);
+    let words = list(&user, "runs=1")["cues"][0]["schedule_words"].take();
+    assert!(words.as_str().unwrap().starts_with("Every hour"), "{words}");
     user.advance("PT1H");
     receiver.react(Reaction::Status(200));
     user.advance("PT1H");

@@ -32,9 +32,10 @@ fn a_new_cue_has_every_field_with_its_default() {
         "id": id(&created), "name": "nightly", "description": null, "status": "active",
         "next_run": "2026-01-05T09:30:00+00:00", "last_run": null,
         "schedule": {
-            "type": "recurring", "cron": "30 9 * * *", "at": null, "timezone": "UTC", "catch_up": "latest",
+            "type": "recurring", "cron": "30 9 * * *", "every": null, "at": null, "timezone": "UTC",
+            "catch_up": "latest", "start": null, "end": null, "jitter_seconds": 0,
         },
-        "callback": {"url": url, "method": "POST", "headers": {}, "outcome_from_response": false},
+        "callback": {"url": url, "method": "POST", "headers": {}, "outcome_from_response": false, "timeout_seconds": 30},
         "transport": "webhook", "payload": null,
         "retry": {"max_attempts": 4, "backoff_minutes": [1, 5, 15]},
         "on_failure": created["on_failure"], "verification": created["verification"],
@@ -68,6 +69,7 @@ fn a_new_cue_shows_the_given_values() {
         "schedule": {"type": "once", "at": once, "timezone": "Europe/Berlin"},
         "callback": {
             "url": "http://127.0.0.1:9/", "method": "PUT", "headers": {"X-Own": "mine"}, "outcome_from_response": true,
+            "timeout_seconds": 60,
         },
         "retry": {"max_attempts": 2, "backoff_minutes": [3]},
     });
@@ -176,6 +178,7 @@ fn a_patch_changes_only_the_fields_it_names() {
     let path = path(&expected);
     let once = json!({
         "type": "once", "cron": null, "at": "2026-02-01T00:00:00Z", "timezone": "UTC", "catch_up": "latest",
+        "every": null, "start": null, "end": null, "jitter_seconds": 0,
     });
     let (eleven, url) = ("2026-01-05T11:00:00+00:00", "http://127.0.0.1:9/b");
     let (february, march) = ("2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z");

@@ -1,6 +1,6 @@
 //! The echo path and `/v1/info`.
 
-use cued::http::pages::assets::BUILD;
+use cued::http::assets::BUILD;
 
 use crate::support::*;
 

@@ -23,7 +23,7 @@ fn create_with(user: &Client, payload: &str) -> Response {
 
 /// The peak in MB that `job` adds to the memory of the server.
 fn added_mb(server: &Server, job: impl FnOnce()) -> u64 {
-    // Sets the peak to the present use.
+    // Sets the peak to the current use.
     fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
     let before = resident_mb(server.pid());
     job();
@@ -200,7 +200,7 @@ fn memory_goes_back_to_the_system_after_large_requests() {
             }
         });
     }
-    // With the default settings of glibc 35 MB stay, of which SQLite's caches are the least part.
+    // With the default settings of glibc 35 MB stay; SQLite's caches are the least part of them.
     until("memory goes back", || (resident_mb(server.pid()) <= before + 25).then_some(()));
 }
 

@@ -5,14 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use cued::domain::account::credentials::sha256;
-use cued::http::pages::assets::{BUILD, FILES, INDEX};
-use cued::http::response::inflate;
+use cued::http::assets::inflate;
+use cued::http::assets::{BUILD, FILES, INDEX};
 
 use crate::support::*;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
 
-/// Compressed bytes of all screens, each of which is loaded when it is first shown.
+/// Compressed bytes of all screens. A screen is loaded when it is first shown.
 const MAX_TOTAL: usize = 125 << 10;
 const MAX_INDEX: usize = 2 << 10;
 const MAX_STYLE: usize = 7 << 10;
@@ -40,7 +40,7 @@ fn index() -> String {
     String::from_utf8(inflate(INDEX).unwrap().to_vec()).unwrap()
 }
 
-/// What the index tells to load for each screen besides the files that it names.
+/// Files that the index preloads for each screen, besides those that it names.
 fn preloads() -> BTreeMap<String, BTreeSet<String>> {
     let index = index();
     let list = index.split("data-screens=\"").nth(1).unwrap().split('"').next().unwrap();
@@ -120,7 +120,7 @@ fn reached(first: impl IntoIterator<Item = String>, also_later: bool) -> BTreeSe
 
 #[test]
 fn the_page_is_small() {
-    // Nobody loads the licence with the page.
+    // The page does not load the licence.
     let total = INDEX.len() + FILES.iter().map(|file| file.gzip.len()).sum::<usize>() - size("lit/LICENSE");
     assert!(total <= MAX_TOTAL, "{total} bytes of gzip, more than {MAX_TOTAL}");
     assert!(INDEX.len() <= MAX_INDEX, "index.html: {} bytes of gzip", INDEX.len());

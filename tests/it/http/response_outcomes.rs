@@ -137,7 +137,7 @@ fn a_response_is_an_outcome_if_the_same_body_would_be_accepted_as_a_report() {
         assert_eq!(shown.get("outcome").is_some(), accepted, "{what}");
         assert_eq!((&shown["status"], &shown["cause"]), (&json!("success"), &Value::Null), "{what}");
         let kept: String = body.chars().take(2_000).collect();
-        assert_eq!(shown["response_body"], kept, "it tells why: {what}");
+        assert_eq!(shown["response_body"], kept, "it shows why: {what}");
         let other = format!("{}/outcome", fire(&user, &cue));
         user.settle();
         let headers = [("Content-Type", "application/json")];

@@ -3,7 +3,7 @@
 //! Bodies are those of the published clients: `report_outcome`, `mark_verified` and `mark_verification_pending` of the
 //! Python SDK (the last two send `{}` for any arguments), the worker daemon, and `report-outcome` of the command line.
 
-use cued::domain::execution::verification::VerificationMode;
+use cued::domain::execution::outcome::VerificationMode;
 
 use crate::support::*;
 

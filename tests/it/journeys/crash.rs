@@ -17,7 +17,7 @@ const START: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
 
 /// Everything the server has acknowledged, over all rounds.
 #[derive(Default)]
-struct Acknowledged {
+struct AcknowledgedWrites {
     /// Cues by id, each with two flags: part of the herd (and so due), webhook.
     created: Mutex<BTreeMap<String, (bool, bool)>>,
     /// Executions and the worker of each claim.
@@ -36,7 +36,7 @@ fn a_kill_loses_no_acknowledged_write_and_no_due_run() {
     let mut random = Random::seeded("crash");
     let (mut server, receiver) = (Server::with_test_clock(&instant(START)), Receiver::start());
     let mut user = server.user();
-    let acknowledged = Acknowledged::default();
+    let acknowledged = AcknowledgedWrites::default();
     let mut now = START;
     for round in 0..rounds {
         create_herd(&user, &receiver, now + 5, &acknowledged);
@@ -111,9 +111,9 @@ fn a_kill_amid_the_catch_up_loses_and_repeats_no_missed_run() {
     );
     assert_eq!(count("SELECT sum(missed_count) FROM cues"), 0);
     let alerts = user.get("/v1/alerts?alert_type=catch_up").expect(200);
-    let told: i64 =
+    let caught_up: i64 =
         alerts["alerts"].as_array().unwrap().iter().filter_map(|it| it["metadata"]["runs"].as_i64()).sum();
-    assert_eq!(usize::try_from(told).unwrap(), LATE * runs, "{alerts}");
+    assert_eq!(usize::try_from(caught_up).unwrap(), LATE * runs, "{alerts}");
 }
 
 fn cue(number: usize, due: Option<i64>, url: &str) -> Value {
@@ -128,7 +128,7 @@ fn cue(number: usize, due: Option<i64>, url: &str) -> Value {
     }
 }
 
-fn create_herd(user: &Client, receiver: &Receiver, due: i64, acknowledged: &Acknowledged) {
+fn create_herd(user: &Client, receiver: &Receiver, due: i64, acknowledged: &AcknowledgedWrites) {
     thread::scope(|scope| {
         for part in 0..8 {
             let (client, url) = (user.clone(), receiver.url());
@@ -144,7 +144,7 @@ fn create_herd(user: &Client, receiver: &Receiver, due: i64, acknowledged: &Ackn
 }
 
 /// Creates cues that are not due, until the server is gone.
-fn create_until_cut(client: &Client, url: &str, acknowledged: &Acknowledged, start: &Barrier) {
+fn create_until_cut(client: &Client, url: &str, acknowledged: &AcknowledgedWrites, start: &Barrier) {
     start.wait();
     for number in 0_usize.. {
         let Ok(response) = client.try_post("/v1/cues", &cue(number, None, url)) else { return };
@@ -154,7 +154,7 @@ fn create_until_cut(client: &Client, url: &str, acknowledged: &Acknowledged, sta
 }
 
 /// Claims and reports until the server is gone; every second claim is not reported.
-fn work(client: &Client, worker: &str, acknowledged: &Acknowledged, start: &Barrier) {
+fn work(client: &Client, worker: &str, acknowledged: &AcknowledgedWrites, start: &Barrier) {
     start.wait();
     for number in 0_usize.. {
         match claim(client, worker, acknowledged) {
@@ -170,7 +170,7 @@ fn work(client: &Client, worker: &str, acknowledged: &Acknowledged, start: &Barr
     }
 }
 
-fn claim(client: &Client, worker: &str, acknowledged: &Acknowledged) -> io::Result<Option<String>> {
+fn claim(client: &Client, worker: &str, acknowledged: &AcknowledgedWrites) -> io::Result<Option<String>> {
     let response = client.try_post("/v1/executions/claim", &json!({"worker_id": worker}))?;
     if response.status == 409 {
         response.expect_error(409, "claim_failed");
@@ -186,7 +186,7 @@ fn report(
     client: &Client,
     execution: &str,
     result: &str,
-    acknowledged: &Acknowledged,
+    acknowledged: &AcknowledgedWrites,
 ) -> io::Result<Response> {
     let outcome = json!({"success": true, "result": result});
     let response = client.try_post(&format!("/v1/executions/{execution}/outcome"), &outcome)?;
@@ -200,7 +200,7 @@ fn report(
 }
 
 /// Reports the unreported claims: an acknowledged claim survives the kill.
-fn finish_claims(user: &Client, acknowledged: &Acknowledged) {
+fn finish_claims(user: &Client, acknowledged: &AcknowledgedWrites) {
     let claimed = acknowledged.claimed.lock().unwrap().clone();
     let reported: BTreeSet<String> = acknowledged.reported.lock().unwrap().keys().cloned().collect();
     for (execution, worker) in claimed.iter().filter(|(id, _)| !reported.contains(*id)) {
@@ -212,7 +212,7 @@ fn finish_claims(user: &Client, acknowledged: &Acknowledged) {
 
 /// Finishes unclaimed executions, and those with an unacknowledged claim.
 fn drain(user: &Client, file: &Connection) {
-    let nobody = Acknowledged::default();
+    let nobody = AcknowledgedWrites::default();
     while let Some(execution) = claim(user, "the-last", &nobody).unwrap() {
         report(user, &execution, "the-last", &nobody).unwrap();
     }
@@ -223,7 +223,7 @@ fn drain(user: &Client, file: &Connection) {
     }
 }
 
-fn check(file: &Connection, receiver: &Receiver, acknowledged: &Acknowledged) {
+fn check(file: &Connection, receiver: &Receiver, acknowledged: &AcknowledgedWrites) {
     let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(integrity, "ok");
     assert_eq!(counters::discrepancies(file).unwrap(), Vec::<String>::new());

@@ -90,7 +90,7 @@ fn a_paused_cue_rejects_a_past_instant() {
     let future = user.patch(&path, &json!({"schedule": at("2026-01-06T00:00:00Z")})).expect(200);
     assert_eq!((&future["status"], &future["next_run"]), (&json!("paused"), &Value::Null));
     user.advance("P2D");
-    // The instant has passed meanwhile: other fields may change, but the cue cannot be resumed.
+    // The instant has passed by now: other fields may change, but the cue cannot be resumed.
     user.patch(&path, &json!({"schedule": {"catch_up": "none"}})).expect(200);
     user.patch(&path, &json!({"status": "active"})).expect_error(400, "invalid_schedule");
 }
@@ -121,6 +121,9 @@ fn a_once_cue_completes_with_its_execution() {
             (&json!(if success { "success" } else { "failed" }), &json!("as it went"))
         );
         assert_eq!(read_cue(&user, cue)["status"], status);
+    }
+    for (status, total) in [("active", 0), ("completed", 2), ("failed", 1)] {
+        assert_eq!(user.get(&format!("/v1/cues?status={status}")).expect(200)["total"], total, "{status}");
     }
 }
 
@@ -296,7 +299,7 @@ fn every_due_instant_runs_once_or_is_missed_once() {
             + left / (kills - kill) / 2
             + i64::try_from(random.below(1 + left.unsigned_abs() / 16)).unwrap();
         if random.below(2) == 0 {
-            user.advance_to(&instant(target));
+            move_to(&user, now, target);
         } else {
             // The kill comes at a random point of the move, from its start to its usual duration.
             kill_while_moving(&user, target, Duration::from_micros(random.below(150_000)), &mut server);
@@ -308,7 +311,7 @@ fn every_due_instant_runs_once_or_is_missed_once() {
         server.restart_at(&instant(now));
         user = user.at(server.addr());
     }
-    user.advance_to(&instant(end));
+    move_to(&user, now, end);
     assert_eq!(server.stop(), Some(0));
     let file = server.sqlite();
     let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -316,6 +319,15 @@ fn every_due_instant_runs_once_or_is_missed_once() {
     assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
     for cue in &cues {
         account_for(&file, cue, end);
+    }
+}
+
+/// Moves the clock a day at a time: a busy machine needs more than the client's patience for the runs of weeks.
+fn move_to(user: &Client, from: i64, target: i64) {
+    let mut now = from;
+    while now < target {
+        now = (now + 86_400).min(target);
+        user.advance_to(&instant(now));
     }
 }
 

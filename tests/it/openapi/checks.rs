@@ -27,7 +27,7 @@ static ANY_ERROR: LazyLock<Value> = LazyLock::new(
 static INVALID: LazyLock<Value> = LazyLock::new(|| json!({"$ref": "#/components/schemas/ValidationError"}));
 
 /// A request as it was sent: its head and the bytes after it.
-struct Sent<'a> {
+struct SentRequest<'a> {
     method: String,
     path: String,
     query: String,
@@ -35,8 +35,8 @@ struct Sent<'a> {
     body: &'a [u8],
 }
 
-/// Fails the test whose request got a response that the document does not describe. `sent` is the text of the request; of
-/// a request that is not HTTP, or not to our server, an error must have the common form.
+/// Fails the test whose request got a response that the document does not describe. `sent` is the text of the request;
+/// of a request that is not HTTP, or not to our server, an error must have the common form.
 #[track_caller]
 pub fn check(sent: &[u8], response: &Response) {
     let Some(sent) = parse(sent) else {
@@ -93,13 +93,13 @@ pub fn request_length(sent: &[u8]) -> usize {
     }
 }
 
-fn parse(sent: &[u8]) -> Option<Sent<'_>> {
+fn parse(sent: &[u8]) -> Option<SentRequest<'_>> {
     let end = sent.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
     let head = read_head(&mut &sent[..end]).ok()??;
     let mut words = head.0.split(' ');
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    target.starts_with('/').then(|| Sent {
+    target.starts_with('/').then(|| SentRequest {
         method,
         path: path.to_owned(),
         query: query.to_owned(),
@@ -118,7 +118,7 @@ fn unmatched_problems(response: &Response) -> Vec<String> {
     faults(&CLOSED, schema, &response.json())
 }
 
-fn problems(operation: &'static Operation, sent: &Sent<'_>, response: &Response) -> Vec<String> {
+fn problems(operation: &'static Operation, sent: &SentRequest<'_>, response: &Response) -> Vec<String> {
     let Some(described) = operation.response(response.status) else {
         return vec![format!("status {} is not documented", response.status)];
     };
@@ -195,7 +195,7 @@ fn query_problems(operation: &'static Operation, query: &str) -> Vec<String> {
 }
 
 /// The body of an accepted request fits its schema.
-fn request_problems(operation: &'static Operation, sent: &Sent<'_>) -> Vec<String> {
+fn request_problems(operation: &'static Operation, sent: &SentRequest<'_>) -> Vec<String> {
     let described = &operation.json["requestBody"];
     let Some(content) = described["content"].get("application/json") else { return Vec::new() };
     let length = header(&sent.head.1, "content-length").and_then(|text| text.parse::<usize>().ok());

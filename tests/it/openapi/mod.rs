@@ -1,4 +1,5 @@
-//! The description of the API (`src/http/openapi.json`) and the program say the same: its operations are the routes, and
+//! The description of the API (`src/http/openapi.json`) and the program say the same: its operations are the routes,
+//! and
 
 pub mod checks;
 

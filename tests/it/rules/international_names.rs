@@ -1,7 +1,7 @@
 //! Callback URLs with letters beyond ASCII in their host: converted by UTS 46, and then judged as any other.
 
 use cued::domain::webhook::address_policy::{AddressClass, AddressPolicy};
-use cued::domain::webhook::callback_url::{CallbackTarget, UrlError, check_url};
+use cued::domain::webhook::callback::{CallbackTarget, UrlError, check_url};
 
 use crate::support::*;
 
@@ -11,34 +11,23 @@ fn check(url: &str) -> Result<CallbackTarget, UrlError> {
 
 #[test]
 fn a_name_beyond_ascii_is_converted_by_uts_46() {
-    for (url, converted, host) in [
-        ("http://bücher.example/", "http://xn--bcher-kva.example/", "xn--bcher-kva.example"),
-        (
-            "https://BÜCHER.Example:8443/A?b#c",
-            "https://xn--bcher-kva.example:8443/A?b#c",
-            "xn--bcher-kva.example",
-        ),
-        ("http://bu\u{308}cher.example./", "http://xn--bcher-kva.example./", "xn--bcher-kva.example"),
-        ("http://faß.example", "http://xn--fa-hia.example", "xn--fa-hia.example"),
-        ("http://例え。テスト/x", "http://xn--r8jz45g.xn--zckzah/x", "xn--r8jz45g.xn--zckzah"),
-        (
-            "http://my_app.bücher.example/",
-            "http://my_app.xn--bcher-kva.example/",
-            "my_app.xn--bcher-kva.example",
-        ),
-        ("http://ｅｘａｍｐｌｅ.com/", "http://example.com/", "example.com"),
-        ("http://ex\u{ad}ample.com/", "http://example.com/", "example.com"),
+    for row in [
+        "http://bücher.example/ http://xn--bcher-kva.example/ xn--bcher-kva.example",
+        "https://BÜCHER.Example:8443/A?b#c https://xn--bcher-kva.example:8443/A?b#c xn--bcher-kva.example",
+        "http://bu\u{308}cher.example./ http://xn--bcher-kva.example./ xn--bcher-kva.example",
+        "http://faß.example http://xn--fa-hia.example xn--fa-hia.example",
+        "http://例え。テスト/x http://xn--r8jz45g.xn--zckzah/x xn--r8jz45g.xn--zckzah",
+        "http://my_app.bücher.example/ http://my_app.xn--bcher-kva.example/ my_app.xn--bcher-kva.example",
+        "http://ｅｘａｍｐｌｅ.com/ http://example.com/ example.com",
+        "http://ex\u{ad}ample.com/ http://example.com/ example.com",
         // The xn-- form stays as it was written.
-        (
-            "http://xn--bcher-kva.example/ ".trim_end(),
-            "http://xn--bcher-kva.example/",
-            "xn--bcher-kva.example",
-        ),
-        ("http://XN--Bcher-kva.Example/", "http://XN--Bcher-kva.Example/", "xn--bcher-kva.example"),
+        "http://xn--bcher-kva.example/ http://xn--bcher-kva.example/ xn--bcher-kva.example",
+        "http://XN--Bcher-kva.Example/ http://XN--Bcher-kva.Example/ xn--bcher-kva.example",
         // Scripts may be mixed: UTS 46 has no rule against it.
-        ("http://раypal.example/", "http://xn--ypal-43d9g.example/", "xn--ypal-43d9g.example"),
-        ("http://８．８.8.8/", "http://8.8.8.8/", "8.8.8.8"),
+        "http://раypal.example/ http://xn--ypal-43d9g.example/ xn--ypal-43d9g.example",
+        "http://８．８.8.8/ http://8.8.8.8/ 8.8.8.8",
     ] {
+        let [url, converted, host] = row.split(' ').collect::<Vec<_>>().try_into().unwrap();
         let found = check(url).unwrap();
         assert_eq!((found.url.as_str(), found.host.as_str()), (converted, host), "{url}");
         let again = check(&found.url).unwrap();

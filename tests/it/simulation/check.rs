@@ -9,7 +9,7 @@ use cued::store::db::counters;
 use rusqlite::{Connection, Row};
 use serde_json::Value;
 
-use crate::simulation::model::{Checked, Model, Ms, Queue, Requested, Run, Settlement, ensure};
+use crate::simulation::model::{Checked, Model, Ms, Queue, Run, RunRequest, Settlement, ensure};
 use crate::simulation::model::{Sums, read_sums};
 use crate::simulation::runner::Simulation;
 
@@ -119,9 +119,9 @@ impl Simulation {
                 model.cues[cue].run_count += 1;
                 model.cues[cue].payload.clone()
             } else {
-                let is_this = |it: &Requested| (it.cue, it.trigger, it.at) == (cue, row.run.trigger, at);
+                let is_this = |it: &RunRequest| (it.cue, it.trigger, it.at) == (cue, row.run.trigger, at);
                 let place = model.requested.iter().position(is_this);
-                ensure!(place.is_some(), "cue {cue} ran for a {} that nobody sent", row.run.trigger);
+                ensure!(place.is_some(), "cue {cue} ran for a {} that was not requested", row.run.trigger);
                 model.requested.swap_remove(place.unwrap()).payload
             };
             let (user, now) = (model.cues[cue].user, Model::timestamp(model.now));

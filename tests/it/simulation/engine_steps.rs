@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use Expected::{Done, Refused};
-use cued::domain::webhook::request::AttemptRef;
+use cued::domain::webhook::delivery::AttemptRef;
 use cued::engine::delivery::attempt::FinishedAttempt;
 use cued::engine::delivery::dispatcher::{DispatcherMode, promote_batch};
 use cued::engine::notifications;
@@ -11,8 +11,8 @@ use cued::engine::scheduler::reaper;
 use cued::engine::scheduler::retention_sweeper::SweepOutcome;
 use cued::error::{Error, Result};
 use cued::service::accounts::change_plan;
-use cued::store::executions::delivery_request;
-use cued::store::notifications::outbox::Notification;
+use cued::store::executions::delivery_queue;
+use cued::store::outbox::Notification;
 use serde_json::{Value, json};
 
 use crate::simulation::machine::{Machine, STORAGE_MB};
@@ -98,7 +98,7 @@ impl Simulation {
             let (store, now) = (&machine.app().store, machine.app().clock.now());
             while reaper::release_expired_claims(machine.app(), now)?.has_more {}
             while reaper::look_for_unclaimed(machine.app(), now)? {}
-            reaper::delete_expired_responses(store, now)
+            reaper::RESPONSES.delete_if_due(store, now)
         })?;
         self.model.reap();
         self.model.fail_unclaimed();
@@ -157,7 +157,7 @@ impl Simulation {
             for delivery in claimed {
                 let AttemptRef { key, attempt, .. } = delivery.attempt_ref;
                 let store = &self.machine.app().store;
-                let loaded = store.read_blocking(|read| delivery_request::load(read, delivery));
+                let loaded = store.read_blocking(|read| delivery_queue::load_request(read, delivery));
                 let loaded = loaded.map_err(|error| format!("run {key} cannot be read: {error}"))?;
                 // The end of an attempt may fire a cue, and the same write may claim the new run.
                 if !self.model.runs.contains_key(&key) {
@@ -317,8 +317,8 @@ impl Simulation {
         stored.map_err(|error| error.to_string())
     }
 
-    /// The plan with more active cues, or back. A downgrade pauses the newest cues above its limit; a `once` cue that is
-    /// due runs first.
+    /// The plan with more active cues, or back. A downgrade pauses the newest cues above its limit; a `once` cue that
+    /// is due runs first.
     pub fn change_plan(&mut self) -> Checked {
         let (user, now) = (self.user(), self.model.now);
         let is_pro = !self.model.accounts[user].is_pro;

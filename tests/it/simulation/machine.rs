@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use cued::app::App;
 use cued::clock::Clock;
@@ -14,9 +15,10 @@ use cued::domain::account::user::RegistrationPolicy;
 use cued::domain::cue::retention::Retention;
 use cued::engine::delivery::dispatcher::{Dispatcher, requeue_interrupted};
 use cued::engine::notifications::NotificationDispatcher;
-use cued::engine::scheduler::pass::Scheduler;
+use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::retention_sweeper::RetentionSweeper;
 use cued::http::routes::ROUTES;
+use cued::store::OpenError;
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
@@ -144,8 +146,14 @@ impl Machine {
 
     fn open(&mut self, now: Ms) {
         let now = Model::timestamp(now);
-        let clock = if self.is_test_clock { Clock::test(Some(now)) } else { Clock::manual(now) };
-        let app = App::open(clock, self.config.clone()).unwrap();
+        let clock = || if self.is_test_clock { Clock::test(Some(now)) } else { Clock::manual(now) };
+        // A process that another test starts has the lock of the file too, between its fork and its program.
+        let app = loop {
+            match App::open(clock(), self.config.clone()) {
+                Err(OpenError::InUse { .. }) => thread::yield_now(),
+                opened => break opened.unwrap(),
+            }
+        };
         let fixture = Fixture::from_app(app).without_counter_check();
         self.refuse_commit(0);
         let (failing, refusals) = (Arc::clone(&self.failing), Arc::clone(&self.refusals));

@@ -72,9 +72,9 @@ pub struct Cue {
     pub is_deleted: bool,
 }
 
-/// A run by request that the present step must create.
+/// A run by request that the current step must create.
 #[derive(Debug, Clone)]
-pub struct Requested {
+pub struct RunRequest {
     pub cue: usize,
     pub trigger: &'static str,
     pub at: Ms,
@@ -126,7 +126,7 @@ pub struct Answer {
     pub text: Value,
 }
 
-/// The due instants of a cue that the present step must account for.
+/// The due instants of a cue that the current step must account for.
 #[derive(Debug, Clone, Default)]
 pub struct Settlement {
     pub due: BTreeSet<Ms>,
@@ -146,7 +146,7 @@ pub struct Model {
     /// By the key of the row.
     pub runs: BTreeMap<i64, Run>,
     pub settlements: BTreeMap<usize, Settlement>,
-    pub requested: Vec<Requested>,
+    pub requested: Vec<RunRequest>,
     /// The scheduler's view of the clock.
     pub wall: Ms,
     pub last_seen: Ms,
@@ -198,7 +198,7 @@ impl Model {
         Timestamp::from_millisecond(at).unwrap()
     }
 
-    /// The quota of the account in the month of the present.
+    /// The quota of the account in the current month.
     pub fn quota(&mut self, user: usize) -> &mut Quota {
         let (month, limit) = (month_of(Self::timestamp(self.now)), self.monthly_limit);
         let new = Quota { limit: Some(limit), used: 0, over_quota_since: None };
@@ -330,7 +330,7 @@ impl Model {
         }
     }
 
-    /// The end of the time in which a worker must claim the run (contract §7.6).
+    /// The deadline for a worker to claim the run (contract §7.6).
     pub fn claim_deadline(&self, run: &Run) -> Option<Ms> {
         let cue = &self.cues[run.cue];
         let waits = run.queue == Queue::Ready && cue.is_worker && !cue.is_deleted;
@@ -386,14 +386,14 @@ pub struct Sums {
 
 /// The executions that have ended, whether or not their rows are kept.
 #[derive(Debug, Default)]
-pub struct Ended {
+pub struct FinishedRuns {
     /// The account and the last known status, by public id.
     runs: BTreeMap<String, (usize, &'static str)>,
     /// The executions that were under way when their cue was deleted: they may end before their rows are erased.
     uncertain: BTreeMap<usize, i64>,
 }
 
-impl Ended {
+impl FinishedRuns {
     /// To be called when a cue is about to be deleted.
     pub fn delete_cue(&mut self, model: &Model, cue: usize) {
         let unfinished = model.runs.values().filter(|run| run.cue == cue && !run.is_over()).count();
@@ -440,7 +440,7 @@ impl Simulation {
 /// The sums of all accounts, by row.
 pub fn read_sums(file: &Connection) -> rusqlite::Result<BTreeMap<i64, Sums>> {
     let mut sums = file.prepare_cached(
-        "SELECT user_key, sum(succeeded), sum(failed), sum(missed) FROM hours GROUP BY user_key",
+        "SELECT user_key, sum(succeeded), sum(failed), sum(missed) FROM hourly_stats GROUP BY user_key",
     )?;
     let sums = sums.query_map([], |row| {
         Ok((row.get(0)?, Sums { succeeded: row.get(1)?, failed: row.get(2)?, missed: row.get(3)? }))

@@ -3,13 +3,13 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use cued::domain::webhook::request::AttemptRef;
+use cued::domain::webhook::delivery::AttemptRef;
 use cued::domain::webhook::signature::signature_v1;
 use cued::engine::delivery::attempt::{FinishedAttempt, deliver};
 use cued::engine::webhook_client::{
     DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest, WebhookResponse,
 };
-use cued::store::executions::delivery_request::LoadedDelivery;
+use cued::store::executions::delivery_queue::LoadedDelivery;
 
 use crate::simulation::model::{Checked, Cue, MINUTE, Model, Ms, Run, SECOND, ensure};
 use crate::support::*;

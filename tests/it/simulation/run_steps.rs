@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::simulation::engine_steps::Room;
-use crate::simulation::model::{Checked, LEASE, Outcome, Queue, Requested, Run, ensure};
+use crate::simulation::model::{Checked, LEASE, Outcome, Queue, Run, RunRequest, ensure};
 use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;
 
@@ -188,7 +188,7 @@ impl Simulation {
         let path = format!("{path}/replay");
         if self.call(user, ("POST", &path), &[], Some(&Self::nothing()), expected)?.is_some() {
             let (cue, at, payload) = (run.cue, self.model.now, run.payload.clone());
-            self.model.requested.push(Requested { cue, trigger: "replay", at, payload });
+            self.model.requested.push(RunRequest { cue, trigger: "replay", at, payload });
         }
         Ok(())
     }

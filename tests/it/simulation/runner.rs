@@ -7,12 +7,12 @@ use cued::engine::delivery::dispatcher::DispatcherMode;
 
 use crate::simulation::engine_steps::Unrecorded;
 use crate::simulation::machine::Machine;
-use crate::simulation::model::Ended;
+use crate::simulation::model::FinishedRuns;
 use crate::simulation::model::{Account, Checked, DAY, HOUR, MINUTE, Model, Ms, Queue, SECOND, ensure};
 use crate::simulation::steps::{Action, Step};
 use crate::support::*;
 
-/// 2026-01-30T22:00:00Z: most simulations reach the next month, when quotas begin anew.
+/// 2026-01-30T22:00:00Z: most simulations reach the next month, when quotas begin again.
 const BEGIN: Ms = 1_769_810_400_000;
 
 /// A full comparison follows every so many steps, and the last.
@@ -24,9 +24,9 @@ pub struct Simulation {
     pub unrecorded: Vec<Unrecorded>,
     pub newest_run: i64,
     pub newest_missed: i64,
-    pub ended: Ended,
+    pub ended: FinishedRuns,
     pub random: Random,
-    /// The present step.
+    /// The current step.
     pub step: Option<Step>,
     /// What the steps did, for the report of a failure.
     pub log: String,
@@ -97,7 +97,7 @@ impl Simulation {
             unrecorded,
             newest_run: 0,
             newest_missed: 0,
-            ended: Ended::default(),
+            ended: FinishedRuns::default(),
             random,
             step: None,
             log,
@@ -159,8 +159,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// A jump of more than a day. It is believed at once if the clock was behind, else once it has lasted; half of them do
-    /// not: the next step sets the clock from where it was.
+    /// A jump of more than a day. It is believed at once if the clock was behind, else once it has lasted; half of them
+    /// do not: the next step sets the clock from where it was.
     fn jump_far(&mut self, span: Ms) -> Checked {
         let (now, proof) = (self.model.now, Ms::try_from(PROOF_TIME.as_millis()).unwrap());
         let clock = &self.machine.app().clock;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::simulation::engine_steps::Room;
 use crate::simulation::model::{
-    Answer, Checked, Cue, DAY, HOUR, MINUTE, Model, Ms, Requested, Rule, SECOND, ensure,
+    Answer, Checked, Cue, DAY, HOUR, MINUTE, Model, Ms, Rule, RunRequest, SECOND, ensure,
 };
 use crate::simulation::receivers::{FIRST_SLOW, RECEIVERS, url};
 use crate::simulation::runner::{Expected, Simulation};
@@ -308,7 +308,7 @@ impl Simulation {
         let is_allowed = self.model.has_quota(it.user);
         let expected = if is_allowed { Done(200) } else { Refused(403, "execution_limit_exceeded") };
         if self.send_once(it.user, &format!("/v1/cues/{}/fire", it.id), body, expected)?.is_some() {
-            self.model.requested.push(Requested { cue, trigger: "manual_fire", at, payload });
+            self.model.requested.push(RunRequest { cue, trigger: "manual_fire", at, payload });
             self.model.cues[cue].run_count += 1;
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Accounts, attempts, figures and counters in the file.
 
 use cued::domain::account::credentials::{ApiKey, Email};
-use cued::domain::account::figures::{KEPT_FOR, hour_of};
 use cued::domain::account::plan::Plans;
+use cued::domain::account::stats::{KEPT_FOR, hour_of};
 use cued::domain::account::user::{Caller, Credential, RegistrationPolicy};
 use cued::domain::api_error::ErrorCode;
 use cued::engine::delivery::dispatcher::promote_batch;
@@ -10,8 +10,7 @@ use cued::engine::scheduler::reaper::Cleanup;
 use cued::engine::webhook_client::WebhookResponse;
 use cued::error::{Error, Result};
 use cued::service::accounts::{self as actions, NewAccount};
-use cued::store::accounts::api_keys::{self, Owner};
-use cued::store::accounts::usage;
+use cued::store::accounts::users::{self, Owner};
 use cued::store::db::counters;
 use cued::store::executions::attempts;
 use cued::store::maintenance::retention;
@@ -159,15 +158,16 @@ fn a_wrong_counter_is_found_and_named() {
 fn a_reference_to_a_missing_cue_is_found_beside_a_pending_deletion() {
     let server = Server::start(DEV_UNLIMITED);
     let file = server.sqlite();
-    let orphan =
-        "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (77, 1, 1, 1, 'clock');
+    // In one transaction: the sweeper of the server would delete the pending deletion, which has no cue.
+    let orphan = "BEGIN IMMEDIATE;
+         INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (77, 1, 1, 1, 'clock');
          INSERT INTO deleted_cues (cue_key, user_key) VALUES (88, 1)";
     file.execute_batch(orphan).unwrap();
     let found = counters::discrepancies(&file).unwrap();
     assert_eq!(found, ["missed run 1 refers to cue 77, which does not exist"]);
     file.execute_batch("UPDATE missed_runs SET cue_key = 88").unwrap();
     assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new(), "of the deleted cue");
-    file.execute_batch("DELETE FROM missed_runs; DELETE FROM deleted_cues").unwrap();
+    file.execute_batch("ROLLBACK").unwrap();
 }
 
 fn register(fixture: &Fixture, email: &str, registration: RegistrationPolicy) -> Result<NewAccount> {
@@ -178,8 +178,7 @@ fn register(fixture: &Fixture, email: &str, registration: RegistrationPolicy) ->
 /// The owner of `key`, as the middleware finds it.
 fn caller(fixture: &Fixture, key: &ApiKey) -> Option<Caller> {
     let (key_hash, now) = (key.hash(), fixture.now());
-    let found =
-        fixture.app.store.read(move |read| api_keys::find_owner(read, &key_hash, now)).wait().unwrap();
+    let found = fixture.app.store.read(move |read| users::find_owner(read, &key_hash, now)).wait().unwrap();
     found.map(|Owner { key, user_key, user_id, plan, executions }| {
         let limits = Plans::default().limits(&plan);
         let credential = Credential::ApiKey { key, hash: key_hash };
@@ -234,15 +233,15 @@ fn executions_are_counted_by_utc_month_and_user() {
     let count = |user, executions| {
         let now = fixture.now();
         let counted = fixture.app.store.write(move |tx| {
-            let mut quota = usage::quota(tx, &Plans::default(), user, now)?.unwrap();
+            let mut quota = users::quota(tx, &Plans::default(), user, now)?.unwrap();
             (0..executions).for_each(|_| assert!(quota.try_use(now)));
-            usage::save_quota(tx, user, &quota, now)
+            users::save_quota(tx, user, &quota, now)
         });
         counted.wait().unwrap();
     };
     let counted = |user| {
         let now = fixture.now();
-        fixture.app.store.read(move |read| usage::find(read, user, now)).wait().unwrap().executions
+        fixture.app.store.read(move |read| users::monthly_usage(read, user, now)).wait().unwrap().executions
     };
     count(ann, 2);
     count(ann, 3);
@@ -289,7 +288,7 @@ fn an_execution_keeps_ten_bounded_attempts_which_are_deleted_with_it() {
     let list = fixture.app.store.read(move |read| attempts::list(read, 1, id)).wait().unwrap().unwrap();
     assert_eq!(list.iter().map(|it| it.number).collect::<Vec<_>>(), (4..=14).collect::<Vec<_>>());
     let key: i64 = fixture.field(id, "key");
-    assert_eq!(fixture.write(move |tx| retention::delete(tx, &[key]).unwrap()), 1);
+    assert_eq!(fixture.write(move |tx| retention::delete_executions(tx, &[key]).unwrap()), 1);
     assert_eq!(rows(&fixture).0, 0);
 }
 
@@ -311,7 +310,7 @@ fn a_check_reports_an_attempt_that_was_never_made() {
 }
 
 fn count(fixture: &Fixture, filter: &str) -> i64 {
-    let sql = format!("SELECT count(*) FROM hours WHERE {filter}");
+    let sql = format!("SELECT count(*) FROM hourly_stats WHERE {filter}");
     fixture.write(move |tx| tx.query_row(&sql, [], |row| row.get(0)).unwrap())
 }
 
@@ -322,7 +321,7 @@ fn hours_are_deleted_in_batches_when_they_are_older_than_400_days() {
     let first_kept = hour_of(fixture.now() - KEPT_FOR);
     for user in users {
         fixture.sql(&format!(
-            "INSERT INTO hours SELECT {user}, {first_kept} + 10 - value, 1, 0, 0, 0, 0, 0, 0, 0
+            "INSERT INTO hourly_stats SELECT {user}, {first_kept} + 10 - value, 1, 0, 0, 0, 0, 0, 0, 0
                FROM (WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 710) SELECT value FROM n)"
         ));
     }

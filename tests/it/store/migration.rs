@@ -1,5 +1,5 @@
-//! The upgrade of a file of an earlier schema version, by a step made for these tests: there is no earlier version yet. A
-//! migration that fails or is killed, wherever it is, leaves the file as it was, and the next start repeats it.
+//! The upgrade of a file of an earlier schema version, by a step made for these tests: there is no earlier version yet.
+//! A migration that fails or is killed, wherever it is, leaves the file as it was, and the next start repeats it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -11,10 +11,10 @@ use cued::engine::scheduler::reaper::release_expired_claims;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use cued::error::Error;
 use cued::service::executions::{claim, claim_next};
-use cued::store::cues::payloads;
+use cued::store::cues;
 use cued::store::db::counters;
 use cued::store::executions::{self, claims, execution_list};
-use cued::store::maintenance::cue_deletion;
+use cued::store::maintenance::retention;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -202,7 +202,7 @@ fn executions_that_nobody_claims_are_read_once_a_round() {
     insert_history(&mut file, &cue.id, 3_000, false, BEGIN);
     let mut sweeper = RetentionSweeper::default();
     let mut passes = || {
-        fixture.write(move |tx| payloads::queue_for_retention(tx, cue.key)).unwrap();
+        fixture.write(move |tx| cues::queue_for_retention(tx, cue.key)).unwrap();
         let again = || sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again;
         std::iter::repeat_with(again).take_while(|again| *again).count()
     };
@@ -287,7 +287,7 @@ fn a_kill_during_retention_loses_nothing_else() {
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// A file of which a process with a manual clock begins.
+/// A process with a manual clock, and its file.
 struct Process {
     fixture: Fixture,
     sweeper: RetentionSweeper,
@@ -377,7 +377,7 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
     let left = fixture.runs(&doomed, (0..500).map(|n| json!({"task": "t", "n": n})));
     let kept = fixture.run(&other, json!({"task": "t"}));
     let id = doomed.id.clone();
-    assert!(fixture.app.store.write(move |tx| cue_deletion::delete(tx, user, &id)).wait().unwrap());
+    assert!(fixture.app.store.write(move |tx| retention::delete_cue(tx, user, &id)).wait().unwrap());
 
     // The row of the deleted cue was the last: a new cue must not reuse its key and inherit the remaining rows.
     let next = fixture.worker_cue(user, |_| ()).key;
@@ -427,7 +427,7 @@ fn a_lease_of_a_deleted_cue_is_ignored() {
     claim(&fixture.app, user, held, "w".to_owned()).wait().unwrap();
     fixture.runs(&doomed, (0..500).map(|_| json!({})));
     let id = doomed.id.clone();
-    fixture.app.store.write(move |tx| cue_deletion::delete(tx, user, &id)).wait().unwrap();
+    fixture.app.store.write(move |tx| retention::delete_cue(tx, user, &id)).wait().unwrap();
     fixture.advance(900);
     assert_eq!(release_expired_claims(&fixture.app, fixture.now()).unwrap().released, 0);
     assert_eq!(fixture.app.store.read(claims::next_end).wait().unwrap(), None, "it is looked at once");
@@ -459,7 +459,7 @@ fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
     let cue = fixture.webhook_cue("https://example.com/");
     fixture.sql("UPDATE users SET active_cues = 1");
     fixture.due_times(cue, 300);
-    assert!(fixture.write(|tx| cue_deletion::delete(tx, 1, "cue_100000000000").unwrap()));
+    assert!(fixture.write(|tx| retention::delete_cue(tx, 1, "cue_100000000000").unwrap()));
     let webhook_client = delivery_fixture::RecordingClient::default();
     assert!(fixture.deliver(&webhook_client) > 0, "some rows are left");
     assert_eq!(webhook_client.requests(), []);

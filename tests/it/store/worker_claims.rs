@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
 use cued::domain::execution::attempt::FailureCause;
-use cued::domain::execution::verification::OutcomeState;
+use cued::domain::execution::outcome::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::domain::ids::ExecutionId;
 use cued::service::executions::{claim, claim_next};

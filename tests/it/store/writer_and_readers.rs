@@ -17,17 +17,17 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 /// A store on a new file, and the count of its notifications.
-struct Opened {
+struct OpenStore {
     store: Store,
     notified: Arc<AtomicUsize>,
     folder: tempfile::TempDir,
 }
 
-fn open() -> Opened {
+fn open() -> OpenStore {
     let folder = tempfile::tempdir().unwrap();
     let notified = Arc::new(AtomicUsize::new(0));
     let store = open_at(&folder.path().join("cued.db"), &notified);
-    Opened { store, notified, folder }
+    OpenStore { store, notified, folder }
 }
 
 fn open_at(path: &Path, notified: &Arc<AtomicUsize>) -> Store {
@@ -70,7 +70,7 @@ fn hold_the_writer(store: &Store) -> Arc<Barrier> {
 
 #[test]
 fn a_failed_write_in_a_batch_rolls_back_alone() {
-    let Opened { store, notified, folder: _folder } = open();
+    let OpenStore { store, notified, folder: _folder } = open();
     let go_on = hold_the_writer(&store);
     let before = store.write(|tx| note(tx, "before"));
     let failing = store.write(|tx| {
@@ -99,7 +99,7 @@ fn a_failed_write_in_a_batch_rolls_back_alone() {
 
 #[test]
 fn a_failed_commit_fails_all_its_writes_and_the_next_one_succeeds() {
-    let Opened { store, notified, folder: _folder } = open();
+    let OpenStore { store, notified, folder: _folder } = open();
     let go_on = hold_the_writer(&store);
     let first = store.write(|tx| {
         tx.commit_hook(Some(|| true))?;
@@ -128,7 +128,7 @@ fn a_failed_commit_fails_all_its_writes_and_the_next_one_succeeds() {
 
 #[test]
 fn a_write_completes_when_nothing_waits_for_it() {
-    let Opened { store, folder: _folder, .. } = open();
+    let OpenStore { store, folder: _folder, .. } = open();
     drop(store.write(|tx| note(tx, "dropped")));
     store.write(|_| Ok(())).wait().unwrap();
     assert_eq!(noted(&store), ["dropped"]);
@@ -136,7 +136,7 @@ fn a_write_completes_when_nothing_waits_for_it() {
 
 #[test]
 fn a_read_sees_one_snapshot() {
-    let Opened { store, folder: _folder, .. } = open();
+    let OpenStore { store, folder: _folder, .. } = open();
     let (looked, written) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (here, there) = (Arc::clone(&looked), Arc::clone(&written));
     let reading = store.read(move |read| {
@@ -155,7 +155,7 @@ fn a_read_sees_one_snapshot() {
 
 #[test]
 fn a_reader_cannot_write() {
-    let Opened { store, folder: _folder, .. } = open();
+    let OpenStore { store, folder: _folder, .. } = open();
     let delete = |read: &ReadTx<'_>| Ok(read.execute("DELETE FROM meta", [])?);
     assert!(matches!(store.read(delete).wait(), Err(Error::Storage(_))));
     assert!(matches!(store.read_blocking(delete), Err(Error::Storage(_))));
@@ -163,7 +163,7 @@ fn a_reader_cannot_write() {
 
 #[test]
 fn a_short_read_does_not_wait_for_long_lists() {
-    let Opened { store, folder: _folder, .. } = open();
+    let OpenStore { store, folder: _folder, .. } = open();
     let go_on = Arc::new(Barrier::new(3));
     let lists = [Arc::clone(&go_on), Arc::clone(&go_on)].map(|go_on| {
         store.read(move |_| {
@@ -182,7 +182,7 @@ fn a_short_read_does_not_wait_for_long_lists() {
 
 #[test]
 fn a_closed_store_leaves_one_complete_file() {
-    let Opened { store, notified, folder } = open();
+    let OpenStore { store, notified, folder } = open();
     store.write(|tx| note(tx, "kept")).wait().unwrap();
     drop(store);
     let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
@@ -192,7 +192,7 @@ fn a_closed_store_leaves_one_complete_file() {
 
 #[test]
 fn an_action_runs_after_the_commit_of_its_write_and_never_after_a_failure() {
-    let Opened { store, folder, .. } = open();
+    let OpenStore { store, folder, .. } = open();
     let db = folder.path().join("cued.db");
     let seen = Arc::new(AtomicUsize::new(0));
     let write = |fails: bool| {
@@ -215,7 +215,7 @@ fn an_action_runs_after_the_commit_of_its_write_and_never_after_a_failure() {
 
 #[test]
 fn an_action_after_a_commit_that_panics_harms_nobody() {
-    let Opened { store, folder: _folder, .. } = open();
+    let OpenStore { store, folder: _folder, .. } = open();
     let written = store.write(|tx| {
         tx.on_commit(|| panic!("on purpose"));
         note(tx, "a")
@@ -456,8 +456,8 @@ fn a_long_read_stops_neither_writes_nor_later_checkpoints() {
     assert_eq!(opened.rows(), opened.written);
 }
 
-/// The file and its log are copied amid checkpoints, page by page, as a crash would leave them: the file may have pages of
-/// any age, and the log has them all.
+/// The file and its log are copied amid checkpoints, page by page, as a crash would leave them: the file may have pages
+/// of any age, and the log has them all.
 #[test]
 fn a_crash_amid_a_checkpoint_loses_nothing() {
     let mut opened = LogFixture::open();

@@ -50,7 +50,7 @@ impl Client {
     }
 
     /// A client of the metrics listener, which the description of the API leaves out.
-    pub fn of_metrics(addr: SocketAddr) -> Self {
+    pub fn for_metrics(addr: SocketAddr) -> Self {
         Self { is_checked: false, ..Self::new(addr) }
     }
 
@@ -83,7 +83,7 @@ impl Client {
         self.try_post(path, body).unwrap()
     }
 
-    /// As [`Client::post`], for servers that may be killed meanwhile.
+    /// As [`Client::post`], for servers that may be killed during the request.
     pub fn try_post(&self, path: &str, body: &Value) -> io::Result<Response> {
         self.call("POST", path, &[], body.to_string().as_bytes())
     }

@@ -194,11 +194,11 @@ impl LiveCommand {
             command.env_remove(name);
         }
         command.arg("--verbose").env("LANG", "C.UTF-8").stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self::of(command.spawn().unwrap())
+        Self::new(command.spawn().unwrap())
     }
 
     /// A command that was started with pipes.
-    pub fn of(mut child: Child) -> Self {
+    pub fn new(mut child: Child) -> Self {
         let lines = lines_of(child.stdout.take().unwrap());
         let notes = lines_of(child.stderr.take().unwrap());
         Self { process: Process(child), lines, notes, stderr: String::new() }
@@ -253,7 +253,7 @@ impl LiveCommand {
     }
 }
 
-/// The lines of an output. A line without its end is told as such.
+/// The lines of an output. A line without its end is marked as such.
 fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
@@ -279,7 +279,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// On a free port, which it tells on its first line.
+    /// On a free port, which it prints on its first line.
     pub fn start(home: &ClientHome, arguments: &[&str]) -> Self {
         let mut command = home.command(&[&["sink", "--listen", "127.0.0.1:0"], arguments].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

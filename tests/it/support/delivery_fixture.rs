@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use cued::clock::Clock;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
-use cued::domain::webhook::callback_url::destination_hash;
+use cued::domain::webhook::callback::destination_hash;
 use cued::engine::delivery::attempt::{FinishedAttempt, deliver};
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
 use cued::engine::webhook_client::{DeliveryError, WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::WakeSet;
 use cued::store::executions::delivery_queue::ClaimedDelivery;
-use cued::store::executions::{self, delivery_request};
+use cued::store::executions::{self, delivery_queue};
 use jiff::Timestamp;
 use rusqlite::types::FromSql;
 
@@ -133,7 +133,8 @@ impl DeliveryFixture {
     }
 
     pub fn attempt(&self, webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery) -> FinishedAttempt {
-        let loaded = self.app.store.read_blocking(|read| delivery_request::load(read, *claimed)).unwrap();
+        let loaded =
+            self.app.store.read_blocking(|read| delivery_queue::load_request(read, *claimed)).unwrap();
         deliver(webhook_client, loaded, || Some(self.now())).unwrap()
     }
 

@@ -8,17 +8,15 @@ use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue::{Cue, NewCue, OnFailure, Transport};
-use cued::domain::execution::outcome::OutcomeReport;
-use cued::domain::execution::verification::VerificationMode;
+use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
 use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::error::{Error, Result};
 use cued::random;
 use cued::service::executions::{claim, report};
-use cued::service::outcome::RecordedOutcome;
+use cued::service::finish::RecordedOutcome;
 use cued::service::workers;
-use cued::store::cues::payloads;
 use cued::store::db::counters;
 use cued::store::executions::claims::{self, ClaimFilter, ClaimableExecution};
 use cued::store::executions::{self, ExecutionDetails};
@@ -59,7 +57,7 @@ impl Fixture {
     pub fn with_config(clock: Clock, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::new(folder.path().join("cued.db"));
-        // Most of its users register themselves, and nobody confirms them.
+        // Most of its users register themselves and are never confirmed.
         config.plans = config.plans.trusting_unconfirmed(true);
         change(&mut config);
         let app = Arc::new(App::open(clock, config).unwrap());
@@ -159,7 +157,7 @@ impl Fixture {
         let ids = runs.iter().map(|(new, _)| new.id).collect();
         let stored = self.app.store.write(|tx| {
             for (mut new, payload) in runs {
-                new.payload_key = Some(payloads::insert_single_use(tx, new.cue_key, &payload.into())?);
+                new.payload_key = Some(cues::insert_single_use_payload(tx, new.cue_key, &payload.into())?);
                 executions::insert(tx, &new)?;
             }
             tx.wake(WakeSet { claim: true, ..WakeSet::default() });

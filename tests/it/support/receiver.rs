@@ -267,7 +267,8 @@ impl Shared {
     }
 }
 
-/// Returns whether the client still has the connection open. The thread of the connection does not read meanwhile.
+/// Returns whether the client still has the connection open. The thread of the connection does not read during the
+/// check.
 fn is_open(stream: &TcpStream) -> bool {
     let set_timeout = |time| stream.set_read_timeout(time).is_ok();
     if !set_timeout(Some(Duration::from_millis(1))) {

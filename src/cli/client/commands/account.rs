@@ -3,59 +3,54 @@
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, entry, flag, moment, of_cue, own, place, switch,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, cue_filter, entry, flag, moment, own, place, switch,
 };
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, failed, not_found, refused};
-use crate::cli::output::table::{Cell, Shown, Style, details, duration, of_limit, quota, text_of};
-use crate::cli::output::{Format, List, print_part};
+use crate::cli::output::List;
+use crate::cli::output::table::{Cell, ColumnRule, Style, duration, text_of};
 use crate::cli::printable::printable;
 use crate::cli::progress::size;
-use crate::client::request::{Answer, ApiRequest, segment};
-use crate::domain::account::plan::bytes_or_max;
-
-/// The beginning of a key that the server shows.
-const KEY_PREFIX: usize = 12;
+use crate::client::request::{ApiRequest, ApiResponse, segment};
+use crate::domain::account::plan::{NO_LIMIT, bytes_or_max};
 
 const USAGE: Lines = &[
     ("plan", Form::Template("{plan.name} {plan.interval}")),
     ("active cues", Form::Cell(|_, usage| quota(usage, "cues.active", "cues.limit", ""))),
     ("all cues", Form::Cell(|_, usage| quota(usage, "cues.total", "cues.total_limit", ""))),
     ("executions", Form::Cell(|_, usage| quota(usage, "executions.used", "executions.limit", ""))),
-    ("storage", Form::Cell(storage)),
+    ("storage", Form::Cell(|_, usage| quota(usage, "storage.used_bytes", "storage.limit_bytes", ""))),
     (
         "requests",
         Form::Cell(|_, usage| quota(usage, "rate_limit.current_usage", "rate_limit.limit", " in a minute")),
     ),
-    (
-        "outcomes",
-        Form::Template(
-            "{outcomes.reported} reported: {outcomes.succeeded} succeeded, {outcomes.failed} failed",
-        ),
-    ),
+    ("outcomes", Form::Template(OUTCOMES)),
     ("period", Form::Cell(period)),
 ];
 
+const OUTCOMES: &str =
+    "{outcomes.reported} reported: {outcomes.succeeded} succeeded, {outcomes.failed} failed";
+
 const KEYS: Columns = &[
-    ("ID", Form::Text("id"), Shown::Always),
-    ("NAME", Form::Text("name"), Shown::Shortened),
-    ("KEY", Form::Template("{prefix}…"), Shown::Always),
-    ("CREATED", Form::Time("created_at"), Shown::Always),
+    ("ID", Form::Text("id"), ColumnRule::Always),
+    ("NAME", Form::Text("name"), ColumnRule::Shortened),
+    ("KEY", Form::Template("{prefix}…"), ColumnRule::Always),
+    ("CREATED", Form::Time("created_at"), ColumnRule::Always),
     (
         "NOTE",
         Form::Cell(|_, key| if key["current"] == true { "in use here" } else { "" }.into()),
-        Shown::Always,
+        ColumnRule::Always,
     ),
 ];
 
 const SESSIONS: Columns = &[
-    ("ID", Form::Text("id"), Shown::Always),
-    ("DEVICE", Form::Text("device"), Shown::Shortened),
-    ("ADDRESS", Form::Text("address"), Shown::Always),
-    ("BY", Form::Text("via"), Shown::Always),
-    ("SINCE", Form::Time("created_at"), Shown::Always),
-    ("SEEN", Form::Time("seen_at"), Shown::Always),
-    ("EXPIRES", Form::Time("expires_at"), Shown::Always),
+    ("ID", Form::Text("id"), ColumnRule::Always),
+    ("DEVICE", Form::Text("device"), ColumnRule::Shortened),
+    ("ADDRESS", Form::Text("address"), ColumnRule::Always),
+    ("BY", Form::Text("via"), ColumnRule::Always),
+    ("SINCE", Form::Time("created_at"), ColumnRule::Always),
+    ("SEEN", Form::Time("seen_at"), ColumnRule::Always),
+    ("EXPIRES", Form::Time("expires_at"), ColumnRule::Always),
 ];
 
 pub fn entries() -> Vec<Entry> {
@@ -94,7 +89,7 @@ fn session_entries() -> Vec<Entry> {
 }
 
 fn secret_entries() -> Vec<Entry> {
-    let alert = || own(switch("alert", "The secret that signs alerts, in place of that of deliveries"));
+    let alert = || own(switch("alert", "The secret for alerts instead of deliveries"));
     let replace = "Replace the secret and print the new one\n\nDeliveries are signed with both for 24 hours, so that \
                    receivers have time for the change. The old secret of alerts ends at once.";
     vec![
@@ -113,14 +108,23 @@ fn period(context: &Context, usage: &Value) -> Cell {
     format!("{} to {}", time("start"), time("end")).into()
 }
 
-fn storage(_: &Context, usage: &Value) -> Cell {
-    let bytes = |field: &str| usage["storage"][field].as_u64();
-    let no_limit = u64::try_from(bytes_or_max(None)).unwrap_or(u64::MAX);
-    match (bytes("used_bytes"), bytes("limit_bytes")) {
+/// A used amount and its limit: `3 of 10 active`. It has a colour from four fifths of the limit.
+pub fn quota(usage: &Value, used: &str, limit: &str, unit: &str) -> Cell {
+    let number = |field: &str| text_of(usage, field).parse::<u64>().ok();
+    let is_bytes = limit.ends_with("_bytes");
+    let show = |number| if is_bytes { size(number) } else { number.to_string() };
+    let no_limit =
+        if is_bytes { u64::try_from(bytes_or_max(None)).unwrap_or(u64::MAX) } else { NO_LIMIT.into() };
+    match (number(used), number(limit)) {
         (Some(used), Some(limit)) if limit < no_limit => {
-            Cell::new(format!("{} of {}", size(used), size(limit)), of_limit(used, limit))
+            let style = match used {
+                _ if used >= limit => Style::Bad,
+                _ if used >= limit.saturating_sub(limit / 5) => Style::Warning,
+                _ => Style::Plain,
+            };
+            Cell::new(format!("{} of {}{unit}", show(used), show(limit)), style)
         }
-        (Some(used), _) => format!("{}, no limit", size(used)).into(),
+        (Some(used), _) => format!("{}{unit}, no limit", show(used)).into(),
         (None, _) => Cell::default(),
     }
 }
@@ -130,24 +134,20 @@ fn add_key(call: &Call<'_>) -> Result<(), CliError> {
     let output = &call.context.output;
     let request = ApiRequest::post("/v1/auth/keys").json(json!({ "name": call.text("name") }));
     let answer = call.context.send(&request)?;
-    if !matches!(output.format, Format::Table | Format::Wide) {
-        return output.object(&answer, "id", |_| Vec::new());
+    output.object(&answer, "id", |key| {
+        [("id", "id"), ("name", "name"), ("key", "api_key")]
+            .map(|(title, field)| (title, text_of(key, field).into()))
+            .to_vec()
+    })?;
+    if output.format.is_for_programs() {
+        return Ok(());
     }
-    let key = answer.value()?;
-    let id = text_of(&key, "id");
-    let lines = [("id", "id"), ("name", "name"), ("key", "api_key")]
-        .map(|(title, field)| (title, Cell::from(text_of(&key, field))));
-    let reason = match print_part(&details(&lines, &output.styles)) {
-        Ok(true) => return output.note("Keep the key now: it is not shown again."),
-        Ok(false) => "nobody reads standard output".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    Err(failed(format!("{reason}. The new key is lost: `cued account keys revoke {id}`")))
+    output.note("Keep the key now: it is not shown again.")
 }
 
 fn revoke_key(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
-    let keys = List::of(&context.look_up(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.values()?;
+    let keys = List::from_response(&context.fetch(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.items;
     let key = find_key(&keys, call.text("key").unwrap_or_default())?;
     let (id, name) = (text_of(key, "id"), printable(&text_of(key, "name")));
     let is_own = key["current"] == true;
@@ -172,14 +172,11 @@ fn find_key<'a>(keys: &'a [Value], wanted: &str) -> Result<&'a Value, CliError> 
     let found = if by_id.is_empty() { with(&["name", "prefix"]) } else { by_id };
     match found[..] {
         [key] => Ok(key),
-        [] => {
-            // A whole key, given by mistake, is not repeated.
-            let shown = match wanted.char_indices().nth(KEY_PREFIX) {
-                Some((end, _)) if wanted.starts_with("cue_sk_") => format!("{}…", &wanted[..end]),
-                _ => wanted.to_owned(),
-            };
-            Err(not_found(format!("there is no key {shown:?}; `cued account keys` lists them")))
+        // A whole key, given by mistake, is not repeated.
+        [] if wanted.starts_with("cue_sk_") => {
+            Err(not_found("no key begins so; `cued account keys` lists the keys"))
         }
+        [] => Err(not_found(format!("there is no key {wanted:?}; `cued account keys` lists them"))),
         _ => {
             let ids: Vec<String> = found.iter().map(|key| text_of(key, "id")).collect();
             Err(refused(format!("{} keys are named {wanted:?}: {}", found.len(), ids.join(", "))))
@@ -193,7 +190,7 @@ fn end_sessions(call: &Call<'_>) -> Result<(), CliError> {
         let answer = context.send(&ApiRequest::delete(format!("/v1/auth/sessions/{}", segment(id))))?;
         return output.done(&answer, "id", |_| format!("Session {id} is ended."));
     }
-    // "Others" than that of the request, which has a key here: all of them.
+    // The key of this request is the current credential; all sessions are others.
     context.confirm("Every browser that is signed in to the account will be signed out. Do it?")?;
     let answer = context.send(&ApiRequest::delete("/v1/auth/sessions"))?;
     output.done(&answer, "ended", |ended| format!("{} sessions are ended.", text_of(ended, "ended")))
@@ -219,20 +216,20 @@ fn print_secret(call: &Call<'_>, is_replaced: bool) -> Result<(), CliError> {
 }
 
 const WORKERS: Columns = &[
-    ("WORKER", Form::Text("worker_id"), Shown::Always),
-    ("STATUS", Form::Status("heartbeat_status"), Shown::Always),
-    ("HEARTBEAT", Form::Cell(heartbeat), Shown::Always),
-    ("TASKS", Form::List("handlers"), Shown::Shortened),
-    ("REGISTERED", Form::Time("registered_since"), Shown::Wide),
+    ("WORKER", Form::Text("worker_id"), ColumnRule::Always),
+    ("STATUS", Form::Status("heartbeat_status"), ColumnRule::Always),
+    ("HEARTBEAT", Form::Cell(heartbeat), ColumnRule::Always),
+    ("TASKS", Form::List("handlers"), ColumnRule::Shortened),
+    ("REGISTERED", Form::Time("registered_since"), ColumnRule::Wide),
 ];
 
 const ALERTS: Columns = &[
-    ("TIME", Form::ShortTime("created_at"), Shown::Always),
-    ("TYPE", Form::Cell(alert_type), Shown::Always),
-    ("MESSAGE", Form::Text("message"), Shown::Shortened),
-    ("CUE", Form::Text("cue_id"), Shown::Wide),
-    ("RUN", Form::Text("execution_id"), Shown::Wide),
-    ("ID", Form::Text("id"), Shown::Wide),
+    ("TIME", Form::ShortTime("created_at"), ColumnRule::Always),
+    ("TYPE", Form::Cell(alert_type), ColumnRule::Always),
+    ("MESSAGE", Form::Text("message"), ColumnRule::Shortened),
+    ("CUE", Form::Text("cue_id"), ColumnRule::Wide),
+    ("RUN", Form::Text("execution_id"), ColumnRule::Wide),
+    ("ID", Form::Text("id"), ColumnRule::Wide),
 ];
 
 pub fn worker_entries() -> Vec<Entry> {
@@ -268,7 +265,7 @@ pub fn alert_entries() -> Vec<Entry> {
             "List alerts, newest first\n\nThe newest 1,000 are kept.",
             [
                 (flag("type", "TYPE", types), Part::Query("alert_type")),
-                of_cue(),
+                cue_filter(),
                 (moment("since", since), Part::QueryMoment("since")),
             ],
             Work::Request("GET /v1/alerts", View::Pages("id", "alerts", ALERTS)),
@@ -301,7 +298,7 @@ fn alert_type(_: &Context, alert: &Value) -> Cell {
     Cell::new(text_of(alert, "alert_type"), style)
 }
 
-fn print_test(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
     let output = &call.context.output;
     output.done(answer, "id", |result| {
         let time = result["duration_ms"].as_i64().map(duration).unwrap_or_default();

@@ -13,12 +13,11 @@ use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::{Format, print_bytes, print_line};
-use crate::client::request::{Answer, ApiRequest};
+use crate::client::request::{ApiRequest, ApiResponse};
 use crate::domain::text::escaped;
 
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-/// The end of the help.
 pub const EXAMPLES: &str = "Examples:
   cued api GET cues -f limit=5
   cued api POST /v1/cues/cue_4f8k2m9x1q7z/fire
@@ -175,7 +174,7 @@ fn object(fields: &[(String, String)]) -> Value {
 }
 
 /// The status and the headers, as HTTP has them.
-fn head(answer: &Answer) -> Vec<u8> {
+fn head(answer: &ApiResponse) -> Vec<u8> {
     let headers = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
     let headers: String = headers.collect();
     format!("HTTP/1.1 {} {}\r\n{headers}\r\n", answer.status, answer.reason).into_bytes()
@@ -184,27 +183,6 @@ fn head(answer: &Answer) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_path_may_leave_out_the_slash_and_the_version() {
-        for path in ["cues?limit=2", "/cues?limit=2", "v1/cues?limit=2", "/v1/cues?limit=2#x"] {
-            assert_eq!(target(path).unwrap(), "/v1/cues?limit=2", "{path}");
-        }
-        assert_eq!(target("health").unwrap(), "/health");
-        assert_eq!(target("/openapi.json").unwrap(), "/openapi.json");
-        assert_eq!(target("/@evil.example/x y").unwrap(), "/v1/@evil.example/x%20y");
-        for url in ["http://evil.example/v1/cues", "HTTPS://x", "//evil.example/v1/cues", "v1/events?types=a"]
-        {
-            assert!(matches!(target(url), Err(CliError::Usage(_))), "{url}");
-        }
-    }
-
-    #[test]
-    fn fields_are_json_where_they_parse() {
-        let fields = ["a=1", "b=x=y", "c=[true]", "d=\"1\"", "e="].map(|text| field(text).unwrap());
-        assert_eq!(object(&fields).to_string(), r#"{"a":1,"b":"x=y","c":[true],"d":"1","e":""}"#);
-        assert!(field("=1").is_err() && field("a").is_err());
-    }
 
     #[test]
     fn headers_of_the_client_are_refused() {

@@ -10,20 +10,20 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::cli::client::command::{Call, ClientAction, Columns, Form, table};
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::{Cell, Shown, Style, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, text_of};
 use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
-use crate::client::request::{Answer, ApiRequest, ClientError};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError};
 
 /// The local time of the schedule, and that of the output.
 const RUNS: Columns = &[
-    ("RUN", Form::Cell(|_, run| local(&text_of(run, "local")).into()), Shown::Always),
-    ("OFFSET", Form::Text("offset"), Shown::Always),
-    ("YOUR TIME", Form::Time("at"), Shown::Wide),
-    ("NOTE", Form::Cell(|_, run| Cell::new(text_of(run, "note"), Style::Warning)), Shown::Shortened),
+    ("RUN", Form::Cell(|_, run| local(&text_of(run, "local")).into()), ColumnRule::Always),
+    ("OFFSET", Form::Text("offset"), ColumnRule::Always),
+    ("YOUR TIME", Form::Time("at"), ColumnRule::Wide),
+    ("NOTE", Form::Cell(|_, run| Cell::new(text_of(run, "note"), Style::Warning)), ColumnRule::Shortened),
 ];
 const RUNS_IN_TWO_ZONES: Columns =
-    &[RUNS[0], RUNS[1], ("YOUR TIME", Form::Time("at"), Shown::Always), RUNS[3]];
+    &[RUNS[0], RUNS[1], ("YOUR TIME", Form::Time("at"), ColumnRule::Always), RUNS[3]];
 
 pub const ZONE: &str = "Time zone of the schedule, such as Europe/Berlin [default: UTC]";
 
@@ -67,12 +67,12 @@ impl ClientAction for Preview {
 }
 
 /// Prints the runs of a cue. If the command line names a zone, there is the time in that zone too.
-pub fn print_next(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+pub fn print_next(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
     let columns = if call.context.zone.is_some() { RUNS_IN_TWO_ZONES } else { RUNS };
     print_runs(call.context, answer, columns)
 }
 
-fn print_runs(context: &Context, answer: &Answer, columns: Columns) -> Result<(), CliError> {
+fn print_runs(context: &Context, answer: &ApiResponse, columns: Columns) -> Result<(), CliError> {
     let runs = answer.value()?;
     let items = |field: &str| runs[field].as_array().into_iter().flatten();
     let output = &context.output;
@@ -120,20 +120,15 @@ fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp, CliError> {
 }
 
 /// The error with the expression and a mark below the part that the server names.
-pub fn with_caret(error: CliError, cron: Option<&str>) -> CliError {
-    match (error, cron) {
-        (CliError::Client(ClientError::Refused(mut refused)), Some(cron)) => {
-            let place = |index: usize| {
-                refused.body["error"]["span"][index].as_u64().and_then(|place| usize::try_from(place).ok())
-            };
-            if let (Some(from), Some(to)) = (place(0), place(1)) {
-                let lines = marked(cron, from, to);
-                refused.message.push_str(&lines);
-            }
-            CliError::Client(ClientError::Refused(refused))
+pub fn with_caret(mut error: CliError, cron: Option<&str>) -> CliError {
+    if let (CliError::Client(ClientError::Refused(refused)), Some(cron)) = (&mut error, cron) {
+        let span = &refused.body["error"]["span"];
+        let place = |index: usize| usize::try_from(span[index].as_u64()?).ok();
+        if let (Some(from), Some(to)) = (place(0), place(1)) {
+            refused.message.push_str(&marked(cron, from, to));
         }
-        (error, _) => error,
     }
+    error
 }
 
 /// `from` and `to` count characters.
@@ -143,30 +138,4 @@ fn marked(cron: &str, from: usize, to: usize) -> String {
     // An empty part is a place where something is missing.
     let marks = "^".repeat(printable(&part).width().max(1));
     format!("\n  {}\n  {}{marks}", printable(cron), " ".repeat(printable(&before).width()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn local_times_have_their_weekday_and_a_date_is_midnight_in_the_zone() {
-        assert_eq!(local("2030-01-01T09:00:05.250"), "Tue 2030-01-01 09:00:05.250");
-        assert_eq!(local("x"), "x");
-        let berlin = TimeZone::get("Europe/Berlin").unwrap();
-        for (text, at) in [
-            ("2030-01-02", "2030-01-01T23:00:00Z"),
-            ("2030-07-01T09:00", "2030-07-01T07:00:00Z"),
-            ("2030-07-01T09:00:00Z", "2030-07-01T09:00:00Z"),
-        ] {
-            assert_eq!(instant(text, &berlin).unwrap().to_string(), at);
-        }
-    }
-
-    #[test]
-    fn the_mark_is_below_the_part() {
-        assert_eq!(marked("日本 9", 3, 4), "\n  日本 9\n       ^");
-        assert_eq!(marked("0 9", 3, 3), "\n  0 9\n     ^");
-        assert_eq!(marked("0\u{1b}", 1, 99), "\n  0\u{fffd}\n   ^");
-    }
 }

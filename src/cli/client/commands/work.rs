@@ -16,11 +16,11 @@ use crate::cli::error::{CliError, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::parse_duration;
 use crate::cli::output::{Format, Output, count};
-use crate::client::request::{Answer, ClientError};
+use crate::client::request::{ApiResponse, ClientError};
 use crate::logging::LogFormat;
-use crate::systemd::SystemdService;
-use crate::systemd::watchdog::Liveness;
-use crate::worker::state::{Ending, Mode, Settings, Task};
+use crate::systemd::{Liveness, SystemdService};
+
+use crate::worker::state::{Mode, Settings, Task, WorkerSummary};
 use crate::worker::{MAX_NAME, Worker};
 
 /// Time between two heartbeats of a worker. The server marks one as stale after 180 seconds without.
@@ -173,28 +173,20 @@ impl ClientAction for Work {
         let worker =
             Worker::new(Arc::clone(&context.client), settings, move |answer| print_recorded(&output, answer));
         let worker = worker.map_err(failed)?;
-        let settings = worker.settings();
-        tracing::info!(
-            worker_id = settings.worker_id,
-            tasks = ?settings.tasks.iter().filter_map(|task| task.name.as_deref()).collect::<Vec<_>>(),
-            jobs = settings.jobs,
-            server = context.target.url,
-            "worker started"
-        );
         let liveness = Liveness { what: "Worker", is_alive: Box::new(worker.liveness()) };
         let service = Arc::new(SystemdService::ready("Waiting for work", liveness).map_err(failed)?);
         let stopping = Arc::clone(&service);
-        let ending = worker
+        let summary = worker
             .run(move || stopping.stopping("Stopping: waiting for running commands"))
             .map_err(failed)?;
-        tracing::info!(runs = ending.runs, failures = ending.failures, "worker stopped");
-        result(ending, mode)
+        tracing::info!(runs = summary.runs, failures = summary.failures, "worker stopped");
+        result(summary, mode)
     }
 }
 
 /// The exit code: what is wrong with the worker before what is wrong with its runs.
-fn result(ending: Ending, mode: Mode) -> Result<(), CliError> {
-    let Ending { runs, failures, unreported, last_reason, error, is_stopped } = ending;
+fn result(summary: WorkerSummary, mode: Mode) -> Result<(), CliError> {
+    let WorkerSummary { runs, failures, unreported, last_reason, error, is_stopped } = summary;
     if let Some(error) = error {
         return Err(error.into());
     }
@@ -214,7 +206,7 @@ fn result(ending: Ending, mode: Mode) -> Result<(), CliError> {
 }
 
 /// Prints the answer to a report, if a program reads the output. For people the log has a line.
-fn print_recorded(output: &Output, answer: &Answer) {
+fn print_recorded(output: &Output, answer: &ApiResponse) {
     if matches!(output.format, Format::Table | Format::Wide) {
         return;
     }
@@ -252,15 +244,32 @@ struct TaskFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    run: Vec<Value>,
-    timeout: Option<Value>,
+    run: Vec<Word>,
+    timeout: Option<Word>,
     cwd: Option<PathBuf>,
     #[serde(default)]
-    env: BTreeMap<String, Value>,
+    env: BTreeMap<String, Word>,
+}
+
+/// A text, or a number or boolean as written (1.10 is not 1.1).
+#[derive(Deserialize)]
+#[serde(try_from = "Value")]
+struct Word(String);
+
+impl TryFrom<Value> for Word {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
+            Value::String(text) if !text.contains('\0') => Ok(Self(text)),
+            Value::Number(_) | Value::Bool(_) => Ok(Self(value.to_string())),
+            other => Err(format!("{other} should be a text without NUL, a number, true or false")),
+        }
+    }
 }
 
 /// Reads the tasks of a file. `timeout` is that of tasks that have none.
-pub fn read_tasks(path: &Path, timeout: Duration) -> Result<Vec<Task>, CliError> {
+fn read_tasks(path: &Path, timeout: Duration) -> Result<Vec<Task>, CliError> {
     let path = path.display().to_string();
     let file = input::structured(&path, &format!("@{path}"))?;
     parse_tasks(file, timeout).map_err(|fault| usage(format!("{path}: {fault}")))
@@ -272,52 +281,29 @@ fn parse_tasks(file: Value, timeout: Duration) -> Result<Vec<Task>, String> {
         return Err(format!("`tasks` should have 1 to {MAX_TASKS} tasks; it has {}", tasks.len()));
     }
     let task = |(name, entry): (String, Value)| {
-        parse_task(&name, entry, timeout).map_err(|fault| format!("tasks.{name}{fault}"))
+        parse_task(&name, entry, timeout).map_err(|fault| format!("tasks.{name}: {fault}"))
     };
     tasks.into_iter().map(task).collect()
 }
 
 fn parse_task(name: &str, entry: Value, timeout: Duration) -> Result<Task, String> {
-    let place = |fault| format!(": {fault}");
-    filter(name).map_err(place)?;
-    let entry: Entry = serde_json::from_value(entry).map_err(|error| place(error.to_string()))?;
-    let command: Option<Vec<String>> = entry.run.iter().map(text_of).collect();
-    let command = command.filter(|command| command.first().is_some_and(|program| !program.is_empty()));
-    let command = command.ok_or_else(|| {
-        ".run should be a list of the program and its arguments, such as [\"./report.sh\", \"weekly\"]"
-            .to_owned()
-    })?;
-    if entry.cwd.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
-        return Err(".cwd should be the path of a folder".to_owned());
+    filter(name)?;
+    let Entry { run, timeout: own, cwd, env } =
+        serde_json::from_value(entry).map_err(|error| error.to_string())?;
+    if run.first().is_none_or(|program| program.0.is_empty()) {
+        return Err("`run` should be a list of the program and its arguments, such as [./report.sh, weekly]"
+            .to_owned());
     }
-    let own = entry.timeout.map(|text| {
-        let text = text_of(&text).unwrap_or_default();
-        duration(&text).map_err(|fault| format!(".timeout: {fault}"))
-    });
-    let variable = |(name, value): (String, Value)| {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(format!(".env: {name:?} should be the name of a variable, without `=` and NUL"));
-        }
-        let fault = format!(".env.{name} should be a text without NUL, a number, true or false");
-        Ok((name, text_of(&value).ok_or(fault)?))
-    };
+    if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return Err(format!("`env`: {name:?} should be the name of a variable, without `=` and NUL"));
+    }
     Ok(Task {
         name: Some(name.to_owned()),
-        command: command.into_iter().map(Into::into).collect(),
-        timeout: own.transpose()?.unwrap_or(timeout),
-        folder: entry.cwd,
-        environment: entry.env.into_iter().map(variable).collect::<Result<_, _>>()?,
+        command: run.into_iter().map(|word| word.0.into()).collect(),
+        timeout: own.map_or(Ok(timeout), |own| duration(&own.0))?,
+        folder: cwd.filter(|folder| !folder.as_os_str().is_empty()),
+        environment: env.into_iter().map(|(name, word)| (name, word.0)).collect(),
     })
-}
-
-/// A text, or a number or boolean as written (1.10 is not 1.1); `None` for other values and a text with a NUL.
-fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()).filter(|text| !text.contains('\0')),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(truth) => Some(truth.to_string()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -358,20 +344,18 @@ mod tests {
     fn a_fault_names_its_place_and_what_is_expected() {
         for (text, part) in [
             ("tasks: {}", "1 to 100 tasks"),
-            ("tasks: {a: {run: []}}", "tasks.a.run should be a list of the program and its arguments"),
-            ("tasks: {a: {run: [x, [1]]}}", "tasks.a.run should be a list"),
+            ("tasks: {a: {run: []}}", "tasks.a: `run` should be a list of the program"),
+            ("tasks: {a: {run: [x, [1]]}}", "tasks.a: [1] should be a text"),
             ("tasks: {a: {run: x}}", "tasks.a: invalid type: string \"x\""),
             ("tasks: {a: {timeout: 1m}}", "tasks.a: missing field `run`"),
             ("tasks: {a: 1}", "tasks.a: invalid type"),
             ("tasks: [a]", "invalid type: sequence"),
             ("tsks: {}", "unknown field `tsks`, expected `tasks`"),
-            ("tasks: {a: {run: [x], timeout: 2}}", "tasks.a.timeout: \"2\" is no duration"),
-            ("tasks: {a: {run: [x], cwd: \"\"}}", "tasks.a.cwd should be the path of a folder"),
+            ("tasks: {a: {run: [x], timeout: 2}}", "tasks.a: \"2\" is no duration"),
             ("tasks: {a: {run: [x], comand: 1}}", "tasks.a: unknown field `comand`, expected one of"),
-            ("tasks: {a: {run: [x], env: {A=B: c}}}", "tasks.a.env: \"A=B\" should be the name"),
-            ("tasks: {b: {run: [x], env: {X: [1]}}}", "tasks.b.env.X should be a text"),
-            ("tasks: {b: {run: [x], env: {X: \"a\\0\"}}}", "tasks.b.env.X should be a text"),
-            ("tasks: {b: {run: [x], env: {X: null}}}", "tasks.b.env.X should be a text"),
+            ("tasks: {a: {run: [x], env: {A=B: c}}}", "tasks.a: `env`: \"A=B\" should be the name"),
+            ("tasks: {b: {run: [x], env: {X: \"a\\0\"}}}", "tasks.b: "),
+            ("tasks: {b: {run: [x], env: {X: null}}}", "tasks.b: "),
             ("tasks: {\"\": {run: [x]}}", "expected 1 to 255 bytes"),
         ] {
             let fault = parse(text).unwrap_err();

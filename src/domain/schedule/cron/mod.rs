@@ -1,10 +1,9 @@
-//! Cron expressions in the syntax of crontab(5) (contract §4): parsing, and arithmetic on five sets of values in the plain
-//! calendar. Time zones and daylight saving are in `schedule`.
+//! Cron expressions in the syntax of crontab(5) (contract §4): parsing, and arithmetic on five sets of values in the
+//! plain calendar. Time zones and daylight saving are in `schedule`.
 //!
-//! The only module that uses saffron, which finds the next run. saffron counts Sunday as 1 and differs from crontab(5) in
-//! other points, so it receives lists of numbers and never a user's text.
+//! The only module that uses saffron, which finds the next run. saffron counts Sunday as 1 and differs from crontab(5)
+//! in other points, so it receives lists of numbers and never a user's text.
 
-mod field;
 mod words;
 
 use std::ops::{Add, Sub};
@@ -12,8 +11,6 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime, date};
-
-use crate::domain::schedule::cron::field::{FIELDS, Token, shown};
 
 /// A cron expression: the user's text, and a bit set for each field: bit n is the value n, Sunday is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,17 +45,6 @@ pub struct CronError {
 
 impl CronExpr {
     /// Parses five fields, or a macro such as `@daily`.
-    ///
-    /// ```
-    /// use cued::domain::schedule::cron::CronExpr;
-    ///
-    /// let cron = CronExpr::parse("30 22 * * fri-mon").unwrap();
-    /// let next = cron.next_civil("2026-03-03T00:00".parse().unwrap()); // a Tuesday
-    /// assert_eq!(next, Some("2026-03-06T22:30".parse().unwrap()));
-    ///
-    /// let error = CronExpr::parse("61 * * * *").unwrap_err();
-    /// assert_eq!((error.field, error.span), ("minute", (0, 2)));
-    /// ```
     /// Errors: syntax unknown to crontab(5), a value out of range, a step larger than its field.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         Self::read(text).map_err(|error| CronError { span: in_characters(text, error.span), ..error })
@@ -74,20 +60,23 @@ impl CronExpr {
         let name = text.trim_ascii();
         let expression = if name.starts_with('@') {
             let start = text.len() - text.trim_ascii_start().len();
-            Token::whole(expand(name).map_err(|message| whole((start, start + name.len()), message))?)
+            expand(name).map_err(|message| whole((start, start + name.len()), message))?
         } else {
-            Token::whole(text)
+            text
         };
-        let fields: Vec<Token<'_>> = expression.words().collect();
-        let fields: [Token<'_>; 5] =
-            fields.try_into().map_err(|found: Vec<_>| wrong_count(expression, &found))?;
+        let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
+        let fields: [&str; 5] = fields.try_into().map_err(|found: Vec<_>| wrong_count(expression, &found))?;
         let mut sets = [0; 5];
         for (set, (field, text)) in sets.iter_mut().zip(FIELDS.iter().zip(fields)) {
-            *set = field.parse(text)?;
+            *set = field.parse(text).map_err(|(part, message)| CronError {
+                field: field.name,
+                message,
+                span: span_in(expression, part),
+            })?;
         }
         let [minutes, hours, days, months, weekdays] = sets;
         // crontab(5): a day field that starts with a star, `*/2` included, counts as unrestricted.
-        let restricted = |field: Token<'_>| !field.text.starts_with(['*', '?']);
+        let restricted = |field: &str| !field.starts_with(['*', '?']);
         let either_day = restricted(fields[2]) && restricted(fields[4]);
         let days_of_week = list(weekdays << 1);
         let (month_days, week_days) = match (days, weekdays) {
@@ -106,7 +95,6 @@ impl CronExpr {
         Ok(Self { text: text.to_owned(), minutes, hours, days, months, weekdays, either_day, saffron })
     }
 
-    /// The expression as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -117,10 +105,9 @@ impl CronExpr {
         words::describe(self)
     }
 
-    /// The place of the day-of-month field in the text, in characters.
     pub fn day_of_month_span(&self) -> (usize, usize) {
-        let field = Token::whole(&self.text).words().nth(2);
-        in_characters(&self.text, field.map_or((0, self.text.len()), Token::span))
+        let field = self.text.split_ascii_whitespace().nth(2).unwrap_or(&self.text);
+        in_characters(&self.text, span_in(&self.text, field))
     }
 
     /// Returns whether any date matches: `0 0 30 2 *` has none.
@@ -147,7 +134,6 @@ impl CronExpr {
         if self.either_day { day || weekday } else { day && weekday }
     }
 
-    /// The first matching minute strictly after `after`, up to the end of the year 9999.
     pub fn next_civil(&self, after: DateTime) -> Option<DateTime> {
         const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
         let mut minute = after.date().at(after.hour(), after.minute(), 0, 0);
@@ -177,7 +163,6 @@ impl CronExpr {
         days * per_day + self.rank(until) - self.rank(after)
     }
 
-    /// The last matching minute in (`after`, `until`].
     pub fn last_civil(&self, after: DateTime, until: DateTime) -> Option<DateTime> {
         let mut until = until;
         while until > after {
@@ -191,7 +176,6 @@ impl CronExpr {
         None
     }
 
-    /// The number of matching minutes of this day up to and including `at`.
     fn rank(&self, at: DateTime) -> u64 {
         if !self.includes_day(at.date()) {
             return 0;
@@ -201,7 +185,6 @@ impl CronExpr {
         u64::from(hours_before * self.minutes.count_ones() + minutes.count_ones())
     }
 
-    /// The last matching time of day up to and including this one.
     fn last_time(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
         if has(self.hours, hour)
             && let Some(minute) = highest(self.minutes & through(minute))
@@ -234,13 +217,13 @@ fn expand(name: &str) -> Result<&'static str, String> {
 }
 
 /// The error points at the fields after the fifth, or at the end where fields are missing.
-fn wrong_count(expression: Token<'_>, found: &[Token<'_>]) -> CronError {
-    let (_, end) = expression.span();
+fn wrong_count(expression: &str, found: &[&str]) -> CronError {
+    let end = expression.len();
     let (count, hint, span) = match found {
         [_, _, _, _, _, first, ..] => {
             let last = found.last().unwrap_or(first);
             let hint = "leave out seconds and years, and write lists without blanks";
-            (found.len(), hint, (first.span().0, last.span().1))
+            (found.len(), hint, (span_in(expression, first).0, span_in(expression, last).1))
         }
         _ => (found.len(), "write * for a field that does not matter", (end, end)),
     };
@@ -269,7 +252,6 @@ where
     if seconds < 0 { T::default() - distance } else { T::default() + distance }
 }
 
-/// The values of a set as saffron reads them.
 fn list(set: u64) -> String {
     let values = (0..64).filter(|value| has(set, *value)).map(|value| value.to_string());
     values.collect::<Vec<_>>().join(",")
@@ -289,4 +271,143 @@ fn below(value: i8) -> u64 {
 
 fn through(value: i8) -> u64 {
     below(value + 1)
+}
+
+/// The wrong part of a field, and what is wrong with it.
+type PartError<'a> = (&'a str, String);
+
+struct CronField {
+    name: &'static str,
+    range: (u8, u8),
+    size: u8,
+    /// Three-letter names, in the order of the values.
+    names: &'static [&'static str],
+    question: bool,
+}
+
+const FIELDS: [CronField; 5] = [
+    CronField { name: "minute", range: (0, 59), size: 60, names: &[], question: false },
+    CronField { name: "hour", range: (0, 23), size: 24, names: &[], question: false },
+    CronField { name: "day-of-month", range: (1, 31), size: 31, names: &[], question: true },
+    CronField {
+        name: "month",
+        range: (1, 12),
+        size: 12,
+        names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+        question: false,
+    },
+    // 7 is accepted for Sunday: values are taken modulo the size.
+    CronField {
+        name: "day-of-week",
+        range: (0, 7),
+        size: 7,
+        names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
+        question: true,
+    },
+];
+
+impl CronField {
+    /// The values that the text names, as a bit set: bit n is the value n, Sunday is 0.
+    fn parse<'a>(&self, field: &'a str) -> Result<u64, PartError<'a>> {
+        if self.question && field == "?" {
+            return Ok(self.every(0, self.size - 1, 1));
+        }
+        let mut set = 0;
+        for item in field.split(',') {
+            set |= self.item(item)?;
+        }
+        Ok(set)
+    }
+
+    fn item<'a>(&self, item: &'a str) -> Result<u64, PartError<'a>> {
+        let (range, step) = match item.split_once('/') {
+            Some((range, step)) => (range, Some(self.step(step)?)),
+            None => (item, None),
+        };
+        let last = self.size - 1;
+        let (first, last) = match (range, range.split_once('-')) {
+            ("*", _) => (0, last),
+            (_, Some((first, end))) => (self.value(first)?, self.value(end)?),
+            // An extension: `a/n` means `a-max/n`. crontab(5) has steps after ranges only.
+            (_, None) if step.is_some() => (self.value(range)?, last),
+            (_, None) => (self.value(range)?, self.value(range)?),
+        };
+        Ok(self.every(first, last, step.unwrap_or(1)))
+    }
+
+    /// Every `step`th value from `first` to `last`, both relative to the smallest value of the field; wraps at the
+    /// end.
+    fn every(&self, first: u8, last: u8, step: u8) -> u64 {
+        let length = if first <= last { last - first } else { last + self.size - first };
+        (0..=length)
+            .step_by(usize::from(step))
+            .map(|distance| 1 << (self.range.0 + (first + distance) % self.size))
+            .fold(0, |set, bit: u64| set | bit)
+    }
+
+    fn value<'a>(&self, value: &'a str) -> Result<u8, PartError<'a>> {
+        let (least, greatest) = self.range;
+        if let Some(index) = self.names.iter().position(|name| name.eq_ignore_ascii_case(value)) {
+            return Ok(u8::try_from(index).unwrap_or(greatest));
+        }
+        let Some(number) = number(value)? else {
+            return Err((value, self.unknown(value)));
+        };
+        if (least..=greatest).contains(&number) {
+            return Ok(number - least);
+        }
+        Err((value, format!("{} is out of range {least}-{greatest}", shown(value))))
+    }
+
+    fn step<'a>(&self, step: &'a str) -> Result<u8, PartError<'a>> {
+        let size = self.size;
+        let problem = match number(step)? {
+            Some(step) if (1..=size).contains(&step) => return Ok(step),
+            Some(0) => format!("a step of 0 never moves; use 1-{size}"),
+            Some(_) => format!(
+                "the step {} is larger than the field, which has {size} values; use 1-{size}",
+                shown(step)
+            ),
+            None => format!("`{}` is not a step; write a number 1-{size} after /", shown(step)),
+        };
+        Err((step, problem))
+    }
+
+    fn unknown(&self, value: &str) -> String {
+        let (least, greatest) = self.range;
+        let numbers = format!("{least}-{greatest}");
+        let wanted = match self.names {
+            [first, .., last] => format!("a number {numbers} or a name {first}-{last}"),
+            _ => format!("a number {numbers}"),
+        };
+        let text = shown(value);
+        if text.contains(['L', 'l', 'W', 'w', '#']) && self.question {
+            return format!("`{text}`: L, W and # are not part of crontab(5); write {wanted}");
+        }
+        format!("`{text}` is not valid here; write {wanted}")
+    }
+}
+
+/// Parses digits; numbers above `u8::MAX` saturate. `None` for any other text.
+fn number(text: &str) -> Result<Option<u8>, PartError<'_>> {
+    if text.is_empty() {
+        let problem = "a value is missing; write one on each side of every `,`, `-` and `/`";
+        return Err((text, problem.to_owned()));
+    }
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    Ok(is_number.then(|| text.parse().unwrap_or(u8::MAX)))
+}
+
+fn shown(text: &str) -> String {
+    const MAX_CHARS: usize = 40;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The place in `text` of a part of it, in bytes, half open. Empty where something is missing.
+fn span_in(text: &str, part: &str) -> (usize, usize) {
+    let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+    (start, start + part.len())
 }

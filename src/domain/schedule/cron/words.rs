@@ -9,7 +9,6 @@ use crate::domain::schedule::cron::{ALL_DAYS, ALL_WEEKDAYS, CronExpr};
 const MAX_LISTED: usize = 10;
 /// The values that are shown of a longer list, beside their number.
 const SHOWN: usize = 3;
-/// Most times of day that are written out.
 const MAX_TIMES: usize = 6;
 /// The fewest values that are described by their step; fewer are easier to read as a list.
 const MIN_STEPPED: usize = 4;
@@ -28,12 +27,9 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-/// The days that a month has in every year.
 const SURE_DAYS: [usize; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-/// In the order of the words: a week begins on Monday.
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// The values of one field, ascending, of a cycle of `size` values.
 struct Values {
     values: Vec<usize>,
     size: usize,
@@ -41,12 +37,12 @@ struct Values {
 
 /// `At 09:00, Monday to Friday, in March`.
 pub(super) fn describe(cron: &CronExpr) -> String {
-    let hours = Values::of(cron.hours, 24);
-    let months = Values::of(cron.months >> 1, 12);
+    let hours = Values::from_bits(cron.hours, 24);
+    let months = Values::from_bits(cron.months >> 1, 12);
     let (days, joins_months) = days(cron, &months);
     // Hours past midnight follow the evening before only if the day after always matches too.
     let past_midnight = days.is_none() && months.is_all();
-    let mut words = times(&Values::of(cron.minutes, 60), &hours, past_midnight);
+    let mut words = times(&Values::from_bits(cron.minutes, 60), &hours, past_midnight);
     match days {
         Some(days) => words = format!("{words}, {days}"),
         // `Every 15 minutes` needs no `every day`.
@@ -110,7 +106,6 @@ fn times(minutes: &Values, hours: &Values, past_midnight: bool) -> String {
     }
 }
 
-/// The minutes, without the hours that they belong to.
 fn minutes_of_hour(minutes: &Values) -> String {
     let (first, last) = (minutes.first(), minutes.last());
     if let Some(step) = minutes.cycle() {
@@ -130,11 +125,11 @@ fn days(cron: &CronExpr, months: &Values) -> (Option<String>, bool) {
         return (None, false);
     }
     // A week begins on Monday, and Sunday is bit 0.
-    let weekdays = Values::of(cron.weekdays >> 1 | (cron.weekdays & 1) << 6, 7).of_weekdays();
+    let weekdays = Values::from_bits(cron.weekdays >> 1 | (cron.weekdays & 1) << 6, 7).of_weekdays();
     if every_day {
         return (Some(weekdays), false);
     }
-    let days = Values::of(cron.days >> 1, 31);
+    let days = Values::from_bits(cron.days >> 1, 31);
     if every_weekday {
         return days_of_months(&days, months);
     }
@@ -193,7 +188,7 @@ fn days_of_month(days: &Values) -> String {
 }
 
 impl Values {
-    fn of(set: u64, size: usize) -> Self {
+    fn from_bits(set: u64, size: usize) -> Self {
         Self { values: (0..size).filter(|value| set & (1 << value) != 0).collect(), size }
     }
 
@@ -218,7 +213,6 @@ impl Values {
         (count > 1 && is_even).then_some(step)
     }
 
-    /// The step of several values with equal distances.
     fn progression(&self) -> Option<usize> {
         let [first, second, ..] = self.values[..] else { return None };
         let step = second - first;
@@ -237,8 +231,8 @@ impl Values {
         Some((*start, (start + self.values.len() - 1) % self.size))
     }
 
-    /// The values in words, three or more in a row as `a to b`, and whether all are named: a long list is cut to the number of
-    /// values and the first of them, `17 days (1, 3, 4 …)`.
+    /// The values in words, three or more in a row as `a to b`, and whether all are named: a long list is cut to the
+    /// number of values and the first of them, `17 days (1, 3, 4 …)`.
     fn listed(&self, plural: &str, name: impl Fn(usize) -> String) -> (String, bool) {
         let mut parts = Vec::new();
         let mut rest = &self.values[..];
@@ -281,7 +275,6 @@ impl Values {
     }
 }
 
-/// `Every minute`, `Every 5 minutes`.
 fn every(step: usize, unit: &str) -> String {
     match step {
         1 => format!("Every {unit}"),
@@ -289,7 +282,6 @@ fn every(step: usize, unit: &str) -> String {
     }
 }
 
-/// `a, b and c`.
 fn list(parts: &[String]) -> String {
     match parts {
         [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),

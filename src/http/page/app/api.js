@@ -20,7 +20,6 @@ export class ApiError extends Error {
   }
 }
 
-/** An error of the form itself at one of its fields, as the API would report it. */
 export const fieldError = (name, msg) =>
   new ApiError(422, "invalid_field", msg, { problems: [{ loc: ["body", name], msg }] });
 
@@ -54,11 +53,9 @@ export const post = (path, body, options) => call("POST", path, { body: body || 
 export const patch = (path, body, options) => call("PATCH", path, { body, ...options });
 export const del = (path, options) => call("DELETE", path, options);
 
-/** What a promise resolves to, or `null` if it fails with one of these statuses. */
 export const orNull = (promise, ...statuses) =>
   promise.catch((error) => (statuses.includes(error.status) ? null : Promise.reject(error)));
 
-/** A cue with its payload as text. */
 export const getCue = (id, runs = 1) =>
   get(cuePath(id), { payload: "text", execution_limit: runs });
 export const cuePath = (id) => "v1/cues/" + encodeURIComponent(id);
@@ -69,8 +66,8 @@ export function address(path, query = {}) {
   return given.length ? path + "?" + new URLSearchParams(given) : path;
 }
 
-// JSON text of an object, in which fields of `raw` stand letter for letter: a payload with integers
-// beyond 2^53 must never pass through JSON.parse. A raw field that is empty text is left out.
+// JSON text of an object; `raw` fields are inserted unchanged: a payload with integers beyond 2^53
+// must never pass through JSON.parse. A raw field that is empty text is left out.
 export function bodyWith(body, raw = {}) {
   const added = Object.entries(raw).map(([name, value]) =>
     value?.trim() && `${JSON.stringify(name)}:${value.trim()}`);
@@ -98,7 +95,6 @@ function failure({ status, headers }, content, quiet) {
   });
   if (status === 401 && !quiet) {
     update((s) => (s.signedOut = true));
-    // Shows what the browser is signed in as now.
     if (state.user && account() && account() !== state.user.id) location.reload();
   }
   if (status === 429) update((s) => (s.waitUntil = Date.now() + (error.retryAfter || 5) * 1000));

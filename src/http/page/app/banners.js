@@ -1,10 +1,9 @@
 // The banners above every screen, strongest first.
 import { html } from "../lit/lit-html.js";
-import { prompt } from "../parts/ask.js";
-import { act } from "../parts/feedback.js";
+import { act, prompt } from "../parts/feedback.js";
 import { anchor, button, when } from "../parts/pieces.js";
 import { post } from "./api.js";
-import { freeze, instant, isFrozen, serverNow, skewMs } from "./time.js";
+import { duration, freeze, instant, isFrozen, serverNow, skewMs } from "./time.js";
 import { state } from "./state.js";
 import { capital, isLimited, number } from "./words.js";
 
@@ -23,56 +22,49 @@ export function bannerList(state, { now = Date.now(), skew = 0, frozen = false }
   const { executions: runs, cues } = overview?.usage || {};
   const isNear = isLimited(runs?.limit) && runs.used >= runs.limit * NEAR;
   const isOver = isNear && runs.used >= runs.limit;
+  const apart = `${duration(Math.round(Math.abs(skew) / 60_000) * 60_000)} ${
+    skew < 0 ? "behind" : "ahead of"}`;
   const after = !isOver ? "" : runs.used >= 2 * runs.limit
     ? " Scheduled runs fail until the month ends."
     : " Runs above go on for 24 hours, up to twice the number, then they fail.";
-  const list = [
-    isDamaged
-      && ["damaged", "bad", "The database file is damaged.", "Stop cued, then run `cued check`."],
-    !isDamaged && readOnly && ["disk", "bad",
-      "The database cannot be written: the disk may be full.",
+  return [
+    [isDamaged, "damaged", "bad", "The database file is damaged.",
+      "Stop cued, then run `cued check`."],
+    [!isDamaged && readOnly, "disk", "bad", "The database cannot be written: the disk may be full.",
       "Nothing can be changed and nothing new fires. It goes on by itself once there is space."],
-    isHeld && ["held", "warn", "This is a restored copy on hold: nothing fires.",
+    [isHeld, "held", "warn", "This is a restored copy on hold: nothing fires.",
       "Run `cued promote` to let it go on."],
-    hasWrongClock
-      && ["wrong-clock", "bad", "The clock of the server looks wrong.", capital(reason) + "."],
-    frozen && ["clock", "idle", "Test clock"],
-    stands && !isDamaged && !hasWrongClock && !readOnly && !isHeld && ["scheduler", "bad",
+    [hasWrongClock, "wrong-clock", "bad", "The clock of the server looks wrong.",
+      capital(reason) + "."],
+    [frozen, "clock", "idle", "Test clock"],
+    [stands && !isDamaged && !hasWrongClock && !readOnly && !isHeld, "scheduler", "bad",
       "The scheduler stands still: nothing fires.", "Look at the server's log, then restart it."],
-    Math.abs(skew) > SKEW_SHOWN_MS && ["skew", "warn",
-      `This server's clock is ${apart(skew)} this device's.`, "Times here are the server's."],
-    waitUntil > now && ["wait", "warn",
+    [Math.abs(skew) > SKEW_SHOWN_MS, "skew", "warn",
+      `This server's clock is ${apart} this device's.`, "Times here are the server's."],
+    [waitUntil > now, "wait", "warn",
       `The server asks to wait ${Math.ceil((waitUntil - now) / 1000)} s: too many requests.`],
-    isNear && ["quota", isOver ? "bad" : "warn",
+    [isNear, "quota", isOver ? "bad" : "warn",
       `This month's runs are ${isOver ? "" : "nearly "}used up.`,
-      `${number(runs.used)} of ${number(runs.limit)}.${after}`],
-    isLimited(cues?.limit) && cues.active >= cues.limit && ["cues", "warn",
-      "The limit of active cues is reached.", `${number(cues.active)} of ${
-        number(cues.limit)}: pause or delete one before you add another.`],
-    live === "polling"
-      && ["live", "warn", "Not live.", "The page is fetched again every 10 seconds."],
-    newBuild && ["build", "", "A new version of this page is there."],
-  ];
-  return list.filter(Boolean).map(([id, kind, text, more = ""]) => ({ id, kind, text, more }));
-}
-
-function apart(skew) {
-  const minutes = Math.round(Math.abs(skew) / 60_000);
-  const hours = Math.round(minutes / 60);
-  const text = minutes < 120 ? `${minutes} min` : hours < 48 ? `${hours} h`
-    : `${Math.round(hours / 24)} days`;
-  return `${text} ${skew < 0 ? "behind" : "ahead of"}`;
+      `${number(runs?.used)} of ${number(runs?.limit)}.${after}`],
+    [isLimited(cues?.limit) && cues.active >= cues.limit, "cues", "warn",
+      "The limit of active cues is reached.", `${number(cues?.active)} of ${
+        number(cues?.limit)}: pause or delete one before you add another.`],
+    [live === "polling", "live", "warn",
+      "Not live.", "The page is fetched again every 10 seconds."],
+    [newBuild, "build", "", "A new version of this page is there."],
+  ].filter(([isShown]) => isShown)
+    .map(([, id, kind, text, more = ""]) => ({ id, kind, text, more }));
 }
 
 const move = async (body) => freeze(instant((await post("v1/test/clock", body)).now));
 
 const askTo = () => prompt({
-  title: "Move the test clock", text: "All that is due until then fires, in order.",
+  title: "Move the test clock", text: "All that is due until then fires, in order.", action: "Move",
   fields: [{
     name: "to", label: "To (UTC)", value: new Date(serverNow()).toISOString().slice(0, 16),
     type: "datetime-local", required: true,
   }],
-  action: "Move", send: ({ to }) => move({ to: to + (to.length < 17 ? ":00Z" : "Z") }),
+  send: ({ to }) => move({ to: to + (to.length < 17 ? ":00Z" : "Z") }),
 });
 
 const STEPS = [["+1 min", "PT1M"], ["+1 h", "PT1H"], ["+1 day", "P1D"]];

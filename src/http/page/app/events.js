@@ -22,27 +22,25 @@ let hiddenTimer = 0;
 let retryTimer = 0;
 let patienceTimer = 0;
 
-/** Whether a type is one of these types or first words. */
 export const matches = (types, type) =>
   types.some((wanted) => type === wanted || type.startsWith(wanted + "."));
 
-function endPatience() {
+function setLive(word) {
   clearTimeout(patienceTimer);
   patienceTimer = 0;
-}
-
-function setLive(word) {
-  endPatience();
-  if (state.live !== word) update((s) => (s.live = word));
+  if (word && state.live !== word) update((s) => (s.live = word));
 }
 
 /** Calls `onEvent(type, data)` for each event, and with "refetch" where some may be missing. */
 export function start(onEvent) {
   listener = onEvent;
-  document.addEventListener("visibilitychange", onVisibility);
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hiddenTimer);
+    if (document.hidden) hiddenTimer = setTimeout(stop, HIDDEN_FOR_MS);
+    else if (!source) open();
+  });
   // A page that the browser keeps for "Back" must not keep its stream: a user has five.
   addEventListener("pagehide", stop);
-  // By then the browser may be signed in as another account.
   addEventListener("pageshow", (event) => event.persisted && location.reload());
   setInterval(() => {
     if (state.live === "polling" && !document.hidden && !state.signedOut) listener("refetch", {});
@@ -51,7 +49,7 @@ export function start(onEvent) {
 }
 
 export function stop() {
-  endPatience();
+  setLive();
   clearTimeout(retryTimer);
   source?.close();
   source = null;
@@ -60,24 +58,22 @@ export function stop() {
 export function open() {
   stop();
   if (document.hidden || state.signedOut) return;
-  const resume = last ? "?last_event_id=" + encodeURIComponent(last) : "";
-  source = new EventSource("v1/events" + resume);
+  source = new EventSource("v1/events" + (last && "?last_event_id=" + encodeURIComponent(last)));
   source.onerror = onError;
   const on = (type, run) => source.addEventListener(type, (event) => {
     last = event.lastEventId || last;
-    run(event);
+    run(JSON.parse(event.data), type);
   });
-  on("hello", (event) => onHello(JSON.parse(event.data)));
+  on("hello", onHello);
   for (const type of ["reset", "burst"]) on(type, () => listener("refetch", {}));
   for (const type of TYPES) on(type, onEvent);
   // No response at all, as where other tabs use all connections to the server, is no stream either.
   patienceTimer = setTimeout(() => setLive("polling"), PATIENCE_MS);
 }
 
-function onEvent(event) {
-  const data = JSON.parse(event.data);
-  if (event.type === "server.state" && data.state === "clock_moved") freeze(instant(data.at));
-  listener(event.type, data);
+function onEvent(data, type) {
+  if (type === "server.state" && data.state === "clock_moved") freeze(instant(data.at));
+  listener(type, data);
 }
 
 function onHello(hello) {
@@ -88,19 +84,13 @@ function onHello(hello) {
 }
 
 function onError() {
-  if (source.readyState === EventSource.CLOSED) {
-    // The server answered, but with no stream: too many of them, signed out, or switched off.
-    setLive("polling");
-    listener("refetch", {});
-    retryTimer = setTimeout(open, RETRY_MS);
+  // The browser tries again every 2 s: patience is counted from the first failure.
+  if (source.readyState !== EventSource.CLOSED) {
+    patienceTimer ||= setTimeout(() => setLive("polling"), PATIENCE_MS);
     return;
   }
-  // The browser tries again every 2 s: patience is counted from the first failure.
-  patienceTimer ||= setTimeout(() => setLive("polling"), PATIENCE_MS);
-}
-
-function onVisibility() {
-  clearTimeout(hiddenTimer);
-  if (document.hidden) hiddenTimer = setTimeout(stop, HIDDEN_FOR_MS);
-  else if (!source && !state.signedOut) open();
+  // The server answered, but with no stream: too many of them, signed out, or switched off.
+  setLive("polling");
+  listener("refetch", {});
+  retryTimer = setTimeout(open, RETRY_MS);
 }

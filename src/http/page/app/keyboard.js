@@ -1,7 +1,7 @@
 // Keyboard shortcuts, `[keys, label, run]`: those of every screen here, those of a screen from its
 // `shortcuts`. Keys are one ("n"), or two in a row ("g c").
 import { html } from "../lit/lit-html.js";
-import { openDialog } from "../parts/ask.js";
+import { openDialog } from "../parts/feedback.js";
 import { settings } from "./state.js";
 
 const SEQUENCE_MS = 1_200; // between `g` and the letter that follows
@@ -10,7 +10,6 @@ const lists = new Map(); // group -> shortcuts
 let first = "";
 let firstAt = 0;
 
-/** Sets the shortcuts of a group ("On this screen", "Everywhere"). */
 export const register = (group, list) => lists.set(group, list || []);
 
 /** The shortcut of a list that was pressed, "part" where the keys begin one, or null. Pure. */
@@ -50,7 +49,6 @@ function isTyping(target) {
   return target.isContentEditable || target.matches?.(`textarea, select, input:not(${pressed})`);
 }
 
-/** The row that has the focus. */
 export const currentRow = () => document.activeElement?.closest("[data-row]");
 
 function move(step) {
@@ -60,7 +58,6 @@ function move(step) {
   next?.querySelector("a, button")?.focus();
 }
 
-/** All shortcuts by group, as a template. */
 export const list = () => [...lists].map(([title, entries]) => !entries.length ? ""
   : html`<div><h3>${title}</h3><dl class="keys">${entries.map(([keys, label]) => html`<dt>${
     keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${label}</dd>`)}</dl></div>`);

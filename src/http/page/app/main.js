@@ -1,7 +1,6 @@
 // The frame of the page: shows the screen of the address, loads it, keeps it fresh.
 import { html, render } from "../lit/lit-html.js";
-import { confirm } from "../parts/ask.js";
-import { act, announce, toasts } from "../parts/feedback.js";
+import { act, announce, confirm, toasts } from "../parts/feedback.js";
 import { select } from "../parts/form.js";
 import { anchor, bones, empty, errorBox, menu, note, takeNextTick } from "../parts/pieces.js";
 import { banners } from "./banners.js";
@@ -116,7 +115,6 @@ function refetch() {
   }, Math.max(50, loadedAt + REFETCH_MS - Date.now()));
 }
 
-/** Fetches what the banners need, soon. */
 function refetchBanners() {
   if (shown.name === "overview") return;
   overviewTimer ||= setTimeout(() => {
@@ -135,13 +133,15 @@ function onEvent(type, data) {
   else update();
 }
 
+const mayLeave = () => shown.module?.mayLeave?.(shown.data);
+
 async function onHash() {
   const route = parse(location.hash);
-  const question = shown.module?.mayLeave?.(shown.data);
-  if (question && keyOf(route) !== shown.key) {
+  const text = mayLeave();
+  if (text && keyOf(route) !== shown.key) {
     history.replaceState(history.state, "", shown.route.hash);
     const title = "Leave without saving?";
-    if (!(await confirm({ title, text: question, action: "Leave", danger: true }))) return;
+    if (!(await confirm({ title, text, action: "Leave", danger: true }))) return;
     shown.module = null;
     return go(route.hash);
   }
@@ -152,11 +152,6 @@ async function onHash() {
   history.replaceState({ entry }, "");
   update((s) => (s.route = route));
   open(route);
-}
-
-function head() {
-  const { module, data, route, ready, name } = front();
-  return { title: SCREENS[name][1], ...module?.head?.(data, route, ready) };
 }
 
 function body() {
@@ -193,18 +188,16 @@ const ZONES = [["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]];
 
 function tools() {
   if (state.signedOut) return "";
-  const word = { live: "Live", connecting: "Connecting", polling: "Not live" }[state.live];
-  const entries = [
-    [`Theme: ${settings.theme || "auto"}`, nextTheme], ["Keyboard shortcuts", keyboard.help],
-    ["Settings", () => go("#/settings")], ["Sign out", () => act(server.signOut)],
-  ];
   const email = state.user?.email || "";
-  const face = html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span
-    class="cut who">${email || "Account"}</span>`;
-  const setZone = (zone) => update(() => set("zone_view", zone));
   return html`<span class="live ${state.live === "live" ? "on" : ""}"><span class="sr">Connection:
-    </span>${word}</span>${select("zone-view", "Show times in", settings.zone_view, ZONES, setZone)}
-    ${menu(face, entries, "account-menu")}`;
+    </span>${{ live: "Live", connecting: "Connecting", polling: "Not live" }[state.live]}</span>${
+    select("zone-view", "Show times in", settings.zone_view, ZONES,
+      (zone) => update(() => set("zone_view", zone)))}${
+    menu(html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span
+      class="cut who">${email || "Account"}</span>`, [
+      [`Theme: ${settings.theme || "auto"}`, nextTheme], ["Keyboard shortcuts", keyboard.help],
+      ["Settings", () => go("#/settings")], ["Sign out", () => act(server.signOut)],
+    ], "account-menu")}`;
 }
 
 const closeDialogs = (which) =>
@@ -246,34 +239,36 @@ const focusTitle = () => document.querySelector("h1")?.focus({ preventScroll: tr
 
 function draw() {
   coverOrUncover();
-  document.body.classList.toggle("signed-out", front().name === "sign_in");
-  const heading = head();
-  render(tools(), element("tools"));
-  render(state.signedOut ? "" : banners(), element("banners"));
-  render(screen(heading), element("screen"));
-  render(toasts(), element("toasts"));
+  const { name, ...own } = front();
+  document.body.classList.toggle("signed-out", name === "sign_in");
+  const heading =
+    { title: SCREENS[name][1], ...own.module?.head?.(own.data, own.route, own.ready) };
+  const parts = {
+    tools: tools(), banners: state.signedOut ? "" : banners(), screen: screen(heading),
+    toasts: toasts(),
+  };
+  for (const [id, part] of Object.entries(parts)) render(part, element(id));
   raiseToasts();
   const { module, data, route, ready } = shown;
   const hasKeys = ready && !state.signedOut;
   keyboard.register("On this screen", hasKeys ? module?.shortcuts?.(data, route) : []);
   drawNavigation();
-  const { title, tab } = heading;
-  document.title = `${tab || title} · cued`;
+  document.title = `${heading.tab || heading.title} · cued`;
   if (focusHeading) {
     focusHeading = false;
     focused = null;
     scrollTo(0, 0);
     focusTitle();
-    announce(title);
+    announce(heading.title);
   }
   if (wantsSearch) search();
   // Where what had the focus is gone, as a deleted row, the next Tab must not begin at the top.
   if (focused?.isConnected === false && document.activeElement === document.body) focusTitle();
   clearTimeout(tickTimer);
-  const next = takeNextTick();
-  if (document.hidden) return;
-  if (state.waitUntil > Date.now()) tickTimer = setTimeout(update, 1_000);
-  else if (!isFrozen()) tickTimer = setTimeout(update, next);
+  const tick = takeNextTick();
+  const isWaiting = state.waitUntil > Date.now();
+  if (document.hidden || (isFrozen() && !isWaiting)) return;
+  tickTimer = setTimeout(update, isWaiting ? 1_000 : tick);
 }
 
 function search() {
@@ -298,9 +293,8 @@ function start() {
     ["t", "Theme: auto, light, dark", nextTheme],
     ["?", "This help", keyboard.help],
   ]);
-  const places = Object.values(SCREENS).filter(([, , , key]) => key);
-  keyboard.register("Go to", places.map(([, title, , key, hash]) =>
-    ["g " + key, title, () => go(hash)]));
+  keyboard.register("Go to", Object.values(SCREENS).filter(([, , , key]) => key).map(
+    ([, title, , key, hash]) => ["g " + key, title, () => go(hash)]));
   keyboard.start();
   addEventListener("hashchange", onHash);
   document.addEventListener("visibilitychange", () => {
@@ -308,7 +302,6 @@ function start() {
     if (missedRefetch) refetch();
     update();
   });
-  const mayLeave = () => shown.module?.mayLeave?.(shown.data);
   addEventListener("beforeunload", (event) => mayLeave() && event.preventDefault());
   server.joinTabs();
   // The address behind `#/enter/TOKEN` is where the sign-in leads.

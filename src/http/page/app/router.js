@@ -45,7 +45,6 @@ export function go(hash, { replace = false } = {}) {
   reload();
 }
 
-/** Fetches the screen again. */
 export const reload = () => dispatchEvent(new HashChangeEvent("hashchange"));
 
 function decode(segment = null) {

@@ -37,7 +37,6 @@ export function loadOverview() {
   return request;
 }
 
-/** Number of cues of the account, from the counts by state. */
 export const countOf = ({ active, paused, completed, failed }) =>
   active + paused + completed + failed;
 
@@ -47,10 +46,8 @@ async function loadInto(name, path) {
   return value;
 }
 export const loadUser = () => loadInto("user", "v1/auth/me");
-/** Needs no sign-in. */
 export const loadInfo = () => loadInto("info", "v1/info");
 
-/** Loads what every screen needs; a screen shows the errors of its own calls. */
 export function begin(isFromTab = false) {
   const announced = loadUser().then(({ id }) => isFromTab || tabs.postMessage(id));
   for (const loading of [announced, loadInfo(), loadOverview()]) loading.catch(() => {});

@@ -21,7 +21,6 @@ let isAsked = false;
 
 export const onRender = (fn) => (draw = fn);
 
-/** Changes the state, and draws in the next animation frame. */
 export function update(change) {
   change?.(state);
   if (isAsked) return;
@@ -32,15 +31,12 @@ export function update(change) {
   });
 }
 
-/** Marks the data of a screen as busy during `run`; does nothing if it already is. */
-export async function busily(data, run) {
-  if (data.busy) return undefined;
+/** Marks the data of a screen as busy during `run`, whose error goes to `fail`; one at a time. */
+export async function busily(data, run, fail = console.error) {
+  if (data.busy) return;
   update(() => (data.busy = true));
-  try {
-    return await run();
-  } finally {
-    update(() => (data.busy = false));
-  }
+  await run().catch(fail);
+  update(() => (data.busy = false));
 }
 
 // One object under one key of localStorage, which theme.js reads before the first paint.

@@ -13,7 +13,6 @@ export function sawServerTime(ms, here = Date.now()) {
   clock.known = true;
 }
 
-/** Under a test clock the time stands still at `ms` until the server sends another. */
 export const freeze = (ms) => void (clock.frozen = ms);
 export const isFrozen = () => clock.frozen !== null;
 export const skewMs = () => (isFrozen() ? 0 : clock.skew);
@@ -66,7 +65,6 @@ export function absolute(ms, zone, { seconds = false, now = serverNow(), full = 
   return `${date.format(ms).replace(",", "")}, ${time}`;
 }
 
-/** "2026-11-22 14:05:00.120 UTC" */
 export const exact = (ms) => new Date(ms).toISOString().replace("T", " ").replace("Z", " UTC");
 
 /** Minutes that a zone is ahead of UTC at an instant; `null` if the browser does not know it. */
@@ -91,13 +89,14 @@ export function localText(ms, zone) {
   return wall.toISOString().slice(0, 19).replace(/:00$/, "");
 }
 
+/** A local time of a zone as an instant of the API, and the other way; "" of what is none. */
+export const fromLocal = (text, zone) => text && new Date(localInstant(text, zone)).toISOString();
+export const toLocal = (text, zone) => Number.isNaN(text ? instant(text) : NaN) ? ""
+  : localText(instant(text), zone).slice(0, 16);
+
 const UNITS = [
-  [1_000, 60, "s"],
-  [60_000, 60, "min"],
-  [3_600_000, 48, "h"],
-  [86_400_000, 60, "days"],
-  [2_629_800_000, 24, "months"],
-  [31_557_600_000, Infinity, "years"],
+  [1_000, 60, "s"], [60_000, 60, "min"], [3_600_000, 48, "h"], [86_400_000, 60, "days"],
+  [2_629_800_000, 24, "months"], [31_557_600_000, Infinity, "years"],
 ];
 
 /** "in 4 min", "12 s ago", "now" */

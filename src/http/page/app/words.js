@@ -58,19 +58,19 @@ export const causeShort = ({ cause, http_status: status }) =>
 
 const MESSAGES = {
   execution_limit_exceeded: "the quota of the month was used up, so it was not sent",
-  address_unconfirmed: 
+  address_unconfirmed:
     "it waits, because the account may call only 60 times an hour until its address is confirmed",
   "not claimed in time": "no worker took it in time",
 };
 
-/** The reason of a failed run or attempt: the server's message, else the status or the cause. */
 export function why({ cause, http_status: status, error_message: message }) {
   if (message) return MESSAGES[message] || message;
-  if (status && cause?.startsWith("status_")) return `the callback returned ${status}`;
-  return CAUSES[cause]?.[0] || (status ? `the callback returned ${status}` : "no reason is known");
+  if (status && (!CAUSES[cause] || cause.startsWith("status_"))) {
+    return `the callback returned ${status}`;
+  }
+  return CAUSES[cause]?.[0] || "no reason is known";
 }
 
-/** "failed 3 times in a row" */
 export const streakText = (count) => (count > 1 ? `failed ${count} times in a row` : "failed");
 
 /** Words of the API as texts; a new word as it is. */
@@ -78,8 +78,7 @@ const textsOf = (texts) => (word) => texts[word] ?? String(word).replaceAll("_",
 export const triggerText = textsOf({ manual_fire: "fired by hand" });
 export const catchUpText = textsOf({
   latest: "after an outage, runs the latest missed time",
-  all: "after an outage, runs every missed time",
-  none: "skips times that were missed",
+  all: "after an outage, runs every missed time", none: "skips times that were missed",
 });
 export const missReason = textsOf({
   downtime: "the server was not running", clock: "the clock was set forward",
@@ -88,32 +87,31 @@ export const viaText = textsOf({
   key: "API key", mail: "link by mail", link: "one-time link", dev: "development sign-in",
 });
 
-/** "late 2 ms", or "" where nothing was measured. */
-export const lateText = (ms) => (ms === null || ms === undefined ? "" : `late ${duration(ms)}`);
+/** When a schedule recurs: "0 3 * * *" or "every 5m". */
+export const ruleText = ({ cron, every }) => (every ? `every ${every}` : cron);
 
-/** "1 run", "2 runs", "1,200 runs" */
+export const lateText = (ms) => (ms === null || ms === undefined ? "" : `late ${duration(ms)}`);
 export const plural = (count, one) => `${number(count)} ${count === 1 ? one : one + "s"}`;
 export const number = (value) => Number(value).toLocaleString("en-GB");
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** "64 MiB" */
 export function bytes(count) {
-  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-  let at = 0;
-  let size = count;
-  while (size >= 1_024 && at < units.length - 1) (size /= 1_024), at++;
-  return `${at && size < 10 ? size.toFixed(1) : number(Math.round(size))} ${units[at]}`;
+  const power = count < 1 ? 0 : Math.min(4, Math.floor(Math.log2(count) / 10));
+  const size = count / 1_024 ** power;
+  return `${power && size < 10 ? size.toFixed(1) : number(Math.round(size))} ${
+    ["bytes", "KiB", "MiB", "GiB", "TiB"][power]}`;
 }
 
 const NO_LIMIT = 1_000_000_000; // how the API shows a limit that is switched off
 export const isLimited = (limit) => limit !== null && limit !== undefined && limit < NO_LIMIT;
-export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
 
-/** State for a badge: a cancelled run has not failed. */
+/** A cancelled run has not failed. */
+export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
 export const stateOfRun = (run) => (isCancelled(run) ? "cancelled" : run.status);
 
 /** Attempts of a retry in minutes after the first; the last wait given repeats. */
-export function attemptsOf({ max_attempts: most, backoff_minutes: waits }) {
+export function attemptsOf({ max_attempts: most, backoff_minutes: minutes, backoff_seconds: s }) {
+  const waits = s?.map((wait) => wait / 60) ?? minutes;
   const times = [0];
   for (let i = 1; i < most; i++) {
     times.push(times.at(-1) + (waits[Math.min(i, waits.length) - 1] ?? 0));

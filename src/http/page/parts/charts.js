@@ -1,7 +1,6 @@
-// Charts: bars of runs, lines, the last runs of a cue, attempts. One path per series.
-import { html, nothing, svg } from "../lit/lit-html.js";
+// Charts: bars of runs, lines, the last runs of a cue. One path per series.
+import { html, svg } from "../lit/lit-html.js";
 import { go } from "../app/router.js";
-import { duration } from "../app/time.js";
 import { stateOf, stateOfLetter } from "../app/words.js";
 
 const BARS = { step: 20, wide: 14, height: 100 };
@@ -18,11 +17,10 @@ export function barPaths(points) {
   const most = Math.max(1, ...points.map(({ succeeded, failed }) => succeeded + failed));
   const paths = { good: "", bad: "", rest: "", most };
   points.forEach(({ succeeded, failed }, i) => {
-    const x = i * step + (step - wide) / 2;
     const low = scale(succeeded, most, height);
     const top = Math.min(height, low + scale(failed, most, height));
-    const bar = (from, to) =>
-      `M${x} ${round(height - to)}h${wide}V${round(height - from)}h${-wide}z`;
+    const bar = (from, to) => `M${i * step + (step - wide) / 2} ${
+      round(height - to)}h${wide}V${round(height - from)}h${-wide}z`;
     if (low) paths.good += bar(0, low);
     if (failed) paths.bad += bar(low + (low ? 1.5 : 0), top);
     if (!low && !failed) paths.rest += bar(0, 1);
@@ -47,16 +45,10 @@ export function bars(points, { label, titles, links }) {
 export function linePath(values, width, height) {
   const most = Math.max(1, ...values);
   const step = values.length > 1 ? width / (values.length - 1) : 0;
-  let pen = "M";
-  return values.map((value, i) => {
-    if (value === null) return (pen = "M"), "";
-    const point = `${pen}${round(i * step)} ${round(height - 1 - (value / most) * (height - 2))}`;
-    pen = "L";
-    return point;
-  }).join("");
+  return values.map((value, i) => value === null ? "" : `${(values[i - 1] ?? null) === null ? "M"
+    : "L"}${round(i * step)} ${round(height - 1 - (value / most) * (height - 2))}`).join("");
 }
 
-/** A small line of values; `label` says what it shows, with its figures. */
 export const sparkline = (values, label) => html`<svg class="spark" viewBox="0 0 120 28" width="120"
   height="28" preserveAspectRatio="none" role="img" aria-label=${label}><path class="line"
   d=${linePath(values, 120, 28)}></path></svg>`;
@@ -87,7 +79,6 @@ export function historyPaths(statuses, slots = statuses.length) {
   return paths;
 }
 
-/** "last 30 runs: 28 succeeded, 2 failed; newest failed" */
 export function historyText(statuses) {
   if (!statuses) return "no runs yet";
   const word = (letter) => stateOf(stateOfLetter(letter)).word.toLowerCase();
@@ -100,32 +91,8 @@ export function historyText(statuses) {
 /** The last runs of a cue ("ssfsr…", newest last) as a row of marks with room for `slots` runs. */
 export function runHistory(statuses, slots) {
   const width = slots * STEP - (STEP - WIDE);
-  const paths = Object.entries(historyPaths(statuses, slots));
   return html`<svg class="history" viewBox="0 0 ${width} ${HEIGHT}" width=${width} height=${HEIGHT}
-    preserveAspectRatio="xMaxYMid slice" role="img" aria-label=${historyText(statuses)}>${paths.map(
-    ([letter, path]) => svg`<path class="s-${letter}" d=${path}></path>`)}</svg>`;
-}
-
-const short = (minutes) => {
-  const [size, unit] = minutes < 60 ? [1, "m"] : minutes < 2_880 ? [60, "h"] : [1_440, "d"];
-  return +(minutes / size).toFixed(1) + unit;
-};
-
-/** Attempts, in minutes after the first, as dots on a line; the gaps grow with the logarithm. */
-export function attemptLine(times) {
-  const waits = times.slice(1).map((time, i) => time - times[i]);
-  const weights = waits.map((wait) => 1 + Math.log1p(wait));
-  const sum = weights.reduce((a, b) => a + b, 0);
-  let at = 4;
-  const dots = times.map((_, i) => {
-    const wide = i ? (92 * weights[i - 1]) / sum : 0;
-    at += wide;
-    return svg`<circle cx=${`${at}%`} cy="28" r="4"></circle>${
-      i ? svg`<text x=${`${at - wide / 2}%`} y="18">${short(waits[i - 1])}</text>` : nothing}`;
-  });
-  const starts = times.map((time, i) =>
-    `${i + 1} at ${time ? "+" + duration(time * 60_000) : "the time"}`);
-  return html`<svg class="waits" width="100%" height="44" role="img"
-    aria-label=${`Attempts: ${starts.join(", ")}`}><line x1="4%" x2=${`${at}%`} y1="28"
-    y2="28"></line>${dots}</svg>`;
+    preserveAspectRatio="xMaxYMid slice" role="img" aria-label=${historyText(statuses)}>${
+    Object.entries(historyPaths(statuses, slots)).map(([letter, path]) =>
+      svg`<path class="s-${letter}" d=${path}></path>`)}</svg>`;
 }

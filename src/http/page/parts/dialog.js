@@ -1,21 +1,20 @@
 // Dialogs: native <dialog>, opened by a call that returns a promise of the answer.
-import { html, nothing, render } from "../lit/lit-html.js";
-import { copyLine } from "./copy.js";
+import { html, render } from "../lit/lit-html.js";
 import { field, focusProblem } from "./form.js";
 import { button } from "./pieces.js";
+import { copyLine } from "./text.js";
 
 // Opens a dialog with the content of `view(close, refresh)`, named by its heading. Resolves to the
 // value given to `close`, to nothing after Esc.
-export function openDialog(view, { broad = false, required = false } = {}) {
-  return new Promise((resolve) => {
+export const openDialog = (view, { broad = false, required = false } = {}) =>
+  new Promise((resolve) => {
     const element = document.createElement("dialog");
     if (broad) element.className = "broad";
     let value;
     const close = (answer) => ((value = answer), element.close());
     const refresh = () => {
       render(view(close, refresh), element);
-      const heading = element.querySelector("h2");
-      if (heading) element.setAttribute("aria-label", heading.textContent);
+      element.setAttribute("aria-label", element.querySelector("h2")?.textContent);
     };
     if (required) {
       // A browser lets a second Esc pass `cancel`: only the attribute prevents it.
@@ -30,23 +29,20 @@ export function openDialog(view, { broad = false, required = false } = {}) {
     element.showModal();
     element.querySelector("textarea")?.setSelectionRange(0, 0);
   });
-}
 
 function isOutside({ target, clientX: x, clientY: y }, element) {
   const { left, right, top, bottom } = element.getBoundingClientRect();
   return target === element && (x < left || x > right || y < top || y > bottom);
 }
 
-/** A form with its buttons; `send(values)` is called when it is submitted. */
-function form({ title, text, action, danger }, content, close, send, off) {
+function form({ title, text, action = "Save", danger }, content, close, send, off) {
   const submit = (event) => {
     event.preventDefault();
     send(Object.fromEntries(new FormData(event.target)));
   };
   return html`<form @submit=${submit}><h2>${title}</h2>${text ? html`<p>${text}</p>` : ""}${content}
-    <div class="actions">${button("Cancel", () => close())}
-      <button class=${danger ? "primary danger" : "primary"}
-        ?disabled=${off}>${action}</button></div></form>`;
+    <div class="actions">${button("Cancel", () => close())}<button ?disabled=${off}
+      class=${danger ? "primary danger" : "primary"}>${action}</button></div></form>`;
 }
 
 /** Asks before an action; resolves to true or nothing. The person types the number `type` first. */
@@ -82,16 +78,14 @@ export function prompt({ fields, send, ...question }) {
         focusProblem();
       }
     };
-    const message = error && !error.problems?.length
-      ? html`<p class="bad" role="alert">${error.message}</p>` : nothing;
-    const content = html`${message}${fields.map((one) =>
+    const content = html`${error && !error.problems?.length
+      ? html`<p class="bad" role="alert">${error.message}</p>` : ""}${fields.map((one) =>
       field({ prefix: "d-", ...one, value: values[one.name], error }))}`;
-    return form({ action: "Save", ...question }, content, close, submit, off);
+    return form(question, content, close, submit, off);
   });
 }
 
 /** Shows a secret once; closes only by "I stored it". */
 export const showSecret = (title, text, value) => openDialog((close) => html`<div class="body">
-  <h2>${title}</h2><p>${text}</p>${copyLine(value)}
-  <div class="actions">${button("I stored it", () => close(true), "primary")}</div></div>`,
-  { required: true });
+  <h2>${title}</h2><p>${text}</p>${copyLine(value)}<div class="actions">${
+    button("I stored it", () => close(true), "primary")}</div></div>`, { required: true });

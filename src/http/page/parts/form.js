@@ -2,18 +2,13 @@
 import { html, nothing } from "../lit/lit-html.js";
 import { live } from "../lit/directives/live.js";
 
-const placeOf = ({ loc }) => loc?.slice(1).join(".");
-
 /** The problem of an ApiError at a place such as "callback.url", or "". */
-export function problemAt(error, path) {
-  const found = error?.problems?.find((problem) => placeOf(problem) === path);
-  return found ? found.msg.replace(/^Value error, /, "") : "";
-}
+export const problemAt = (error, path) => error?.problems
+  ?.find(({ loc }) => loc?.slice(1).join(".") === path)?.msg.replace(/^Value error, /, "") ?? "";
 
 const options = (list, value) => list.map(([key, text]) =>
   html`<option value=${key} .selected=${String(key) === String(value)}>${text}</option>`);
 
-/** A choice of `[value, text]` pairs without a visible label. */
 export const select = (id, label, value, list, choose) => html`<select class="small" id=${id}
   aria-label=${label} @change=${(event) => choose(event.target.value)}>${options(list,
     value)}</select>`;
@@ -31,31 +26,28 @@ export function field({
   const report = (event) => oninput?.(event.target.value);
   const bad = text ? "true" : nothing;
   const shown = oninput ? live(value) : value;
-  const control = () =>
-    choices ? html`<select id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad}
-        @change=${report}>${options(choices, value)}</select>`
+  const control = input || (choices
+    ? html`<select id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad}
+      @change=${report}>${options(choices, value)}</select>`
     : lines ? html`<textarea id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad}
-        rows=${lines} spellcheck="false" ?required=${required} .value=${shown}
-          @input=${report}></textarea>`
+      rows=${lines} spellcheck="false" ?required=${required} .value=${shown}
+      @input=${report}></textarea>`
     : html`<input id=${id} name=${name} aria-describedby=${notes} aria-invalid=${bad} type=${type}
-        list=${list || nothing} autocomplete=${autocomplete} placeholder=${placeholder || nothing}
-        ?required=${required} .value=${shown} @input=${report}>`;
-  return html`<div class="field"><label for=${id}>${label}</label>${input || control()}
+      list=${list || nothing} autocomplete=${autocomplete} placeholder=${placeholder || nothing}
+      ?required=${required} .value=${shown} @input=${report}>`);
+  return html`<div class="field"><label for=${id}>${label}</label>${control}
     ${text ? html`<p class="problem" id=${id + "-problem"}>${text}</p>` : ""}
     ${help ? html`<p class="help" id=${id + "-help"}>${help}</p>` : ""}</div>`;
 }
 
-/** Moves the focus to the first field with a problem, once it is drawn. */
 export const focusProblem = () => setTimeout(() => document.querySelector(
   ":is(dialog[open], body:not(:has(dialog[open]))) [aria-invalid=true]")?.focus(), 50);
 
-/** A box to tick with its text. */
 export const check = ({ name, label, checked, onchange, help }) => html`<div class="field">
   <label class="check"><input type="checkbox" name=${name} .checked=${live(checked)}
     @change=${(event) => onchange(event.target.checked)}>${label}</label>${
   help ? html`<p class="help">${help}</p>` : ""}</div>`;
 
-/** A few choices side by side, one of them pressed. */
 export const segments = (label, value, list, choose) => html`<div class="segments" role="group"
   aria-label=${label}>${list.map(([key, text]) => html`<button type="button"
     aria-pressed=${key === value ? "true" : "false"}

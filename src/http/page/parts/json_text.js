@@ -23,11 +23,10 @@ function walk(text, emit) {
     const inside = stack.at(-1);
     const kind = KINDS[token] ?? (want.endsWith("key") ? "key" : "value");
     const isEmpty = kind === "close" && want.startsWith("first");
-    let fits = want === "value" || want === "first"; // "open" and "value"
-    if (kind === "close") fits = inside === OPENS[token] && (want === "next" || isEmpty);
-    else if (kind === "comma") fits = want === "next" && stack.length > 0;
-    else if (kind === "colon") fits = want === ":";
-    else if (kind === "key") fits = token.startsWith('"');
+    const fits = {
+      close: inside === OPENS[token] && (want === "next" || isEmpty),
+      comma: want === "next" && stack.length > 0, colon: want === ":", key: token.startsWith('"'),
+    }[kind] ?? (want === "value" || want === "first");
     if (wrong !== undefined || !fits) return { at, message: unexpected(token, want, inside) };
     if (kind === "close") stack.pop();
     emit(token, stack.length, isEmpty ? "close empty" : kind, at);
@@ -43,15 +42,10 @@ function walk(text, emit) {
   return { at: text.trimEnd().length, message: text.trim() ? missing : "there is no JSON" };
 }
 
-const EXPECTED = {
-  value: "a value expected",
-  first: 'a value or "]" expected',
-  key: "a name in double quotes expected",
-  "first key": 'a name in double quotes or "}" expected',
-  ":": '":" expected',
-};
-const expected = (want, inside) => EXPECTED[want]
-  ?? (inside ? `"," or "${inside === "{" ? "}" : "]"}" expected` : "nothing more expected");
+const expected = (want, inside) => ({
+  value: "a value expected", first: 'a value or "]" expected', ":": '":" expected',
+  key: "a name in double quotes expected", "first key": 'a name in double quotes or "}" expected',
+})[want] ?? (inside ? `"," or "${inside === "{" ? "}" : "]"}" expected` : "nothing more expected");
 
 function unexpected(token, want, inside) {
   if (token === '"') return "a text that does not end, or has a line break or a wrong escape in it";
@@ -60,7 +54,6 @@ function unexpected(token, want, inside) {
   return isNumber ? `${short} is no JSON number` : `${expected(want, inside)}, not ${short}`;
 }
 
-/** The first fault of a text, `{line, column, message, at}`, lines and columns from 1, or null. */
 export function checkJson(text, emit = () => {}) {
   const fault = walk(text, emit);
   if (!fault) return null;
@@ -100,13 +93,13 @@ export function withMember(text, name, value) {
 }
 
 function rewrite(text, form) {
-  const out = [];
+  let out = "";
   let before = "";
   const fault = walk(text, (token, depth, kind) => {
-    out.push(form(token, depth, kind, before));
+    out += form(token, depth, kind, before);
     before = kind;
   });
-  return fault ? text : out.join("");
+  return fault ? text : out;
 }
 
 /** The text without white space between tokens; a text that is no JSON as it is. */
@@ -114,24 +107,22 @@ export const compactJson = (text) => rewrite(text, (token) => token);
 
 /** The text laid out with two spaces a level; a text that is no JSON as it is. */
 export const prettyJson = (text) => rewrite(text, (token, depth, kind, before) => {
-  const line = (level) => "\n" + "  ".repeat(level);
   if (kind === "colon") return ": ";
-  if (kind === "comma" || kind === "close empty") return token;
-  if (kind === "close") return line(depth) + token;
-  return (before === "open" || before === "comma" ? line(depth) : "") + token;
+  const isNewLine = kind === "close"
+    || (!/^(comma|close empty)$/.test(kind) && /^(open|comma)$/.test(before));
+  return (isNewLine ? "\n" + "  ".repeat(depth) : "") + token;
 });
 
 /** `[[kind, text]]` for colours, kind "key", "text", "number", "word" or ""; null if no JSON. */
 export function jsonParts(text) {
-  const pretty = prettyJson(text);
   const parts = [];
+  const pretty = prettyJson(text);
   let end = 0;
-  const valueKind = (token) =>
-    token.startsWith('"') ? "text" : /^[tfn]/.test(token) ? "word" : "number";
   const fault = walk(pretty, (token, _, kind, at) => {
+    const value = token.startsWith('"') ? "text" : /^[tfn]/.test(token) ? "word" : "number";
     if (at > end) parts.push(["", pretty.slice(end, at)]);
     end = at + token.length;
-    parts.push([kind === "key" ? kind : kind === "value" ? valueKind(token) : "", token]);
+    parts.push([{ key: "key", value }[kind] ?? "", token]);
   });
   return fault ? null : parts;
 }
@@ -147,5 +138,4 @@ export function readableJson(text) {
   });
 }
 
-/** Bytes of a text in UTF-8. */
 export const byteLength = (text) => new TextEncoder().encode(text).length;

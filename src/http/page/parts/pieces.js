@@ -3,9 +3,8 @@ import { html, nothing } from "../lit/lit-html.js";
 import { settings } from "../app/state.js";
 import { absolute, exact, instant, offsetMinutes, relative, serverNow, shownZone,
   yourZone } from "../app/time.js";
-import { number, stateOf, stateOfRun } from "../app/words.js";
+import { capital, number, stateOf, stateOfRun } from "../app/words.js";
 
-/** A button; `off` disables it, `label` is its name where the text is none. */
 export const button = (text, run, kind, { id, off = false, label } = {}) => html`<button
   type="button" class=${kind || nothing} id=${id || nothing} aria-label=${label || nothing}
   ?disabled=${off} @click=${run}>${text}</button>`;
@@ -15,7 +14,6 @@ export const anchor = (href, text, kind) =>
 
 export const muted = (text) => html`<span class="muted">${text}</span>`;
 
-/** A section with a heading and what stands beside it. */
 export const card = (id, title, beside, content) => html`<section class="card" id=${id || nothing}>
   <header><h2>${title}</h2>${beside}</header>${content}</section>`;
 
@@ -24,7 +22,6 @@ export const facts = (pairs, kind = "") => html`<dl class="facts ${kind}">${pair
   .filter((pair) => pair && pair[1])
   .map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 
-/** A row of links, one of them current: `{text, href, isCurrent, title, count}`. */
 export const tabs = (label, list) => html`<nav class="tabs" aria-label=${label}>${list.map(
   ({ text, href, isCurrent, title, count }) => html`<a href=${href} title=${title ?? nothing}
     aria-current=${isCurrent ? "page" : nothing}>${text}${count === undefined ? ""
@@ -46,11 +43,9 @@ export const errorBox = (error, retry) => html`<div class="note is-bad" role="al
   <div><b>${sentence(error)}</b>${requestOf(error)}</div>
   ${retry ? button("Retry", retry) : ""}</div>`;
 
-/** Bars in place of rows that are on their way; they appear after 150 ms. */
 export const bones = () => html`<div class="card bones" aria-hidden="true">${
   Array.from({ length: 6 }, () => html`<i></i>`)}</div>`;
 
-/** An empty state: what there is none of, and the one thing that ends it. */
 export const empty = (title, text, ...more) => html`<div class="card empty"><h2>${title}</h2>${
   text ? html`<p>${text}</p>` : ""}${more}</div>`;
 
@@ -62,10 +57,7 @@ export function menu(face, entries, id, name) {
     popover.style.top = `${Math.min(bottom + 4, innerHeight - 48 - entries.length * 40)}px`;
     popover.style.left = `${Math.max(8, Math.min(left, innerWidth - 208))}px`;
   };
-  const choose = (run) => (event) => {
-    event.target.closest("[popover]").hidePopover();
-    run();
-  };
+  const choose = (run) => ({ target }) => (target.closest("[popover]").hidePopover(), run());
   return html`<button type="button" popovertarget=${id} aria-label=${name || nothing}>${
     face}</button><div class="menu" id=${id} popover @beforetoggle=${place}>${
     entries.map(([text, run, kind]) => button(text, choose(run), kind))}</div>`;
@@ -73,7 +65,6 @@ export function menu(face, entries, id, name) {
 
 let nearest = Infinity; // from now to a relative time of the last render
 
-/** Milliseconds until the relative times on the screen change. */
 export function takeNextTick() {
   const next = nearest < 60_000 ? 1_000 : nearest < 3_600_000 ? 15_000 : 60_000;
   nearest = Infinity;
@@ -83,19 +74,25 @@ export function takeNextTick() {
 // A time: the relative text and the absolute one, or `only` one of them. In the `zone` of a cue its
 // local time comes first and yours second, where they differ; `local` is the server's text for a
 // zone that the browser does not know.
-export function when(text, { zone = null, only = "", local, seconds = false, full = false } = {}) {
+export function when(text, { zone = null, only = "", local, ...options } = {}) {
   if (!text) return muted("–");
   const ms = instant(text);
-  const date = dateOf(ms, zone, local, { seconds, full });
+  const date = dateOf(ms, zone, local, options);
   if (only !== "absolute") nearest = Math.min(nearest, Math.abs(ms - serverNow()));
-  const title = only === "relative" ? `${date}\n${exact(ms)}` : exact(ms);
-  const body = only === "absolute" ? date
-    : only === "relative" ? relative(ms) : html`${relative(ms)} ${muted(date)}`;
-  return html`<time datetime=${new Date(ms).toISOString()} title=${title}>${body}</time>`;
+  const body = { absolute: date, relative: relative(ms) }[only]
+    ?? html`${relative(ms)} ${muted(date)}`;
+  return html`<time datetime=${new Date(ms).toISOString()} title=${
+    only === "relative" ? `${date}\n${exact(ms)}` : exact(ms)}>${body}</time>`;
 }
-
-/** A relative time alone. */
 export const ago = (text) => when(text, { only: "relative" });
+
+/** The next runs of a schedule, with notes about changes of the clock; with seconds if not :00. */
+export function nextRuns(occurrences, zone) {
+  const seconds = occurrences.some(({ at }) => instant(at) % 60_000);
+  const run = ({ at, local, note }) => html`<li>${when(at, { zone, local, seconds })}${
+    note ? html`<p class="small warn">${capital(note.replace(/^\w+: /, ""))}</p>` : ""}</li>`;
+  return html`<ol class="runs" id="next-runs" aria-label="Next runs">${occurrences.map(run)}</ol>`;
+}
 
 function dateOf(ms, zone, local, options) {
   const shown = shownZone(zone);
@@ -109,7 +106,8 @@ function dateOf(ms, zone, local, options) {
   // Around midnight only one of the zones has it today: then both have the date.
   const isDated = absolute(ms, zone, options).includes(",") !== date.includes(",");
   const both = { ...options, full: options.full || isDated };
-  return twoZones(absolute(ms, zone, both), place(zone), absolute(ms, shown, both));
+  const place = zone.split("/").at(-1).replaceAll("_", " "); // "Berlin" of "Europe/Berlin"
+  return twoZones(absolute(ms, zone, both), place, absolute(ms, shown, both));
 }
 
 /** "Thu 26 Nov, 02:00 Berlin · 01:00 yours": a date that both share stands once. Pure. */
@@ -119,10 +117,6 @@ export function twoZones(theirs, name, yours) {
   return `${theirs} ${name} · ${rest} yours`;
 }
 
-/** "Berlin" of "Europe/Berlin" */
-const place = (zone) => zone.split("/").at(-1).replaceAll("_", " ");
-
-/** A bar of a share: `value` of `most`. */
 export function meter(value, most, label) {
   const share = Math.min(100, most > 0 ? (100 * value) / most : 0);
   const kind = share >= 100 ? "s-f" : share >= 80 ? "s-r" : "s-d";
@@ -138,13 +132,10 @@ export function badge(name, more = "") {
 }
 
 /** Badges of a run: a success may have been reported as a failure, or not be accepted. */
-export function badges(run) {
-  const { outcome_state: state } = run;
-  const isPlain = !state || state === "reported_success";
-  return html`${badge(stateOfRun(run))}${isPlain ? "" : html` ${badge(state)}`}`;
-}
+export const badges = (run) => html`${badge(stateOfRun(run))}${
+  [null, undefined, "reported_success"].includes(run.outcome_state) ? ""
+  : html` ${badge(run.outcome_state)}`}`;
 
-/** Only a sign, with its word for readers. */
 export const signOf = ({ sign, word, color }) => html`<span class=${color} title=${word}><span
   class="sign" aria-hidden="true">${sign}</span><span class="sr">${word}</span></span>`;
 

@@ -7,35 +7,26 @@ import { withQuery } from "../app/router.js";
 import { number, plural } from "../app/words.js";
 import { anchor, button } from "./pieces.js";
 
-const SHORT = /\bshort\b/;
-const MANY = 20; // things; for an action on more, their number is typed
-
-/** The number to type before an action on `count` things, or null. */
-export const numberToType = (count) => (count > MANY ? count : null);
-
 // A table of columns `[label, cell(row), classes, sort]`: on a phone "wide" is a line of its own,
 // and "short" has its label before the value; `sort` is the word of the query that sorts by it.
 // `key(row)` identifies a row; `selection` adds boxes, which `name(row)` names.
 export function table(label, columns, rows, { key = ({ id }) => id, selection, name, route } = {}) {
   const ids = rows.map(key);
   const all = selection && ids.length > 0 && ids.every((id) => has(selection, id));
-  const pick = (isHead, checked, text, change) => {
-    const box = html`<label><input type="checkbox" aria-label=${text} .checked=${live(checked)}
-      @click=${(event) => update(() => change(event))}></label>`;
-    return isHead ? html`<th class="pick">${box}</th>` : html`<td class="pick">${box}</td>`;
-  };
+  const pick = (checked, text, change) => html`<label><input type="checkbox" aria-label=${text}
+    .checked=${live(checked)} @click=${(event) => update(() => change(event))}></label>`;
   const row = (row) => {
     const id = key(row);
     const marked = selection && has(selection, id);
     const change = (event) => toggle(selection, id, ids, event.shiftKey);
-    return html`<tr data-row=${id} aria-selected=${marked ? "true" : nothing}>
-      ${selection ? pick(false, marked, `Select ${name(row)}`, change) : ""}
+    return html`<tr data-row=${id} aria-selected=${marked ? "true" : nothing}>${selection
+      ? html`<td class="pick">${pick(marked, `Select ${name(row)}`, change)}</td>` : ""}
       ${columns.map(([label, cell, kind = ""], i) => html`<td class="${i ? "" : "main"} ${kind}"
-        data-label=${SHORT.test(kind) ? label : nothing}>${cell(row)}</td>`)}</tr>`;
+        data-label=${/\bshort\b/.test(kind) ? label : nothing}>${cell(row)}</td>`)}</tr>`;
   };
   const changeAll = (event) => selectAll(selection, ids, event.target.checked);
-  return html`<table class="cards" aria-label=${label}><thead><tr>
-    ${selection ? pick(true, all, "Select all rows of this page", changeAll) : ""}
+  return html`<table class="cards" aria-label=${label}><thead><tr>${selection
+    ? html`<th class="pick">${pick(all, "Select all rows of this page", changeAll)}</th>` : ""}
     ${columns.map((column) => head(column, route))}</tr></thead>
     <tbody>${repeat(rows, key, row)}</tbody></table>`;
 }
@@ -43,20 +34,19 @@ export function table(label, columns, rows, { key = ({ id }) => id, selection, n
 function head([label, , kind = "", sort], route) {
   const now = route?.query.sort || "";
   const state = !sort ? "" : now === sort ? "ascending" : now === "-" + sort ? "descending" : "";
-  const arrow = { ascending: " ↑", descending: " ↓" }[state];
   const href = sort && withQuery(route, { sort: state === "ascending" ? "-" + sort : sort });
   return html`<th scope="col" class=${kind} aria-sort=${state || nothing}>${
-    sort ? html`<a href=${href}>${label}${arrow}</a>` : label
-      || html`<span class="sr">Actions</span>`}</th>`;
+    sort ? anchor(href, label + ({ ascending: " ↑", descending: " ↓" }[state] ?? ""))
+    : label || html`<span class="sr">Actions</span>`}</th>`;
 }
 
 /** A new selection: ids, or all that match the filter (`all`, which needs no ids). */
 export const newSelection = () => ({ ids: new Set(), all: false, last: null });
+export const clearSelection = (selection) => Object.assign(selection, newSelection());
 const has = (selection, id) => selection.all || selection.ids.has(id);
-
-/** Number of things selected, where `total` match. */
-export const countSelected = (selection, total) => (selection.all ? total : selection.ids.size);
 const put = ({ ids }, id, on) => (on ? ids.add(id) : ids.delete(id));
+
+export const countSelected = (selection, total) => (selection.all ? total : selection.ids.size);
 
 /** Selects or releases a row; with `range` also all rows from the last one clicked. */
 export function toggle(selection, id, ids, range = false) {
@@ -74,8 +64,6 @@ export function selectAll(selection, ids, on) {
   for (const id of ids) put(selection, id, on);
 }
 
-export const clearSelection = (selection) => Object.assign(selection, newSelection());
-
 /** The bar of a selection: how many, "all N that match", and the actions. */
 export function selectionBar({ selection, total, onPage, noun, actions }) {
   const count = countSelected(selection, total);
@@ -89,23 +77,18 @@ export function selectionBar({ selection, total, onPage, noun, actions }) {
     <span class="row end">${actions}</span></div>`;
 }
 
-/** The page of a query, from 1, and its first row, from 0. */
 const pageOf = ({ page }) => Math.max(1, Number(page) || 1);
 export const offsetOf = (query, perPage) => (pageOf(query) - 1) * perPage;
 
-/** A table with links to its pages. */
-export const pagedTable = (route, label, columns, rows, { total, perPage, noun, ...more }) =>
-  [table(label, columns, rows, { route, ...more }), pager(route, { total, perPage, noun })];
-
-function pager(route, { total, perPage, noun }) {
+export function pagedTable(route, label, columns, rows, { total, perPage, noun, ...more }) {
   const page = pageOf(route.query);
   const last = Math.max(1, Math.ceil(total / perPage));
   const step = (to, text) => to < 1 || to > last
     ? html`<span class="button" aria-disabled="true">${text}</span>`
     : anchor(withQuery(route, { page: to === 1 ? null : to }), text, "button");
-  const from = (page - 1) * perPage;
-  const to = Math.min(total, from + perPage);
-  return html`<nav class="pager" aria-label="Pages"><span class="num">${
+  const [from, to] = [offsetOf(route.query, perPage), Math.min(total, page * perPage)];
+  return html`${table(label, columns, rows, { route, ...more })}<nav class="pager"
+    aria-label="Pages"><span class="num">${
     total ? `${number(from + 1)}–${number(to)} of ${number(total)}` : "0"} ${noun}</span>${
     last > 1 ? [step(page - 1, "Previous"), step(page + 1, "Next")] : ""}</nav>`;
 }

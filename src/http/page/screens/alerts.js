@@ -1,16 +1,7 @@
 // Alerts: what went wrong, newest first, and where alerts are sent.
-import { html } from "../lit/lit-html.js";
-import { address, get, getCue, patch, post } from "../app/api.js";
-import { go, link, withQuery } from "../app/router.js";
-import { loadUser } from "../app/server.js";
-import { busily, state } from "../app/state.js";
-import { duration, serverNow } from "../app/time.js";
-import { plural } from "../app/words.js";
-import { copyKey, copyMenu } from "../parts/copy.js";
-import { confirmed, prompt } from "../parts/ask.js";
-import { act, announce, toast } from "../parts/feedback.js";
-import { select } from "../parts/form.js";
-import { ago, anchor, button, card, facts, signOf, tabs } from "../parts/pieces.js";
+import { act, address, ago, anchor, announce, busily, button, card, confirmed, copyKey, copyMenu,
+  duration, facts, get, getCue, go, html, link, loadUser, patch, plural, post, prompt, select,
+  serverNow, signOf, state, tabs, toast, withQuery } from "../kit.js";
 import { offsetOf, pagedTable } from "../parts/table.js";
 
 const PER_PAGE = 50;
@@ -19,12 +10,8 @@ const SPANS = [
   ["", "At any time"], ["1", "Last 24 hours"], ["7", "Last 7 days"], ["30", "Last 30 days"],
 ];
 const TYPES = {
-  consecutive_failures: "Failing",
-  verification_failed: "Rejected",
-  claim_lost: "Worker lost",
-  unclaimed: "Not taken",
-  catch_up: "Caught up",
-  clock_behind: "Clock behind",
+  consecutive_failures: "Failing", verification_failed: "Rejected", claim_lost: "Worker lost",
+  unclaimed: "Not taken", catch_up: "Caught up", clock_behind: "Clock behind",
 };
 
 export const live = ["alert"];
@@ -34,30 +21,29 @@ export function question(query) {
   const { type, cue, days } = query;
   const isSpan = SPANS.some(([key]) => key && key === days);
   return {
-    alert_type: type, cue_id: cue,
+    alert_type: type, cue_id: cue, limit: PER_PAGE, offset: offsetOf(query, PER_PAGE) || null,
     since: isSpan ? new Date(serverNow() - days * DAY_MS).toISOString() : null,
-    limit: PER_PAGE, offset: offsetOf(query, PER_PAGE) || null,
   };
 }
 const listCall = ({ query }) => ({ method: "GET", path: address("v1/alerts", question(query)) });
+export const shortcuts = (data, route) => [copyKey(listCall(route))];
 
 export function head({ total, cueName }, route) {
   const { cue } = route.query;
-  const title = cue ? `Alerts of ${cueName || cue}` : "Alerts";
-  const count = total === undefined ? "" : plural(total, "alert");
-  return { title, note: count, actions: copyMenu(listCall(route)) };
+  return {
+    title: cue ? `Alerts of ${cueName || cue}` : "Alerts",
+    note: total === undefined ? "" : plural(total, "alert"), actions: copyMenu(listCall(route)),
+  };
 }
 
 export async function load(data, { query }) {
   const { cue } = query;
   // A cue that was deleted still has alerts.
   const named = cue && getCue(cue).then(({ name }) => name, () => cue);
-  const list = get("v1/alerts", question(query));
-  const [{ alerts, total }, cueName] = await Promise.all([list, named]);
+  const [{ alerts, total }, cueName] =
+    await Promise.all([get("v1/alerts", question(query)), named]);
   return { alerts, total, cueName };
 }
-
-export const shortcuts = (data, route) => [copyKey(listCall(route))];
 
 export function view(data, route) {
   const { type = "", cue, days = "", page } = route.query;
@@ -74,13 +60,12 @@ export function view(data, route) {
 function list({ alerts, total }, route) {
   const links = ({ cue_id: id }) => id && html`${anchor(link("cues", id), "Cue")}${
     route.query.cue ? "" : html` · ${anchor(withQuery(route, { cue: id }), "Its alerts")}`}`;
-  const columns = [
+  return pagedTable(route, "Alerts", [
     ["Alert", sentence],
     ["Type", ({ alert_type: type }) => html`<span class="tag">${TYPES[type] || type}</span>`],
     ["Raised", (alert) => ago(alert.created_at)],
     ["", links, "tight right"],
-  ];
-  return pagedTable(route, "Alerts", columns, alerts, { total, perPage: PER_PAGE, noun: "alerts" });
+  ], alerts, { total, perPage: PER_PAGE, noun: "alerts" });
 }
 
 function sentence({ severity, message, execution_id: run }) {
@@ -105,22 +90,23 @@ function destinations(data) {
     button(url ? "Change" : "Set a webhook", () => setWebhook(url), "", { id: "set-webhook" }),
     ...(url ? [
       button("Send a test", () => sendTest(data, url), "", { id: "send-test", off: data.busy }),
-      button("Remove", () => removeWebhook(url), "danger", { id: "remove-webhook" }),
+      button("Remove", () => confirmed("Remove the webhook?", "Remove",
+        `Alerts are no longer sent to ${url}.`, () => change(null), "Removed the webhook"),
+        "danger", { id: "remove-webhook" }),
       anchor(link("account", "keys"), "Secret that signs it"),
     ] : []),
   ];
   const unset = "Not set. An address of yours can get each alert as a signed POST.";
-  const webhook = html`<div class="stack"><p>${url ? html`<code>${url}</code>` : unset}</p>
-    <div class="row">${actions}</div>${test && test.url === url
-      ? html`<p id="test-result" class=${test.color}>${test.text}</p>` : ""}</div>`;
   return card("destinations", "Where alerts go", "", facts([
-    ["This list", "Always. The newest 1,000 are kept."], ["Webhook", webhook],
+    ["This list", "Always. The newest 1,000 are kept."],
+    ["Webhook", html`<div class="stack"><p>${url ? html`<code>${url}</code>` : unset}</p>
+      <div class="row">${actions}</div>${test && test.url === url
+        ? html`<p id="test-result" class=${test.color}>${test.text}</p>` : ""}</div>`],
     ["Mail", `Alerts are not mailed. Runs that fail are, if their cue says so${mailed}`],
   ], "long pad"));
 }
 
-const change = (alert_webhook_url) =>
-  patch("v1/auth/me", { alert_webhook_url }).then(loadUser);
+const change = (alert_webhook_url) => patch("v1/auth/me", { alert_webhook_url }).then(loadUser);
 
 async function setWebhook(url) {
   const name = "alert_webhook_url";
@@ -132,12 +118,6 @@ async function setWebhook(url) {
     send: (values) => change(values[name]),
   });
   if (saved) toast("Alerts go to the webhook");
-}
-
-function removeWebhook(url) {
-  const text = `Alerts are no longer sent to ${url}.`;
-  const question = { title: "Remove the webhook?", text, action: "Remove" };
-  return confirmed(question, () => change(null), "Removed the webhook");
 }
 
 const sendTest = (data, url) => busily(data, async () => {
@@ -152,11 +132,9 @@ const sendTest = (data, url) => busily(data, async () => {
 /** Colour and words of the answer to a test. Pure. */
 export function outcome({ status, http_status: code, error_message: error, ...answer }) {
   const took = duration(answer.duration_ms);
-  const again = answer.next_retry ? "" : "not ";
-  if (status === "delivered") {
-    return ["good", `The test arrived: the webhook answered ${code} in ${took}.`];
-  }
-  return status === "waiting"
-    ? ["warn", "The test is on its way: the webhook has not answered yet."]
-    : ["bad", `The test failed after ${took}: ${error}. It is ${again}sent again.`];
+  return {
+    delivered: ["good", `The test arrived: the webhook answered ${code} in ${took}.`],
+    waiting: ["warn", "The test is on its way: the webhook has not answered yet."],
+  }[status] ?? ["bad", `The test failed after ${took}: ${error}. It is ${
+    answer.next_retry ? "" : "not "}sent again.`];
 }

@@ -1,20 +1,13 @@
 // One cue: what it is, when it runs next, how its runs went, and what can be done with it.
-import { html } from "../lit/lit-html.js";
-import { cuePath, get, getCue } from "../app/api.js";
-import { go, link, reload } from "../app/router.js";
-import { update } from "../app/state.js";
-import { duration } from "../app/time.js";
-import { attemptsOf, bytes, capital, catchUpText, missReason, number, plural,
-  stateOfRun, triggerText, why } from "../app/words.js";
-import { attemptLine, runHistory, sparkline } from "../parts/charts.js";
-import { copyButton, copyKey, copyMenu } from "../parts/copy.js";
-import { toast } from "../parts/feedback.js";
-import { byteLength } from "../parts/json_text.js";
-import { anchor, badge, button, card, facts, menu, muted, note, when } from "../parts/pieces.js";
+import { anchor, attemptsOf, badge, button, byteLength, bytes, capital, card, catchUpText, coloured,
+  copyButton, copyKey, copyMenu, cuePath, duration, facts, get, getCue, go, html, link, menu,
+  missReason, muted, nextRuns, note, number, plural, reload, ruleText, stateOfRun, toast,
+  triggerText, update, when, why } from "../kit.js";
+import { attemptLine } from "../parts/attempts.js";
+import { runHistory, sparkline } from "../parts/charts.js";
 import { table } from "../parts/table.js";
-import { coloured } from "../parts/text_block.js";
-import { fire, fireWith, remove, replayFailed, setPaused } from "./cue/actions.js";
-import { creation, creationCall, lettersOf, streakOf } from "./cue/words.js";
+import { creation, creationCall, edit, fire, fireWith, lettersOf, remove, replayFailed, setPaused,
+  streakOf } from "./cue/actions.js";
 
 const RUNS = 60; // of the history and the lines
 const ROWS = 15; // of the table
@@ -57,14 +50,14 @@ export function head(data, route, isReady) {
   const shown = streakOf(runs);
   const streak = shown < RUNS ? shown : cue.failing;
   const times = streak > 1 ? `${streak} times in a row` : "last time";
-  const local = occurrences[0]?.local;
   return {
-    title: cue.name, tab: (streak ? "Failing: " : "") + cue.name,
+    title: cue.name, tab: (streak ? "Failing: " : "") + cue.name, actions: actions(data),
     titleMore: html`${badge(cue.status)}${streak ? badge("failed", times) : ""}`,
-    note: at ? html`Next run ${when(at, { zone: cue.schedule.timezone, local })}`
+    note: at
+      ? html`Next run ${when(at, { zone: cue.schedule.timezone, local: occurrences[0]?.local })}`
       : cue.status === "paused" ? "Paused: it does not run until it is resumed."
-      : "No further run.",
-    actions: actions(data),
+      : cue.status === "completed" && cue.schedule.end
+      ? "Completed: no run is left before its end." : "No further run.",
   };
 }
 
@@ -104,7 +97,7 @@ function actions(data) {
 export const shortcuts = (data) => [
   ["f", "Fire now", () => fire(data.cue)],
   ["p", "Pause or resume", () => PAUSE[data.cue.status] && pause(data)],
-  ["e", "Edit", () => go(link("cues", data.cue.id, "edit"))],
+  ["e", "Edit", () => edit(data.cue)],
   ["r", "Replay failed runs", () => replayFailed(data.cue)],
   copyKey(() => creationCall(data.cue)),
   ["n", "New cue", () => go("#/cues/new")],
@@ -127,7 +120,7 @@ function line(name, values) {
 
 function runsCard({ cue, runs, total, missed }) {
   const zone = cue.schedule.timezone;
-  const past = [...runs].reverse();
+  const past = runs.toReversed();
   const isBad = (run) => ["failed", "retrying"].includes(stateOfRun(run));
   const result = (run) => html`${
     badge(stateOfRun(run), run.attempts > 1 ? `${run.attempts}/${run.max_attempts}` : "")}${
@@ -149,20 +142,19 @@ function runsCard({ cue, runs, total, missed }) {
 }
 
 function scheduleCard({ cue: { schedule }, next }) {
-  const { type, cron, timezone: zone, catch_up: catchUp } = schedule;
+  const { type, timezone: zone, catch_up: catchUp, start, end, jitter_seconds: jitter } = schedule;
   const { description, occurrences, transitions, per_month: month } = next;
   const change = ({ at, from, to }) =>
     ["Clock change", html`${when(at, { zone, only: "absolute" })}: ${from} to ${to}`];
-  const hint = (text) => html`<div class="small warn">${capital(text.replace(/^\w+: /, ""))}</div>`;
   return card("", description || "Schedule", "", html`<div class="pad stack">${facts([
-      type === "once" ? ["Once", when(schedule.at, { zone })]
-        : ["Cron", html`<code>${cron}</code>`],
-      ["Time zone", zone], ["Catch-up", capital(catchUpText(catchUp))],
-      month > 1 && ["In a month", plural(month, "run")],
-      ...transitions.map(change),
-    ])}${occurrences.length ? html`<div><h3>Next runs</h3><ol id="next-runs">${occurrences.map(
-      ({ at, local, note: text }) => html`<li>${when(at, { zone, local })}${
-        text ? hint(text) : ""}</li>`)}</ol></div>` : ""}</div>`);
+    type === "once" ? ["Once", when(schedule.at, { zone })]
+      : [schedule.every ? "Interval" : "Cron", html`<code>${ruleText(schedule)}</code>`],
+    ["Start", start && when(start, { zone })], ["End", end && when(end, { zone })],
+    ["Jitter", jitter && `up to ${number(jitter)} s later`],
+    ["Time zone", zone], ["Catch-up", capital(catchUpText(catchUp))],
+    month > 1 && ["In a month", plural(month, "run")], ...transitions.map(change),
+  ])}${!occurrences.length ? ""
+    : html`<div><h3>Next runs</h3>${nextRuns(occurrences, zone)}</div>`}</div>`);
 }
 
 function missedCard({ missed: { missed, total }, cue }) {
@@ -206,14 +198,15 @@ function about(data) {
     failure.email && "sends a mail", failure.webhook && html`calls <code>${failure.webhook}</code>`,
     failure.pause && "pauses the cue",
   ].filter(Boolean).map((text, i) => html`${i ? ", " : ""}${text}`);
-  const attempts = retry.max_attempts > 1 ? attemptLine(attemptsOf(retry)) : "";
   return card("", isWorker ? "Worker" : "Callback", "", facts([
     isWorker ? ["Runs", "A worker fetches them"]
       : ["Address", html`<code>${callback.method} ${callback.url}</code>`],
     ["Claimed within", claim && duration(claim * 60_000)],
     ["Headers", Object.keys(callback.headers).length && headers(data)],
     ["Outcome", callback.outcome_from_response && "is the answer of the callback"],
-    ["Attempts", html`${retry.max_attempts}${attempts}`],
+    ["Time limit", !isWorker && `${callback.timeout_seconds} s for an attempt`],
+    ["Attempts", html`${retry.max_attempts}${
+      retry.max_attempts > 1 ? attemptLine(attemptsOf(retry)) : ""}`],
     ["Verification", VERIFICATION[verification.mode]],
     ["After a failure", after.length ? after : "nothing more"],
     ["Id", html`<code>${cue.id}</code>`],
@@ -229,7 +222,7 @@ function payload(data) {
     data.painted = html`<pre class="pad" dir="ltr" id="payload">${coloured(text)}</pre>`;
   }
   const size = bytes(byteLength(text));
-  const content = text.length <= LONG ? data.painted
-    : html`<details><summary class="pad">Show ${size}</summary>${data.painted}</details>`;
-  return card("", "Payload", html`<small>${size}</small>${copyButton(text)}`, content);
+  return card("", "Payload", html`<small>${size}</small>${copyButton(text)}`,
+    text.length <= LONG ? data.painted
+    : html`<details><summary class="pad">Show ${size}</summary>${data.painted}</details>`);
 }

@@ -1,24 +1,14 @@
 // Cues: all of them by state and search, with their last runs; actions on one or on many.
-import { html } from "../lit/lit-html.js";
-import { live as same } from "../lit/directives/live.js";
-import { get, getCue, post } from "../app/api.js";
-import { currentRow } from "../app/keyboard.js";
-import { go, link, reload, withQuery } from "../app/router.js";
-import { countOf, loadOverview } from "../app/server.js";
-import { busily, state, update } from "../app/state.js";
-import { capital, causeShort, number, plural, stateOf } from "../app/words.js";
+import { act, ago, anchor, asCued, badge, busily, button, capital, causeShort, confirmMany, copy,
+  countOf, empty, get, getCue, go, html, link, loadOverview, menu, muted, note, number, plural,
+  post, reload, ruleText, select, signOf, state, stateOf, tabs, toast, update, when,
+  withQuery } from "../kit.js";
 import { runHistory } from "../parts/charts.js";
-import { copy } from "../parts/copy.js";
-import { confirm } from "../parts/ask.js";
-import { act, toast } from "../parts/feedback.js";
-import { select } from "../parts/form.js";
-import { ago, anchor, badge, button, empty, menu, muted, note, signOf, tabs,
-  when } from "../parts/pieces.js";
-import { asCued } from "../parts/snippets.js";
-import { clearSelection, countSelected, newSelection, numberToType, offsetOf, pagedTable,
+import { clearSelection, countSelected, newSelection, offsetOf, pagedTable,
   selectionBar } from "../parts/table.js";
-import { fire, remove, setPaused } from "./cue/actions.js";
-import { creation, creationCall, cronWords } from "./cue/words.js";
+import { live as same } from "../lit/directives/live.js";
+import { currentRow } from "../app/keyboard.js";
+import { creation, creationCall, edit, fire, remove, setPaused } from "./cue/actions.js";
 
 const PER_PAGE = 50;
 const RUNS = 30; // marks of a history
@@ -42,7 +32,6 @@ export async function load(data, { query }) {
   const offset = offsetOf(query, PER_PAGE);
   const list = get("v1/cues", { ...filter, sort: query.sort, runs: RUNS, limit: PER_PAGE, offset });
   const [{ total, cues: fresh }, overview] = await Promise.all([list, loadOverview()]);
-  // Only an account without cues needs this module.
   const isEmpty = !total && !countOf(overview.cues);
   const first = isEmpty ? (await import("./overview/first_cue.js")).firstCue : null;
   const key = JSON.stringify([filter, query.sort, offset]);
@@ -54,7 +43,6 @@ export async function load(data, { query }) {
   return { first, key, chosen, filter, total, fresh, rows, isChanged: false };
 }
 
-/** The rows of a list with what is new of them, in their old order. Pure. */
 export function inPlace(rows, fresh) {
   const now = new Map(fresh.map((cue) => [cue.id, cue]));
   return rows.map((cue) => now.get(cue.id) || cue);
@@ -63,13 +51,8 @@ export function inPlace(rows, fresh) {
 const settle = (data) => setTimeout(() =>
   data.rows !== data.fresh && !listInUse() && update(() => (data.rows = data.fresh)));
 
-/** Fetches the list again after an action, which may change its rows. */
-function reloadChanged(data) {
-  data.isChanged = true;
-  reload();
-}
+const reloadChanged = (data) => ((data.isChanged = true), reload());
 
-/** Pauses or resumes a cue; its row stays where it is and shows the new state. */
 async function pause(data, cue) {
   const answer = await setPaused(cue);
   if (!answer) return;
@@ -93,18 +76,16 @@ export function view(data, route) {
   if (first) return first();
   const back = total ? anchor(withQuery(route, {}), "First page", "button")
     : anchor("#/cues", "Clear the filters", "button");
-  const none = empty(total ? "This page is empty" : "No cue matches", "", back);
   const bar = { selection, total, onPage: rows.length, noun: "cue", actions: bulkActions(data) };
   return html`${states(route, data)}${filters(data, route)}${refusals(data)}
-    ${rows.length ? list(data, route) : none}${selectionBar(bar)}`;
+    ${rows.length ? list(data, route)
+      : empty(total ? "This page is empty" : "No cue matches", "", back)}${selectionBar(bar)}`;
 }
 
 // [tab, status, failing, title]: a tab with a title is shown where there are such cues.
 const STATES = [
-  ["All", "", ""],
-  ["Failing", "", "true", "Their last runs failed"],
-  ["Active", "active", ""],
-  ["Paused", "paused", ""],
+  ["All", "", ""], ["Failing", "", "true", "Their last runs failed"],
+  ["Active", "active", ""], ["Paused", "paused", ""],
   ["Completed", "completed", "", "They ran once, and are over"],
   ["Failed", "failed", "", "They ran once and failed, or can never run"],
 ];
@@ -157,12 +138,11 @@ function filters(data, route) {
 
 export const leave = (data) => clearTimeout(data.timer);
 
-function about({ status, transport, schedule: { type, cron, timezone } }) {
-  const schedule = type === "once" ? "Once" : cronWords(cron) || html`<code>${cron}</code>`;
-  return html`<div class="small muted">${status === "active" ? "" : html`${badge(status)} `}${
-    transport === "worker" ? html`<span class="tag">worker</span> ` : ""}${schedule},
-      ${timezone}</div>`;
-}
+const nameCell = ({ id, name, status, transport, schedule, schedule_words: words }) => html`${
+  anchor(link("cues", id), html`<bdi>${name}</bdi>`, "name")}<div class="small muted">${
+  status === "active" ? "" : html`${badge(status)} `}${
+  transport === "worker" ? html`<span class="tag">worker</span> ` : ""}${
+  words ?? ruleText(schedule)}</div>`;
 
 function lastCell({ recent: { last }, failing }) {
   if (!last) return muted("no runs yet");
@@ -176,27 +156,21 @@ function lastCell({ recent: { last }, failing }) {
 }
 
 function list(data, route) {
-  const name = (cue) => [
-    anchor(link("cues", cue.id), html`<bdi>${cue.name}</bdi>`, "name"), about(cue),
-  ];
+  const { selection, total, rows } = data;
   const next = ({ next_run: at, schedule: { timezone: zone } }) => html`${ago(at)}${
     at ? html` <small>${when(at, { zone, only: "absolute" })}</small>` : ""}`;
   const history = ({ recent: { statuses } }) => (statuses ? runHistory(statuses, RUNS) : "");
-  const columns = [
-    ["Cue", name, "", "name"],
-    ["Next run", next, "short", "next_run"],
-    ["Last runs", history, "wide"],
-    ["Last result", lastCell, "", "last_run"],
-    ["", (cue) => rowMenu(data, cue), "tight right row-actions"],
-  ];
-  const { selection, total, rows } = data;
   const leave = () => settle(data);
-  const options = { selection, name: (cue) => cue.name, total, perPage: PER_PAGE, noun: "cues" };
   return html`<section class="card" id="cue-list" @pointerleave=${leave} @focusout=${leave}>${
-    pagedTable(route, "Cues", columns, rows, options)}</section>`;
+    pagedTable(route, "Cues", [
+      ["Cue", nameCell, "", "name"],
+      ["Next run", next, "short", "next_run"],
+      ["Last runs", history, "wide"],
+      ["Last result", lastCell, "", "last_run"],
+      ["", (cue) => rowMenu(data, cue), "tight right row-actions"],
+    ], rows, { selection, name: (cue) => cue.name, total, perPage: PER_PAGE, noun: "cues" })
+  }</section>`;
 }
-
-const edit = ({ id }) => go(link("cues", id, "edit"));
 
 const rowMenu = (data, cue) => menu("⋯", [
   ["Fire now", () => fire(cue)],
@@ -213,41 +187,31 @@ export function shortcuts(data) {
   return [
     ["n", "New cue", () => go("#/cues/new")],
     ["p", "Pause or resume", on((cue) => pause(data, cue))],
-    ["f", "Fire", on(fire)],
-    ["e", "Edit", on(edit)],
+    ["f", "Fire", on(fire)], ["e", "Edit", on(edit)],
   ];
 }
 
 const DONE = { pause: "paused", resume: "resumed", fire: "fired", delete: "deleted" };
-
-function bulkActions(data) {
-  const forms = ["JSON", "cued commands", "ids"];
-  return [
-    ...Object.keys(DONE).map((action) => button(capital(action), () => bulk(data, action),
-      action === "delete" ? "danger" : "", { id: "bulk-" + action, off: data.busy })),
-    menu("Copy as", forms.map((form) => [form, () => copySelected(data, form)]), "copy-selected"),
-  ];
-}
-
 const QUESTIONS = {
   fire: "Each runs once, now.",
   delete: "Their runs and results are deleted with them. This cannot be undone.",
 };
 
-function isSure(name, count) {
-  const action = capital(name);
-  const danger = name === "delete";
-  return !QUESTIONS[name] || confirm({
-    title: `${action} ${plural(count, "cue")}?`, text: QUESTIONS[name], action, danger,
-    type: danger ? numberToType(count) : null,
-  });
-}
+const bulkActions = (data) => [
+  ...Object.keys(DONE).map((action) => button(capital(action), () => bulk(data, action),
+    action === "delete" ? "danger" : "", { id: "bulk-" + action, off: data.busy })),
+  menu("Copy as", ["JSON", "cued commands", "ids"].map((form) =>
+    [form, () => copySelected(data, form)]), "copy-selected"),
+];
 
 /** Sends one action for the selection; what it refused is listed above the cues. */
 async function bulk(data, action) {
   const { selection, total } = data;
   const ids = [...selection.ids];
-  if (!(await isSure(action, countSelected(selection, total)))) return;
+  const count = countSelected(selection, total);
+  const text = QUESTIONS[action];
+  const danger = action === "delete";
+  if (text && !(await confirmMany(capital(action), count, "cue", text, danger, danger))) return;
   const failed = [];
   let done = 0;
   await busily(data, () => act(async () => {
@@ -265,12 +229,11 @@ async function bulk(data, action) {
     }
     clearSelection(selection);
   }));
-  const word = DONE[action];
   const runs = { label: "Runs", href: link("runs", { triggered_by: "manual_fire" }) };
-  if (done) toast(`${plural(done, "cue")} ${word}`, action === "fire" ? runs : {});
+  if (done) toast(`${plural(done, "cue")} ${DONE[action]}`, action === "fire" ? runs : {});
   const nameOf = (id) => data.rows.find((cue) => cue.id === id)?.name ?? id;
   const list = failed.map((entry) => ({ ...entry, name: nameOf(entry.id) }));
-  update(() => (data.refused = list.length ? { word, list } : null));
+  update(() => (data.refused = list.length ? { word: DONE[action], list } : null));
   reloadChanged(data);
 }
 

@@ -1,17 +1,11 @@
 // Editor: makes a cue, changes one, or makes one like another.
-import { html } from "../lit/lit-html.js";
-import { bodyWith, cuePath, getCue, patch, post, randomKey } from "../app/api.js";
-import { go, link } from "../app/router.js";
-import { set, settings, state, update } from "../app/state.js";
-import { instant, localText, yourZone } from "../app/time.js";
-import { copyMenu } from "../parts/copy.js";
-import { act, toast } from "../parts/feedback.js";
-import { prettyJson, readableJson } from "../parts/json_text.js";
-import { anchor, button, note, requestOf } from "../parts/pieces.js";
-import { blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged,
+import { act, anchor, bodyWith, button, copyMenu, cuePath, getCue, go, html, instant, link,
+  localText, note, patch, post, prettyJson, randomKey, readableJson, requestOf, set, settings,
+  state, toast, update, yourZone } from "../kit.js";
+import { LOCAL, blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged,
   patchBody, problemsOf } from "./editor/model.js";
 import { ask, preview } from "./editor/preview.js";
-import { forgetZones, headersCard, moreCards, payloadCard, readPayload, scheduleCard,
+import { boundsCard, forgetZones, headersCard, moreCards, payloadCard, readPayload, scheduleCard,
   showProblems, targetCard } from "./editor/form.js";
 
 const RECENT_ZONES = 5; // zones that come first in the list
@@ -20,19 +14,17 @@ export const live = ["cue"];
 export const event = (data, type, { cue_id: id }, route) => id === route.id && !data.busy;
 
 function formOfAnswer(cue) {
-  const { at, timezone: zone } = cue.schedule;
-  const payload = prettyJson(readableJson(cue.payload_text || ""));
-  return formOf(cue, { at: at ? localText(instant(at), zone) : "", payload });
+  const { schedule } = cue;
+  const local = (at) => (at ? localText(instant(at), schedule.timezone) : "");
+  const times = Object.fromEntries(LOCAL.map((name) => [name, local(schedule[name])]));
+  return formOf(cue, { ...times, payload: prettyJson(readableJson(cue.payload_text || "")) });
 }
 
 export async function load(data, { id, query }) {
   const from = id ? "" : query.from || "";
   if (data.form && !id && data.from === from) return {};
   const cue = id || from ? await getCue(id || from) : null;
-  if (data.form && id) {
-    compare(data, cue);
-    return {};
-  }
+  if (data.form && id) return compare(data, cue);
   const form = cue ? formOfAnswer(cue) : blank(yourZone());
   if (from) form.name = `${form.name} (copy)`.slice(0, 255);
   take(data, form, cue);
@@ -46,11 +38,11 @@ function take(data, form, cue) {
   ask(data);
 }
 
-/** Notes which fields somebody else changed since the form was filled. */
+/** Notes the fields that another client changed since the form was filled. */
 function compare(data, cue) {
   const theirs = formOfAnswer(cue);
-  data.remote = differing(theirs, data.was).length ? { cue, theirs } : null;
-  if (!data.remote) data.cue = cue;
+  const remote = differing(theirs, data.was).length ? { cue, theirs } : null;
+  Object.assign(data, { remote, cue: remote ? data.cue : cue });
 }
 
 export function head({ form, was, cue }, { id, query }) {
@@ -64,10 +56,7 @@ export function head({ form, was, cue }, { id, query }) {
 export function view(data, route) {
   const { form, isEdit, rest, error, busy: off } = data;
   const isWorker = form.transport === "worker";
-  const submit = (event) => {
-    event.preventDefault();
-    save(data, route, false);
-  };
+  const submit = (event) => (event.preventDefault(), save(data, route, false));
   const keys = ({ ctrlKey, metaKey, key }) =>
     (ctrlKey || metaKey) && key === "Enter" && save(data, route, false);
   const refused = () =>
@@ -76,7 +65,7 @@ export function view(data, route) {
   return html`<form class="editor" novalidate @submit=${submit} @keydown=${keys}
     aria-busy=${off ? "true" : "false"}><div class="stack">
     ${data.remote ? elsewhere(data) : ""}${rest.length ? note(refused(), "bad", "", "refused") : ""}
-    ${targetCard(data)}${scheduleCard(data)}${payloadCard(data)}
+    ${targetCard(data)}${scheduleCard(data)}${boundsCard(data)}${payloadCard(data)}
     ${isWorker ? "" : headersCard(data)}${moreCards(data)}
     <div class="actions" id="more-actions">
       ${isWorker ? "" : button("Test", () => test(data), "", { id: "test" })}
@@ -175,7 +164,6 @@ async function send(data, form) {
 
 function test(data) {
   const form = ready(data);
-  // Most people never need this module.
   if (form) act(async () => void (await import("./editor/test.js")).testDialog(form));
 }
 

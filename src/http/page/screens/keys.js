@@ -1,14 +1,7 @@
 // Keys and secrets: API keys, secrets that sign deliveries and alerts, and signed-in browsers.
-import { html } from "../lit/lit-html.js";
-import { del, get, post } from "../app/api.js";
-import { reload } from "../app/router.js";
-import { BUILD, state, update } from "../app/state.js";
-import { plural, viaText } from "../app/words.js";
-import { copy, copyButton, copyKey, copyMenu } from "../parts/copy.js";
-import { confirmed, prompt, showSecret } from "../parts/ask.js";
-import { act, toast } from "../parts/feedback.js";
-import { field } from "../parts/form.js";
-import { ago, button, card, note, when } from "../parts/pieces.js";
+import { BUILD, act, ago, button, card, confirmed, copy, copyButton, copyKey, copyMenu, del, field,
+  get, html, note, plural, post, prompt, reload, showSecret, state, toast, update, viaText,
+  when } from "../kit.js";
 import { table } from "../parts/table.js";
 
 const CALL = { method: "GET", path: "v1/auth/keys" };
@@ -31,6 +24,7 @@ const SECRETS = {
 export const LANGUAGES = ["Python", "JavaScript", "Go", "Rust", "PHP", "Shell"];
 const getCode = (language) => get(`ui/${BUILD}/verify/${language}.txt`, {}, { text: true });
 export const head = () => ({ actions: copyMenu(CALL) });
+export const shortcuts = () => [["n", "New key", makeKey], copyKey(CALL)];
 
 export async function load({ secrets = {}, language = "Python" }) {
   const lists = [get("v1/auth/keys"), get("v1/auth/sessions"), getCode(language)];
@@ -38,16 +32,13 @@ export async function load({ secrets = {}, language = "Python" }) {
   return { keys, sessions, secrets, language, code };
 }
 
-export const shortcuts = () => [["n", "New key", makeKey], copyKey(CALL)];
-
 export const view = (data) => [
   keysCard(data.keys), secretCard(data, "webhook", verify(data)), secretCard(data, "alert", ""),
   sessionsCard(data.sessions),
 ];
 
-/** Asks, and deletes; the list is fetched again. */
-async function remove(question, path, done) {
-  if (await confirmed(question, () => del(path), done)) reload();
+async function remove(title, action, text, path, done) {
+  if (await confirmed(title, action, text, () => del(path), done)) reload();
 }
 
 const named = (name, isOwn) => html`<span class="name">${name}</span> ${
@@ -60,14 +51,13 @@ function keysCard(keys) {
   const removal = (key) => keys.length === 1
     ? html`<span class="muted small">the last key stays</span>`
     : button("Revoke", () => revoke(key), "plain danger", { label: `Revoke ${key.name}` });
-  const columns = [
-    ["Name", (key) => named(key.name, isOwn(key))],
-    ["Begins with", ({ prefix }) => html`<code class="id">${prefix}…</code>`],
-    ["Created", (key) => when(key.created_at), "short"],
-    ["", removal, "tight right"],
-  ];
   return card("keys", "API keys", button("New key", makeKey, "primary", { id: "new-key" }),
-    table("API keys", columns, keys));
+    table("API keys", [
+      ["Name", (key) => named(key.name, isOwn(key))],
+      ["Begins with", ({ prefix }) => html`<code class="id">${prefix}…</code>`],
+      ["Created", (key) => when(key.created_at), "short"],
+      ["", removal, "tight right"],
+    ], keys));
 }
 
 async function makeKey() {
@@ -83,52 +73,38 @@ async function makeKey() {
   reload();
 }
 
-function revoke(key) {
-  const text = isOwn(key)
-    ? `You are signed in with this key: you are signed out at once, here and wherever else it was
-      used to sign in.`
-    : "Programs and browsers that use it are refused at once. This cannot be undone.";
-  const question = { title: `Revoke ${key.name}?`, text, action: "Revoke" };
-  return remove(question, "v1/auth/keys/" + encodeURIComponent(key.id), `Revoked ${key.name}`);
-}
-
-const EYE = "M2.5 12S6 5.5 12 5.5 21.5 12 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12z";
-const eye = (isOpen) => html`<svg viewBox="0 0 24 24" width="18" height="18" fill="none"
-  stroke="currentColor" stroke-width="1.75" aria-hidden="true"><path
-  d=${isOpen ? EYE + "M4 4l16 16" : EYE}></path><circle cx="12" cy="12" r="3"></circle></svg>`;
+const revoke = (key) => remove(`Revoke ${key.name}?`, "Revoke", isOwn(key)
+  ? `You are signed in with this key: you are signed out at once, here and wherever else it was
+    used to sign in.`
+  : "Programs and browsers that use it are refused at once. This cannot be undone.",
+"v1/auth/keys/" + encodeURIComponent(key.id), `Revoked ${key.name}`);
 
 function secretCard(data, kind, more) {
-  const { title, text, field, path } = SECRETS[kind];
+  const { title, text, field, path, replaced } = SECRETS[kind];
   const { value, until } = data.secrets[kind] || {};
   const name = title.toLowerCase();
+  const keep = (fields) =>
+    update(() => (data.secrets[kind] = { ...data.secrets[kind], ...fields }));
   const read = async () => value || (await get(path))[field];
-  const show = () => act(async () => keep(data, kind, { value: value ? "" : await read() }));
+  const show = () => act(async () => keep({ value: value ? "" : await read() }));
+  const replace = async () => {
+    const secret = await confirmed(`Replace the ${name}?`, "Replace", replaced,
+      () => post(path + "/regenerate"), `Replaced the ${name}`);
+    if (secret) keep({ value: secret[field], until: secret.previous_secret_expires_at });
+  };
   const old = until
     && html`The old secret signs as well until ${when(until, { only: "absolute" })}.`;
-  const copying = button("Copy", () => act(async () => copy(await read())), "plain small",
-    { label: `Copy the ${name}` });
-  return card(kind + "-secret", title, button("Replace", () => replace(data, kind), "danger"),
-    html`<div class="pad stack"><p>${text}</p>${old ? note(old, "warn") : ""}
-    <div class="code"><code>${value || "whsec_" + "•".repeat(8)}</code><button class="plain small"
-      aria-pressed=${value ? "true" : "false"} aria-label=${`Show the ${name}`}
-      @click=${show}>${eye(value)}</button>${copying}</div>${more}</div>`);
-}
-
-const keep = (data, kind, fields) =>
-  update(() => (data.secrets[kind] = { ...data.secrets[kind], ...fields }));
-
-async function replace(data, kind) {
-  const { title, path, field, replaced } = SECRETS[kind];
-  const name = title.toLowerCase();
-  const question = { title: `Replace the ${name}?`, text: replaced, action: "Replace" };
-  const send = () => post(path + "/regenerate");
-  const secret = await confirmed(question, send, `Replaced the ${name}`);
-  if (secret) keep(data, kind, { value: secret[field], until: secret.previous_secret_expires_at });
+  return card(kind + "-secret", title, button("Replace", replace, "danger"), html`<div
+    class="pad stack"><p>${text}</p>${old ? note(old, "warn") : ""}
+    <div class="code"><code>${value || "whsec_" + "•".repeat(8)}</code>${
+      button(value ? "Hide" : "Show", show, "plain small",
+        { label: `${value ? "Hide" : "Show"} the ${name}` })}${
+      button("Copy", () => act(async () => copy(await read())), "plain small",
+        { label: `Copy the ${name}` })}</div>${more}</div>`);
 }
 
 function verify(data) {
-  const choices = LANGUAGES.map((name) => [name, name]);
-  const choose = (language) => act(async () => {
+  const oninput = (language) => act(async () => {
     const code = await getCode(language);
     update(() => Object.assign(data, { language, code }));
   });
@@ -136,8 +112,8 @@ function verify(data) {
     <p class="muted">The signature covers the id, the time and the bytes of the body as they came:
       check it before you parse the body. Refuse what is older than five minutes, and an id that you
       have handled.</p>
-    ${field({ name: "language", label: "Language", value: data.language, choices,
-      oninput: choose })}
+    ${field({ name: "language", label: "Language", value: data.language, oninput,
+      choices: LANGUAGES.map((name) => [name, name]) })}
     <div class="code"><pre id="verify" tabindex="0">${data.code}</pre></div>
     <div class="actions">${copyButton(data.code, "Copy the code")}</div></div></details>`;
 }
@@ -145,9 +121,9 @@ function verify(data) {
 function sessionsCard(sessions) {
   const others = sessions.filter((session) => !session.current).length;
   const all = others === sessions.length ? "all" : "all others";
-  const label = ({ device }) => `End the session of ${device}`;
   const removal = (session) => session.current ? ""
-    : button("End", () => end(session), "plain danger", { label: label(session) });
+    : button("End", () => end(session), "plain danger",
+      { label: `End the session of ${session.device}` });
   const columns = [
     ["Browser", (session) => named(session.device || "Unknown", session.current)],
     ["Address", ({ address }) => html`<code class="id">${address}</code>`],
@@ -168,9 +144,6 @@ async function end({ id, device }) {
   if (await act(() => del(path), `Ended the session of ${device}`)) reload();
 }
 
-function endOthers(count) {
-  const browsers = plural(count, "browser");
-  const text = `${browsers} will be signed out at once, and unused sign-in links stop working.`;
-  const question = { title: "End the other sessions?", text, action: "End them" };
-  return remove(question, "v1/auth/sessions", ({ ended }) => `Ended ${plural(ended, "session")}`);
-}
+const endOthers = (count) => remove("End the other sessions?", "End them",
+  `${plural(count, "browser")} will be signed out at once, and unused sign-in links stop working.`,
+  "v1/auth/sessions", ({ ended }) => `Ended ${plural(ended, "session")}`);

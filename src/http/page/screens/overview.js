@@ -1,14 +1,9 @@
 // Overview: what fails first, then what waits, what comes next, and the last 24 hours.
-import { html, nothing } from "../lit/lit-html.js";
-import { cuePath, get, patch, post } from "../app/api.js";
-import { currentRow } from "../app/keyboard.js";
-import { go, link } from "../app/router.js";
-import { countOf, loadOverview } from "../app/server.js";
-import { absolute, duration, instant, shownZone } from "../app/time.js";
-import { bytes, isLimited, missReason, number, plural, streakText, why } from "../app/words.js";
+import { absolute, act, ago, anchor, badge, button, bytes, card, countOf, cuePath, duration, get,
+  go, html, instant, isLimited, link, loadOverview, meter, missReason, note, nothing, number, patch,
+  plural, post, shownZone, streakText, toast, when, why } from "../kit.js";
 import { bars, sparkline } from "../parts/charts.js";
-import { act, toast } from "../parts/feedback.js";
-import { ago, anchor, badge, button, card, note, when, meter } from "../parts/pieces.js";
+import { currentRow } from "../app/keyboard.js";
 
 const HEALTH_MS = 30_000; // sizes of database and disk change slowly
 const COUNTED = 10_000; // the API counts what waits up to here
@@ -22,7 +17,6 @@ export async function load(data) {
   const sizes = isOld ? get("health").catch(() => null) : data.health;
   const [overview, health] = await Promise.all([loadOverview(), sizes]);
   const { cues } = overview;
-  // Only an account without cues needs this module.
   const first = countOf(cues) ? null : (await import("./overview/first_cue.js")).firstCue;
   // The overview does not say which of the failing cues are paused or over.
   const isMixed = cues.failing && countOf(cues) > cues.active;
@@ -36,21 +30,21 @@ export async function load(data) {
 
 export function head({ overview }) {
   const failing = overview?.cues.failing;
-  const hasCues = overview && countOf(overview.cues);
   return {
     tab: failing ? `${number(failing)} failing` : "Overview",
-    actions: hasCues ? anchor("#/cues/new", "New cue", "button primary") : "",
+    actions: overview && countOf(overview.cues)
+      ? anchor("#/cues/new", "New cue", "button primary") : "",
   };
 }
 
 export function shortcuts({ overview, stateOf }) {
   const row = () => overview.failing.find(({ cue_id: id }) => id === currentRow()?.dataset.row);
   const on = (run) => () => row() && run(row());
-  const pauseOrResume = (cue) => (stateOf.get(cue.cue_id) === "paused" ? resume : pause)(cue);
   return [
     ["n", "New cue", () => go("#/cues/new")],
     ["r", "Replay the failed run", on(replay)],
-    ["p", "Pause or resume the failing cue", on(pauseOrResume)],
+    ["p", "Pause or resume the failing cue",
+      on((cue) => (stateOf.get(cue.cue_id) === "paused" ? resume : pause)(cue))],
   ];
 }
 
@@ -64,20 +58,20 @@ export function view(data) {
 
 const cueLink = ({ cue_id: id, name }) =>
   html`<a class="name cut" title=${name} href=${link("cues", id)}><bdi>${name}</bdi></a>`;
+const lines = (list, line) => html`<ul class="lines">${list.map(line)}</ul>`;
 
 function whatFails({ overview: { failing, cues }, stateOf }) {
   const all = anchor(link("cues", { failing: "true" }), `All ${number(cues.failing)}`);
-  const line = (cue) => failingCue(cue, stateOf.get(cue.cue_id) ?? "active");
   return card("failing", "What fails", cues.failing > failing.length ? all : "",
-    html`<ul class="lines">${failing.map(line)}</ul>`);
+    lines(failing, (cue) => failingCue(cue, stateOf.get(cue.cue_id) ?? "active")));
 }
 
 function failingCue(cue, status) {
   const { cue_id: id, name, streak, at, execution_id: run } = cue;
   const action = (text, action) =>
     button(html`${text}<span class="sr"> ${name}</span>`, () => action(cue));
-  const last = at && html`${streak > 1 ? ", last" : ""} ${ago(at)}: ${why(cue)}`;
-  const text = html`${streakText(streak)}${last}`;
+  const text = html`${streakText(streak)}${at && html`${streak > 1 ? ", last" : ""} ${ago(at)}: ${
+    why(cue)}`}`;
   const story = run ? html`<a class="wrap" data-run href=${link("runs", run)}>${text}</a>` : text;
   return html`<li data-row=${id}><span class="bad sign" aria-hidden="true">✕</span>
     <p>${cueLink(cue)} ${story} ${status === "paused" ? badge(status) : ""}</p>
@@ -87,8 +81,7 @@ function failingCue(cue, status) {
 }
 
 async function replay({ execution_id: id, name }) {
-  if (!id) return;
-  const run = await act(() => post(`v1/executions/${id}/replay`));
+  const run = id && (await act(() => post(`v1/executions/${id}/replay`)));
   if (run) toast(`Replaying ${name}`, { label: "See the run", href: link("runs", run.id) });
 }
 
@@ -107,9 +100,8 @@ function allWell({ cues, hours, server }) {
   const isWell = server.status === "healthy" && server.writable;
   const active = cues.active ? `${plural(cues.active, "cue")} active` : "No cue is active";
   const runs = done ? `, ${plural(done, "run")} succeeded in the last 24 hours` : "";
-  const text = html`<b>${isWell ? "All is well." : "No cue fails."}</b>
-    ${isWell ? "No cue fails. " : ""}${active}${runs}.`;
-  return html`<div id="all-well">${note(text, isWell ? "good" : "idle")}</div>`;
+  return html`<div id="all-well">${note(html`<b>${isWell ? "All is well." : "No cue fails."}</b>
+    ${isWell ? "No cue fails. " : ""}${active}${runs}.`, isWell ? "good" : "idle")}</div>`;
 }
 
 const tile = (id, value, text, href, kind) => {
@@ -126,8 +118,8 @@ function tiles({ waiting: { send, claim, delivering, retry }, workers, usage }, 
   const noun = workers.active === 1 ? "Worker" : "Workers";
   const { used, limit } = usage.executions;
   const isCounted = isLimited(limit);
-  const share = () => meter(used, limit, `${number(used)} of ${number(limit)} runs used`);
-  const month = isCounted ? html`of ${number(limit)} runs this month${share()}` : "Runs this month";
+  const month = !isCounted ? "Runs this month" : html`of ${number(limit)} runs this month${
+    meter(used, limit, `${number(used)} of ${number(limit)} runs used`)}`;
   const { bytes: size, wal_bytes: wal, free_disk_bytes: free } = health?.database || {};
   const isLow = free !== null && free < LOW_DISK;
   const disk = () => free === null ? "Database" : html`Database, <span
@@ -142,14 +134,11 @@ function tiles({ waiting: { send, claim, delivering, retry }, workers, usage }, 
     ${size === undefined ? "" : tile("database", bytes(size + wal), disk())}</section>`;
 }
 
-function nextRuns({ next, cues: { active } }) {
-  const planned = link("cues", { status: "active", sort: "next_run" });
-  const line = (cue) => html`<li><p class="cut">${cueLink(cue)}</p><span
-    class="small num end">${when(cue.at, { zone: cue.timezone })}</span></li>`;
-  return card("next", "Next runs", anchor(planned, plural(active, "active cue")),
-    next.length ? html`<ul class="lines">${next.map(line)}</ul>`
-    : html`<p class="pad muted">No run is planned.</p>`);
-}
+const nextRuns = ({ next, cues: { active } }) => card("next", "Next runs",
+  anchor(link("cues", { status: "active", sort: "next_run" }), plural(active, "active cue")),
+  !next.length ? html`<p class="pad muted">No run is planned.</p>`
+  : lines(next, (cue) => html`<li><p class="cut">${cueLink(cue)}</p><span class="small num end">${
+    when(cue.at, { zone: cue.timezone })}</span></li>`));
 
 function lastDay(hours) {
   const from = hours[0].at;
@@ -167,10 +156,10 @@ function lastDay(hours) {
     label: `Runs by hour: ${counts(totals)}`, titles: hours.map(title),
     links: hours.map(({ at }) => link("runs", { since: at, until: end(at) })),
   });
-  const figures = html`<span class="row small num">
+  return card("last-day", "Last 24 hours", html`<span class="row small num">
     ${of("success", `● ${number(totals.succeeded)} succeeded`, "good")}
-    ${of("failed", `✕ ${number(totals.failed)} failed`, "bad")}</span>`;
-  return card("last-day", "Last 24 hours", figures, html`<div class="pad">${chart}
+    ${of("failed", `✕ ${number(totals.failed)} failed`, "bad")}</span>`, html`<div
+    class="pad">${chart}
       <p class="row spread small muted num"><span>${clock(from)}</span><span>now</span></p></div>
     ${most < 0 ? "" : html`<footer><span>Late at most <b class="num">${duration(most)}</b></span>${
       sparkline(late, "Largest lateness of each hour")}</footer>`}`);
@@ -181,7 +170,7 @@ function missedRuns(missed) {
   const at = (time) => when(time, { only: "absolute" });
   const runs = ({ count, first, last }) => count === 1 ? html`a run, ${when(first)}`
     : html`${plural(count, "run")}, ${at(first)} to ${at(last)}`;
-  const line = (gap) => html`<li><span class="warn sign" aria-hidden="true">┄</span><p>${
-    cueLink(gap)} missed ${runs(gap)}: ${missReason(gap.reason)}</p></li>`;
-  return card("missed", "Missed", "", html`<ul class="lines">${missed.map(line)}</ul>`);
+  return card("missed", "Missed", "", lines(missed, (gap) => html`<li><span class="warn sign"
+    aria-hidden="true">┄</span><p>${cueLink(gap)} missed ${runs(gap)}: ${
+    missReason(gap.reason)}</p></li>`));
 }

@@ -1,13 +1,8 @@
 // Plan and usage: what is used of what the plan allows, the last twelve months, and other plans.
-import { html } from "../lit/lit-html.js";
-import { get, post } from "../app/api.js";
-import { busily, state, update } from "../app/state.js";
-import { absolute, instant, serverNow } from "../app/time.js";
-import { bytes, capital, isLimited, number, plural } from "../app/words.js";
+import { absolute, busily, button, bytes, capital, card, copyKey, copyMenu, errorBox, facts, get,
+  html, instant, isLimited, meter, muted, number, plural, post, segments, serverNow, state,
+  update } from "../kit.js";
 import { bars } from "../parts/charts.js";
-import { copyKey, copyMenu } from "../parts/copy.js";
-import { segments } from "../parts/form.js";
-import { button, card, errorBox, facts, muted, meter } from "../parts/pieces.js";
 import { table } from "../parts/table.js";
 
 const MONTHS = 12;
@@ -15,7 +10,6 @@ const GRACE = 2; // runs go on for 24 hours up to this many times the limit
 const CALL = { method: "GET", path: "v1/usage" };
 
 export const live = ["quota", "cue.created", "cue.deleted", "cue.paused", "cue.resumed", "server"];
-
 export const shortcuts = () => [copyKey(CALL)];
 
 export function head({ usage }) {
@@ -39,71 +33,60 @@ export function monthStart(ms, away = 0) {
 }
 
 /** Days of `/v1/stats` as `[{at, succeeded, failed}]`, one per month, that of `now` last. Pure. */
-export function byMonth(series, now) {
-  const months = Array.from({ length: MONTHS }, (_, i) =>
-    ({ at: monthStart(now, i + 1 - MONTHS), succeeded: 0, failed: 0 }));
-  const of = new Map(months.map((month) => [month.at, month]));
-  for (const { at, succeeded, failed } of series) {
-    const month = of.get(monthStart(instant(at)));
-    if (month) ((month.succeeded += succeeded), (month.failed += failed));
-  }
-  return months;
-}
+export const byMonth = (series, now) => Array.from({ length: MONTHS }, (_, i) => {
+  const at = monthStart(now, i + 1 - MONTHS);
+  const days = series.filter((day) => monthStart(instant(day.at)) === at);
+  const sum = (field) => days.reduce((total, day) => total + day[field], 0);
+  return { at, succeeded: sum("succeeded"), failed: sum("failed") };
+});
 
 export function view(data) {
   const { usage, months } = data;
   const limited = isLimited(usage.executions.limit) || isLimited(usage.cues.limit);
-  const unlimited = html`<p id="no-limits">The limits are switched off on this server: runs, cues
-    and requests are not counted against a plan.</p>`;
-  return html`${limited ? "" : unlimited}${used(usage)}${history(months)}${atLimit(usage, limited)}
-    ${state.info?.limits === false || !limited ? "" : plans(data)}`;
+  return html`${limited ? "" : html`<p id="no-limits">The limits are switched off on this server:
+    runs, cues and requests are not counted against a plan.</p>`}${used(usage)}${history(months)}${
+    atLimit(usage, limited)}${state.info?.limits === false || !limited ? "" : plans(data)}`;
 }
 
 function used({ cues, executions: runs, storage, rate_limit: rate, billing_period: period }) {
-  const begins = `Counted in UTC; begins again on ${day(period.end)}.`;
-  const states = `${number(cues.total)} of ${number(cues.total_limit)} in all states.`;
-  const storages = [storage.used_bytes, storage.limit_bytes, bytes];
-  const rates = [rate.current_usage, rate.limit, number];
-  const all = "Of all API keys; signed-in browsers have a limit of their own.";
+  const bar = (id, name, value, most, more, text = number) => {
+    const of = text === bytes || isLimited(most) ? ` of ${text(most)}` : "";
+    const figures = text(value) + of;
+    return html`<div data-meter=${id}><p class="row spread"><b>${name}</b><span
+      class="num">${figures}</span></p>${of ? meter(value, most, `${name}: ${figures}`) : ""}
+      <p class="muted small">${more}</p></div>`;
+  };
   return html`<section class="card pad stack" id="used">
-    ${bar("runs", "Runs this month", runs.used, runs.limit, number, begins)}
-    ${bar("cues", "Active cues", cues.active, cues.limit, number, states)}
-    ${bar("storage", "Storage", ...storages, "Payloads, headers, results and kept answers.")}
-    ${isLimited(rate.limit) ? bar("requests", "Requests in the last minute", ...rates, all) : ""}
-    </section>`;
-}
-
-function bar(id, name, value, most, text, more) {
-  const of = text === bytes || isLimited(most) ? ` of ${text(most)}` : "";
-  const figures = text(value) + of;
-  return html`<div data-meter=${id}><p class="row spread"><b>${name}</b><span
-    class="num">${figures}</span></p>${of ? meter(value, most, `${name}: ${figures}`) : ""}
-    <p class="muted small">${more}</p></div>`;
+    ${bar("runs", "Runs this month", runs.used, runs.limit,
+      `Counted in UTC; begins again on ${day(period.end)}.`)}
+    ${bar("cues", "Active cues", cues.active, cues.limit,
+      `${number(cues.total)} of ${number(cues.total_limit)} in all states.`)}
+    ${bar("storage", "Storage", storage.used_bytes, storage.limit_bytes,
+      "Payloads, headers, results and kept answers.", bytes)}
+    ${!isLimited(rate.limit) ? "" : bar("requests", "Requests in the last minute",
+      rate.current_usage, rate.limit,
+      "Of all API keys; signed-in browsers have a limit of their own.")}</section>`;
 }
 
 const day = (text) => absolute(instant(text), "UTC", { full: true }).split(",")[0];
 
 function history(months) {
-  const name = (at, form) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...form })
-    .format(at);
+  const name = (at, form) =>
+    new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...form }).format(at);
   const long = ({ at }) => name(at, { month: "long", year: "numeric" });
   const total = ({ succeeded, failed }) => succeeded + failed;
   const all = plural(months.reduce((sum, month) => sum + total(month), 0), "run");
-  const title = (month) => `${long(month)}: ${plural(total(month), "run")}, ${
-      number(month.failed)} failed`;
-  const columns = [
-    ["Month", long],
-    ["Runs", (month) => number(total(month)), "num right short"],
-    ["Failed", (month) => number(month.failed), "num right short"],
-  ];
+  const title = (month) =>
+    `${long(month)}: ${plural(total(month), "run")}, ${number(month.failed)} failed`;
   const label = `Runs of each month, ${all} in all; the table below has the figures`;
-  const newest = months.toReversed();
   return card("months", "Twelve months", muted(`${all} ended`), html`<div class="pad stack">
     <div>${bars(months, { label, titles: months.map(title) })}<div class="months muted"
       aria-hidden="true">${months.map(({ at }) =>
         html`<span>${name(at, { month: "narrow" })}</span>`)}</div></div>
-    <details><summary>As a table</summary>${table("Runs by month", columns, newest,
-      { key: (month) => String(month.at) })}</details></div>`);
+    <details><summary>As a table</summary>${table("Runs by month", [
+      ["Month", long], ["Runs", (month) => number(total(month)), "num right short"],
+      ["Failed", (month) => number(month.failed), "num right short"],
+    ], months.toReversed(), { key: (month) => String(month.at) })}</details></div>`);
 }
 
 function atLimit({ cues, executions, storage, rate_limit: rate, billing_period: period }, limited) {
@@ -133,21 +116,16 @@ function plans(data) {
   const how = isPaid ? "You pay on a page of Stripe and come back here."
     : "Nothing is paid here: you ask on the next page, and the operator of this server decides.";
   const verb = isPaid ? "Go to" : "Ask for";
-  const buttons = ["pro", "scale"].filter((plan) => !isOwn(plan)).map((plan) =>
-    button(`${verb} ${capital(plan)}`, () => order(plan), "primary", { off }));
-  const portal = button(isPaid ? "Payments and invoices" : "See or end the plan", manage, "",
-    { id: "portal", off });
   return card("plans", "Change the plan",
     segments("Paid", interval, [["monthly", "Monthly"], ["annual", "Annually"]], choose),
     html`<div class="pad stack"><p class="muted">${how}</p>${failed ? errorBox(failed) : ""}
-      <div class="actions">${buttons}${portal}</div></div>`);
+      <div class="actions">${["pro", "scale"].filter((plan) => !isOwn(plan)).map((plan) =>
+        button(`${verb} ${capital(plan)}`, () => order(plan), "primary", { off }))}${
+      button(isPaid ? "Payments and invoices" : "See or end the plan", manage, "",
+        { id: "portal", off })}</div></div>`);
 }
 
 const leaveFor = (data, path, body, field) => busily(data, async () => {
   data.failed = null;
-  try {
-    location.assign((await post(path, body))[field]);
-  } catch (failed) {
-    data.failed = failed;
-  }
-});
+  location.assign((await post(path, body))[field]);
+}, (error) => (data.failed = error));

@@ -1,16 +1,8 @@
 // One run: why it failed at once, then its timeline, the request as sent, and what can be done.
-import { html } from "../lit/lit-html.js";
-import { ApiError, cuePath, get, orNull, patch, post } from "../app/api.js";
-import { go, link } from "../app/router.js";
-import { createdMs, instant, serverNow } from "../app/time.js";
-import { capital, stateOf, stateOfRun } from "../app/words.js";
-import { confirmed, prompt } from "../parts/ask.js";
-import { copy, copyButton, copyLine, copyMenu } from "../parts/copy.js";
-import { act, toast } from "../parts/feedback.js";
-import { ago, anchor, badge, badges, button, card, empty, idEnd, menu,
-  note } from "../parts/pieces.js";
-import { shellWord } from "../parts/snippets.js";
-import { textBlock } from "../parts/text_block.js";
+import { ApiError, act, ago, anchor, badge, badges, button, capital, card, confirmed, copy,
+  copyButton, copyLine, copyMenu, createdMs, cuePath, empty, get, go, html, idEnd, instant, link,
+  menu, note, orNull, patch, post, prompt, serverNow, shellWord, stateOf, stateOfRun, textBlock,
+  toast } from "../kit.js";
 import { fireWith } from "./cue/actions.js";
 import { headerList, headline, isFinal, rawField, timeline } from "./runs/timeline.js";
 
@@ -21,7 +13,6 @@ const NEIGHBOURS = 100; // runs of the cue that are looked at to find the next o
 
 export const live = ["execution", "cue.deleted", "cue.updated"];
 
-/** Other runs of a busy cue say nothing about this one, but for its replays. */
 export function event(data, type, payload, route) {
   const { execution_id: run, cue_id: cue, triggered_by: trigger } = payload;
   const isOfCue = cue === data.run?.cue_id;
@@ -53,7 +44,7 @@ export function head(data, route, isReady) {
   // A menu of one entry would only hide it.
   const shown = list.length === BUTTONS + 1 ? list.length : BUTTONS;
   const rest = list.slice(shown).map(([, ...entry]) => entry);
-  const isMain = (name, i) => i === 0 && name !== "edited";
+  const kindOf = (name, kind, i) => kind || (i === 0 && name !== "edited" ? "primary" : "");
   const step = (name, mark, title, by) => html`<button id=${name} class="plain"
     title=${title + " of this cue"} @click=${() => neighbour(run, by)}>${mark}<span
     class="sr">${title}</span></button>`;
@@ -65,7 +56,7 @@ export function head(data, route, isReady) {
       anchor(link("runs", { cue }), "Its runs")}<code class="wrap">${id}</code>${
         ago(run.scheduled_for)}</span>`,
     actions: html`${list.slice(0, shown).map(([name, label, go, kind], i) =>
-        button(label, go, kind || (isMain(name, i) ? "primary" : ""), { id: "action-" + name }))}
+        button(label, go, kindOf(name, kind, i), { id: "action-" + name }))}
       ${rest.length ? menu("More", rest, "run-more") : ""}${
       copyMenu({ method: "GET", path: `v1/executions/${id}` }, texts.filter(([, text]) => text))}
       ${step("newer", "↑", "Newer run", -1)}${step("older", "↓", "Older run", 1)}`,
@@ -132,20 +123,17 @@ function requestCard({ run, request }) {
     signature(request)}</div>`);
 }
 
-/** How a receiver checks the signature, with the values of this request. */
 function signature({ headers, body }) {
   const time = headers.find(([key]) => key.toLowerCase() === "x-cueapi-timestamp")?.[1];
   if (!time) return "";
   const signed = shellWord(`${time}.${body ?? ""}`);
-  const command = `printf '%s' ${signed} | openssl dgst -sha256 -hmac "$CUED_WEBHOOK_SECRET"`;
   return html`<details id="verify"><summary>Check the signature</summary><p class="small">The
     receiver computes HMAC-SHA256 of the timestamp, a dot and the body as it came, with the secret
     as key. It must equal <code>X-CueAPI-Signature</code> after <code>v1=</code>.
-    ${anchor("#/account/keys", "The secret and code for six languages")}</p>${
-    copyLine(command)}</details>`;
+    ${anchor("#/account/keys", "The secret and code for six languages")}</p>${copyLine(
+      `printf '%s' ${signed} | openssl dgst -sha256 -hmac "$CUED_WEBHOOK_SECRET"`)}</details>`;
 }
 
-/** The callback's request as a line for a shell. Pure. */
 export const requestAsCurl = ({ method, url, headers, body }) => [
   `curl -sS -X ${method} ${shellWord(url)}`,
   ...headers.map((header) => "-H " + shellWord(header.join(": "))),
@@ -157,26 +145,29 @@ const path = (run, verb) => `v1/executions/${run.id}/${verb}`;
 /** `[id, label, action, kind]` of what can be done with a run now, the likeliest first. */
 function actionsOf({ run, cue, request }) {
   const { outcome, outcome_state: state, status } = run;
-  const isDueLater = status === "retrying"
-    || (status === "pending" && instant(run.scheduled_for) > serverNow());
+  const isWaiting = status === "pending" || status === "retrying";
+  const isDueLater = isWaiting && (status === "retrying"
+    || instant(run.scheduled_for) > serverNow());
   const send = (verb, done) => () => act(() => post(path(run, verb)), done);
   const isOpen = ["reported_success", "reported_failure", "verification_pending"].includes(state);
-  const verify = !isOpen ? [] : [
+  const isAwaited = state === "verification_pending";
+  const verify = (isNow) => !isOpen || isNow !== isAwaited ? [] : [
     ["accept", "Accept", () => verdict(run, true)],
     ["reject", "Reject", () => verdict(run, false), "danger"],
   ];
   return [
-    isDueLater && ["retry", run.attempts ? "Retry now" : "Send now",
-      send("retry", "It is sent now")],
-    ...(state === "verification_pending" ? verify.splice(0) : []),
+    isDueLater
+      && ["retry", run.attempts ? "Retry now" : "Send now", send("retry", "It is sent now")],
+    ...verify(true),
     isFinal(run) && ["replay", "Replay", () => replay(run)],
-    (status === "pending" || status === "retrying")
-      && ["cancel", "Cancel", () => cancel(run), "danger"],
+    isWaiting && ["cancel", "Cancel", () => confirmed("Cancel this run?", "Cancel the run",
+      "It ends now and is not sent any more. Nobody is notified.",
+      () => post(path(run, "cancel")), "Cancelled"), "danger"],
     cue && ["edited", "Edit and fire", () => fireWith(cue, request?.body)],
-    ...verify,
+    ...verify(false),
     outcome && ["evidence", "Add evidence", () => evidence(run)],
     outcome && !isOpen
-      && ["reopen", "Verify again", send("verification-pending", "It is to be verified again")],
+      && ["reopen", "Verify again", send("verification-pending", "It needs verification again")],
   ].filter(Boolean);
 }
 
@@ -185,18 +176,11 @@ async function replay(run) {
   if (made) go(link("runs", made.id));
 }
 
-function cancel(run) {
-  const text = "It ends now and is not sent any more. Nobody is notified.";
-  const question = { title: "Cancel this run?", text, action: "Cancel the run" };
-  return confirmed(question, () => post(path(run, "cancel")), "Cancelled");
-}
-
 async function verdict(run, valid) {
   const action = valid ? "Accept" : "Reject";
   const done = await prompt({
-    title: `${action} the outcome?`,
+    title: `${action} the outcome?`, action, danger: !valid,
     text: valid ? "" : "This raises an alert. The state of the run stays.",
-    action, danger: !valid,
     fields: [{ name: "reason", label: "Reason (optional)", lines: 3 }],
     send: ({ reason }) => post(path(run, "verify"), { valid, reason: reason.trim() || null }),
   });
@@ -204,11 +188,8 @@ async function verdict(run, valid) {
 }
 
 const EVIDENCE = {
-  external_id: "Id in another system",
-  result_url: "Address of the result",
-  result_ref: "Reference",
-  result_type: "Type",
-  summary: "Summary",
+  external_id: "Id in another system", result_url: "Address of the result",
+  result_ref: "Reference", result_type: "Type", summary: "Summary",
 };
 
 async function evidence(run) {

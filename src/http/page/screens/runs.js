@@ -1,15 +1,8 @@
 // Runs: every run with its result and its reason; filters are in the address.
-import { html } from "../lit/lit-html.js";
-import { address, cuePath, fieldError, get } from "../app/api.js";
-import { go, link, reload, withQuery } from "../app/router.js";
-import { absolute, createdMs, duration, instant, localInstant, localText, serverNow,
-  yourZone } from "../app/time.js";
-import { CAUSE_NAMES, capital, causeShort, isCancelled, number, plural, stateOf, triggerText,
-  why } from "../app/words.js";
-import { copyKey, copyMenu } from "../parts/copy.js";
-import { prompt } from "../parts/ask.js";
-import { act, announce } from "../parts/feedback.js";
-import { ago, anchor, badges, button, empty, idEnd, tabs, when } from "../parts/pieces.js";
+import { CAUSE_NAMES, absolute, act, address, ago, anchor, announce, badges, button, capital,
+  causeShort, copyKey, copyMenu, createdMs, duration, empty, fieldError, fromLocal, get, getCue, go,
+  html, idEnd, instant, isCancelled, link, number, plural, prompt, reload, serverNow, stateOf, tabs,
+  toLocal, triggerText, when, why, withQuery, yourZone } from "../kit.js";
 import { newSelection, offsetOf, pagedTable, selectionBar } from "../parts/table.js";
 
 const PER_PAGE = 30;
@@ -55,8 +48,7 @@ export async function load(data, { query }) {
   if (isBelow) filter.until = top;
   const offset = offsetOf(query, PER_PAGE);
   const isKnown = !filters.cue || data.cue?.id === filters.cue;
-  const unknown = () => get(cuePath(filters.cue), { payload: "text" }).catch(() => null);
-  const named = isKnown ? data.cue : unknown();
+  const named = isKnown ? data.cue : getCue(filters.cue).catch(() => null);
   const list = get("v1/executions", { ...filter, limit: PER_PAGE, offset });
   const [{ executions, total }, above, cue] = await Promise.all([list, newer, named]);
   const { runs, inserted } = isSame && data.page === page
@@ -122,14 +114,14 @@ export function view(data, route) {
     text: word ? stateOf(word).word : "All", href: withQuery(route, { status: word }),
     isCurrent: word === status, count: word === status ? total : undefined,
   }));
-  const show = () => showNew(data, route);
   const actions = [
     progress ? html`<span class="num">${progress}</span>` : "",
     button("Cancel runs", later("cancelSelected", data), "danger", { id: "cancel-selected", off }),
     button("Replay", later("replaySelected", data), "primary", { id: "replay-selected", off }),
   ];
   return html`${tabs("State", states)}${chips(route, data.cue?.name)}
-    ${fresh ? button(`Show ${number(fresh)} new`, show, "primary", { id: "new-runs" }) : ""}
+    ${fresh ? button(`Show ${number(fresh)} new`, () => showNew(data, route), "primary",
+      { id: "new-runs" }) : ""}
     ${runs.length ? list(data, route) : none(route)}
     ${selectionBar({ selection, total, onPage: runs.length, noun: "run", actions })}`;
 }
@@ -161,12 +153,12 @@ function list({ runs, selection, total }, route) {
     ["Late", (run) => duration(run.late_ms), "num right tight short"],
   ];
   const name = (run) => `${run.cue_name}, ${run.scheduled_for}`;
-  const noun = total === 1 ? "run" : "runs";
-  const options = { selection, name, total, perPage: PER_PAGE, noun };
+  const options = {
+    selection, name, total, perPage: PER_PAGE, noun: total === 1 ? "run" : "runs",
+  };
   return html`<section class="card">${pagedTable(route, "Runs", columns, runs, options)}</section>`;
 }
 
-/** Why a run is as it is, or what comes next. */
 function reason(run) {
   const { status, claimed_by_worker: worker } = run;
   if (status === "retrying") return html`${capital(why(run))}, next ${ago(run.next_retry)}`;
@@ -175,6 +167,8 @@ function reason(run) {
   return html`by <bdi>${worker}</bdi>, lease ends ${ago(run.lease_expires_at)}`;
 }
 
+const timeText = (text) =>
+  Number.isNaN(instant(text)) ? text : absolute(instant(text), yourZone());
 // Word of the address -> [field of the API, label, text of a value, values]
 const FILTERS = {
   cue: ["cue_id", "Cue"],
@@ -189,11 +183,6 @@ const FILTERS = {
   replayed_from: ["replayed_from", "Replays of", idEnd],
 };
 
-function timeText(text) {
-  const ms = instant(text);
-  return Number.isNaN(ms) ? text : absolute(ms, yourZone());
-}
-
 /** The query of the API for an address; `status` may be several, separated by commas. */
 export function apiQuery({ status = "", ...query }) {
   const filter = status.includes(",") ? { status__in: status } : status ? { status } : {};
@@ -203,12 +192,10 @@ export function apiQuery({ status = "", ...query }) {
   return filter;
 }
 
-/** Filters that are set, `[word, label, text]`. */
 export const activeFilters = (query, cueName) =>
   Object.entries(FILTERS).filter(([word]) => query[word]).map(([word, [, label, text = String]]) =>
     [word, label, (word === "cue" && cueName) || text(query[word])]);
 
-/** One link per filter that removes it. */
 function chips(route, cueName) {
   const active = activeFilters(route.query, cueName);
   if (!active.length) return "";
@@ -220,16 +207,6 @@ function chips(route, cueName) {
     ${active.length > 1 ? anchor(withQuery(route, none), "Clear all", "small") : ""}</div>`;
 }
 
-/** A local time of a zone as an instant of the API; "" of "". */
-export const fromLocal = (text, zone) => text && new Date(localInstant(text, zone)).toISOString();
-
-/** The other way; "" of what is no instant. */
-export function toLocal(text, zone) {
-  const ms = text ? instant(text) : NaN;
-  return Number.isNaN(ms) ? "" : localText(ms, zone).slice(0, 16);
-}
-
-/** Asks for all filters at once and goes to the list that they select. */
 async function askFilter(route, cueName) {
   const { query } = route;
   const zone = yourZone();

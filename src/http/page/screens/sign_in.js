@@ -1,20 +1,13 @@
 // The ways in that GET /v1/info offers. It covers the screen that was asked for.
-import { html } from "../lit/lit-html.js";
-import { ApiError, get, post, setAccount } from "../app/api.js";
-import { loadInfo, signedIn } from "../app/server.js";
-import { busily, state, update } from "../app/state.js";
-import { copyLine } from "../parts/copy.js";
-import { confirm, showSecret } from "../parts/ask.js";
-import { toast } from "../parts/feedback.js";
-import { field, focusProblem } from "../parts/form.js";
-import { button, errorBox, note } from "../parts/pieces.js";
-import { baseUrl } from "../parts/snippets.js";
+import { ApiError, baseUrl, busily, button, confirm, copyLine, duration, errorBox, field,
+  focusProblem, get, html, loadInfo, note, post, setAccount, showSecret, signedIn, state, toast,
+  update } from "../kit.js";
 
 const quiet = { quiet: true };
 const send = (path, body) => post("v1/auth/" + path, body, quiet);
 const getUser = () => get("v1/auth/me", {}, quiet);
 
-/** Nobody can have a key yet. */
+/** No user can have a key yet. */
 const isFirst = () => state.info?.users === false && state.info.registration !== "closed";
 const bySmtp = () => state.info.mail === "smtp";
 
@@ -56,9 +49,9 @@ async function enterByLink(token) {
     if (error.status !== 409) throw error;
     const { email } = await getUser();
     const text = `You are signed in as ${email}. Sign in as the account of this link instead?`;
-    const question = { title: "Change the account?", text, action: "Change the account" };
-    if (await confirm(question)) await enter({ link_token: token, switch_account: true });
-    else signedIn();
+    const action = "Change the account";
+    if (!(await confirm({ title: action + "?", text, action }))) return signedIn();
+    await enter({ link_token: token, switch_account: true });
   }
 }
 
@@ -92,8 +85,7 @@ export function view(data) {
     ${users || isFirst() ? "" : note(noAccount, "warn")}
     ${ways.includes("dev") ? development(data) : ""}
     ${isFirst() ? newAccount(data, "Create the first account") : ""}
-    ${bySmtp() ? "" : key}
-    ${users && ways.includes("mail") ? byMail(data) : ""}
+    ${bySmtp() ? "" : key}${users && ways.includes("mail") ? byMail(data) : ""}
     ${bySmtp() ? key : ""}
     ${users && registration === "open" ? newAccount(data, "Create an account") : ""}
     ${users && ways.includes("link") ? shell() : ""}`;
@@ -108,13 +100,11 @@ const linkProblem = (error) => isSpent(error)
 const secondsLeft = () => Math.ceil((state.waitUntil - Date.now()) / 1000);
 const isBusy = (data) => data.busy || secondsLeft() > 0;
 
-/** What went wrong with a way in, and how long to wait. */
 function problem({ error, at }, way) {
   if (at !== way || !error || error.problems?.length) return "";
   if (error.status !== 429) return error.message;
   const wait = secondsLeft();
-  const text = wait < 120 ? `${wait} s` : `${Math.ceil(wait / 60)} min`;
-  return wait > 0 ? `Too many tries: wait ${text}.` : "";
+  return wait > 0 ? `Too many tries: wait ${duration(wait * 1000)}.` : "";
 }
 
 function shownProblem(data, way) {
@@ -124,13 +114,11 @@ function shownProblem(data, way) {
 
 const attempt = (data, at, run) => busily(data, async () => {
   Object.assign(data, { at, error: null });
-  try {
-    await run();
-  } catch (error) {
-    if (error.status === undefined) console.error(error);
-    data.error = error;
-    focusProblem();
-  }
+  await run();
+}, (error) => {
+  if (error.status === undefined) console.error(error);
+  data.error = error;
+  focusProblem();
 });
 
 const development = (data) => html`<section class="card pad stack" id="way-dev">
@@ -154,18 +142,16 @@ function form(data, { id, title, action, run, isPrimary, ...about }) {
 
 const byKey = (data) => form(data, {
   id: "key", title: "With an API key", name: "api_key", label: "API key", type: "password",
-  autocomplete: "current-password",
+  autocomplete: "current-password", action: "Sign in", run: (key) => enter({ api_key: key }),
   help: html`It begins with <code>cue_sk_</code>. The sign-in ends when the key is revoked.`,
-  action: "Sign in", isPrimary: !bySmtp() && !state.info.sign_in?.includes("dev"),
-  run: (key) => enter({ api_key: key }),
+  isPrimary: !bySmtp() && !state.info.sign_in?.includes("dev"),
 });
 
 const EMAIL = { name: "email", label: "Email address", type: "email", autocomplete: "email" };
 
 const newAccount = (data, title) => form(data, {
-  ...EMAIL, id: "new", title,
+  ...EMAIL, id: "new", title, action: "Create account", isPrimary: !state.info.users,
   help: state.info.users ? "" : "Cues belong to an account. Next you get its key.",
-  action: "Create account", isPrimary: !state.info.users,
   async run(email) {
     const { api_key: key } = await send("register", { email });
     const use = "Programs and the command line use it, and you can sign in with it here.";
@@ -176,9 +162,8 @@ const newAccount = (data, title) => form(data, {
 });
 
 const byMail = (data) => form(data, {
-  ...EMAIL, id: "mail",
+  ...EMAIL, id: "mail", isPrimary: bySmtp(), action: bySmtp() ? "Send me a link" : "Write a link",
   title: bySmtp() ? "With a link by mail" : "With a link from the server's log",
-  action: bySmtp() ? "Send me a link" : "Write a link", isPrimary: bySmtp(),
   async run(email) {
     const device = await send("device-code", { for: "session" });
     const { device_code: code, user_code: userCode, expires_in: life, interval } = device;
@@ -192,12 +177,11 @@ function mailSent(data, { email, userCode, expired }) {
   const title = expired ? "The link is too old"
     : bySmtp() ? "Look into your mail" : "Look into the server's log";
   const again = expired ? "Send another" : "Another address or way";
-  const how = html`<p>If <b class="wrap">${email}</b> may sign in, a link is ${
-    bySmtp() ? "on its way" : "in the log"}. Open it on any device and confirm there that this code
-    is shown:</p><p class="eyes mono">${userCode}</p>
-    <p class="muted small">This page goes on by itself then.</p>`;
   return html`<section class="card pad stack" id="way-mail" aria-live="polite"><h2>${title}</h2>
-    ${expired ? "" : how}${shownProblem(data, "poll")}
+    ${expired ? "" : html`<p>If <b class="wrap">${email}</b> may sign in, a link is ${bySmtp()
+      ? "on its way" : "in the log"}. Open it on any device and confirm there that this code is
+      shown:</p><p class="eyes mono">${userCode}</p>
+      <p class="muted small">This page goes on by itself then.</p>`}${shownProblem(data, "poll")}
     ${button(again, () => update(() => (data.mail = null)))}</section>`;
 }
 
@@ -225,10 +209,10 @@ async function poll(data, mail) {
 
 function shell() {
   const line = (text, about) => html`<p class="small">${about}</p>${copyLine(text)}`;
-  const remote = `cued user link EMAIL --public-url ${baseUrl()}`;
   return html`<details class="card pad" id="way-link"><summary>From a command line</summary>
-    <div class="stack">${line("cued open", "Where you are logged in:")}
-      ${line(remote, "On the machine of the server, for any account:")}</div></details>`;
+    <div class="stack">${line("cued open", "Where you are logged in:")}${
+      line(`cued user link EMAIL --public-url ${baseUrl()}`,
+        "On the machine of the server, for any account:")}</div></details>`;
 }
 
 export const leave = (data) => (data.mail = null);

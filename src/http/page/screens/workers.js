@@ -1,12 +1,6 @@
 // Workers: who takes runs, what they hold, what waits for them.
-import { html } from "../lit/lit-html.js";
-import { del, get } from "../app/api.js";
-import { link, reload } from "../app/router.js";
-import { instant, relative } from "../app/time.js";
-import { number, plural } from "../app/words.js";
-import { copyKey, copyLine, copyMenu } from "../parts/copy.js";
-import { confirmed } from "../parts/ask.js";
-import { ago, anchor, badge, button, card, empty, muted, note, shortId } from "../parts/pieces.js";
+import { ago, anchor, badge, button, card, confirmed, copyKey, copyLine, copyMenu, del, empty, get,
+  html, instant, link, muted, note, number, plural, relative, reload, shortId } from "../kit.js";
 import { table } from "../parts/table.js";
 
 const SHOWN = 100; // runs held and runs waiting that are looked at, each
@@ -14,15 +8,15 @@ const CALL = { method: "GET", path: "v1/workers" };
 
 const CHANGES = ["claimed", "claim_lost", "created", "succeeded", "failed", "cancelled"];
 export const live = ["worker", ...CHANGES.map((word) => "execution." + word)];
+export const shortcuts = () => [copyKey(CALL)];
 const isActive = ({ heartbeat_status: status }) => status === "active";
 
-export function head({ workers, waiting, more }) {
-  const note = workers?.length
-    ? `${plural(workers.filter(isActive).length, "worker")} active, ${
-        more ? "more than " : ""}${plural(waiting, "run")} waiting`
-    : "Programs of your own that fetch runs and report how they ended.";
-  return { note, actions: copyMenu(CALL) };
-}
+export const head = ({ workers, waiting, more }) => ({
+  actions: copyMenu(CALL),
+  note: !workers?.length ? "Programs of your own that fetch runs and report how they ended."
+    : `${plural(workers.filter(isActive).length, "worker")} active, ${
+      more ? "more than " : ""}${plural(waiting, "run")} waiting`,
+});
 
 export async function load() {
   const [{ workers }, { executions: runs, has_more: more }, { executions }] = await Promise.all([
@@ -35,34 +29,29 @@ export async function load() {
 
 /** Waiting runs as `[{task, runs, oldest}]`, the task that waits longest first. Pure. */
 export function byTask(waiting) {
+  const sorted = waiting.toSorted((a, b) => (a.scheduled_for < b.scheduled_for ? -1 : 1));
   const tasks = new Map();
-  for (const run of waiting) {
-    const entry = tasks.get(run.task) || { task: run.task, runs: 0, oldest: run };
-    entry.runs++;
-    if (run.scheduled_for < entry.oldest.scheduled_for) entry.oldest = run;
-    tasks.set(run.task, entry);
+  for (const run of sorted) {
+    const entry = tasks.get(run.task) ?? { task: run.task, runs: 0, oldest: run };
+    tasks.set(run.task, { ...entry, runs: entry.runs + 1 });
   }
-  const due = ({ oldest }) => oldest.scheduled_for;
-  return [...tasks.values()].sort((a, b) => (due(a) < due(b) ? -1 : 1));
+  return [...tasks.values()];
 }
 
 /** Active workers that take runs of a task; one without tasks takes all. Pure. */
 export const takers = (workers, task) => workers.filter((worker) =>
   isActive(worker) && (!worker.handlers.length || worker.handlers.includes(task)));
 
-export const shortcuts = () => [copyKey(CALL)];
-
 export function view({ workers, tasks, held, more }) {
   const unserved = tasks.filter(({ task }) => !takers(workers, task).length);
-  const names = unserved.map(({ task }, i) => html`${i ? ", " : ""}${nameOf(task)}`);
+  const names = unserved.map(({ task }, i) => html`${i ? ", " : ""}${
+    task === null ? "runs without a task" : html`<code>${task}</code>`}`);
   return html`${unserved.length
       ? note(html`Runs wait, and no active worker takes ${names}.`, "warn") : ""}
     ${workers.length ? list(workers, held) : none()}
     ${tasks.length ? waitingCard(workers, tasks, more) : ""}
     ${held.length ? heldCard(held) : ""}`;
 }
-
-const nameOf = (task) => (task === null ? "runs without a task" : html`<code>${task}</code>`);
 
 const none = () => empty("No worker yet", "Start one on any machine that reaches this server:",
   copyLine("cued work --task report -- ./report.sh"), html`<p class="small">It needs
@@ -77,7 +66,7 @@ function list(workers, held) {
   const removal = (worker) => worker.heartbeat_status !== "dead" ? ""
     : button("Remove", () => remove(worker), "plain danger",
       { label: `Remove ${worker.worker_id}` });
-  const columns = [
+  return html`<section class="card">${table("Workers", [
     ["Worker", (worker) => html`<span class="name">${worker.worker_id}</span>`],
     ["State", (worker) => badge(worker.heartbeat_status)],
     ["Tasks", ({ handlers: tasks }) =>
@@ -85,30 +74,24 @@ function list(workers, held) {
     ["Holds", holds, "num right tight short"],
     ["Last heard", (worker) => ago(worker.last_heartbeat), "short"],
     ["", removal, "tight right"],
-  ];
-  return html`<section class="card">${
-    table("Workers", columns, workers, { key: (worker) => worker.worker_id })}</section>`;
+  ], workers, { key: (worker) => worker.worker_id })}</section>`;
 }
 
 async function remove({ worker_id: id, last_heartbeat: last }) {
-  const heard = last ? relative(instant(last)) : "never";
-  const text = `It was last heard ${heard}. If it runs again, it registers itself.`;
-  const question = { title: `Remove ${id}?`, text, action: "Remove" };
+  const text = `It was last heard ${last ? relative(instant(last)) : "never"}. If it runs again, it
+    registers itself.`;
   const gone = () => del("v1/workers/" + encodeURIComponent(id));
-  if (await confirmed(question, gone, `Removed ${id}`)) reload();
+  if (await confirmed(`Remove ${id}?`, "Remove", text, gone, `Removed ${id}`)) reload();
 }
 
-function waitingCard(workers, tasks, more) {
-  const columns = [
+const waitingCard = (workers, tasks, more) => card("waiting", "Waiting by task",
+  more ? muted(`the first ${SHOWN}`) : "", table("Runs waiting, by task", [
     ["Task", ({ task }) => html`<span class="name">${task ?? "no task"}</span>`],
     ["Waiting", ({ runs }) => number(runs), "num right short"],
     ["Oldest", ({ oldest }) => anchor(link("runs", oldest.id), ago(oldest.scheduled_for)), "short"],
     ["Active workers", ({ task }) =>
       takers(workers, task).length || html`<span class="warn">none</span>`, "num right short"],
-  ];
-  return card("waiting", "Waiting by task", more ? muted(`the first ${SHOWN}`) : "",
-    table("Runs waiting, by task", columns, tasks, { key: ({ task }) => "task " + task }));
-}
+  ], tasks, { key: ({ task }) => "task " + task }));
 
 const heldCard = (held) => card("held", "Held now", "", table("Runs held by workers", [
   ["Cue", (run) => html`${anchor(link("runs", run.id), run.cue_name, "name")} ${shortId(run.id)}`],

@@ -48,6 +48,80 @@ def a_wrong_cron_is_marked_where_it_is_wrong(world):
 
 
 @test
+def an_interval_with_an_end_jitter_and_a_time_limit_is_made_and_changed_on_a_phone(world):
+    server = world.signed_in()
+    page = world.page
+    page.look("light", 360, 780)
+    page.expect("status of 422", "status of 400")
+    new(page, world.receiver.url + "/hook", cron="@every 9s")
+    page.see("from 10 seconds to 366 days", "#f-cron-problem")
+    page.fill("#f-cron", "@every 90s")
+    page.see("Every 1 minute 30 seconds", "#preview")
+    page.click("summary", "Start, end, jitter")
+    page.fill("#f-jitter", "91")
+    page.see("at most the time between two runs", "#f-jitter-problem")
+    page.fill("#f-jitter", "40")
+    page.choose("#f-end", "2026-03-02T08:10")
+    page.see("until 2 March 2026 at 08:10, up to 40 s later", "#preview")
+    page.click("summary", "Headers and answer")
+    page.fill("#f-timeout", "301")
+    page.click(".editor button.primary")
+    page.see("less than or equal to 300", "#f-timeout-problem")
+    page.fill("#f-timeout", "5")
+    page.click("summary", "Retries")
+    page.fill("#f-waits", "30s, 5m")
+    check(page.count(".waits circle") == 4 and not page.overflows(), "the attempts on a line")
+    page.click(".editor button.primary")
+    page.loaded("cue")
+    for text in ("every 90s", "up to 40 s later", "5 s for an attempt", "30s"):
+        page.see(text)
+    cue = server.get("/v1/cues")["cues"][0]
+    schedule = cue["schedule"]
+    check((schedule["every"], schedule["cron"], schedule["jitter_seconds"]) == ("90s", None, 40), cue)
+    check((schedule["start"], schedule["end"]) == (None, "2026-03-02T08:10:00Z"), cue)
+    check((cue["callback"]["timeout_seconds"], cue["retry"]["backoff_seconds"]) == (5, [30, 300]), cue)
+    page.go(f"#/cues/{cue['id']}/edit", "editor")
+    page.see("Nothing changed yet")
+    check(page.run("return document.getElementById('f-cron').value") == "@every 90s", "the interval")
+    # The runs of this cue, not of one that begins now.
+    upcoming = server.get(f"/v1/cues/{cue['id']}/upcoming?detail=true")
+    page.see(upcoming["description"], "#preview")
+    page.see(upcoming["occurrences"][0]["local"][11:], "#preview .runs")
+    page.click("summary", "Start, end, jitter")
+    page.choose("#f-end", "2026-03-02T08:01")
+    page.see("No run is left before", "#f-end-problem")
+    page.choose("#f-end", "")
+    page.fill("#f-jitter", "0")
+    page.see("Changed: end, jitter")
+    page.click(".editor button.primary")
+    page.loaded("cue")
+    page.see("Every 1 minute 30 seconds, UTC")
+    schedule = server.get(f"/v1/cues/{cue['id']}")["schedule"]
+    check((schedule["every"], schedule["end"], schedule["jitter_seconds"]) == ("90s", None, 0), schedule)
+
+
+@test
+def a_cue_without_a_run_before_its_end_is_completed_and_can_go_on(world):
+    server = world.signed_in()
+    page = world.page
+    page.expect("status of 400")
+    schedule = {"type": "recurring", "every": "10s", "end": "2026-03-02T08:00:15Z"}
+    cue = server.cue("over", world.receiver.url + "/hook", schedule=schedule)
+    server.advance("PT20S")
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.see("Completed: no run is left before its end.")
+    page.go(f"#/cues/{cue['id']}/edit", "editor")
+    page.see("The end is past. The cue does not run again unless you give a later one.", "#preview")
+    check(page.count("[aria-invalid=true]") == 0, "no fault of the form")
+    page.click("summary", "Start, end, jitter")
+    page.choose("#f-end", "2026-03-02T08:01")
+    page.see("Every 10 seconds until 2 March 2026 at 08:01", "#preview")
+    page.click(".editor button.primary")
+    page.loaded("cue")
+    check(server.get(f"/v1/cues/{cue['id']}")["status"] == "active", "it goes on")
+
+
+@test
 def a_gap_of_the_clock_is_told_before_saving(world):
     world.signed_in()
     page = world.page

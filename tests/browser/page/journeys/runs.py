@@ -218,7 +218,7 @@ def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
     outcome = {"success": True, "result": "done", "external_id": "INV-7", "metadata": {"rows": 5}}
     server.post(f"/v1/executions/{run}/outcome", outcome)
     page.see("INV-7", ".timeline")
-    page.see("It is to be verified", "#why")
+    page.see("It needs verification", "#why")
     page.click("#action-accept")
     page.click("dialog button", "Accept")
     page.see("Accepted", ".timeline")

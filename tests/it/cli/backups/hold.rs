@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cued::store::db::hold;
+use cued::store::db::meta;
 use cued::store::executions::delivery_queue;
 use cued::store::fair_queue::{Grant, Rotation};
 use tempfile::TempDir;
@@ -84,7 +84,7 @@ fn a_write_that_finds_the_file_held_claims_no_delivery() {
     };
     fixture.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
     assert_eq!(take(), 0);
-    assert!(fixture.write(|tx| hold::promote(tx).unwrap().is_some()));
+    assert!(fixture.write(|tx| meta::promote(tx).unwrap().is_some()));
     assert_eq!(take(), 1);
 }
 

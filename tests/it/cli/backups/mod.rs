@@ -290,7 +290,7 @@ fn an_empty_world_readable_file_becomes_private_before_the_first_write() {
     make(&db);
     let server = Server::start_on(&db, DEV_UNLIMITED);
     server.user();
-    for suffix in ["", "-wal", "-shm"] {
+    for suffix in ["", "-wal", "-shm", ".lock"] {
         assert_eq!(mode(&PathBuf::from(format!("{}{suffix}", db.display()))), 0o600, "{suffix}");
     }
     let (_folder, db) = new_file();

@@ -56,7 +56,7 @@ fn a_worker_cue_has_its_task_and_the_warning_is_on_standard_error() {
     let list = user.get("/v1/cues").expect(200);
     let cue = stored(&user, list["cues"][0]["id"].as_str().unwrap());
     assert_has(&cue, json!({"payload": {"task": "t"}, "claim_within_minutes": 30, "transport": "worker"}));
-    assert_eq!(cue["schedule"]["cron"], "*/15 * * * *");
+    assert_eq!((&cue["schedule"]["every"], &cue["schedule"]["cron"]), (&json!("15m"), &Value::Null));
 }
 
 #[test]
@@ -80,10 +80,9 @@ fn wrong_flags_of_a_new_cue_are_explained() {
     for (flags, reason) in [
         ("--worker", "--cron, --at or --every"),
         ("--every 5m", "--url URL or --worker"),
-        ("--every 45m --worker", "30m is even"),
         ("--every 5m --cron '* * * * *' --worker", "cannot be used with"),
         ("--every 5m --url http://x/ --worker", "cannot be used with"),
-        ("--every 5m --worker --retry x", "4:1,5,15"),
+        ("--every 5m --worker --retry x", "4:30s,5m,15m"),
         ("--every 5m --url http://x/ --header x", "has no colon"),
     ] {
         let error = home.fails(&[&["cue", "add", "--name", "x"], &words(flags)[..]].concat(), 2);
@@ -172,9 +171,9 @@ fn a_cue_is_shown_with_its_latest_runs() {
         shown.starts_with(&format!("id            {id}\nname          n\nstatus        active\n")),
         "{shown}"
     );
-    assert!(
-        shown.contains(&format!("latest runs   {}  2030-01-01 00:00:00+00:00  pending\n", execution.trim())),
-        "{shown}"
+    assert_contains(
+        &shown,
+        &[&format!("latest runs   {}  2030-01-01 00:00:00+00:00  pending\n", execution.trim())],
     );
     assert!(home.ok(&["cue", "show", "n", "-o", "yaml"]).contains("\nname: \"n\"\n"), "as YAML");
 }
@@ -251,9 +250,9 @@ fn a_cue_is_fired_with_a_payload_and_at_an_instant() {
     let id = add(&home, "n");
     user.patch(&format!("/v1/cues/{id}"), &json!({"payload": {"a": 1, "b": 2}})).expect(200);
     let shown = home.ok(&["cue", "fire", "n", "--payload", "{\"b\": 3}", "--at", "2030-01-05T08:00"]);
-    assert!(
-        shown.contains(&format!("cue            n ({id})\nscheduled for  2030-01-05 08:00:00+00:00\n")),
-        "{shown}"
+    assert_contains(
+        &shown,
+        &[&format!("cue            n ({id})\nscheduled for  2030-01-05 08:00:00+00:00\n")],
     );
     let payloads = || {
         let list = user.get("/v1/executions/claimable").expect(200);
@@ -293,6 +292,12 @@ fn fields_are_set_one_by_one() {
     assert_eq!(cue["retry"]["max_attempts"], 3);
     home.ok(&["cue", "set", id, "description=null", "payload={x: 1}"]);
     assert_has(&stored(&user, id), json!({"description": null, "payload": {"x": 1}}));
+    // `@` names no file where a name or a cron expression is expected.
+    fs::write(home.folder().join("size"), "12").unwrap();
+    home.ok(&["cue", "set", id, "schedule.cron=@hourly", "name=@home", "payload.size=@size"]);
+    let cue = stored(&user, id);
+    assert_has(&cue, json!({"name": "@home", "payload": {"x": 1, "size": 12}}));
+    assert_eq!(cue["schedule"]["cron"], "@hourly");
     for (field, code, reason) in [
         ("schedule.cron=61 * * * *", 5, "\n  61 * * * *\n  ^^\n"),
         ("retry.max_attempts=x", 5, "retry.max_attempts"),

@@ -103,8 +103,8 @@ fn run_at(url: &str, line: &[&str]) -> ClientRun {
     home.run_with_stdin(line, KEY)
 }
 
-/// The exit code is that of the error, standard output is empty, and standard error names the error; with `--json` it is the
-/// error as JSON.
+/// The exit code is that of the error, standard output is empty, and standard error names the error; with `--json` it
+/// is the error as JSON.
 #[test]
 fn every_error_of_a_server_has_its_exit_code_in_every_command() {
     let server = Receiver::start();
@@ -243,28 +243,6 @@ fn a_credentials_file_that_others_can_read_is_refused() {
     }
     fs::set_permissions(home.credentials(), Permissions::from_mode(0o600)).unwrap();
     assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
-}
-
-#[test]
-fn a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_kept() {
-    let server = Server::start(DEV_UNLIMITED);
-    let home = ClientHome::new();
-    let user = server.user();
-    let login = || home.run_with_stdin(&["login", &server.url(), "--key", "-"], user.key());
-    assert_eq!(login().code, 0);
-    let lock = home.credentials().with_file_name(".credentials.lock");
-    let precious = home.folder().join("precious");
-    fs::write(&precious, "content").unwrap();
-    fs::remove_file(&lock).unwrap();
-    std::os::unix::fs::symlink(&precious, &lock).unwrap();
-    let refused = login();
-    let text = refused.stderr;
-    assert_eq!(refused.code, 1, "{text}");
-    assert!(text.contains(".credentials.lock is a symbolic link") && text.contains("remove it"), "{text}");
-    assert_eq!(fs::read_to_string(&precious).unwrap(), "content");
-    fs::remove_file(&lock).unwrap();
-    home.ok(&["logout", "--keep-key"]);
-    assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

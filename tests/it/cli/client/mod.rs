@@ -286,6 +286,8 @@ fn a_server_that_is_not_healthy_or_not_there_exits_with_1() {
     let run = home.run(&["health"]);
     assert!(run.code == 1 && run.stdout.contains("poller      held\n"), "{run:?}");
     assert!(run.stderr.contains("the server is not healthy: held: a restored copy fires no cue"), "{run:?}");
+    let listen = held.addr().to_string();
+    assert_eq!(home.fails(&["health", "--local", "--listen", &listen], 1), run.stderr);
     let run = home.run(&["health", "--json"]);
     let error: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();
     assert_eq!((run.code, &error["error"]["code"]), (1, &json!("failed")));
@@ -334,31 +336,16 @@ fn a_local_check_that_fails_exits_with_1_and_one_sentence() {
 }
 
 #[test]
-fn a_local_check_of_a_held_server_says_so() {
-    let server = Server::start(DEV_UNLIMITED);
-    let folder = tempfile::TempDir::new().unwrap();
-    let copy = folder.path().join("copy");
-    ok(&server.db(), &["backup", copy.to_str().unwrap()]);
-    let held = Server::start_on(&copy, DEV_UNLIMITED);
-    let home = ClientHome::new().env("CUED_LISTEN", held.addr().to_string());
-    let sentence = home.fails(&["health", "--local"], 1);
-    assert_eq!(
-        sentence,
-        "cued: the server is not healthy: held: a restored copy fires no cue until you run `cued promote`\n"
-    );
-}
-
-#[test]
 fn a_local_check_of_no_address_fails_and_says_so() {
     let home = ClientHome::new().env("CUED_LISTEN", "8000");
     let wrong = home.fails(&["health", "--local"], 1);
     assert!(wrong.contains("CUED_LISTEN: \"8000\"") && wrong.contains("127.0.0.1:8000"), "{wrong}");
     let home = ClientHome::new().env("CUED_LISTEN", "127.0.0.1:0");
     assert!(home.fails(&["health", "--local"], 1).contains("--listen"));
-    for flags in [["--url", "http://127.0.0.1:8000"], ["--profile", "work"]] {
-        assert_eq!(home.run(&[&["health", "--local"], &flags[..]].concat()).code, 2, "{flags:?}");
+    for flags in ["--local --url http://127.0.0.1:8000", "--local --profile work", "--listen 127.0.0.1:8000"]
+    {
+        home.fails(&[&["health"], &words(flags)[..]].concat(), 2);
     }
-    assert_eq!(home.run(&["health", "--listen", "127.0.0.1:8000"]).code, 2, "--listen without --local");
 }
 
 #[test]

@@ -152,11 +152,7 @@ fn attempts_and_requests_are_shown() {
     let sent = desk.home.run(&["run", "request", &run, "--attempt", "1"]);
     assert_eq!(sent.code, 0, "{sent:?}");
     assert!(sent.stdout.starts_with(&format!("POST {}\n", receiver.url())), "{}", sent.stdout);
-    assert!(
-        sent.stdout.contains("X-CueAPI-Attempt: 1\n") && sent.stdout.contains("\n\n{"),
-        "{}",
-        sent.stdout
-    );
+    assert_contains(&sent.stdout, &["X-CueAPI-Attempt: 1\n", "\n\n{"]);
     assert!(sent.stderr.starts_with("not exact: "), "{}", sent.stderr);
     assert!(desk.home.json(&["run", "request", &run])["headers"].is_array());
     assert_eq!(
@@ -262,13 +258,13 @@ fn the_end_of_a_run_ends_the_wait_also_over_a_restart() {
     let cue = cue(&user, "report", &receiver, 1);
     let run = fire(&user, &cue);
     receiver.wait_hanging(1);
-    let mut wait = LiveCommand::following(&home, &["run", "wait", &run, "-q"]);
+    let mut wait = LiveCommand::start(&home, &["run", "wait", &run, "-q"]);
     receiver.release();
     assert_eq!(wait.end(), (Some(0), vec![run]), "{}", wait.stderr);
     receiver.react(Reaction::Hang);
     let run = fire(&user, &cue);
     receiver.wait_hanging(1);
-    let mut wait = LiveCommand::following(&home, &["run", "wait", &run, "-q"]);
+    let mut wait = LiveCommand::start(&home, &["run", "wait", &run, "-q"]);
     server.kill();
     receiver.release();
     server.restart_in_place();
@@ -293,27 +289,20 @@ fn a_fire_waits_for_the_end_of_its_run() {
 }
 
 #[test]
-fn a_deleted_cue_ends_the_wait() {
+fn a_wait_ends_with_its_time_or_with_its_cue() {
     let ((server, user), receiver) =
         (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Status(500)));
+    let home = ClientHome::signed_in(&server, &user);
     let cue = cue(&user, "report", &receiver, 2);
     let run = fire(&user, &cue);
-    let mut wait = LiveCommand::following(&ClientHome::signed_in(&server, &user), &["run", "wait", &run]);
+    let error = home.fails(&["run", "wait", &run, "--timeout", "1s"], 1);
+    assert!(error.contains(&format!("the run {run} has not ended; it goes on")), "{error}");
+    assert_eq!(home.json_error(&["run", "wait", UNKNOWN], 3)["code"], "execution_not_found");
+    home.fails(&["run", "wait", UNKNOWN, "--timeout", "never"], 2);
+    assert!(home.ok(&["run", "wait", UNKNOWN, "--curl"]).contains(UNKNOWN));
+    let mut wait = LiveCommand::start(&home, &["run", "wait", &run]);
     user.delete(&format!("/v1/cues/{cue}")).expect(204);
     assert_eq!(wait.end(), (Some(3), vec![]), "{}", wait.stderr);
-}
-
-#[test]
-fn a_wait_ends_with_its_time_with_and_without_a_stream() {
-    for flags in [&["--max-streams", "64"], &["--max-streams", "0"]] {
-        let server = Server::start(&[DEV_UNLIMITED, flags].concat());
-        let (user, receiver) = (server.user(), Receiver::with(Reaction::Status(500)));
-        let home = ClientHome::signed_in(&server, &user);
-        let run = fire(&user, &cue(&user, "report", &receiver, 2));
-        let error = home.fails(&["run", "wait", &run, "--timeout", "1s"], 1);
-        assert!(error.contains(&format!("the run {run} has not ended; it goes on")), "{error}");
-        assert_eq!(error.contains("is read every 5 s instead"), flags[1] == "0", "{error}");
-    }
 }
 
 /// Adds failed runs, each created a millisecond after the one before, or all at once.
@@ -456,8 +445,8 @@ fn naming_server(pages: Vec<Vec<String>>) -> Receiver {
     }))
 }
 
-/// The server names at most 10,000 runs at a time. The last ones of a page are named again, because the next page begins
-/// with their millisecond.
+/// The server names at most 10,000 runs at a time. The last ones of a page are named again, because the next page
+/// begins with their millisecond.
 #[test]
 fn the_runs_of_several_pages_are_replayed_each_once() {
     let id = |number: usize| format!("018cc251-{number:04x}-7000-8000-000000000000");
@@ -505,14 +494,4 @@ fn a_terminal_shows_a_question_and_a_bar() {
     let table = in_terminal(&desk.home, &["run", "list", "--color", "never"], 80, "").unwrap();
     let longest = table.lines().map(|line| line.trim_end().chars().count()).max();
     assert!(longest <= Some(80) && table.contains("01-01 01:00"), "{table}");
-}
-
-#[test]
-fn a_wait_names_an_unknown_run_and_a_wrong_time() {
-    let server = Server::start(DEV_UNLIMITED);
-    let home = ClientHome::signed_in(&server, &server.user());
-    assert_eq!(home.json_error(&["run", "wait", UNKNOWN], 3)["code"], "execution_not_found");
-    assert_eq!(home.json_error(&["run", "wait", &UNKNOWN[..8]], 3)["code"], "not_found");
-    home.fails(&["run", "wait", UNKNOWN, "--timeout", "never"], 2);
-    assert!(home.ok(&["run", "wait", UNKNOWN, "--curl"]).contains(UNKNOWN));
 }

@@ -10,13 +10,13 @@ use crate::http::device_login::{MailingServer, post_form};
 use crate::http::sessions::{sign_in, token_of};
 use crate::support::*;
 
-/// A command that runs until somebody confirms its login.
-pub struct Waiting {
+/// A command that runs until its login is confirmed.
+pub struct LoginCommand {
     pub process: Process,
     output: PathBuf,
 }
 
-impl Waiting {
+impl LoginCommand {
     /// Standard output and standard error go to one file.
     pub fn start(mut command: Command, home: &ClientHome, stdin: Stdio) -> Self {
         let output = home.folder().join("output");
@@ -55,8 +55,8 @@ impl Waiting {
     }
 }
 
-fn start(home: &ClientHome, arguments: &[&str]) -> Waiting {
-    Waiting::start(home.command(&[&["login"], arguments].concat()), home, Stdio::null())
+fn start(home: &ClientHome, arguments: &[&str]) -> LoginCommand {
+    LoginCommand::start(home.command(&[&["login"], arguments].concat()), home, Stdio::null())
 }
 
 /// The link that the server has printed for an address.
@@ -331,8 +331,8 @@ fn a_key_of_the_environment_is_not_left() {
 }
 
 /// A command at a terminal, and its keyboard.
-fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(Waiting, ChildStdin)> {
-    let mut waiting = Waiting::start(home.at_terminal(arguments)?, home, Stdio::piped());
+fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(LoginCommand, ChildStdin)> {
+    let mut waiting = LoginCommand::start(home.at_terminal(arguments)?, home, Stdio::piped());
     let keyboard = waiting.process.0.stdin.take().unwrap();
     Some((waiting, keyboard))
 }

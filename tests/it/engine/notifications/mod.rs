@@ -16,7 +16,7 @@ use cued::engine::notifications::{
 use cued::engine::webhook_client::WebhookRequest;
 use cued::error::Error;
 use cued::store::executions;
-use cued::store::notifications::outbox::Notification;
+use cued::store::outbox::Notification;
 
 use crate::http::device_login::MailingServer;
 use crate::support::delivery_fixture::response;
@@ -306,7 +306,7 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
         fixture.write(move |tx| {
             let execution = executions::find(tx, 1, id).unwrap().unwrap().execution;
             let alert = NewAlert::VerificationFailed { reason: reason.to_owned() };
-            cued::service::alerts::raise(tx, execution.key, &alert, now).unwrap()
+            cued::service::notify::raise_alert(tx, execution.key, &alert, now).unwrap()
         })
     };
     assert!(raise("external_id is missing"));

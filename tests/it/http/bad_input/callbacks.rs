@@ -142,7 +142,7 @@ fn invalid_or_never_matching_crons_are_invalid_schedules() {
         1,,2 * * * * | ,1 * * * * | 1, * * * * | 1-2-3 * * * * | */ * * * * | */2/3 * * * * | \
         ** * * * * | 1.5 * * * * | 0x1 * * * * | +1 * * * * | \u{0663} * * * * | * * L * * | \
         * * 15W * * | * * * * 5L | * * * * mon#2 | * * * jann * | * * * * funday | jan * * * * | \
-        ? * * * * | * * * * mo | @reboot | @every 5m | @fortnightly | 0 0 30 2 * | 0 0 31 4,6,9,11 * | \
+        ? * * * * | * * * * mo | @reboot | @every | @fortnightly | 0 0 30 2 * | 0 0 31 4,6,9,11 * | \
         H * * * * | 99999999999999999999 * * * *"
             .split(" | ");
     let rows = lines.map(|line| cron(line).expect_error(400, "invalid_schedule"));

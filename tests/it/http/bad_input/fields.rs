@@ -73,6 +73,17 @@ fn a_422_lists_every_problem() {
 }
 
 #[test]
+fn a_422_lists_at_most_a_hundred_problems() {
+    let server = server();
+    let user = server.user();
+    let created = user.create(&super::good_cue());
+    let unknown: Value = (0..150).map(|number| (format!("field_{number}"), json!(1))).collect();
+    let path = format!("/v1/cues/{}", created["id"].as_str().unwrap());
+    let body = user.patch(&path, &unknown).expect_error(422, "validation_error");
+    assert_eq!(body["detail"].as_array().unwrap().len(), 100);
+}
+
+#[test]
 fn unknown_fields_warn_on_create_and_are_refused_on_patch() {
     let server = server();
     let user = server.user();
@@ -94,7 +105,7 @@ fn unknown_fields_warn_on_create_and_are_refused_on_patch() {
             patch(json!({"transport": "worker"})).invalid("extra_forbidden", "body.transport"),
             patch(json!({"run_count": 0})).invalid("extra_forbidden", "body.run_count"),
             patch(json!({"a": 1, "b": 2})).invalid("extra_forbidden", "body.b"),
-            patch(json!({"schedule": {"every": 5}})).invalid("extra_forbidden", "body.schedule.every"),
+            patch(json!({"schedule": {"interval": 5}})).invalid("extra_forbidden", "body.schedule.interval"),
             patch(json!({"callback": {"uri": "x"}})).invalid("extra_forbidden", "body.callback.uri"),
             patch(json!({"retry": {"times": 5}})).invalid("extra_forbidden", "body.retry.times"),
             patch(json!({"on_failure": {"sms": true}})).invalid("extra_forbidden", "body.on_failure.sms"),
@@ -135,7 +146,7 @@ fn ignored_fields_of_a_create_are_named_at_every_level() {
     let server = server();
     let user = server.user();
     for (field, value, named) in [
-        ("schedule.every", json!(5), "schedule.every"),
+        ("schedule.interval", json!(5), "schedule.interval"),
         ("schedule.at", json!("2099-01-01T00:00:00Z"), "schedule.at"),
         ("callback.uri", json!("x"), "callback.uri"),
         ("retry.times", json!(5), "retry.times"),

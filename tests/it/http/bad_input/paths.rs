@@ -159,7 +159,7 @@ fn missing_resources_and_those_of_other_users_are_indistinguishable() {
             Case::new("PATCH", &format!("{path}/evidence"), &json!({"summary": "mine"}))
                 .expect_error(404, "execution_not_found"),
         );
-        for action in ["claim", "heartbeat", "replay", "verify", "verification-pending"] {
+        for action in ["claim", "heartbeat", "replay", "verify", "verification-pending", "retry", "cancel"] {
             rows.push(
                 Case::post(&format!("{path}/{action}"), &json!({})).expect_error(404, "execution_not_found"),
             );

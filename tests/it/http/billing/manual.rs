@@ -2,7 +2,7 @@
 
 use cued::domain::account::credentials::sha256;
 use cued::domain::cue::CueStatus;
-use cued::service::plan_limits::pause_above_limit;
+use cued::service::finish::pause_above_limit;
 
 use crate::support::*;
 

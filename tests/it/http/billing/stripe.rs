@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cued::billing::stripe::{Stripe, StripeConfig};
-use cued::domain::billing::offer::Prices;
+use cued::domain::billing::Prices;
 
 use crate::support::stripe_double::{
     Mode, NOW_SECS, SECRET_KEY, StripeDouble, WEBHOOK_SECRET, event, flags, purchase, send, send_raw,
@@ -234,6 +234,18 @@ fn the_second_subscription_remains_when_the_first_ends() {
     assert_eq!(account.plan(), "scale");
     second["status"] = json!("canceled");
     send(&account.client, &event("evt_2", DELETED, 2, &second));
+    assert_eq!(account.plan(), "pro");
+}
+
+#[test]
+fn an_unpaid_checkout_counts_when_its_payment_arrives() {
+    let (_provider, _server, account) = customer();
+    let mut bought = purchase(&account.id, "pro", "monthly");
+    bought["payment_status"] = json!("unpaid");
+    send(&account.client, &event("evt_1", COMPLETED, 0, &bought));
+    assert_eq!(account.plan(), "free");
+    bought["payment_status"] = json!("paid");
+    send(&account.client, &event("evt_2", "checkout.session.async_payment_succeeded", 1, &bought));
     assert_eq!(account.plan(), "pro");
 }
 

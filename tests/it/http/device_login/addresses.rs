@@ -34,7 +34,7 @@ fn post_link(client: &Client, link: &str, more: &[(&str, &str)]) -> Response {
     post_form(client, path, &pairs)
 }
 
-/// A server whose first user is somebody else.
+/// A server whose first user is another person.
 fn open() -> MailingServer {
     let mailing = MailingServer::open(DEV_UNLIMITED);
     mailing.client().register("first@example.com");
@@ -309,7 +309,7 @@ fn all_mails_together_have_an_hourly_limit() {
     mailing.mail(&second, "bob@example.com");
     fail(&user, &cue);
     assert_eq!(mailing.mailbox.next().to, "TO:<first@example.com>");
-    // Both halves are used up: a failure mail waits, and a login is told when to come again.
+    // Both halves are used up: a failure mail waits, and a login gets a time for its next attempt.
     fail(&user, &cue);
     let body = json!({"device_code": second, "email": "cid@example.com"});
     let submit = || mailing.client().post("/v1/auth/device-code/submit-email", &body);

@@ -1,4 +1,5 @@
-//! Device login over HTTP: the flow, its pages, single use, expiry, limits, and identical responses for unknown addresses.
+//! Device login over HTTP: the flow, its pages, single use, expiry, limits, and identical responses for unknown
+//! addresses.
 
 mod addresses;
 

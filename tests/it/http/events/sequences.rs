@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use cued::domain::api_error::ErrorCode;
-use cued::domain::notification::event::{Emitted, Event, EventFilter, EventSink, EventType, burst_data};
+use cued::domain::notification::event::{Event, EventFilter, EventSink, EventType, PendingEvent, burst_data};
 use cued::error::Error;
 use cued::events::{EventId, EventStream, Events, ResetReason, StreamEvent, StreamStart};
 
@@ -282,22 +282,22 @@ fn events() -> Arc<Events> {
     Arc::new(Events::new(64).unwrap())
 }
 
-fn event(user_key: i64, number: usize) -> Emitted {
-    Emitted::Event(Event::new(EventType::CueUpdated, user_key, None, &json!({"n": number})))
+fn event(user_key: i64, number: usize) -> PendingEvent {
+    PendingEvent::Event(Event::new(EventType::CueUpdated, user_key, None, &json!({"n": number})))
 }
 
 /// Publishes one commit for each number, of events that all users get.
 fn publish(events: &Events, numbers: impl IntoIterator<Item = usize>) {
     for number in numbers {
         let event = Event { user_key: None, ..single(number) };
-        events.publish(vec![Emitted::Event(event)]);
+        events.publish(vec![PendingEvent::Event(event)]);
     }
 }
 
 fn single(number: usize) -> Event {
     match event(ADA, number) {
-        Emitted::Event(event) => event,
-        Emitted::Counted { .. } => unreachable!(),
+        PendingEvent::Event(event) => event,
+        PendingEvent::Counted { .. } => unreachable!(),
     }
 }
 
@@ -388,7 +388,7 @@ fn more_than_32_events_in_a_commit_end_in_a_burst() {
     let events = events();
     let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
     let mut commit: Vec<_> = (0..40).map(|number| event(ADA, number)).collect();
-    commit.push(Emitted::Counted { user_key: ADA, event_type: EventType::CuePaused });
+    commit.push(PendingEvent::Counted { user_key: ADA, event_type: EventType::CuePaused });
     events.publish(commit);
     let counts = BTreeMap::from([(EventType::CueUpdated, 8_u64), (EventType::CuePaused, 1)]);
     let mut expected = numbers(0..32);
@@ -403,7 +403,7 @@ fn a_filter_selects_the_part_of_a_burst() {
     let events = events();
     let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
     let mut commit: Vec<_> = (0..33).map(|number| event(ADA, number)).collect();
-    commit.push(Emitted::Counted { user_key: ADA, event_type: EventType::CuePaused });
+    commit.push(PendingEvent::Counted { user_key: ADA, event_type: EventType::CuePaused });
     events.publish(commit);
     let filter = EventFilter::new(Some("cue.paused"), None).unwrap();
     let taken = stream.take(&filter).unwrap();

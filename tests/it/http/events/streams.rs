@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use cued::domain::notification::event::{Emitted, Event, EventSink, EventType};
+use cued::domain::notification::event::{Event, EventSink, EventType, PendingEvent};
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::body::Bytes;
@@ -31,9 +31,12 @@ fn follow(api: &Api, user: &User) -> EventReader {
 }
 
 /// An event with 4 KB of data.
-fn large(user_key: i64) -> Vec<Emitted> {
+fn large(user_key: i64) -> Vec<PendingEvent> {
     let data = json!({"text": "x".repeat(4_000)});
-    vec![Emitted::Event(Event { user_key: None, ..Event::new(EventType::CueUpdated, user_key, None, &data) })]
+    vec![PendingEvent::Event(Event {
+        user_key: None,
+        ..Event::new(EventType::CueUpdated, user_key, None, &data)
+    })]
 }
 
 #[test]
@@ -299,9 +302,9 @@ fn a_burst_is_one_event_of_a_herd() {
     assert_eq!(events[32], ("burst".to_owned(), json!({"span_ms": 0, "counts": {"execution.created": 8}})));
 }
 
-fn event(user_key: i64) -> Emitted {
+fn event(user_key: i64) -> PendingEvent {
     let data = json!({"cue_id": "c", "cue_name": "c", "status": "active", "next_run": null, "at": BEGIN});
-    Emitted::Event(Event::new(EventType::CueUpdated, user_key, None, &data))
+    PendingEvent::Event(Event::new(EventType::CueUpdated, user_key, None, &data))
 }
 
 #[test]
@@ -336,9 +339,9 @@ fn a_stream_checks_its_key_also_while_events_wait() {
     let mut first = EventReader::open(api.addr(), &ada, "?types=cue");
     let id = first.next_event().unwrap().id.unwrap();
     drop(first);
-    let Emitted::Event(event) = event(ada.key) else { unreachable!() };
+    let PendingEvent::Event(event) = event(ada.key) else { unreachable!() };
     // For all: of the events of a user only 32 of a commit are single ones.
-    let event = Emitted::Event(Event { user_key: None, ..event });
+    let event = PendingEvent::Event(Event { user_key: None, ..event });
     for _ in 0..BACKLOG / 32 {
         api.fixture.app.events.publish(vec![event.clone(); 32]);
     }

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
 use cued::domain::api_error::ErrorCode;
-use cued::http::response::to_refusal;
-use cued::service::bulk::cues::{CueAction, CueResults, apply};
-use cued::service::bulk::{BulkCall, BulkRequest};
-use cued::service::idempotency::{IdempotencyRequest, StoredResponse};
+use cued::http::message::to_refusal;
+use cued::service::bulk::{BulkAction, BulkCall, BulkRequest, CueAction, run};
+use cued::store::accounts::idempotency::{IdempotencyRequest, StoredResponse};
 use cued::store::db::counters;
 
 use crate::support::*;
@@ -414,11 +413,13 @@ fn a_disk_that_is_full_after_the_first_write_is_told_of_what_is_left() {
     let call = BulkCall { request: key, in_progress: begun };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let pause = || {
-        let request = BulkRequest::<CueResults> {
+        let request = BulkRequest {
+            action: BulkAction::Cues(CueAction::Pause),
             ids: ids.clone(),
             call: Some(call.clone()),
             render: |done| {
-                let refused = done.refused.iter().all(|it| it.refusal.code == ErrorCode::StorageUnavailable);
+                let refused =
+                    done.refused.iter().all(|(_, refusal)| refusal.code == ErrorCode::StorageUnavailable);
                 assert!(refused, "{:?}", done.refused);
                 Ok(StoredResponse { status: 200, body: format!("{} {}", done.ids.len(), done.refused.len()) })
             },
@@ -432,7 +433,7 @@ fn a_disk_that_is_full_after_the_first_write_is_told_of_what_is_left() {
             limits: PlanLimits::NONE,
             executions: 0,
         };
-        runtime.block_on(apply(&fixture.app, &caller, CueAction::Pause, request)).unwrap()
+        runtime.block_on(run(&fixture.app, &caller, request)).unwrap()
     };
     assert_eq!(pause(), StoredResponse { status: 200, body: "100 50".to_owned() });
     assert_eq!(pause().body, "100 50", "the answer is kept");

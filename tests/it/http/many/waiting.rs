@@ -106,7 +106,7 @@ fn a_cancelled_execution_fails_without_the_consequences_of_a_failure() {
     check_counters(&server);
     user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(409, "claim_failed");
     user.advance("P60D");
-    assert_eq!((receiver.count(), reports.count()), (1, 0), "nothing more is sent, and nobody is told");
+    assert_eq!((receiver.count(), reports.count()), (1, 0), "nothing more is sent or reported");
     assert_eq!(status_of(&user, &cue), "active");
     assert_eq!(user.get("/v1/alerts").expect(200)["total"], 0);
     // Two cancelled runs and two failures are no three failures in a row.

@@ -1,13 +1,13 @@
 //! Requests of other web pages through a browser: host, origin, cookie and credential.
 
-use cued::http::pages::assets::BUILD;
+use cued::http::assets::BUILD;
 
 use crate::http::sessions::{cookie_of, send, sign_in};
 use crate::support::*;
 
 /// The credentials of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum SentCredentials {
     Nothing,
     Key,
     BadKey,
@@ -16,18 +16,30 @@ enum Sent {
     SessionAndBadKey,
 }
 
-const ALL: [Sent; 6] =
-    [Sent::Nothing, Sent::Key, Sent::BadKey, Sent::Session, Sent::SessionAndKey, Sent::SessionAndBadKey];
+const ALL: [SentCredentials; 6] = [
+    SentCredentials::Nothing,
+    SentCredentials::Key,
+    SentCredentials::BadKey,
+    SentCredentials::Session,
+    SentCredentials::SessionAndKey,
+    SentCredentials::SessionAndBadKey,
+];
 const SITES: [Option<&str>; 5] =
     [None, Some("same-origin"), Some("same-site"), Some("cross-site"), Some("none")];
 const ORIGINS: [Option<&str>; 4] = [None, Some("own"), Some("http://evil.example"), Some("null")];
 
 /// The status of a request to a route that needs a key, by the rules of contract §2.13.
-fn expected(sent: Sent, site: Option<&str>, origin: Option<&str>, is_read: bool, success: u16) -> u16 {
+fn expected(
+    sent: SentCredentials,
+    site: Option<&str>,
+    origin: Option<&str>,
+    is_read: bool,
+    success: u16,
+) -> u16 {
     match sent {
-        Sent::Nothing | Sent::BadKey | Sent::SessionAndBadKey => 401,
-        Sent::Key | Sent::SessionAndKey => success,
-        Sent::Session => {
+        SentCredentials::Nothing | SentCredentials::BadKey | SentCredentials::SessionAndBadKey => 401,
+        SentCredentials::Key | SentCredentials::SessionAndKey => success,
+        SentCredentials::Session => {
             let is_own = match site {
                 Some(site) => site == "same-origin" || is_read && site == "none",
                 None => is_read || origin == Some("own"),
@@ -74,12 +86,19 @@ fn a_page_of_another_site_makes_no_request_by_session() {
             .flat_map(|sent| SITES.iter().flat_map(move |site| ORIGINS.map(|it| (*sent, *site, it))))
         {
             let mut headers = Vec::new();
-            if matches!(sent, Sent::Session | Sent::SessionAndKey | Sent::SessionAndBadKey) {
+            if matches!(
+                sent,
+                SentCredentials::Session | SentCredentials::SessionAndKey | SentCredentials::SessionAndBadKey
+            ) {
                 headers.push(("Cookie", cookie.as_str()));
             }
             match sent {
-                Sent::Key | Sent::SessionAndKey => headers.push(("Authorization", good.as_str())),
-                Sent::BadKey | Sent::SessionAndBadKey => headers.push(("Authorization", "Bearer x")),
+                SentCredentials::Key | SentCredentials::SessionAndKey => {
+                    headers.push(("Authorization", good.as_str()))
+                }
+                SentCredentials::BadKey | SentCredentials::SessionAndBadKey => {
+                    headers.push(("Authorization", "Bearer x"))
+                }
                 _ => {}
             }
             headers.extend(site.map(|site| ("Sec-Fetch-Site", site)));
@@ -307,8 +326,8 @@ fn a_page_of_another_site_cannot_change_anything_without_a_key() {
     call(&client, "GET", "/v1/info", &host, "Origin: http://evil.example\r\n", "").expect(200);
 }
 
-/// A sandboxed frame of any site has the origin `null`, and browsers send no `Sec-Fetch-Site` to an address in plain text
-/// that is not loopback. The forms of the own pages have the origin of the server, for they permit it
+/// A sandboxed frame of any site has the origin `null`, and browsers send no `Sec-Fetch-Site` to an address in plain
+/// text that is not loopback. The forms of the own pages have the origin of the server, for they permit it
 /// (`Referrer-Policy: same-origin`).
 #[test]
 fn the_forms_of_the_own_pages_pass_and_those_of_sandboxed_frames_do_not() {

@@ -1,7 +1,6 @@
 //! The ends of a session: sign-out, revocation, expiry, too many of them; and what a session writes.
 
 use std::fs;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cued::clock::Clock;
@@ -208,26 +207,6 @@ fn an_idle_page_writes_nothing() {
 }
 
 #[test]
-fn while_the_file_cannot_be_written_a_key_begins_a_session_in_memory() {
-    let (api, ada) = Api::with_user("ada");
-    let before = browser(&api, &ada);
-    let is_full = api.fixture.refuse_commits();
-    is_full.store(true, Ordering::SeqCst);
-    let during = browser(&api, &ada);
-    assert!(before.is_signed_in() && during.is_signed_in());
-    before.call("POST", "/v1/auth/session-link", "").expect_error(503, "storage_unavailable");
-    during.call("POST", "/v1/auth/session-link", "").expect_error(401, "invalid_api_key");
-    assert_eq!(during.get("/v1/auth/sessions").expect(200)["sessions"].as_array().unwrap().len(), 2);
-    let another = browser(&api, &ada);
-    assert_eq!(another.call("DELETE", "/v1/auth/session", "").status, 204);
-    assert!(!another.is_signed_in());
-    is_full.store(false, Ordering::SeqCst);
-    assert!(during.is_signed_in());
-    ada.post("/v1/auth/key/regenerate", &json!({})).expect(200);
-    assert!(!during.is_signed_in(), "its key is another one");
-}
-
-#[test]
 fn a_session_that_began_while_the_clock_was_ahead_is_cut_when_the_clock_is_accepted() {
     let api = Api::from_fixture(Fixture::with_config(Clock::manual(BEGIN.parse().unwrap()), |_| {}));
     let ada = api.user("ada");
@@ -256,7 +235,7 @@ fn expired_sessions_and_links_are_deleted() {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
         api.fixture.write(move |tx| tx.query_row(count, [], read).unwrap())
     };
-    let clean_up = || reaper::delete_expired_sessions(&api.fixture.app.store, api.fixture.now()).unwrap();
+    let clean_up = || reaper::SESSIONS.delete_if_due(&api.fixture.app.store, api.fixture.now()).unwrap();
     assert!(!clean_up());
     api.fixture.advance(299);
     assert!(!clean_up());

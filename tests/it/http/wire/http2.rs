@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cued::config::HttpLimits;
-use cued::http::pages::assets::{BUILD, FILES};
+use cued::http::assets::{BUILD, FILES};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{Connection, SendRequest, handshake};

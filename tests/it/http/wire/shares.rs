@@ -208,7 +208,7 @@ fn a_client_holds_a_part_of_the_connections() {
     drop(held);
 }
 
-/// Of which a client has a quarter: the memory of 32 requests.
+/// A client may use a quarter of it: the memory of 32 requests.
 const MAX_BUFFERED: usize = 1 << 20;
 
 const SETTINGS: u8 = 4;
@@ -218,7 +218,7 @@ fn server(limits: HttpLimits) -> TestServer {
     TestServer::with(HttpLimits { max_buffered: MAX_BUFFERED, drain_time: Duration::ZERO, ..limits })
 }
 
-/// Limits that cut nobody off while the test runs.
+/// Limits that close no connection while the test runs.
 fn patient() -> HttpLimits {
     HttpLimits {
         header_time: LONG,

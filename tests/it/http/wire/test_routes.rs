@@ -1,4 +1,4 @@
-//! A server with test routes only, none of which belongs to the product.
+//! A server with test routes only; none belongs to the product.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +8,7 @@ use cued::app::App;
 use cued::clock::Clock;
 use cued::config::{Config, HttpLimits};
 use cued::error::Result;
-use cued::http::request::Request;
-use cued::http::response::Response;
+use cued::http::message::{Request, Response};
 use cued::http::router::{BODY_LIMIT, Route};
 use cued::routes;
 use tempfile::TempDir;
@@ -44,7 +43,7 @@ async fn echo(request: Request) -> Result<Response> {
 
 async fn item(request: Request) -> Result<Response> {
     let query = request.query();
-    let limit = query.integer("limit", 1..=100, 20);
+    let limit = query.integer("limit", 1..=100).unwrap_or(20);
     query.finish()?;
     Ok(Response::ok(&json!({"id": request.param("id"), "limit": limit})))
 }

@@ -16,7 +16,7 @@ fn watched(flags: &[&str]) -> Server {
 
 /// The client of the metrics address printed at the last start of the server.
 pub fn collector(server: &Server) -> Client {
-    Client::of_metrics(server.metrics_addr().expect("a server with --metrics-listen"))
+    Client::for_metrics(server.metrics_addr().expect("a server with --metrics-listen"))
 }
 
 #[track_caller]

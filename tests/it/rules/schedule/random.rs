@@ -1,6 +1,8 @@
-//! Random crons at random instants against a second implementation of contract §4.4 and §4.5, which walks through real time
-//! minute by minute and shares only the time zone data of jiff with the program.
+//! Random crons at random instants against a second implementation of contract §4.4 and §4.5, which walks through real
+//! time minute by minute and shares only the time zone data of jiff with the program.
 
+use cued::domain::schedule::interval::Interval;
+use cued::domain::schedule::{Bounds, Schedule, ScheduleRule};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::rules::schedule::{at, recurring, zone};
@@ -47,6 +49,7 @@ fn random_crons_run_when_the_local_clock_first_reaches_or_passes_their_times() {
         let mut random = Random::new(seed);
         for _ in 0..CASES_PER_PLACE {
             check(&Cron::random(&mut random), zone_name, &minutes, &mut random);
+            check_bounds(&Cron::random(&mut random), zone_name, &minutes, &mut random);
             cases += 1;
         }
     }
@@ -66,13 +69,55 @@ fn check(cron: &Cron, zone_name: &str, minutes: &[Minute], random: &mut Random) 
         .map(|minute| minute.at)
         .collect();
 
-    let case = format!("{} in {zone_name} after {after} until {until}", cron.text);
+    let case = format!("{} in {zone_name}", cron.text);
+    compare(&schedule, (after, until), &expected, random.index(40), &case);
+}
+
+/// The same crons, and intervals, between a start and an end, delayed (contract §4.3).
+fn check_bounds(cron: &Cron, zone_name: &str, minutes: &[Minute], random: &mut Random) {
+    let begin = 3 * DAY;
+    let some = |random: &mut Random| {
+        let place = begin + random.index(3 * DAY);
+        (random.index(3) > 0).then_some(minutes[place].at)
+    };
+    let (start, end) = (some(random), some(random));
+    let delay = SignedDuration::from_secs((random.index(2) * random.index(3_601)) as i64);
+    let (after, until) = (minutes[begin + random.index(DAY)].at, minutes[minutes.len() - 1].at);
+    let mut schedule = recurring(&cron.text, zone_name);
+    let planned: Vec<Timestamp> = if random.index(2) == 0 {
+        minutes.iter().filter(|minute| cron.runs_in(minute)).map(|minute| minute.at).collect()
+    } else {
+        let period = SignedDuration::from_secs((60 + random.index(40_000)) as i64);
+        let from = minutes[begin + random.index(DAY)].at;
+        schedule.rule = ScheduleRule::Every(Interval::parse(&format!("{period:#}"), from).unwrap());
+        std::iter::successors(Some(from), |run| run.checked_add(period).ok())
+            .take_while(|run| *run < until)
+            .collect()
+    };
+    let delay_seconds = u32::try_from(delay.as_secs()).unwrap();
+    schedule.bounds =
+        Bounds { start, end, jitter_seconds: delay_seconds, delay_seconds: Some(delay_seconds) };
+    let is_in = |run: &Timestamp| *run > after && *run <= until && end.is_none_or(|end| *run < end);
+    let runs = planned.iter().filter(|run| start.is_none_or(|start| **run >= start));
+    let expected: Vec<Timestamp> = runs.map(|run| run.checked_add(delay).unwrap()).filter(is_in).collect();
+    let case = format!("{:?} in {zone_name} within {:?}", schedule.rule, schedule.bounds);
+    compare(&schedule, (after, until), &expected, random.index(40), &case);
+}
+
+/// Compares the runs of a schedule in a span with those that are expected.
+fn compare(
+    schedule: &Schedule,
+    (after, until): (Timestamp, Timestamp),
+    expected: &[Timestamp],
+    limit: usize,
+    case: &str,
+) {
+    let case = format!("{case} after {after} until {until}");
     let next: Vec<Timestamp> = schedule.upcoming(after, 4).into_iter().filter(|run| *run <= until).collect();
     assert_eq!(next, expected.iter().copied().take(4).collect::<Vec<_>>(), "{case}");
     let spans = schedule.occurrences(after, until);
     assert_eq!(spans.count, expected.len() as u64, "{case}");
     assert_eq!((spans.first, spans.last), (expected.first().copied(), expected.last().copied()), "{case}");
-    let limit = random.index(40);
     let newest = &expected[expected.len().saturating_sub(limit)..];
     assert_eq!(schedule.newest(after, until, limit), newest, "{case}");
 }

@@ -4,23 +4,21 @@ mod add;
 mod change;
 
 use clap::Arg;
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cli::client::arguments::{FoundCue, find_all, label_of};
 use crate::cli::client::command::{
     Call, Columns, Entry, Form, Lines, Part, View, Work, cue, entry, flag, number, own, place, switch, words,
 };
-use crate::cli::client::commands::run::{RunWatch, deadline, print_end};
+use crate::cli::client::commands::run::{print_end, until_ended};
 use crate::cli::client::commands::schedule::print_next;
 use crate::cli::client::context::Context;
-use crate::cli::client::live_output::end_on_signals;
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::input;
-use crate::cli::output::table::{Cell, Shown, Style, parse_duration, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, parse_duration, text_of};
 use crate::cli::output::{Format, count, print_line};
 use crate::cli::printable::printable;
-use crate::client::request::{Answer, ApiRequest};
+use crate::client::request::{ApiRequest, ApiResponse};
 use crate::domain::cue::list::CueSort;
 use crate::domain::cue::{CueStatus, Transport};
 
@@ -28,16 +26,16 @@ use crate::domain::cue::{CueStatus, Transport};
 const MAX_AT_ONCE: usize = 500;
 
 const COLUMNS: Columns = &[
-    ("ID", Form::Text("id"), Shown::Always),
-    ("NAME", Form::Text("name"), Shown::Shortened),
-    ("STATUS", Form::Status("status"), Shown::Always),
-    ("SCHEDULE", Form::Cell(|context, cue| schedule(context, cue).into()), Shown::Shortened),
-    ("NEXT RUN", Form::Time("next_run"), Shown::Always),
-    ("FAILING", Form::Text("failing"), Shown::Always),
-    ("TARGET", Form::Cell(|_, cue| target(cue).into()), Shown::Wide),
-    ("RUNS", Form::Text("run_count"), Shown::Wide),
-    ("MISSED", Form::Text("missed_count"), Shown::Wide),
-    ("RECENT", Form::Text("recent.statuses"), Shown::Wide),
+    ("ID", Form::Text("id"), ColumnRule::Always),
+    ("NAME", Form::Text("name"), ColumnRule::Shortened),
+    ("STATUS", Form::Status("status"), ColumnRule::Always),
+    ("SCHEDULE", Form::Cell(|context, cue| schedule(context, cue).into()), ColumnRule::Shortened),
+    ("NEXT RUN", Form::Time("next_run"), ColumnRule::Always),
+    ("FAILING", Form::Text("failing"), ColumnRule::Always),
+    ("TARGET", Form::Cell(|_, cue| target(cue).into()), ColumnRule::Wide),
+    ("RUNS", Form::Text("run_count"), ColumnRule::Wide),
+    ("MISSED", Form::Text("missed_count"), ColumnRule::Wide),
+    ("RECENT", Form::Text("recent.statuses"), ColumnRule::Wide),
 ];
 
 const LINES: Lines = &[
@@ -48,6 +46,9 @@ const LINES: Lines = &[
     ("warning", Form::Cell(|_, cue| Cell::new(text_of(cue, "warning"), Style::Warning))),
     ("schedule", Form::Cell(|context, cue| schedule(context, cue).into())),
     ("catch-up", Form::Text("schedule.catch_up")),
+    ("start", Form::Time("schedule.start")),
+    ("end", Form::Time("schedule.end")),
+    ("jitter", Form::Cell(|_, cue| jitter(cue).into())),
     ("next run", Form::Time("next_run")),
     ("last run", Form::Time("last_run")),
     (
@@ -57,10 +58,17 @@ const LINES: Lines = &[
         }),
     ),
     ("headers", Form::Cell(|_, cue| headers(cue).into())),
+    ("timeout", Form::Cell(|_, cue| timeout(cue).into())),
     ("payload", Form::Json("payload")),
     ("retry", Form::Cell(|_, cue| retry(cue).into())),
     ("on failure", Form::Cell(|_, cue| on_failure(cue).into())),
-    ("claim within", Form::Cell(|_, cue| claim_within(cue).into())),
+    (
+        "claim within",
+        Form::Cell(|_, cue| match text_of(cue, "claim_within_minutes") {
+            minutes if minutes.is_empty() => Cell::default(),
+            minutes => format!("{minutes} min").into(),
+        }),
+    ),
     ("verification", Form::Text("verification.mode")),
     ("runs", Form::Template("{run_count}, {missed_count} missed, {failing} failing")),
     ("created", Form::Time("created_at")),
@@ -72,16 +80,16 @@ const FIELDS: &str =
     "Field and value: name=x, schedule.cron='0 3 * * *', payload=@payload.json, retry.max_attempts=3";
 
 const GAPS: Columns = &[
-    ("FIRST", Form::Time("first"), Shown::Always),
-    ("LAST", Form::Time("last"), Shown::Always),
-    ("COUNT", Form::Text("count"), Shown::Always),
-    ("REASON", Form::Text("reason"), Shown::Always),
+    ("FIRST", Form::Time("first"), ColumnRule::Always),
+    ("LAST", Form::Time("last"), ColumnRule::Always),
+    ("COUNT", Form::Text("count"), ColumnRule::Always),
+    ("REASON", Form::Text("reason"), ColumnRule::Always),
 ];
 
 pub fn entries() -> Vec<Entry> {
     let runs = number("runs", 100, "Latest runs that are shown").default_value("5");
     let count = number("count", 100, "Runs that are shown").short('n').default_value("10");
-    let all = || own(switch("all", "All cues that can be changed so").conflicts_with("cues"));
+    let all = || own(switch("all", "All cues in the right state").conflicts_with("cues"));
     let several = |arg: Arg| own(arg.num_args(1..=MAX_AT_ONCE));
     let cues = || place("cues", "CUE", "Ids or names of cues");
     let some_cues = || several(cues().required(false).required_unless_present("all"));
@@ -99,8 +107,8 @@ pub fn entries() -> Vec<Entry> {
         entry(
             "edit",
             "Edit a cue as YAML in an editor\n\nThe editor is that of VISUAL or EDITOR. Only changed fields are sent. If \
-             somebody else changes the cue meanwhile, nothing is sent and the text is kept in a file. A text that cannot \
-             be read is kept as well.",
+             the cue changes in the meantime, nothing is sent and the text is kept in a file. A text that cannot be read \
+             is kept as well.",
             [cue()],
             Work::Code(change::edit),
         ),
@@ -110,7 +118,7 @@ pub fn entries() -> Vec<Entry> {
              else text; @FILE is the content of a file and - standard input (not for the cron expression and the name), \
              null removes what may be removed. Header fields and keys of the payload change one by one.\n\nExample: cued \
              cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true",
-            [own(cue().0), own(place("fields", "FIELD=VALUE", FIELDS).num_args(1..))],
+            [cue(), own(place("fields", "FIELD=VALUE", FIELDS).num_args(1..))],
             Work::Code(change::set),
         ),
         entry(
@@ -192,10 +200,11 @@ fn fire_arguments() -> [(Arg, Part); 6] {
     ]
 }
 
-/// The expression and its zone, or the instant.
+/// The expression and its zone, the interval, or the instant.
 fn schedule(context: &Context, cue: &Value) -> String {
-    let cron = text_of(cue, "schedule.cron");
+    let (cron, every) = (text_of(cue, "schedule.cron"), text_of(cue, "schedule.every"));
     match text_of(cue, "schedule.timezone") {
+        _ if !every.is_empty() => format!("every {every}"),
         _ if cron.is_empty() => {
             format!("at {}", context.output.times.instant(&text_of(cue, "schedule.at")))
         }
@@ -214,6 +223,20 @@ fn target(cue: &Value) -> String {
     }
 }
 
+fn jitter(cue: &Value) -> String {
+    match cue["schedule"]["jitter_seconds"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(seconds) => format!("up to {seconds} s later"),
+    }
+}
+
+fn timeout(cue: &Value) -> String {
+    match cue["transport"] == "webhook" {
+        true => format!("{} s", text_of(cue, "callback.timeout_seconds")),
+        false => String::new(),
+    }
+}
+
 fn headers(cue: &Value) -> String {
     let headers = cue["callback"]["headers"].as_object().into_iter().flatten();
     let lines = headers.map(|(name, value)| {
@@ -223,9 +246,13 @@ fn headers(cue: &Value) -> String {
 }
 
 fn retry(cue: &Value) -> String {
-    let pauses = cue["retry"]["backoff_minutes"].as_array().into_iter().flatten();
-    let pauses: Vec<String> = pauses.map(Value::to_string).collect();
-    format!("{} attempts, after {} min", text_of(cue, "retry.max_attempts"), pauses.join(", "))
+    let retry = &cue["retry"];
+    let (pauses, unit) = match &retry["backoff_seconds"] {
+        Value::Null => (&retry["backoff_minutes"], "min"),
+        seconds => (seconds, "s"),
+    };
+    let pauses: Vec<String> = pauses.as_array().into_iter().flatten().map(Value::to_string).collect();
+    format!("{} attempts, after {} {unit}", text_of(cue, "retry.max_attempts"), pauses.join(", "))
 }
 
 fn on_failure(cue: &Value) -> String {
@@ -233,10 +260,6 @@ fn on_failure(cue: &Value) -> String {
     let flags = ["email", "pause"].into_iter().filter(|name| actions[name] == true);
     let words: Vec<&str> = flags.chain(actions["webhook"].as_str()).collect();
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
-}
-
-fn claim_within(cue: &Value) -> String {
-    cue["claim_within_minutes"].as_i64().map(|minutes| format!("{minutes} min")).unwrap_or_default()
 }
 
 fn latest(context: &Context, cue: &Value) -> String {
@@ -250,11 +273,10 @@ fn latest(context: &Context, cue: &Value) -> String {
 
 /// Sets the status of cues. `action` is `pause` or `resume`.
 fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> {
-    let (title, from, to) = match action {
-        "pause" => ("Pause", "active", "paused"),
-        _ => ("Resume", "paused", "active"),
+    let (title, done, from, to) = match action {
+        "pause" => ("Pause", "paused", "active", "paused"),
+        _ => ("Resume", "resumed", "paused", "active"),
     };
-    let done = &format!("{action}d");
     let context = call.context;
     let cues = find_all(context, &call.texts("cues"))?;
     if let [cue] = cues.as_slice() {
@@ -267,10 +289,9 @@ fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> 
     if call.is_set("all") {
         // The server refuses if the number of cues in this status is another than the confirmed one.
         let request = ApiRequest::get("/v1/cues").query("status", from).query("limit", "1");
-        let total = context.look_up(&request)?.value()?["total"].as_i64().unwrap_or(0);
+        let total = context.fetch(&request)?.value()?["total"].as_i64().unwrap_or(0);
         if total > 0 {
-            let cues = count(total, &format!("{} cue", from));
-            context.confirm(&format!("{} all {cues}?", title))?;
+            context.confirm(&format!("{title} all {}?", count(total, &format!("{from} cue"))))?;
         }
         body = json!({ "action": action, "expected": total, "filter": { "status": from } });
     }
@@ -308,12 +329,8 @@ pub fn fire(call: &Call<'_>) -> Result<(), CliError> {
     let Some(cue) = &call.cue else { return Ok(()) };
     let request = ApiRequest::post(format!("{}/fire", cue.path())).json(body).idempotent();
     if call.is_set("wait") && !context.is_curl() {
-        end_on_signals()?;
-        // The watch begins before the run, so that no end is missed.
-        let timeout: Option<&SignedDuration> = call.get("timeout");
-        let watch = RunWatch::open(context, &cue.id, deadline(context, timeout))?;
         let run = context.send(&request)?.value()?;
-        return print_end(context, &watch.until_ended(&text_of(&run, "execution_id"))?);
+        return print_end(context, &until_ended(context, &run, "execution_id", call.get("timeout"))?);
     }
     output.object(&context.send(&request)?, "execution_id", |run| {
         vec![
@@ -351,7 +368,7 @@ fn ids(cues: &[FoundCue]) -> Value {
 }
 
 /// Prints a line for each cue; of all cues their number and the refused ones.
-fn report(context: &Context, done: &str, answer: &Answer, cues: &[FoundCue]) -> Result<(), CliError> {
+fn report(context: &Context, done: &str, answer: &ApiResponse, cues: &[FoundCue]) -> Result<(), CliError> {
     let value = answer.value()?;
     let array = |field: &str| value[field].as_array().into_iter().flatten();
     // A deletion skips the cues that do not exist.

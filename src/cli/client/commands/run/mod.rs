@@ -10,45 +10,45 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, details, entry, flag, moment, number, of_cue, own,
-    place, run_id, switch, table,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, cue_filter, details, entry, flag, moment, number,
+    own, place, run_id, switch, table,
 };
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::error::{CliError, failed};
-use crate::cli::output::table::{Cell, Shown, Style, last_line, parse_duration, status, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, last_line, parse_duration, status, text_of};
 use crate::cli::output::{List, print};
 use crate::cli::printable::{printable, printable_lines};
 use crate::client::event_stream::{EventStream, StreamItem, request};
-use crate::client::request::{Answer, ApiRequest, ClientError, segment};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 
 const COLUMNS: Columns = &[
-    ("ID", Form::Text("id"), Shown::Always),
-    ("CUE", Form::Text("cue_name"), Shown::Shortened),
-    ("STATUS", Form::Status("status"), Shown::Always),
-    ("RESULT", Form::Cell(|_, run| result_of(run).into()), Shown::Shortened),
-    ("SCHEDULED", Form::ShortTime("scheduled_for"), Shown::Always),
-    ("LATE", Form::Millis("late_ms"), Shown::Wide),
-    ("TOOK", Form::Millis("duration_ms"), Shown::Wide),
-    ("ATTEMPTS", Form::Template("{attempts}/{max_attempts}"), Shown::Wide),
-    ("TRIGGER", Form::Text("triggered_by"), Shown::Wide),
-    ("WORKER", Form::Text("claimed_by_worker"), Shown::Wide),
-    ("CUE ID", Form::Text("cue_id"), Shown::Wide),
-    ("MESSAGE", Form::Text("error_message"), Shown::Wide),
+    ("ID", Form::Text("id"), ColumnRule::Always),
+    ("CUE", Form::Text("cue_name"), ColumnRule::Shortened),
+    ("STATUS", Form::Status("status"), ColumnRule::Always),
+    ("RESULT", Form::Cell(|_, run| result_of(run).into()), ColumnRule::Shortened),
+    ("SCHEDULED", Form::ShortTime("scheduled_for"), ColumnRule::Always),
+    ("LATE", Form::Millis("late_ms"), ColumnRule::Wide),
+    ("TOOK", Form::Millis("duration_ms"), ColumnRule::Wide),
+    ("ATTEMPTS", Form::Template("{attempts}/{max_attempts}"), ColumnRule::Wide),
+    ("TRIGGER", Form::Text("triggered_by"), ColumnRule::Wide),
+    ("WORKER", Form::Text("claimed_by_worker"), ColumnRule::Wide),
+    ("CUE ID", Form::Text("cue_id"), ColumnRule::Wide),
+    ("MESSAGE", Form::Text("error_message"), ColumnRule::Wide),
 ];
 
 /// Deliveries have no worker, and workers no HTTP status: the message needs the place. Attempts are seconds apart, so
 /// their time is shown in full.
 const ATTEMPTS: Columns = &[
-    ("ATTEMPT", Form::Text("attempt"), Shown::Always),
-    ("STARTED", Form::Time("started_at"), Shown::Always),
-    ("TOOK", Form::Millis("duration_ms"), Shown::Always),
-    ("RESULT", Form::Cell(|_, attempt| attempt_result(attempt)), Shown::Always),
-    ("HTTP", Form::Text("http_status"), Shown::WithValue),
-    ("WORKER", Form::Text("worker_id"), Shown::WithValue),
-    ("MESSAGE", Form::Text("error_message"), Shown::Shortened),
-    ("CAUSE", Form::Text("cause"), Shown::Wide),
-    ("NEXT", Form::Time("next_retry"), Shown::Wide),
+    ("ATTEMPT", Form::Text("attempt"), ColumnRule::Always),
+    ("STARTED", Form::Time("started_at"), ColumnRule::Always),
+    ("TOOK", Form::Millis("duration_ms"), ColumnRule::Always),
+    ("RESULT", Form::Cell(|_, attempt| attempt_result(attempt)), ColumnRule::Always),
+    ("HTTP", Form::Text("http_status"), ColumnRule::WithValue),
+    ("WORKER", Form::Text("worker_id"), ColumnRule::WithValue),
+    ("MESSAGE", Form::Text("error_message"), ColumnRule::Shortened),
+    ("CAUSE", Form::Text("cause"), ColumnRule::Wide),
+    ("NEXT", Form::Time("next_retry"), ColumnRule::Wide),
 ];
 
 pub fn entries() -> Vec<Entry> {
@@ -117,14 +117,14 @@ pub fn entries() -> Vec<Entry> {
 fn list() -> Entry {
     let states = "Only in these states: pending, delivering, retrying, success, failed; several with commas";
     let since = "Only created since then: a duration before now (2h), a date or an instant";
-    let trigger = "Only begun by this: schedule, manual_fire or replay";
+    let trigger = "Only with this trigger: schedule, manual_fire or replay";
     let cause = "Only with this cause of the last failure, such as timeout or status_5xx";
     let outcome = "Only with this state of the outcome, such as verification_pending";
     entry(
         "list",
         "List runs, newest first",
         [
-            of_cue(),
+            cue_filter(),
             (flag("status", "STATUS", states), Part::Query("status__in")),
             (
                 switch("failed", "Only failed ones").conflicts_with("status"),
@@ -208,14 +208,14 @@ fn verify(call: &Call<'_>) -> Result<(), CliError> {
     call.context.output.done(&answer, "execution_id", sentence)
 }
 
-fn print_attempts(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
-    let (context, list) = (call.context, List::of(answer, "attempts")?);
+fn print_attempts(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+    let (context, list) = (call.context, List::from_response(answer, "attempts")?);
     context.output.list(&list, "attempt", |attempts| table(ATTEMPTS, context, attempts))?;
     if !call.is_set("body") || context.output.format.is_for_programs() {
         return Ok(());
     }
     let mut text = String::new();
-    for attempt in list.values()? {
+    for attempt in list.items {
         let (headers, body) = (headers(&attempt["response_headers"]), text_of(&attempt, "response_body"));
         if headers.is_empty() && body.is_empty() {
             continue;
@@ -230,7 +230,7 @@ fn print_attempts(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
 }
 
 /// Prints a request in the form of HTTP.
-fn print_request(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+fn print_request(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
     let output = &call.context.output;
     if output.format.is_for_programs() {
         return output.object(answer, "url", |_| Vec::new());
@@ -258,9 +258,9 @@ fn lines_of(text: &str) -> String {
 }
 
 /// The events after which a run may have ended, or be gone.
-const TYPES: &str = "execution.succeeded,execution.failed,execution.cancelled,cue.deleted";
+const END_TYPES: &str = "execution.succeeded,execution.failed,execution.cancelled,cue.deleted";
 
-/// The pause between two reads of a run, for want of a stream: an account has few of them.
+/// The pause between two reads of a run where the server has no stream for it: an account has few of them.
 const READ_INTERVAL: Duration = Duration::from_secs(5);
 
 const LINES: Lines = &[
@@ -274,26 +274,78 @@ const LINES: Lines = &[
 ];
 
 pub fn wait(call: &Call<'_>) -> Result<(), CliError> {
-    let (context, id) = (call.context, call.place("run"));
-    end_on_signals()?;
-    let deadline = deadline(context, call.get("timeout"));
-    let mut answer = context.send(&run_request(id))?;
+    let context = call.context;
+    let mut answer = context.send(&run_request(call.place("run")))?;
     let run = answer.value()?;
     if !has_ended(&run) {
-        answer = RunWatch::open(context, &text_of(&run, "cue_id"), deadline)?.until_ended(id)?;
+        answer = until_ended(context, &run, "id", call.get("timeout"))?;
     }
     print_end(context, &answer)
 }
 
-/// The end of a wait that begins now, on the clock of the client.
-pub fn deadline(context: &Context, timeout: Option<&SignedDuration>) -> Option<Duration> {
-    let now = context.client.clock().monotonic();
-    timeout.map(|timeout| now.saturating_add(timeout.unsigned_abs()))
+/// Waits for the end of a run with its id in the field `id`, and returns the run.
+/// Errors: if the run or its cue is deleted, or the time is over.
+pub fn until_ended(
+    context: &Context,
+    run: &Value,
+    id: &str,
+    timeout: Option<&SignedDuration>,
+) -> Result<ApiResponse, CliError> {
+    end_on_signals()?;
+    let (id, cue_id) = (text_of(run, id), text_of(run, "cue_id"));
+    let clock = context.client.clock();
+    let deadline = timeout.map(|timeout| clock.monotonic().saturating_add(timeout.unsigned_abs()));
+    let mut stream = match context.open_stream(request(Some(END_TYPES), Some(&cue_id)), deadline) {
+        Err(CliError::Client(ClientError::Refused(refused))) if refused.code == "too_many_streams" => None,
+        stream => Some(stream?),
+    };
+    loop {
+        match context.fetch(&run_request(&id)) {
+            Ok(answer) if has_ended(&answer.value()?) => return Ok(answer),
+            Ok(_) => {}
+            // The server may come back.
+            Err(CliError::Client(error)) if error.is_transient() => {}
+            Err(error) => return Err(error),
+        }
+        let may_go_on = match &mut stream {
+            Some(stream) => next_end(context, stream, &id)?,
+            None => {
+                let left = deadline.map_or(READ_INTERVAL, |at| at.saturating_sub(clock.monotonic()));
+                context.client.pause(left.min(READ_INTERVAL));
+                !left.is_zero()
+            }
+        };
+        if !may_go_on {
+            return Err(failed(format!("the time is over, and the run {id} has not ended; it goes on")));
+        }
+    }
 }
 
-/// Prints a run that has ended.
+/// Waits until the run may have ended. Returns whether that was before the deadline of the stream.
+fn next_end(context: &Context, stream: &mut EventStream<'_>, id: &str) -> Result<bool, CliError> {
+    while let Some(item) = stream.next_item()? {
+        match item {
+            // Without a position after a lost connection, its events are lost too.
+            StreamItem::Hello { .. } => return Ok(true),
+            StreamItem::Lost(reason) => {
+                context.output.note(&format!("connection lost ({reason}); connecting again"))?;
+            }
+            // A burst stands for events of any run, as a reset does.
+            StreamItem::Event(event) if matches!(&*event.event, "burst" | "cue.deleted" | "reset") => {
+                return Ok(true);
+            }
+            StreamItem::Event(event) => {
+                if serde_json::from_str::<Value>(&event.data).is_ok_and(|data| data["execution_id"] == *id) {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Errors: [`CliError::WaitedFailed`] if it has failed.
-pub fn print_end(context: &Context, answer: &Answer) -> Result<(), CliError> {
+pub fn print_end(context: &Context, answer: &ApiResponse) -> Result<(), CliError> {
     let run = answer.value()?;
     context.output.object(answer, "id", |run| details(LINES, context, run))?;
     if run["status"] == "success" {
@@ -303,74 +355,6 @@ pub fn print_end(context: &Context, answer: &Answer) -> Result<(), CliError> {
     let reason = if reason.is_empty() { text_of(&run, "cause") } else { reason };
     let word = if reason == "cancelled" { "was cancelled".to_owned() } else { format!("failed: {reason}") };
     Err(CliError::WaitedFailed(format!("the run {} {word}", text_of(&run, "id"))))
-}
-
-/// Watches the runs of a cue. No end is missed from the moment at which it is opened.
-pub struct RunWatch<'a> {
-    context: &'a Context,
-    /// `None` if the server has no stream for it.
-    stream: Option<EventStream<'a>>,
-    deadline: Option<Duration>,
-}
-
-impl<'a> RunWatch<'a> {
-    /// Begins. A run that is created later is watched from its beginning.
-    pub fn open(context: &'a Context, cue_id: &str, deadline: Option<Duration>) -> Result<Self, CliError> {
-        let stream = match context.open_stream(request(Some(TYPES), Some(cue_id)), deadline) {
-            Err(CliError::Client(ClientError::Refused(refused)))
-                if matches!(refused.code.as_str(), "too_many_streams" | "not_found") =>
-            {
-                let seconds = READ_INTERVAL.as_secs();
-                let note = format!("{}. The run is read every {seconds} s instead", refused.message);
-                context.output.note(&note)?;
-                None
-            }
-            stream => Some(stream?),
-        };
-        Ok(Self { context, stream, deadline })
-    }
-
-    /// Waits for the end of a run of the cue, and returns the run.
-    /// Errors: if the run or its cue is deleted, or the time is over.
-    pub fn until_ended(mut self, id: &str) -> Result<Answer, CliError> {
-        let mut must_read = true;
-        loop {
-            if must_read {
-                match self.context.look_up(&run_request(id)) {
-                    Ok(answer) if has_ended(&answer.value()?) => return Ok(answer),
-                    Ok(_) => must_read = false,
-                    // The server may come back: the stream reports it.
-                    Err(CliError::Client(error)) if error.is_transient() => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            must_read |= self.next_may_have_ended(id)?;
-        }
-    }
-
-    /// Waits for the next news. Returns whether the run may have ended.
-    fn next_may_have_ended(&mut self, id: &str) -> Result<bool, CliError> {
-        let time_is_over = || failed(format!("the time is over, and the run {id} has not ended; it goes on"));
-        let Some(stream) = &mut self.stream else {
-            let now = self.context.client.clock().monotonic();
-            let left = self.deadline.map_or(READ_INTERVAL, |deadline| deadline.saturating_sub(now));
-            if left.is_zero() {
-                return Err(time_is_over());
-            }
-            self.context.client.pause(left.min(READ_INTERVAL));
-            return Ok(true);
-        };
-        match stream.next_item()?.ok_or_else(time_is_over)? {
-            StreamItem::Hello { .. } => Ok(true),
-            // A burst stands for events of any run, as a reset does.
-            StreamItem::Event(event) => Ok(matches!(event.event.as_str(), "burst" | "cue.deleted" | "reset")
-                || serde_json::from_str::<Value>(&event.data).is_ok_and(|data| data["execution_id"] == id)),
-            StreamItem::Lost(reason) => {
-                let note = format!("connection lost ({reason}); connecting again");
-                self.context.output.note(&note).map(|()| false)
-            }
-        }
-    }
 }
 
 fn run_request(id: &str) -> ApiRequest {

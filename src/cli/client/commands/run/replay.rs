@@ -1,15 +1,13 @@
-//! `cued run replay`: runs by their ids, or all failed ones of a selection.
-//!
-//! The server names the failed runs of a selection without replaying them. They are then replayed by their ids, some at a
-//! time: the bar moves, and Ctrl-C waits for a moment only.
+//! `cued run replay`: runs by their ids, or all failed ones of a selection. The server names the failed ones, and they
+//! are replayed by their ids, some at a time: the bar moves, and Ctrl-C waits for a moment only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::cli::client::arguments::{find_maybe_id, find_run, resolve_maybe};
+use crate::cli::client::arguments::{Moment, find_maybe_id, find_run};
 use crate::cli::client::command::Call;
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::Interrupt;
@@ -18,7 +16,7 @@ use crate::cli::output::table::text_of;
 use crate::cli::output::{Format, count, print, print_line, yaml};
 use crate::cli::printable::printable;
 use crate::cli::progress::Bar;
-use crate::client::request::{Answer, ApiRequest};
+use crate::client::request::ApiRequest;
 
 const PATH: &str = "/v1/executions/replay";
 
@@ -39,7 +37,7 @@ pub fn replay(call: &Call<'_>) -> Result<(), CliError> {
     let ids: Vec<String> =
         call.texts("runs").iter().map(|run| find_run(context, run)).collect::<Result<_, _>>()?;
     let [id] = ids.as_slice() else {
-        let rest = |left| format!("The last {left} of the given ids are left");
+        let rest = |left: &[String]| format!("The last {} of the given ids are left", left.len());
         return replay_parts(context, &ids, "runs", rest);
     };
     // A single run: the server says why it refuses.
@@ -50,46 +48,40 @@ pub fn replay(call: &Call<'_>) -> Result<(), CliError> {
 
 fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
-    let instant = |id: &str| resolve_maybe(context, call.get(id).copied());
-    let mut filter = json!({
-        "cue_id": find_maybe_id(context, call.text("cue"))?,
-        "cause": call.text("cause"),
-        "since": instant("since")?.map(|at| at.to_string()),
-        "until": instant("until")?.map(|at| at.to_string()),
-    });
-    if let Some(fields) = filter.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
-    }
+    let instant = |id: &str| {
+        let moment: Option<&Moment> = call.get(id);
+        moment.map(|moment| moment.resolve(context)).transpose()
+    };
+    let fields = [
+        ("cue_id", find_maybe_id(context, call.text("cue"))?),
+        ("cause", call.text("cause").map(str::to_owned)),
+        ("since", instant("since")?.map(|at| at.to_string())),
+        ("until", instant("until")?.map(|at| at.to_string())),
+    ];
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+    let mut filter = Value::Object(fields.collect());
     let ids = find(context, filter.clone())?;
     let runs = count(ids.len() as u64, "failed run");
     if call.is_set("dry-run") {
-        let json = json!({"matched": ids.len()}).to_string();
-        return match context.output.format {
-            Format::Json | Format::Jsonl => print_line(&json),
-            Format::Yaml => print(&yaml::document(&json)?),
-            // Nothing is created.
-            Format::Id => Ok(()),
-            Format::Table | Format::Wide => print_line(&format!("would replay {runs}")),
-        };
+        let result = json!({"matched": ids.len()});
+        return print_result(context, &result, &format!("would replay {runs}"));
     }
     if context.is_curl() {
         let body = json!({"filter": filter, "expected": ids.len()});
         return context.send(&ApiRequest::post(PATH).json(body)).map(drop);
     }
-    if ids.is_empty() {
-        return ReplayResult::default().print(context);
-    }
+    let Some(last) = ids.last() else {
+        let none = json!({"matched": 0, "replayed": 0, "skipped": [], "execution_ids": []});
+        return print_result(context, &none, "nothing to replay: no failed run matches");
+    };
     context.confirm(&format!("Replay {runs}?"))?;
     // Replays that fail are none of those that are left.
-    if filter["until"].is_null()
-        && let Some(last) = ids.last().and_then(|id| created_at(id))
-    {
+    if let (true, Some(last)) = (filter["until"].is_null(), created_at(last)) {
         filter["until"] = last.checked_add(MILLISECOND).map(|at| at.to_string()).ok().into();
     }
     replay_parts(context, &ids, "failed runs", |left| {
         let mut filter = filter.clone();
-        filter["since"] =
-            ids[ids.len() - left..].first().and_then(|id| created_at(id)).map(|at| at.to_string()).into();
+        filter["since"] = left.first().and_then(|id| created_at(id)).map(|at| at.to_string()).into();
         let flags = [("cue", "cue_id"), ("cause", "cause"), ("since", "since"), ("until", "until")];
         let flags =
             flags.iter().filter_map(|(flag, field)| Some(format!(" --{flag} {}", filter[*field].as_str()?)));
@@ -102,7 +94,7 @@ fn find(context: &Context, mut filter: Value) -> Result<Vec<String>, CliError> {
     let (mut ids, mut seen) = (Vec::new(), BTreeSet::new());
     loop {
         let body = json!({"filter": filter, "dry_run": true});
-        let answer = context.look_up(&ApiRequest::post(PATH).json(body))?.value()?;
+        let answer = context.fetch(&ApiRequest::post(PATH).json(body))?.value()?;
         let found = answer["ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let before = ids.len();
         // Runs of the same millisecond are found again.
@@ -114,7 +106,6 @@ fn find(context: &Context, mut filter: Value) -> Result<Vec<String>, CliError> {
     }
 }
 
-/// The creation of a run, which its id begins with.
 fn created_at(id: &str) -> Option<Timestamp> {
     let (seconds, nanos) = Uuid::parse_str(id).ok()?.get_timestamp()?.to_unix();
     Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()
@@ -128,114 +119,88 @@ fn part(ids: &[String]) -> usize {
     (1..=MAX_IDS).rev().find(|end| created_at(&ids[*end]) != created_at(&ids[end - 1])).unwrap_or(MAX_IDS)
 }
 
-/// Replays runs by requests one after another. Each is complete, so an end between two of them leaves nothing half done.
-/// `rest` says what to do about the last ones if they are left.
+/// Replays runs by requests one after another. Each is complete, so an end between two of them leaves nothing half
+/// done. `rest` says what to do about the last ones if they are left.
 fn replay_parts(
     context: &Context,
     ids: &[String],
     noun: &str,
-    rest: impl Fn(usize) -> String,
+    rest: impl Fn(&[String]) -> String,
 ) -> Result<(), CliError> {
     let interrupt = Interrupt::listen()?;
-    let (mut bar, mut result, mut left) = (Bar::new("replay"), ReplayResult::default(), ids);
+    let (mut bar, mut all, mut left) = (Bar::new("replay"), Value::Null, ids);
+    let mut result = Ok(());
     while !left.is_empty() {
         let done = ids.len() - left.len();
         let progress = format!("{done} of {} {noun}", ids.len());
         bar.show(done as u64, ids.len() as u64, &progress);
-        let stopped = |how: &str| format!("{how} after {progress}. {}", rest(left.len()));
+        if interrupt.is_requested() && done > 0 {
+            result = Err(CliError::Interrupted(format!("interrupted after {progress}. {}", rest(left))));
+            break;
+        }
         let (now, later) = left.split_at(part(left));
         let request = ApiRequest::post(PATH).json(json!({"ids": now})).idempotent();
-        let answer = match interrupt.is_requested() && done > 0 {
-            true => Err(CliError::Interrupted(stopped("interrupted"))),
-            false => context.send(&request),
-        };
-        match answer {
-            Ok(answer) => result.add(&answer)?,
+        match context.send(&request).and_then(|answer| Ok(answer.value()?)) {
+            Ok(answer) => add(&mut all, answer),
             Err(error) if done == 0 => return Err(error),
             Err(error) => {
                 bar.end();
-                if !matches!(error, CliError::Interrupted(_)) {
-                    context.output.note(&stopped("stopped"))?;
-                }
-                result.print_done(context)?;
-                return Err(error);
+                context.output.note(&format!("stopped after {progress}. {}", rest(left)))?;
+                result = Err(error);
+                break;
             }
         }
         left = later;
     }
     bar.end();
-    result.print(context)
+    let matched = count(all["matched"].as_i64().unwrap_or(0), "run");
+    print_result(context, &all, &format!("replayed {} of {matched}", all["replayed"]))?;
+    let skipped = all["skipped"].as_array().map_or(&[][..], Vec::as_slice);
+    if !context.output.format.is_for_programs() {
+        for it in skipped.iter().take(MAX_NAMED) {
+            let line = format!("  {}  {}", text_of(it, "id"), text_of(it, "code"));
+            context.output.note(&printable(&line))?;
+        }
+        if skipped.len() > MAX_NAMED {
+            let more = skipped.len() - MAX_NAMED;
+            context.output.note(&format!("  and {more} more; --json names them all"))?;
+        }
+    }
+    result?;
+    match skipped.len() {
+        0 => Ok(()),
+        _ if all["replayed"] == 0 && skipped.iter().all(|it| it["code"] == "execution_not_found") => {
+            Err(not_found("no such run; nothing was replayed"))
+        }
+        number => Err(refused(format!("{number} of {} were not replayed", all["matched"]))),
+    }
 }
 
-/// The answers of the server as one.
-#[derive(Debug, Default)]
-struct ReplayResult {
-    matched: u64,
-    replayed: u64,
-    skipped: Vec<Value>,
-    execution_ids: Vec<Value>,
-    /// The only answer, unchanged.
-    single: Option<String>,
+/// Adds the counts and the lists of an answer to those of the answers before it.
+fn add(all: &mut Value, answer: Value) {
+    let (Value::Object(fields), Value::Object(more)) = (&mut *all, &answer) else {
+        *all = answer;
+        return;
+    };
+    for (name, value) in more {
+        match (fields.get_mut(name), value) {
+            (Some(Value::Array(items)), Value::Array(more)) => items.extend(more.iter().cloned()),
+            (Some(sum @ Value::Number(_)), _) => {
+                *sum = (sum.as_u64().unwrap_or(0) + value.as_u64().unwrap_or(0)).into()
+            }
+            _ => {}
+        }
+    }
 }
 
-impl ReplayResult {
-    fn add(&mut self, answer: &Answer) -> Result<(), CliError> {
-        let mut value = answer.value()?;
-        self.single = (self.matched == 0).then(|| answer.text());
-        self.matched += value["matched"].as_u64().unwrap_or(0);
-        self.replayed += value["replayed"].as_u64().unwrap_or(0);
-        for (field, all) in [("skipped", &mut self.skipped), ("execution_ids", &mut self.execution_ids)] {
-            if let Value::Array(items) = value[field].take() {
-                all.extend(items);
-            }
+fn print_result(context: &Context, result: &Value, sentence: &str) -> Result<(), CliError> {
+    match context.output.format {
+        Format::Json | Format::Jsonl => print_line(&result.to_string()),
+        Format::Yaml => print(&yaml::ordered(result, &[])),
+        Format::Id => {
+            let mut ids = result["execution_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            ids.try_for_each(print_line)
         }
-        Ok(())
-    }
-
-    /// Prints what was done.
-    fn print(self, context: &Context) -> Result<(), CliError> {
-        self.print_done(context)?;
-        let is_unknown = |it: &Value| it["code"] == "execution_not_found";
-        match self.skipped.as_slice() {
-            [] => Ok(()),
-            skipped if self.replayed == 0 && skipped.iter().all(is_unknown) => {
-                Err(not_found("no such run; nothing was replayed"))
-            }
-            skipped => Err(refused(format!("{} of {} were not replayed", skipped.len(), self.matched))),
-        }
-    }
-
-    fn print_done(&self, context: &Context) -> Result<(), CliError> {
-        match context.output.format {
-            Format::Json | Format::Jsonl => print_line(self.json().trim_end()),
-            Format::Yaml => print(&yaml::document(&self.json())?),
-            Format::Id => self.execution_ids.iter().filter_map(Value::as_str).try_for_each(print_line),
-            Format::Table | Format::Wide => self.print_sentence(context),
-        }
-    }
-
-    fn print_sentence(&self, context: &Context) -> Result<(), CliError> {
-        if self.matched == 0 {
-            return print_line("nothing to replay: no failed run matches");
-        }
-        print_line(&format!("replayed {} of {}", self.replayed, count(self.matched, "run")))?;
-        let mut codes = BTreeMap::<String, usize>::new();
-        for skipped in &self.skipped {
-            *codes.entry(text_of(skipped, "code")).or_default() += 1;
-        }
-        let mut notes: Vec<String> =
-            codes.iter().map(|(code, count)| format!("skipped {count}: {code}")).collect();
-        let line = |it: &Value| format!("  {}  {}", text_of(it, "id"), text_of(it, "code"));
-        notes.extend(self.skipped.iter().take(MAX_NAMED).map(line));
-        if self.skipped.len() > MAX_NAMED {
-            notes.push(format!("  and {} more; --json names them all", self.skipped.len() - MAX_NAMED));
-        }
-        notes.iter().try_for_each(|note| context.output.note(&printable(note)))
-    }
-
-    fn json(&self) -> String {
-        let Self { matched, replayed, skipped, execution_ids, single } = self;
-        let all = || json!({"matched": matched, "replayed": replayed, "skipped": skipped, "execution_ids": execution_ids});
-        single.clone().unwrap_or_else(|| all().to_string())
+        Format::Table | Format::Wide => print_line(sentence),
     }
 }

@@ -1,7 +1,7 @@
 //! Gets a key for a person who has an email address (contract §3.7).
 //!
-//! The server mails a link, or writes it to its log. The person confirms on the page behind it, and the next poll has the
-//! key. A server without mail that admits new users hands out the key of a new account at once (contract §3.2).
+//! The server mails a link, or writes it to its log. The person confirms on the page behind it, and the next poll has
+//! the key. A server without mail that admits new users hands out the key of a new account at once (contract §3.2).
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -12,24 +12,16 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use crate::cli::client::commands::sign_in::{NewKey, ask, can_ask, open, prompt};
+use crate::cli::client::commands::sign_in::{ask, can_ask, open, prompt};
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, failed};
 use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
 
-/// Seconds between two polls, whatever the server recommends.
-const INTERVALS: std::ops::RangeInclusive<u64> = 1..=60;
-
-/// Added to the pause of a server that is asked too often and does not say how long to wait.
-const SLOWER: Duration = Duration::from_secs(5);
-
 /// The part of `GET /v1/info` that is about signing in.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Deserialize)]
 struct ServerInfo {
-    #[serde(default)]
     registration: String,
-    #[serde(default)]
     mail: String,
 }
 
@@ -46,7 +38,6 @@ struct StartedLogin {
 struct PollResponse {
     status: String,
     api_key: Option<String>,
-    email: Option<String>,
 }
 
 /// A login that is not confirmed yet.
@@ -61,8 +52,8 @@ struct PendingLogin<'a> {
 }
 
 /// Signs in by email. Asks for a missing `email` at a terminal.
-pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<NewKey, CliError> {
-    let server = info(context)?;
+pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<String, CliError> {
+    let server: ServerInfo = context.fetch(&ApiRequest::get("/v1/info").anonymous())?.read()?;
     let email = match email {
         Some(email) => Some(email.to_owned()),
         None if server.mail == "log" && can_ask() => Some(ask("Email address: ")?),
@@ -85,16 +76,8 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
     pending.wait()
 }
 
-/// Servers of the published API have no such path, and send mails.
-fn info(context: &Context) -> Result<ServerInfo, CliError> {
-    match context.look_up(&ApiRequest::get("/v1/info").anonymous()) {
-        Err(CliError::Client(error)) if error.status() == Some(404) => Ok(ServerInfo::default()),
-        answer => Ok(answer?.read()?),
-    }
-}
-
 /// Adds an account; `None` if the address has one, or the server admits no more.
-fn register(context: &Context, email: &str) -> Result<Option<NewKey>, CliError> {
+fn register(context: &Context, email: &str) -> Result<Option<String>, CliError> {
     let request = ApiRequest::post("/v1/auth/register").json(json!({ "email": email })).anonymous();
     match context.send(&request) {
         Err(CliError::Client(error))
@@ -104,9 +87,8 @@ fn register(context: &Context, email: &str) -> Result<Option<NewKey>, CliError> 
         }
         answer => {
             let value = answer?.value()?;
-            let text = |field: &str| value[field].as_str().map(str::to_owned);
             context.output.note("This address had no account here: it has one now.")?;
-            Ok(text("api_key").map(|api_key| NewKey { api_key, email: text("email") }))
+            Ok(value["api_key"].as_str().map(str::to_owned))
         }
     }
 }
@@ -116,7 +98,6 @@ impl PendingLogin<'_> {
         self.context.output.note(text)
     }
 
-    /// Shows where to enter the address.
     fn show_page(&self, may_open: bool) -> Result<(), CliError> {
         let page = &self.login.verification_url;
         let is_open = may_open && open::open(page);
@@ -129,11 +110,10 @@ impl PendingLogin<'_> {
         Ok(())
     }
 
-    /// Requests the mail for an address.
     fn submit(&mut self, email: &str) -> Result<(), CliError> {
         let body = json!({"device_code": self.login.device_code, "email": email});
         let request = ApiRequest::post("/v1/auth/device-code/submit-email").json(body).anonymous();
-        self.context.look_up(&request)?;
+        self.context.fetch(&request)?;
         self.is_mailed = true;
         self.announce_mail(&format!("to {}", printable(email)))
     }
@@ -148,7 +128,7 @@ impl PendingLogin<'_> {
         } else {
             self.note(&format!("Open the link in the mail {recipient} and confirm the code {code}."))?;
         }
-        if !matches!(self.server.registration.as_str(), "open" | "") {
+        if self.server.registration != "open" {
             self.note(
                 "An address without an account gets none, unless it is the server's first: ask the operator.",
             )?;
@@ -160,17 +140,21 @@ impl PendingLogin<'_> {
     }
 
     /// Polls until the login is approved or has expired, and takes what the person enters.
-    fn wait(mut self) -> Result<NewKey, CliError> {
+    fn wait(mut self) -> Result<String, CliError> {
         let clock = self.context.client.clock();
-        let interval = Duration::from_secs(self.login.interval.clamp(*INTERVALS.start(), *INTERVALS.end()));
+        let interval = Duration::from_secs(self.login.interval.clamp(1, 60));
         let end = clock.monotonic() + Duration::from_secs(self.login.expires_in);
         let mut next = clock.monotonic() + interval;
         let mut lines = can_ask().then(lines);
         while clock.monotonic() < end {
             let left = next.saturating_sub(clock.monotonic());
             if !left.is_zero() {
-                if let Some(line) = next_line(self.context, &mut lines, left) {
-                    self.take(line.trim())?;
+                match lines.as_ref().map(|lines| lines.recv_timeout(left)) {
+                    Some(Ok(line)) => self.take(line.trim())?,
+                    Some(Err(RecvTimeoutError::Timeout)) => {}
+                    // The input has ended.
+                    Some(Err(RecvTimeoutError::Disconnected)) => lines = None,
+                    None => self.context.client.pause(left),
                 }
                 continue;
             }
@@ -178,7 +162,7 @@ impl PendingLogin<'_> {
                 Ok(Some(key)) => return Ok(key),
                 Ok(None) => interval,
                 Err(CliError::Client(error)) if error.status() == Some(429) => {
-                    error.retry_after().unwrap_or(interval + SLOWER)
+                    error.retry_after().unwrap_or(2 * interval)
                 }
                 // A server that restarts knows the login afterwards.
                 Err(CliError::Client(error)) if error.exit_code() == 1 => {
@@ -194,14 +178,13 @@ impl PendingLogin<'_> {
         Err(expired())
     }
 
-    /// The key, if the login is approved.
-    fn poll(&mut self) -> Result<Option<NewKey>, CliError> {
+    fn poll(&mut self) -> Result<Option<String>, CliError> {
         let body = json!({"device_code": self.login.device_code});
         let request = ApiRequest::post("/v1/auth/device-code/poll").json(body).anonymous();
         let answer: PollResponse = self.context.client.send_once(&request)?.read()?;
         self.is_lost = false;
         match (answer.status.as_str(), answer.api_key) {
-            (_, Some(api_key)) => Ok(Some(NewKey { api_key, email: answer.email })),
+            (_, Some(key)) => Ok(Some(key)),
             ("claimed", None) => Err(failed(
                 "the key of this login was handed out, and its answer got lost: run `cued login` again",
             )),
@@ -216,8 +199,8 @@ impl PendingLogin<'_> {
 
     /// Takes a line of the person: an address, or the link of the mail.
     fn take(&mut self, line: &str) -> Result<(), CliError> {
-        let result = match LoginLink::find(line) {
-            Some(link) if link.user_code == self.login.user_code => self.confirm(&link),
+        let result = match login_link(line) {
+            Some((token, user_code)) if user_code == self.login.user_code => self.confirm(&token),
             Some(_) => return self.note("This link is of another login."),
             None if line.contains('@') => self.submit(line),
             None if line.is_empty() => return Ok(()),
@@ -230,10 +213,10 @@ impl PendingLogin<'_> {
         }
     }
 
-    fn confirm(&self, link: &LoginLink) -> Result<(), CliError> {
-        let fields = [("token", link.token.as_str()), ("user_code", link.user_code.as_str())];
+    fn confirm(&self, token: &str) -> Result<(), CliError> {
+        let fields = [("token", token), ("user_code", self.login.user_code.as_str())];
         let request = ApiRequest::post("/v1/auth/verify").form(&fields).anonymous();
-        match self.context.look_up(&request) {
+        match self.context.fetch(&request) {
             // A page for people.
             Err(CliError::Client(error)) if matches!(error.status(), Some(400..500)) => {
                 self.note("This link is not valid, or not any more; a newer mail replaces it.")
@@ -250,54 +233,16 @@ fn lines() -> Receiver<String> {
     receiver
 }
 
-/// Waits for a line, at most for a time.
-fn next_line(context: &Context, lines: &mut Option<Receiver<String>>, time: Duration) -> Option<String> {
-    match lines.as_ref().map(|lines| lines.recv_timeout(time)) {
-        Some(Ok(line)) => return Some(line),
-        Some(Err(RecvTimeoutError::Timeout)) => {}
-        // The input has ended.
-        Some(Err(RecvTimeoutError::Disconnected)) => *lines = None,
-        None => context.client.pause(time),
-    }
-    None
-}
-
 fn expired() -> CliError {
     failed("the login expired without a confirmation: run `cued login` again")
 }
 
-/// The values of a link that approves a login.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct LoginLink {
-    token: String,
-    user_code: String,
-}
-
-impl LoginLink {
-    /// Finds the link in a line of text, such as a line of the server's log.
-    fn find(line: &str) -> Option<Self> {
-        let start = line.find("http://").or_else(|| line.find("https://"))?;
-        let link = line[start..].split(|char: char| char.is_whitespace() || char == '"').next()?;
-        let url = Url::parse(link).ok()?;
-        let value =
-            |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-        Some(Self { token: value("token")?, user_code: value("user_code")? })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_link_is_found_in_a_line_of_the_log() {
-        let link = Some(LoginLink { token: "t1".to_owned(), user_code: "AB-CD".to_owned() });
-        let text = "http://127.0.0.1:8000/v1/auth/verify?token=t1&user_code=AB-CD";
-        assert_eq!(LoginLink::find(text), link);
-        assert_eq!(LoginLink::find(&format!("mail to me@example.com: {text} ")), link);
-        assert_eq!(LoginLink::find(&format!("summary=\"{text}\" x")), link);
-        for other in ["me@example.com", "http://x/auth/device?code=AB-CD", "http://", ""] {
-            assert_eq!(LoginLink::find(other), None, "{other}");
-        }
-    }
+/// The token and the user code of the link in a line of text, such as a line of the server's log.
+fn login_link(line: &str) -> Option<(String, String)> {
+    let start = line.find("http://").or_else(|| line.find("https://"))?;
+    let link = line[start..].split(|char: char| char.is_whitespace() || char == '"').next()?;
+    let url = Url::parse(link).ok()?;
+    let value =
+        |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    Some((value("token")?, value("user_code")?))
 }

@@ -1,5 +1,6 @@
-//! Signing in and out. `cued login` gets a key, verifies it and stores it in the credentials file; `cued logout` revokes the
-//! key of a profile and removes the profile; `cued whoami` shows the account of the key, and where both come from.
+//! Signing in and out. `cued login` gets a key, verifies it and stores it in the credentials file; `cued logout`
+//! revokes the key of a profile and removes the profile; `cued whoami` shows the account of the key, and where both
+//! come from.
 
 mod device_flow;
 pub mod open;
@@ -11,32 +12,26 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::Value;
 
 use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
+use crate::cli::client::commands::account::quota;
 use crate::cli::client::context::{ClientArgs, Context, credentials_path, environment};
 use crate::cli::error::{CliError, cannot, failed, usage};
 use crate::cli::input;
-use crate::cli::output::table::{quota, text_of};
+use crate::cli::output::table::text_of;
 use crate::cli::output::{List, print_line};
 use crate::cli::printable::{print_error, printable};
 use crate::client::credentials::{
-    Chosen, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target, host_of, normal_url,
+    ConnectionChoice, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target, host_of, normal_url,
 };
-use crate::client::request::{Answer, ApiRequest, ClientError, segment};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::account::credentials::may_contain_secret;
-
-/// A key that is not stored yet.
-struct NewKey {
-    api_key: String,
-    /// The account, if the server has just handed out the key.
-    email: Option<String>,
-}
 
 /// The id of the key that a command uses; `None` if the server does not mark it.
 fn own_key_id(context: &Context) -> Result<Option<String>, CliError> {
-    let keys = List::of(&context.look_up(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.values()?;
+    let keys = List::from_response(&context.fetch(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.items;
     Ok(keys.iter().find(|key| key["current"] == true).map(|key| text_of(key, "id")))
 }
 
-/// Somebody can be asked.
+/// There is a person to ask.
 fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -91,7 +86,7 @@ impl ClientAction for Login {
         if named.as_ref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
             return Err(usage("--profile: a name has one character or more"));
         }
-        let chosen = Chosen {
+        let chosen = ConnectionChoice {
             url: self.server.clone().or_else(|| args.url.clone()),
             profile: named.clone().filter(|name| credentials.profiles.contains_key(name)),
         };
@@ -104,12 +99,11 @@ impl ClientAction for Login {
     fn run(self, context: &Context) -> Result<(), CliError> {
         // A key that could not be stored would be lost.
         Credentials::check_writable(&credentials_path()?).map_err(ClientError::from)?;
-        let new = if self.key.is_some() {
-            NewKey { api_key: read_key()?, email: None }
-        } else {
-            device_flow::sign_in(context, self.email.as_deref(), !self.no_browser)?
+        let key = match self.key {
+            Some(_) => read_key()?,
+            None => device_flow::sign_in(context, self.email.as_deref(), !self.no_browser)?,
         };
-        finish(context, new)
+        finish(context, key)
     }
 }
 
@@ -121,54 +115,35 @@ fn free_profile(credentials: &Credentials, url: &str) -> String {
 }
 
 /// Verifies a key, stores it and makes its profile the current one.
-fn finish(context: &Context, new: NewKey) -> Result<(), CliError> {
-    let signed_in = context.at(Target { key: Some(new.api_key.clone()), ..context.target.clone() })?;
-    let me = match (signed_in.send(&ApiRequest::get("/v1/auth/me")), &new.email) {
-        // A key that was handed out once must not get lost because of one failed request.
-        (Err(CliError::Client(error)), Some(_)) if error.exit_code() == 1 => {
-            context.output.note(&format!("the key could not be verified: {error}"))?;
-            None
-        }
-        (me, _) => Some(me?),
-    };
-    let email = match (&me, new.email) {
-        (Some(me), _) => text_of(&me.value()?, "email"),
-        (None, email) => email.unwrap_or_default(),
-    };
+fn finish(context: &Context, api_key: String) -> Result<(), CliError> {
+    let signed_in = context.at(Target { key: Some(api_key.clone()), ..context.target.clone() })?;
+    let me = signed_in.send(&ApiRequest::get("/v1/auth/me"))?;
+    let email = text_of(&me.value()?, "email");
     // Without it, `cued logout` looks it up.
-    let key_id = me.as_ref().and_then(|_| own_key_id(&signed_in).unwrap_or_default());
+    let key_id = own_key_id(&signed_in).unwrap_or_default();
     let name = context.target.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.to_owned());
-    let profile = Profile { url: context.target.url.clone(), api_key: new.api_key, email, key_id };
-    let sentence = format!("Signed in to {} as {} (profile {name}).", profile.url, printable(&profile.email));
-    store(context, name, profile)?;
+    let profile = Profile { url: context.target.url.clone(), api_key, email, key_id };
+    store(context, &name, &profile)?;
     if let Some(name) = KEY_VARIABLES.into_iter().find(|name| environment(name).is_some()) {
         context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
     }
-    match me {
-        Some(me) => context.output.done(&me, "id", |_| sentence),
-        None if context.output.format.is_json() => Ok(()),
-        None => print_line(&sentence),
-    }
+    let (url, email) = (profile.url, printable(&profile.email));
+    context.output.done(&me, "id", |_| format!("Signed in to {url} as {email} (profile {name})."))
 }
 
-fn store(context: &Context, name: String, profile: Profile) -> Result<(), CliError> {
-    let path = credentials_path()?;
-    let (url, email) = (profile.url.clone(), profile.email.clone());
-    let stored = Credentials::update(&path, |credentials| {
-        let is_other = |old: &Profile| old.api_key != profile.api_key;
-        let replaced = credentials.profiles.get(&name).filter(|old| is_other(old)).cloned();
-        credentials.current = Some(name.clone());
-        credentials.profiles.insert(name.clone(), profile);
-        replaced
+fn store(context: &Context, name: &str, profile: &Profile) -> Result<(), CliError> {
+    let stored = Credentials::update(&credentials_path()?, |credentials| {
+        credentials.current = Some(name.to_owned());
+        credentials.profiles.insert(name.to_owned(), profile.clone())
     });
     let replaced = stored.map_err(|error| {
         let advice = "the key was not stored, and is still valid: revoke it with `cued account keys revoke`";
         failed(format!("{error}; {advice}"))
     })?;
-    let Some(old) = replaced else { return Ok(()) };
+    let Some(old) = replaced.filter(|old| old.api_key != profile.api_key) else { return Ok(()) };
     // The new key can revoke the old one if both are of one account.
     let advice = match &old.key_id {
-        Some(id) if normal_url(&old.url) == url && old.email == email => {
+        Some(id) if normal_url(&old.url) == profile.url && old.email == profile.email => {
             format!(": `cued account keys revoke {id}`")
         }
         _ => format!(" for {} at {}", printable(&old.email), old.url),
@@ -181,13 +156,10 @@ fn check_argument(argument: &str) -> Result<(), CliError> {
     if argument == "-" {
         return Ok(());
     }
-    let mut text = "--key takes `-` only, and reads the key from standard input: `cued login --key - < FILE`. \
-                    An argument can be read by every user of this machine (ps) and stays in the shell's history"
-        .to_owned();
-    if may_contain_secret(argument) {
-        text.push_str(". Revoke this key and make a new one");
-    }
-    Err(CliError::Usage(text))
+    let text = "--key takes `-` only, and reads the key from standard input: `cued login --key - < FILE`. \
+                An argument can be read by every user of this machine (ps) and stays in the shell's history";
+    let advice = if may_contain_secret(argument) { ". Revoke this key and make a new one" } else { "" };
+    Err(usage(format!("{text}{advice}")))
 }
 
 /// Reads a key; at a terminal it is asked for and not shown.
@@ -291,8 +263,11 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
         profile: Some(name.to_owned()),
         key_variable: None,
     })?;
-    let revoked = key_id(&of_profile, profile).and_then(|id| {
-        of_profile.send(&ApiRequest::delete(format!("/v1/auth/keys/{}", segment(&id)))).map(drop)
+    let id = profile.key_id.clone().map_or_else(|| own_key_id(&of_profile), |id| Ok(Some(id)));
+    let revoked = id.and_then(|id| {
+        let unknown = || failed("the server does not return the id of this key; use --keep-key");
+        let path = format!("/v1/auth/keys/{}", segment(&id.ok_or_else(unknown)?));
+        of_profile.send(&ApiRequest::delete(path)).map(drop)
     });
     let keep = format!("`cued logout --profile {name} --keep-key` removes only the profile");
     match revoked {
@@ -306,14 +281,6 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
         }
         result => result,
     }
-}
-
-fn key_id(of_profile: &Context, profile: &Profile) -> Result<String, CliError> {
-    if let Some(id) = &profile.key_id {
-        return Ok(id.clone());
-    }
-    let id = own_key_id(of_profile)?;
-    id.ok_or_else(|| failed("the server does not return the id of this key; use --keep-key"))
 }
 
 fn remove(context: &Context, name: &str) -> Result<(), CliError> {
@@ -337,7 +304,7 @@ fn remove(context: &Context, name: &str) -> Result<(), CliError> {
 }
 
 /// Prints the account of the key, where both come from, and the other profiles.
-pub fn print_account(call: &Call<'_>, answer: &Answer) -> Result<(), CliError> {
+pub fn print_account(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
     let context = call.context;
     let others = other_profiles(context)?;
     context.output.object(answer, "id", |user| {

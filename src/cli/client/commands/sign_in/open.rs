@@ -51,20 +51,19 @@ impl ClientAction for Open {
         let interrupt = Interrupt::listen()?;
         let clock = context.client.clock();
         let deadline = clock.monotonic() + LONGEST_START;
-        let is_used = |before| sessions(context).is_some_and(|now| now != before);
-        while !before.clone().is_some_and(is_used)
-            && clock.monotonic() < deadline
-            && !interrupt.is_requested()
-        {
+        while clock.monotonic() < deadline && !interrupt.is_requested() {
+            if matches!((&before, sessions(context)), (Some(before), Some(now)) if *before != now) {
+                break;
+            }
             clock.sleep(LOOK);
         }
         Ok(())
     }
 }
 
-/// The ids of the sessions of the account: there is another one as soon as the link was used. `None` if they cannot be read.
+/// The sessions of the account: there is another one as soon as the link was used. `None` if they cannot be read.
 fn sessions(context: &Context) -> Option<Vec<String>> {
-    let value = context.look_up(&ApiRequest::get("/v1/auth/sessions")).ok()?.value().ok()?;
+    let value = context.fetch(&ApiRequest::get("/v1/auth/sessions")).ok()?.value().ok()?;
     Some(value["sessions"].as_array()?.iter().map(|session| text_of(session, "id")).collect())
 }
 
@@ -82,71 +81,39 @@ pub fn open(page: &str) -> bool {
     web_address(page).is_some_and(|url| start(url.as_str()))
 }
 
-/// Opens a page by a file that leads to it, because every user of the machine sees the arguments of a process. The file must
-/// exist until the browser has read it; `None` if there is no browser, or no home.
-fn open_secret(page: &str) -> Option<NamedTempFile> {
-    let file = file_that_leads_to(&web_address(page)?).ok()?;
-    let url = Url::from_file_path(file.path()).ok()?;
-    start(url.as_str()).then_some(file)
-}
-
 fn web_address(page: &str) -> Option<Url> {
     Url::parse(page).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
 }
 
-/// Only its owner can read it. It is in the home folder and not hidden, since browsers in a sandbox can neither read hidden
-/// files nor the system's folder for temporary files.
-fn file_that_leads_to(url: &Url) -> io::Result<NamedTempFile> {
-    let home = environment("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.ok_or(io::ErrorKind::NotFound)?;
-    let mut file = tempfile::Builder::new().prefix("cued-open-").suffix(".html").tempfile_in(home)?;
-    let url = url.as_str().replace('&', "&amp;").replace('"', "&quot;");
+/// Opens a page by a file that leads to it, because every user of the machine sees the arguments of a process. The file
+/// must exist until the browser has read it; `None` if there is no browser, or no home.
+fn open_secret(page: &str) -> Option<NamedTempFile> {
+    let url = web_address(page)?.as_str().replace('&', "&amp;").replace('"', "&quot;");
+    // In the home folder and not hidden: browsers in a sandbox can neither read hidden files nor the system's folder
+    // for temporary files.
+    let home = environment("HOME").map(PathBuf::from).filter(|home| home.is_absolute())?;
+    let mut file = tempfile::Builder::new().prefix("cued-open-").suffix(".html").tempfile_in(home).ok()?;
     writeln!(
         file,
         "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\
          <meta http-equiv=\"refresh\" content=\"0;url={url}\">"
-    )?;
-    Ok(file)
+    )
+    .ok()?;
+    start(Url::from_file_path(file.path()).ok()?.as_str()).then_some(file)
 }
 
 /// Starts the browser with the address of a page.
 fn start(url: &str) -> bool {
-    let Some(program) = program() else { return false };
-    let mut command = Command::new(program);
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.spawn() {
-        Ok(mut child) => {
-            // The result is of no use: the page's address is printed in any case.
-            thread::spawn(move || drop(child.wait()));
-            true
-        }
-        Err(_) => false,
-    }
-}
-
-fn program() -> Option<String> {
     // A list of programs; the first is preferred.
     let chosen = environment("BROWSER").and_then(|list| list.split(':').next().map(str::to_owned));
     let has_screen = || environment("DISPLAY").or_else(|| environment("WAYLAND_DISPLAY")).is_some();
-    chosen.filter(|program| !program.is_empty()).or_else(|| {
-        if cfg!(target_os = "macos") {
-            return Some("open".to_owned());
-        }
-        has_screen().then(|| "xdg-open".to_owned())
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_screen_is_written_as_in_the_address_of_the_page() {
-        for (text, expected) in
-            [("cues", "/cues"), ("#/cues/cue_1", "/cues/cue_1"), ("/runs", "/runs"), ("#/", "")]
-        {
-            assert_eq!(screen(text).unwrap(), expected);
-        }
-        assert!(screen("a b").is_err());
-    }
+    let usual = || match cfg!(target_os = "macos") {
+        true => Some("open".to_owned()),
+        false => has_screen().then(|| "xdg-open".to_owned()),
+    };
+    let Some(program) = chosen.filter(|program| !program.is_empty()).or_else(usual) else { return false };
+    let mut command = Command::new(program);
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // The result is of no use: the page's address is printed in any case.
+    command.spawn().map(|mut child| drop(thread::spawn(move || child.wait()))).is_ok()
 }

@@ -1,11 +1,7 @@
-// Actions on one cue; the list and the screens of a cue and a run use them.
-import { cuePath, del, fieldError, get, patch, post, randomKey } from "../../app/api.js";
-import { go, link } from "../../app/router.js";
-import { knowsZone, localInstant, localText, serverNow, yourZone } from "../../app/time.js";
-import { plural } from "../../app/words.js";
-import { confirm, confirmed, prompt } from "../../parts/ask.js";
-import { act } from "../../parts/feedback.js";
-import { checkJson, faultText, prettyJson, readableJson } from "../../parts/json_text.js";
+// What the screens of cues and runs do with a cue, and a cue as a request or as marks.
+import { act, bodyWith, checkJson, confirmed, cuePath, del, faultText, fieldError, fromLocal, go,
+  knowsZone, letterOf, link, localText, patch, post, prettyJson, prompt, randomKey, readableJson,
+  serverNow, yourZone } from "../../kit.js";
 
 const DAY_MS = 86_400_000;
 
@@ -14,11 +10,10 @@ export function setPaused(cue) {
   return act(() => patch(cuePath(cue.id), { status }), `${cue.name}: ${done}`);
 }
 
-/** Runs the cue and shows the new run. */
-export async function fire({ id }) {
-  const run = await act(() => post(cuePath(id) + "/fire"), "Fired");
-  if (run) go(link("runs", run.id));
-}
+export const edit = ({ id }) => go(link("cues", id, "edit"));
+const show = (run) => run && go(link("runs", run.id));
+
+export const fire = async ({ id }) => show(await act(() => post(cuePath(id) + "/fire"), "Fired"));
 
 // Asks for a payload and a time, fires the cue once, and shows the new run. `own` is the payload of
 // a run of the cue, if not the cue's.
@@ -27,11 +22,10 @@ export async function fireWith(cue, own = null) {
   const shown = prettyJson(readableJson(own ?? cue.payload_text ?? "{}"));
   const path = cuePath(cue.id) + "/fire";
   const key = randomKey();
-  const which = own ? ", which is that of the run" : "";
-  const run = await prompt({
-    title: `Fire ${cue.name}`,
-    text: `Runs the cue once with this payload${which}. The cue keeps its own.`,
-    action: "Fire",
+  show(await prompt({
+    title: `Fire ${cue.name}`, action: "Fire",
+    text: `Runs the cue once with this payload${own ? ", which is that of the run" : ""}. The cue
+      keeps its own.`,
     fields: [
       { name: "payload_override", label: "Payload (JSON)", value: shown, lines: 10 },
       { name: "at", label: `At (${zone})`, type: "datetime-local", help: "Empty: now." },
@@ -39,43 +33,65 @@ export async function fireWith(cue, own = null) {
     send({ payload_override, at }) {
       const fault = checkJson(payload_override);
       if (fault) throw fieldError("payload_override", faultText(fault));
-      const send_at = at ? new Date(localInstant(at, zone)).toISOString() : undefined;
+      const send_at = fromLocal(at, zone) || undefined;
       if (own === null && payload_override === shown) return post(path, { send_at }, { key });
       return post(path, { send_at, merge_strategy: "replace" }, { raw: { payload_override }, key });
     },
-  });
-  if (run) go(link("runs", run.id));
+  }));
 }
 
-export function remove({ id, name }) {
-  const text = "Its runs and their results are deleted with it. This cannot be undone.";
-  const question = { title: `Delete ${name}?`, text, action: "Delete" };
-  return confirmed(question, () => del(cuePath(id)), `Deleted ${name}`);
-}
+export const remove = ({ id, name }) => confirmed(`Delete ${name}?`, "Delete",
+  "Its runs and their results are deleted with it. This cannot be undone.",
+  () => del(cuePath(id)), `Deleted ${name}`);
 
-/** Asks since when, replays what failed since then, and shows the new runs. */
 export async function replayFailed({ id }) {
   const zone = yourZone();
+  const { countMatching, replayMatching, showReplayed } = await import("../runs/bulk.js");
   const found = await prompt({
-    title: "Replay failed runs",
+    title: "Replay failed runs", action: "Next",
     text: "Each failed run since then is repeated with its own payload, the oldest first.",
     fields: [{
       name: "since", label: `Failed since (${zone})`, type: "datetime-local", required: true,
       value: localText(serverNow() - DAY_MS, zone).slice(0, 16),
     }],
-    action: "Next",
-    async send(values) {
-      const since = new Date(localInstant(values.since, zone)).toISOString();
-      const filter = { cue_id: id, status: "failed", since };
-      const { total } = await get("v1/executions", { ...filter, limit: 1 });
-      if (!total) throw fieldError("since", "No run of this cue failed since then.");
-      return { filter, total };
+    async send({ since }) {
+      const filter = { cue_id: id, status: "failed", since: fromLocal(since, zone) };
+      const count = await countMatching(filter);
+      if (!count) throw fieldError("since", "No run of this cue failed since then.");
+      return { filter, count };
     },
   });
-  if (!found) return;
-  const title = `Replay ${plural(found.total, "run")}?`;
-  if (!(await confirm({ title, action: "Replay" }))) return;
-  const { replayMatching, showReplayed } = await import("../runs/bulk.js");
-  const answer = await act(() => replayMatching(found.filter, found.total));
+  const answer = found && (await act(() => replayMatching(found.filter, found.count)));
   if (answer?.replayed) go(showReplayed(answer, { cue: id, triggered_by: "replay" }));
 }
+
+/** Failed runs in a row, the newest first in `runs`; unfinished ones do not count. Pure. */
+export function streakOf(runs) {
+  const ended = runs.filter(({ status }) => status === "success" || status === "failed");
+  const good = ended.findIndex(({ status }) => status === "success");
+  return good < 0 ? ended.length : good;
+}
+
+/** The newest `slots` of runs (newest first) and missed runs as letters, the newest last. Pure. */
+export function lettersOf(runs, missed, slots) {
+  const marks = runs.map((run) => [run.scheduled_for, letterOf(run.status)]).reverse();
+  for (const { last, count } of missed) {
+    marks.push(...Array.from({ length: Math.min(count, slots) }, () => [last, "m"]));
+  }
+  marks.sort(([a], [b]) => (a < b ? -1 : +(a > b)));
+  return marks.slice(-slots).map(([, letter]) => letter).join("");
+}
+
+/** JSON text that creates such a cue; the payload stands letter for letter. Pure. */
+export function creation(cue) {
+  const { name, description, transport, callback, retry, on_failure, verification } = cue;
+  const schedule = Object.fromEntries(Object.entries(cue.schedule).filter(([, value]) => value));
+  const claim_within_minutes = transport === "worker" && cue.claim_within_minutes;
+  return bodyWith({
+    name, ...(description && { description }),
+    schedule, ...(transport === "worker" ? { transport } : { callback }), retry, on_failure,
+    ...(verification.mode !== "none" && { verification }),
+    ...(claim_within_minutes && { claim_within_minutes }),
+  }, { payload: cue.payload_text });
+}
+export const creationCall = (cue) => ({ method: "POST", path: "v1/cues", body: creation(cue) });

@@ -1,25 +1,21 @@
 // The form of the editor: what the cue does, when, its payload, headers, and what else it has.
-import { html, nothing } from "../../lit/lit-html.js";
-import { link } from "../../app/router.js";
-import { settings, state, update } from "../../app/state.js";
-import { browserZone, duration, knowsZone, localText, serverNow,
-  yourZone } from "../../app/time.js";
-import { bytes, plural } from "../../app/words.js";
-import { attemptLine } from "../../parts/charts.js";
-import { check, field, segments } from "../../parts/form.js";
-import { faultText, prettyJson, surveyJson, withMember } from "../../parts/json_text.js";
-import { anchor, button, card, muted, note } from "../../parts/pieces.js";
-import { PRESETS, attemptTimes, defaultName, headersProblem, networkOf } from "./model.js";
-import { ask, previewProblem } from "./preview.js";
+import { anchor, browserZone, button, bytes, card, check, faultText, field, html, knowsZone, link,
+  localText, muted, note, nothing, plural, prettyJson, segments, serverNow, settings, state,
+  surveyJson, update, withMember, yourZone } from "../../kit.js";
+import { attemptLine } from "../../parts/attempts.js";
+import { PRESETS, attemptTimes, attemptsText, defaultName, headersProblem,
+  networkOf } from "./model.js";
+import { WHEN, ask, previewProblem } from "./preview.js";
 
 const TYPING_MS = 250;
 const LETTERS_PER_MS = 1_000; // a long text is read after a longer pause
-const OF_SCHEDULE = ["kind", "cron", "at", "zone"];
+const HOUR_MS = 3_600_000;
+const MOST_PAYLOAD = 1_048_576; // bytes that the server takes
 
 function change(data, name, value) {
   data.form[name] = value;
   delete data.problems[name];
-  if (OF_SCHEDULE.includes(name)) ask(data, TYPING_MS);
+  if (WHEN.includes(name)) ask(data, TYPING_MS);
   if (name === "payload") {
     clearTimeout(data.reading);
     const wait = TYPING_MS + value.length / LETTERS_PER_MS;
@@ -42,12 +38,10 @@ function read(text) {
   return { size, task: value?.startsWith('"') ? JSON.parse(value) : "" };
 }
 
-/** A field of the form; `more` as `field` of form.js takes it. */
 const bound = (data, name, label, more) => field({
-  name, label, value: data.form[name], problem: data.problems[name],
-  oninput: (value) => change(data, name, value), ...more,
+  name, label, value: data.form[name],
+  problem: data.problems[name] || previewProblem(data, name), oninput: (value) => change(data, name, value), ...more,
 });
-
 const boundCheck = (data, name, label, help) => check({
   name, label, help, checked: data.form[name], onchange: (value) => change(data, name, value),
 });
@@ -70,7 +64,6 @@ export function showProblems() {
   });
 }
 
-const HOUR_MS = 3_600_000;
 let zones = null;
 
 /** The list of zones, yours and recent ones first; one node, made once. */
@@ -78,13 +71,11 @@ function zoneList() {
   if (zones) return zones;
   const all = Intl.supportedValuesOf?.("timeZone") || [];
   const names = new Set([yourZone(), browserZone(), ...settings.recent_zones, "UTC", ...all]);
-  const option = (value) => Object.assign(document.createElement("option"), { value });
   zones = Object.assign(document.createElement("datalist"), { id: "zones" });
-  zones.append(...[...names].map(option));
+  zones.append(...[...names].map((name) => new Option("", name)));
   return zones;
 }
 
-/** After a zone was used: it comes first next time. */
 export const forgetZones = () => (zones = null);
 
 export function scheduleCard(data) {
@@ -106,14 +97,12 @@ export function scheduleCard(data) {
 }
 
 const once = (data) => bound(data, "at", "Day and time there", {
-  type: "datetime-local", problem: data.problems.at || previewProblem(data, "at"),
-  help: noteOf(data),
+  type: "datetime-local",
+  // What a change of the clock does to the chosen time
+  help: data.preview?.answer?.occurrences[0]?.note
+    ?.replace(/^gap: (.*?),/, "The clock is set forward: $1,")
+    .replace(/^fold: (.*?),/, "The clock is set back: $1,"),
 });
-
-/** What a change of the clock does to the chosen time. */
-const noteOf = ({ preview }) => preview?.answer?.occurrences[0]?.note
-  ?.replace(/^gap: (.*?),/, "The clock is set forward: $1,")
-  .replace(/^fold: (.*?),/, "The clock is set back: $1,");
 
 function recurring(data) {
   const { cron } = data.form;
@@ -122,18 +111,36 @@ function recurring(data) {
   const preset = ([label, value]) => html`<button type="button" @click=${use(value)}
     aria-pressed=${cron.trim() === value ? "true" : "false"}>${label}</button>`;
   const turn = () => update(() => (data.monthEnd = !data.monthEnd));
-  const text = html`<b>Cron has no last day of a month</b>, as months differ in length. Run at the
-    start of the next month instead, or on the days 28 to 31 and let the receiver look whether
-    tomorrow is the 1st.`;
   const ways = html`<span class="row">${button("1st, 00:00", use("0 0 1 * *"))}${
     button("28–31, 23:00", use("0 23 28-31 * *"))}</span>`;
   return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(preset)}
       <button type="button" aria-expanded=${isMonthEnd ? "true" : "false"}
         @click=${turn}>Month's end…</button></div>
-    ${isMonthEnd ? note(text, "warn", ways) : ""}
-    ${bound(data, "cron", "Cron", {
-      problem: cronProblem(data), help: "minute, hour, day of month, month, day of week",
+    ${!isMonthEnd ? "" : note(html`<b>Cron has no last day of a month</b>, as months differ in
+      length. Run at the start of the next month instead, or on the days 28 to 31 and let the
+      receiver look whether tomorrow is the 1st.`, "warn", ways)}
+    ${bound(data, "cron", "Cron or interval", {
+      problem: cronProblem(data),
+      help: "minute, hour, day of month, month, day of week; or an interval such as @every 90s",
     })}`;
+}
+
+/** Start, end and jitter; a cue that runs once has only the last. */
+export function boundsCard(data) {
+  const { kind, start, end, jitter } = data.form;
+  const time = (name, label, help) => bound(data, name, label, { type: "datetime-local", help });
+  const recurs = kind === "recurring";
+  const shown = (text) => text.replace("T", " ");
+  const summary = [
+    recurs && start && `from ${shown(start)}`, recurs && end && `until ${shown(end)}`,
+    Number(jitter) ? `up to ${jitter} s later` : "",
+  ].filter(Boolean).join(", ");
+  return folded(recurs ? "Start, end, jitter" : "Jitter", summary || "none", [
+    recurs ? time("start", "Start", "Local time there. No run is before it.") : "",
+    recurs ? time("end", "End", "Local time there. No run is at or after it.") : "",
+    bound(data, "jitter", "Jitter (seconds)", { type: "number", help: `All runs come later by the
+      same part of it, which spreads cues that are due at one time. 0 to 3,600.` }),
+  ]);
 }
 
 function cronProblem(data) {
@@ -149,22 +156,18 @@ function cronProblem(data) {
     aria-hidden="true">${part(0, from)}<mark>${wrong}</mark>${part(to)}</code>`;
 }
 
-const MOST_PAYLOAD = 1_048_576; // bytes that the server takes
 const METHODS = ["POST", "PUT", "PATCH", "GET", "DELETE"].map((word) => [word, word]);
 const TRANSPORTS = [["webhook", "Call an address"], ["worker", "For a worker"]];
 
 export function targetCard(data) {
   const { form, json, cue, problems } = data;
-  const [, fixed] = TRANSPORTS.find(([word]) => word === form.transport);
-  const choose = (value) => change(data, "transport", value);
-  const duplicate = () => anchor(link("cues", "new", { from: cue.id }), "Duplicate to change it",
-    "button");
-  const transport = data.isEdit ? [muted(fixed), duplicate()]
-    : segments("Transport", form.transport, TRANSPORTS, choose);
-  const help = problems.url ? "" : urlHelp(form.url);
+  const transport = !data.isEdit
+    ? segments("Transport", form.transport, TRANSPORTS, (value) => change(data, "transport", value))
+    : [muted(Object.fromEntries(TRANSPORTS)[form.transport]),
+      anchor(link("cues", "new", { from: cue.id }), "Duplicate to change it", "button")];
   return card("", "What", transport, html`<div class="pad stack">
-    ${form.transport === "worker" ? task(data) : html`<div class="pair">${
-      bound(data, "url", "Address", { type: "url", help })}${
+    ${form.transport === "worker" ? task(data) : html`<div class="pair">${bound(data, "url",
+      "Address", { type: "url", help: problems.url ? "" : urlHelp(form.url) })}${
       bound(data, "method", "Method", { choices: METHODS })}</div>`}
     ${bound(data, "name", "Name", {
       placeholder: defaultName(form, json.task),
@@ -219,7 +222,6 @@ export function payloadCard(data) {
       json.problem ? button("Go to the fault", jump) : ""}</div>`, !!data.was.payload);
 }
 
-/** A text area with the numbers of its lines. */
 function payloadArea(data, problem) {
   const lines = data.form.payload.split("\n").length;
   const scroll = ({ target: area }) => {
@@ -240,7 +242,7 @@ function payloadArea(data, problem) {
 }
 
 export function headersCard(data) {
-  const { headers, fromResponse } = data.form;
+  const { headers, fromResponse, timeout } = data.form;
   const problem = data.problems.headers || headersProblem(headers);
   const put = (list) => change(data, "headers", list);
   const edit = (row, at) => ({ target }) =>
@@ -255,26 +257,25 @@ export function headersCard(data) {
     setTimeout(() => document.getElementById(`h-${headers.length}-0`)?.focus(), 50);
   };
   const line = ([name], row) => {
-    const which = name || `header ${row + 1}`;
-    const remove = () => put(headers.toSpliced(row, 1));
+    const label = `Remove ${name || `header ${row + 1}`}`;
     return html`<div class="three">${input(row, 0, `Name of header ${row + 1}`)}${
-      input(row, 1, `Value of ${which}`)}${button("✕", remove, "",
-        { label: `Remove ${which}` })}</div>`;
+      input(row, 1, `Value of ${name || `header ${row + 1}`}`)}${
+      button("✕", () => put(headers.toSpliced(row, 1)), "", { label })}</div>`;
   };
   const summary = [
     headers.length && plural(headers.length, "header"), fromResponse && "the answer is the outcome",
+    Number(timeout || 30) !== 30 && `${timeout} s`,
   ].filter(Boolean).join(", ");
-  const help =
-    `A 2xx answer with a JSON object such as {"success": true} is taken as the report of the run.`;
   return folded("Headers and answer", summary || "defaults", html`${headers.map(line)}
     ${problem ? html`<p class="bad small" id="headers-problem">${problem}</p>` : ""}
     ${button("Add a header", add)}
-    ${boundCheck(data, "fromResponse", "The answer tells the outcome", help)}`);
+    ${boundCheck(data, "fromResponse", "The response reports the outcome", `A 2xx answer with a JSON
+      object such as {"success": true} is taken as the report of the run.`)}
+    ${bound(data, "timeout", "Seconds for an attempt", { type: "number", help: "1 to 300" })}`);
 }
 
 const VERIFICATION = [
-  ["none", "Not at all"],
-  ["manual", "By hand"],
+  ["none", "Not at all"], ["manual", "By hand"],
   ["require_external_id", "Needs an id of another system"],
   ["require_result_url", "Needs the address of a result"],
   ["require_artifacts", "Needs artifacts"],
@@ -287,28 +288,26 @@ export function moreCards(data) {
   const { form } = data;
   const isRecurring = form.kind === "recurring";
   const times = attemptTimes(form.attempts, form.waits);
-  const total = !times ? "not correct" : times.length === 1 ? "one attempt"
-    : `${times.length} attempts within ${duration(times.at(-1) * 60_000)}`;
   const after = [form.email && "mail", form.pause && "pause", form.failureUrl && "call"];
-  const waits = { help: "Such as 1, 5, 15. The last one repeats." };
-  const call = { type: "url", help: "A signed POST with what happened. Empty: none." };
-  const claim = { type: "number", help: "Empty: it waits." };
   return [
-    folded("Retries", total, html`<div class="pair">${
-      bound(data, "waits", "Minutes between attempts", waits)}${
+    folded("Retries", times ? attemptsText(times) : "not correct", html`<div class="pair">${
+      bound(data, "waits", "Minutes between attempts",
+        { help: "Such as 1, 5, 15, or with units: 30s, 5m. The last one repeats." })}${
       bound(data, "attempts", "Attempts", { type: "number", help: "1 to 10" })}</div>${
       times ? attemptLine(times) : ""}`),
     folded("If a run fails", after.filter(Boolean).join(", ") || "nothing", [
       boundCheck(data, "email", "Send me a mail"),
       isRecurring ? boundCheck(data, "pause", "Pause the cue") : "",
-      bound(data, "failureUrl", "Call this address", call),
+      bound(data, "failureUrl", "Call this address",
+        { type: "url", help: "A signed POST with what happened. Empty: none." }),
     ]),
     folded("More", form.description, [
       bound(data, "description", "Description", { lines: 3 }),
       isRecurring ? bound(data, "catchUp", "Times missed in an outage", { choices: CATCH_UP }) : "",
       bound(data, "verification", "Check a reported success", { choices: VERIFICATION }),
-      form.transport !== "worker" ? ""
-        : bound(data, "claimWithin", "Fails if no worker takes it within (minutes)", claim),
+      form.transport !== "worker" ? "" : bound(data, "claimWithin",
+        "Fails if no worker takes it within (minutes)",
+        { type: "number", help: "Empty: it waits." }),
     ]),
   ];
 }

@@ -1,87 +1,102 @@
 // The model of the editor: a flat form of texts, to and from the API's cue, and its changes. Pure.
+import { duration } from "../../app/time.js";
 import { attemptsOf, capital } from "../../app/words.js";
 import { compactJson } from "../../parts/json_text.js";
 
 export const PRESETS = [
-  ["Every 5 min", "*/5 * * * *"],
-  ["Hourly", "0 * * * *"],
-  ["Nightly", "0 3 * * *"],
-  ["Weekdays 9:00", "0 9 * * 1-5"],
-  ["Weekly", "0 9 * * 1"],
+  ["Every 90 s", "@every 90s"], ["Every 5 min", "*/5 * * * *"], ["Hourly", "0 * * * *"],
+  ["Nightly", "0 3 * * *"], ["Weekdays 9:00", "0 9 * * 1-5"], ["Weekly", "0 9 * * 1"],
   ["Monthly", "0 9 1 * *"],
 ];
-
-// Field of the form -> [name, place in the API's body, the API's default in the form]
-const FIELDS = {
-  name: ["name", "name", ""],
-  description: ["description", "description", ""],
-  kind: ["schedule", "schedule.type", "recurring"],
-  cron: ["schedule", "schedule.cron", "0 3 * * *"],
-  at: ["time", "schedule.at", ""],
-  zone: ["time zone", "schedule.timezone", "UTC"],
-  catchUp: ["catch-up", "schedule.catch_up", "latest"],
-  transport: ["transport", "transport", "webhook"],
-  url: ["address", "callback.url", ""],
-  method: ["method", "callback.method", "POST"],
-  headers: ["headers", "callback.headers", []],
-  fromResponse: ["outcome from the answer", "callback.outcome_from_response", false],
-  payload: ["payload", "payload", ""],
-  attempts: ["attempts", "retry.max_attempts", "4"],
-  waits: ["waits", "retry.backoff_minutes", "1, 5, 15"],
-  verification: ["verification", "verification.mode", "none"],
-  email: ["mail on failure", "on_failure.email", true],
-  pause: ["pause on failure", "on_failure.pause", false],
-  failureUrl: ["address on failure", "on_failure.webhook", ""],
-  claimWithin: ["claim time", "claim_within_minutes", ""],
-};
-const NAMES = Object.keys(FIELDS);
-const formWith = (value) =>
-  Object.fromEntries(NAMES.map((name) => [name, value(...FIELDS[name])]));
-
-/** A form with the API's defaults. */
-export const blank = (zone = "UTC") => ({ ...formWith((words, path, initial) => initial), zone });
-
-/** The form of a cue; `at` is its local time as `YYYY-MM-DDTHH:MM`, `payload` the text to edit. */
-export function formOf(cue, { at = "", payload = "" } = {}) {
-  const read = (words, path, initial) => {
-    const value = path.split(".").reduce((part, key) => part[key], { payload: "", ...cue });
-    if (Array.isArray(initial)) return Object.entries(value);
-    if (typeof initial === "boolean") return value;
-    return Array.isArray(value) ? value.join(", ") : String(value ?? "");
-  };
-  return { ...formWith(read), at, payload };
-}
 
 // A text that is no number goes to the server as it is, which says so at its field.
 const numberOf = (text) => {
   const number = Number(text);
   return text.trim() === "" ? null : Number.isNaN(number) ? text : number;
 };
-const numbersOf = (text) =>
-  text.trim() ? text.split(/[\s,;]+/).filter(Boolean).map(numberOf) : null;
-
+const numberOr = (otherwise) => (text) => numberOf(text) ?? otherwise;
 const trimmed = (text) => text?.trim();
 const orNull = (text) => text.trim() || null;
-// Field of the form -> its value in the body, where that is another one
-const VALUES = {
-  name: trimmed, url: trimmed, description: orNull, failureUrl: orNull, attempts: numberOf,
-  claimWithin: numberOf, waits: numbersOf,
-  headers: (list) => Object.fromEntries(list.filter(([name]) => name)),
+const headersOf = (list) => Object.fromEntries(list.filter(([name]) => name));
+
+// Field of the form -> [name, place in the API's body, the API's default in the form, its value in
+// the body where that is another one]
+const FIELDS = {
+  name: ["name", "name", "", trimmed],
+  description: ["description", "description", "", orNull],
+  kind: ["schedule", "schedule.type", "recurring"],
+  cron: ["schedule", "schedule.cron", "0 3 * * *"],
+  at: ["time", "schedule.at", ""],
+  start: ["start", "schedule.start", "", orNull],
+  end: ["end", "schedule.end", "", orNull],
+  jitter: ["jitter", "schedule.jitter_seconds", "0", numberOr(0)],
+  zone: ["time zone", "schedule.timezone", "UTC"],
+  catchUp: ["catch-up", "schedule.catch_up", "latest"],
+  transport: ["transport", "transport", "webhook"],
+  url: ["address", "callback.url", "", trimmed],
+  method: ["method", "callback.method", "POST"],
+  headers: ["headers", "callback.headers", [], headersOf],
+  fromResponse: ["outcome from the answer", "callback.outcome_from_response", false],
+  timeout: ["time limit", "callback.timeout_seconds", "30", numberOr(30)],
+  payload: ["payload", "payload", ""],
+  attempts: ["attempts", "retry.max_attempts", "4", numberOf],
+  waits: ["waits", "retry.backoff_minutes", "1, 5, 15"],
+  verification: ["verification", "verification.mode", "none"],
+  email: ["mail on failure", "on_failure.email", true],
+  pause: ["pause on failure", "on_failure.pause", false],
+  failureUrl: ["address on failure", "on_failure.webhook", "", orNull],
+  claimWithin: ["claim time", "claim_within_minutes", "", numberOf],
 };
+const NAMES = Object.keys(FIELDS);
+const formWith = (value) =>
+  Object.fromEntries(NAMES.map((name) => [name, value(...FIELDS[name])]));
+
+export const blank = (zone = "UTC") => ({ ...formWith((words, path, initial) => initial), zone });
+
+export const LOCAL = ["at", "start", "end"]; // local times as `YYYY-MM-DDTHH:MM`
+
+// Seconds of a unit
+const UNITS = { s: 1, m: 60, h: 3_600 };
+
+/** Waits in minutes as the API has them; in seconds if one has a unit, such as "30s, 5m". */
+function waitsOf(text) {
+  const waits = text.split(/[\s,;]+/).filter(Boolean);
+  const parts = waits.map((wait) => /^(\d*\.?\d+)([smh]?)$/.exec(wait) ?? [wait]);
+  if (!parts.some(([, , unit]) => unit)) {
+    return { backoff_minutes: waits.length ? waits.map(numberOf) : null, backoff_seconds: null };
+  }
+  return { backoff_seconds: parts.map(([wait, count, unit]) =>
+    count ? +(count * UNITS[unit || "m"]).toFixed(3) : wait) };
+}
+
+/** The form of a cue; `texts` are its local times and its payload as they are edited. */
+export function formOf(cue, texts = {}) {
+  const read = (words, path, initial) => {
+    const value = path.split(".").reduce((part, key) => part[key], { payload: "", ...cue });
+    if (Array.isArray(initial)) return Object.entries(value);
+    if (typeof initial === "boolean") return value;
+    return Array.isArray(value) ? value.join(", ") : String(value ?? "");
+  };
+  const { schedule: { every }, retry: { backoff_seconds: waits } } = cue;
+  return {
+    ...formWith(read), at: "", start: "", end: "", payload: "", ...texts,
+    ...(every && { cron: "@every " + every }),
+    ...(waits && { waits: waits.map((s) => (s % 60 ? s + "s" : s / 60 + "m")).join(", ") }),
+  };
+}
 
 /** The form as the API's body, without the payload and what does not belong to its kind. */
 function bodyOf(form) {
   const body = {};
-  const isWorker = form.transport === "worker";
-  const unused = form.kind === "once" ? "cron" : "at";
-  for (const name of NAMES) {
-    const path = FIELDS[name][1].split(".");
-    const isOther = isWorker ? path[0] === "callback" : name === "claimWithin";
-    if (isOther || name === unused || name === "payload") continue;
-    const last = path.pop();
-    const part = path.length ? (body[path[0]] ??= {}) : body;
-    part[last] = VALUES[name] ? VALUES[name](form[name]) : form[name];
+  const unused = ["payload", ...(form.kind === "once" ? ["cron", "start", "end"] : ["at"]),
+    form.transport === "worker" ? "callback" : "claimWithin"];
+  for (const [name, [, path, , value = (own) => own]] of Object.entries(FIELDS)) {
+    const [part, last] = path.split(".");
+    if (unused.includes(name) || unused.includes(part)) continue;
+    if (last) (body[part] ??= {})[last] = value(form[name]);
+    else body[part] = value(form[name]);
   }
+  body.retry = { max_attempts: body.retry.max_attempts, ...waitsOf(form.waits) };
   return body;
 }
 
@@ -90,15 +105,10 @@ const same = (a, b) =>
   a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 
 /** The parts of a body that differ from another one, field by field; headers as a whole. */
-function changes(body, was) {
-  const found = {};
-  for (const [name, value] of Object.entries(body)) {
-    if (same(value ?? null, was[name] ?? null)) continue;
-    const isPart = isObject(value) && isObject(was[name]) && name !== "headers";
-    found[name] = isPart ? changes(value, was[name]) : value;
-  }
-  return found;
-}
+const changes = (body, was) => Object.fromEntries(Object.entries(body)
+  .filter(([name, value]) => !same(value ?? null, was[name] ?? null))
+  .map(([name, value]) => [name, isObject(value) && isObject(was[name]) && name !== "headers"
+    ? changes(value, was[name]) : value]));
 
 /** `{body, raw}` of `POST /v1/cues`: what the API asks for, and what is not its default. */
 export function createBody(form) {
@@ -108,35 +118,34 @@ export function createBody(form) {
 
 /** `{body, raw}` of `PATCH /v1/cues/ID`: only what was changed. */
 export function patchBody(form, was) {
-  const body = changes(bodyOf(form), bodyOf(was));
+  const full = bodyOf(form);
+  const body = changes(full, bodyOf(was));
   // A local time means another instant in another zone.
-  if (form.kind === "once" && body.schedule?.timezone) body.schedule.at = form.at;
+  const moved = body.schedule?.timezone ? LOCAL.filter((name) => full.schedule[name]) : [];
+  for (const name of moved) body.schedule[name] = form[name];
   const { payload } = form;
   const compact = (text) => compactJson(text).trim();
   if (payload === was.payload || compact(payload) === compact(was.payload)) {
     return { body, raw: {} };
   }
-  if (!payload.trim()) return { body: { ...body, payload: null }, raw: {} };
-  return { body, raw: { payload } };
+  const raw = payload.trim() ? { payload } : {};
+  return { body: { ...body, ...(!raw.payload && { payload: null }) }, raw };
 }
 
-/** Fields of the form that differ from another one. */
 export const differing = (form, was) => NAMES.filter((name) => !same(form[name], was[name]));
 
-/** "schedule, payload": fields in words. */
 export const inWords = (fields) => [...new Set(fields.map((name) => FIELDS[name][0]))].join(", ");
 
-/** `theirs` with the fields that `form` changed since `was`. */
-export function merged(form, was, theirs) {
-  const mine = differing(form, was).map((name) => [name, form[name]]);
-  return { ...theirs, ...Object.fromEntries(mine) };
-}
+export const merged = (form, was, theirs) => ({
+  ...theirs, ...Object.fromEntries(differing(form, was).map((name) => [name, form[name]])),
+});
 
 /** The schedule for a preview; an instant that was not touched stays as it is. */
 export function scheduleOf(form, was, cue) {
-  if (form.kind === "recurring") return { type: "recurring", cron: form.cron, timezone: form.zone };
-  const isKept = cue?.schedule.at && form.at === was.at && form.zone === was.zone;
-  return { type: "once", at: isKept ? cue.schedule.at : form.at, timezone: form.zone };
+  const { schedule } = bodyOf(form);
+  const isKept = (name) => schedule[name] && form[name] === was[name] && form.zone === was.zone;
+  for (const name of LOCAL.filter(isKept)) schedule[name] = cue?.schedule[name] ?? form[name];
+  return schedule;
 }
 
 /** A name for a cue without one: "example.com/backup", or its task. */
@@ -146,7 +155,6 @@ export function defaultName(form, task = "") {
   return (host + pathname).replace(/\/$/, "").slice(0, 255);
 }
 
-/** The parts of an address, each empty if it is none. */
 export function addressOf(text) {
   try {
     return new URL(text.trim());
@@ -164,7 +172,7 @@ export function networkOf(url) {
   return isPrivate ? "private" : "";
 }
 
-/** Why headers cannot be sent as they stand, or "". */
+/** The reason not to send the headers, or "". */
 export function headersProblem(headers) {
   const names = headers.map(([name]) => name.toLowerCase());
   const twice = names.find((name, at) => name && names.indexOf(name) !== at);
@@ -176,31 +184,29 @@ export function headersProblem(headers) {
 
 const shorten = (text) => text.replace(/^Value error, /, "")
   .replace(/^(body\.)?(callback|on_failure)\.(url|webhook|headers|method):? /, "")
-  .replace(/^(expression|at): /, "")
+  .replace(/^(expression|at|end): /, "").replace(/, or null$/, ", or none")
   .replace(/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1");
 
 /** `{problems: {field: text}, rest: [text]}` of an ApiError; `rest` belongs to no field. */
 export function problemsOf(error, allowed = []) {
   const problems = {};
   const rest = [];
-  const put = (field, text) => {
+  const found = error.problems?.length
+    ? error.problems.map(({ loc, msg }) => [fieldAt(loc.slice(1).join(".")), msg])
+    : [[fieldOf(error), error.message + flagFor(error, allowed)]];
+  for (const [field, text] of found) {
     if (field) problems[field] ??= capital(shorten(text));
     else rest.push(text);
-  };
-  const found = error.problems || [];
-  for (const { loc, msg } of found) put(fieldAt(loc.slice(1).join(".")), msg);
-  if (!found.length) put(fieldOf(error), error.message + flagFor(error, allowed));
+  }
   return { problems, rest };
 }
 
-function fieldAt(path) {
-  if (path === "schedule") return "cron";
-  if (path === "callback") return "url";
-  return NAMES.find((name) => path === FIELDS[name][1] || path.startsWith(FIELDS[name][1] + "."));
-}
+const OTHER = { schedule: "cron", "schedule.every": "cron", callback: "url" };
+const fieldAt = (path) => OTHER[path] ?? NAMES.find((name) =>
+  (path.replace("backoff_seconds", "backoff_minutes") + ".").startsWith(FIELDS[name][1] + "."));
 
 function fieldOf({ code, field, message }) {
-  if (code === "invalid_schedule") return field === "at" ? "at" : "cron";
+  if (code === "invalid_schedule") return LOCAL.includes(field) ? field : "cron";
   if (code === "invalid_timezone") return "zone";
   // Only the payload is text that a person wrote; the position would be that in the whole body.
   if (code === "invalid_payload_size" || code === "invalid_json") return "payload";
@@ -209,18 +215,22 @@ function fieldOf({ code, field, message }) {
   return /^callback\.(headers|method)/.exec(message)?.[1] || "url";
 }
 
-/** What follows `--allow-callbacks-to` of a message about a blocked address. */
+/** The classes after `--allow-callbacks-to` in a message about a blocked address. */
 function flagFor({ code, message }, allowed) {
   const pattern = /, a (private|loopback) address.*--allow-callbacks-to$/;
   const kind = code === "invalid_callback_url" && pattern.exec(message)?.[1];
   return kind ? " " + [...allowed, kind].join(",") : "";
 }
 
-/** The attempts of a retry in minutes, `[0, 1, 6, 21]`, or `null` where the numbers are wrong. */
 export function attemptTimes(attempts, waits) {
   const count = numberOf(attempts) ?? 4;
-  const list = numbersOf(waits) ?? [1, 5, 15];
+  const { backoff_minutes: minutes, backoff_seconds: seconds } = waitsOf(waits);
+  const list = seconds ?? minutes ?? [1, 5, 15];
   const isTime = (wait) => typeof wait === "number" && wait >= 0;
   if (!Number.isInteger(count) || count < 1 || count > 10 || !list.every(isTime)) return null;
-  return attemptsOf({ max_attempts: count, backoff_minutes: list });
+  return attemptsOf({ max_attempts: count, backoff_minutes: list, backoff_seconds: seconds });
 }
+
+/** "4 attempts within 21 min" */
+export const attemptsText = (times) => times.length === 1 ? "one attempt"
+  : `${times.length} attempts within ${duration(times.at(-1) * 60_000)}`;

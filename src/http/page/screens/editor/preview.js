@@ -1,13 +1,12 @@
 // "What will happen": the server's preview of the schedule, what follows from the rest of the form.
-import { html } from "../../lit/lit-html.js";
-import { post } from "../../app/api.js";
-import { state, update } from "../../app/state.js";
-import { duration } from "../../app/time.js";
-import { bytes, capital, catchUpText, isLimited, number, plural } from "../../app/words.js";
-import { meter, when } from "../../parts/pieces.js";
-import { addressOf, attemptTimes, problemsOf, scheduleOf } from "./model.js";
+import { bytes, capital, catchUpText, cuePath, get, html, instant, isLimited, meter, nextRuns,
+  number, plural, post, serverNow, state, update, when } from "../../kit.js";
+import { addressOf, attemptTimes, attemptsText, differing, problemsOf,
+  scheduleOf } from "./model.js";
 
 const RUNS = 10;
+/** The fields that change the preview. */
+export const WHEN = ["kind", "cron", "at", "start", "end", "jitter", "zone"];
 
 /** Asks for the preview in `wait` ms; answers of older questions are dropped. */
 export function ask(data, wait = 0) {
@@ -18,74 +17,66 @@ export function ask(data, wait = 0) {
 }
 
 async function fetchPreview(data, turn) {
-  let found;
-  try {
-    const schedule = scheduleOf(data.form, data.was, data.cue);
-    found = { answer: await post("v1/schedule/preview", { schedule, limit: RUNS }) };
-  } catch (error) {
-    found = { error, ...problemsOf(error) };
-  }
+  const { form, was, cue, isEdit } = data;
+  const schedule = scheduleOf(form, was, cue);
+  // The server knows from when the runs of an interval are counted, and the jitter of a cue.
+  const isKept = isEdit && cue.next_run && !differing(form, was).some((it) => WHEN.includes(it));
+  const asked = isKept ? get(cuePath(cue.id) + "/upcoming", { detail: true, limit: RUNS })
+    : post("v1/schedule/preview", { schedule, limit: RUNS });
+  const preview = await asked.then(
+    (answer) => ({ answer }), (error) => ({ error, ...problemsOf(error) }));
   if (turn !== data.turn) return;
-  const { retryAfter } = found.error || {};
-  if (retryAfter) data.timer = setTimeout(() => fetchPreview(data, turn), retryAfter * 1000);
-  update(() => Object.assign(data, { asking: false, preview: found }));
+  const wait = preview.error?.retryAfter;
+  if (wait) data.timer = setTimeout(() => fetchPreview(data, turn), wait * 1000);
+  update(() => Object.assign(data, { asking: false, preview }));
 }
 
-/** The stored instant of a cue that ran once lies in the past: no fault of the form. */
-export function isOver({ form, was, cue, preview }) {
-  const isOnce = form.kind === "once" && cue?.schedule.type === "once";
-  return isOnce && !!preview?.problems?.at && form.at === was.at && form.zone === was.zone;
+/** The stored instant or end of a cue lies in the past: no fault of the form. */
+function isOver({ form, was, cue, preview }) {
+  const name = form.kind === "once" ? "at" : "end";
+  return !!preview?.problems?.[name] && form[name] === was[name] && form.zone === was.zone
+    && instant(cue?.schedule[name] ?? "") <= serverNow();
 }
 
-/** Problem of a field of the schedule that the preview found. */
 export const previewProblem = (data, name) => (isOver(data) ? "" : data.preview?.problems?.[name]);
 
 export function preview(data) {
   const { answer } = data.preview || {};
-  const content = answer ? runs(data, answer)
-    : html`<p class="muted" role="status">${missing(data)}</p>`;
   return html`<aside class="card" aria-labelledby="happens"
     aria-busy=${data.asking ? "true" : "false"}><header><h2 id="happens">What will
-    happen</h2></header><div class="pad stack" id="preview">${content}</div></aside>`;
+    happen</h2></header><div class="pad stack" id="preview">${answer ? runs(data, answer)
+      : html`<p class="muted" role="status">${missing(data)}</p>`}</div></aside>`;
 }
 
 function missing(data) {
   if (!data.preview) return "Asking the server…";
-  if (isOver(data)) {
-    return "This time is past. The cue does not run again unless you give a later time.";
-  }
   const { rest = [], problems = {} } = data.preview;
-  if (rest[0]) return rest[0];
-  if ("zone" in problems) return "Correct the time zone to see the runs.";
-  return data.form.kind === "once" ? "Give a time to come to see the run."
-    : "Correct the schedule to see the runs.";
+  const over = `${data.form.kind === "once" ? "This time" : "The end"} is past. The cue does not run
+    again unless you give a later one.`;
+  return isOver(data) ? over : rest[0]
+    || ("zone" in problems ? "Correct the time zone to see the runs."
+    : data.form.kind === "once" ? "Give a time to come to see the run."
+    : "Correct the schedule to see the runs.");
 }
 
 function runs({ form, json }, { description, occurrences, transitions, per_month: perMonth }) {
   const zone = form.zone;
-  const isRecurring = form.kind === "recurring";
-  const hint = (note) => note
-    ? html`<p class="small warn">${capital(note.replace(/^(gap|fold): /, ""))}</p>` : "";
-  const run = ({ at, local, note }) => html`<li>${when(at, { zone, local })}${hint(note)}</li>`;
   const change = ({ at, from, to }) => html`<p class="small muted">The clock changes from UTC${from}
     to UTC${to}: ${when(at, { zone })}</p>`;
   return html`<p role="status"><b>${description}</b></p><p class="small">${effects(form, json)}</p>
-    ${!occurrences.length ? html`<p class="warn">It never runs.</p>`
-      : html`<ol class="runs" aria-label="Next runs">${occurrences.map(run)}</ol>`}
-    ${!isRecurring ? "" : html`${transitions.slice(0, 1).map(change)}${quota(perMonth)}
+    ${occurrences.length ? nextRuns(occurrences, zone) : html`<p class="warn">It never runs.</p>`}
+    ${form.kind === "once" ? "" : html`${transitions.slice(0, 1).map(change)}${quota(perMonth)}
       <p class="small muted">${capital(catchUpText(form.catchUp))}.</p>`}`;
 }
 
-/** "Sends POST to example.com. Up to 4 attempts within 21 min, then a mail to you." */
 function effects(form, json) {
   const times = attemptTimes(form.attempts, form.waits);
-  const task = json.task ? ` with the task ${json.task}` : "";
-  const size = json.size ? ` with ${bytes(json.size)}` : "";
   const { host } = addressOf(form.url);
-  const target = form.transport === "worker" ? `Waits for a worker${task}.`
-    : `Sends ${form.method}${host && ` to ${host}`}${size}.`;
-  const tries = !times ? "" : times.length === 1 ? " One attempt."
-    : ` Up to ${times.length} attempts within ${duration(times.at(-1) * 60_000)}.`;
+  const target = form.transport === "worker"
+    ? `Waits for a worker${json.task ? ` with the task ${json.task}` : ""}.`
+    : `Sends ${form.method}${host && ` to ${host}`}${
+      json.size ? ` with ${bytes(json.size)}` : ""}.`;
+  const tries = !times ? "" : ` ${times.length > 1 ? "Up to " : ""}${attemptsText(times)}.`;
   const ends = [
     form.email && "a mail to you", form.failureUrl && "a call to the address on failure",
     form.pause && form.kind === "recurring" && "a pause of the cue",

@@ -1,13 +1,6 @@
 // A test of the form: a cue made for it calls this server, which shows what a receiver gets.
-import { html } from "../../lit/lit-html.js";
-import { cuePath, del, get, post, randomKey } from "../../app/api.js";
-import { state } from "../../app/state.js";
-import { serverNow } from "../../app/time.js";
-import { why } from "../../app/words.js";
-import { openDialog } from "../../parts/dialog.js";
-import { prettyJson, readableJson, surveyJson } from "../../parts/json_text.js";
-import { button } from "../../parts/pieces.js";
-import { baseUrl } from "../../parts/snippets.js";
+import { baseUrl, button, cuePath, del, get, html, openDialog, post, prettyJson, randomKey,
+  readableJson, serverNow, state, surveyJson, why } from "../../kit.js";
 import { createBody, problemsOf } from "./model.js";
 
 const LOOKS = 40;
@@ -54,8 +47,7 @@ async function run(form) {
     return await look(token, id);
   } catch (error) {
     const { problems, rest } = problemsOf(error, state.info?.callbacks);
-    const reasons = [...Object.values(problems), ...rest].join(" ");
-    return { problem: `The test was refused. ${reasons}` };
+    return { problem: `The test was refused. ${[...Object.values(problems), ...rest].join(" ")}` };
   } finally {
     if (cue) await del(cuePath(cue.id)).catch(() => {});
   }
@@ -68,9 +60,7 @@ async function look(token, id) {
     const { headers } = JSON.parse(text);
     if (headers) return { headers, payload: surveyJson(text, "payload").value };
     const { status, ...rest } = await get("v1/executions/" + id);
-    if (status === "failed") {
-      return { problem: `The server could not reach itself: ${why(rest)}.` };
-    }
+    if (status === "failed") return { problem: `The server could not reach itself: ${why(rest)}.` };
   }
   return { problem: "Nothing has arrived yet. Is the server busy or held?" };
 }

@@ -1,8 +1,5 @@
 // An account without cues: three ways to a first one.
-import { html } from "../../lit/lit-html.js";
-import { copyButton } from "../../parts/copy.js";
-import { anchor, card } from "../../parts/pieces.js";
-import { asCurl, baseUrl } from "../../parts/snippets.js";
+import { anchor, asCurl, baseUrl, card, copyButton, html } from "../../kit.js";
 
 export function firstCue() {
   // An address to replace, in the scheme of this page.

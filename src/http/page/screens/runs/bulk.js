@@ -1,13 +1,7 @@
 // Actions on the runs of a selection, and the export of a list.
-import { ApiError, get, post, randomKey } from "../../app/api.js";
-import { link } from "../../app/router.js";
-import { busily, update } from "../../app/state.js";
-import { createdMs } from "../../app/time.js";
-import { number, plural } from "../../app/words.js";
-import { confirm } from "../../parts/ask.js";
-import { toast, toastError } from "../../parts/feedback.js";
-import { compactJson, prettyJson } from "../../parts/json_text.js";
-import { clearSelection, countSelected, numberToType } from "../../parts/table.js";
+import { ApiError, busily, compactJson, confirmMany, createdMs, get, link, number, plural, post,
+  prettyJson, randomKey, toast, toastError, update } from "../../kit.js";
+import { clearSelection, countSelected } from "../../parts/table.js";
 
 const PAGE = 100; // most runs that the API lists at once
 const MOST_BY_ID = 500; // ids in one replay; above it a filter that the server applies is needed
@@ -25,7 +19,6 @@ async function patiently(send) {
   }
 }
 
-/** Ids of the selection; of "all that match" those that the list names. */
 async function idsOf({ selection, filter, total }) {
   if (!selection.all) return [...selection.ids];
   if (total > MOST_BY_ID) {
@@ -43,40 +36,30 @@ async function idsOf({ selection, filter, total }) {
 
 const showProgress = (data, text) => update(() => (data.progress = text));
 
-const isSure = (verb, count, text, danger = false) => confirm({
-  title: `${verb} ${plural(count, "run")}?`, text, action: verb, danger, type: numberToType(count),
-});
+const isSure = (verb, count, text, danger) => confirmMany(verb, count, "run", text, danger);
 
 /** Runs one action at a time; its error is shown, and the selection ends with its success. */
 const guarded = (data, run) => busily(data, async () => {
-  try {
-    if (await run()) clearSelection(data.selection);
-  } catch (error) {
-    toastError(error);
-  }
-  data.progress = "";
+  if (await run()) clearSelection(data.selection);
+}, toastError).then(() => showProgress(data, ""));
+
+const REPLAYS = "Each is sent again with its own payload, as a new run that counts like any other.";
+
+export const replaySelected = (data) => guarded(data, async () => {
+  const count = countSelected(data.selection, data.total);
+  const filter = data.selection.all && replayFilter(data.filter);
+  const answer = filter ? await replayMatching(filter, count)
+    : (await isSure("Replay", count, REPLAYS)) && (await replayIds(await idsOf(data)));
+  if (answer) showReplayed(answer);
+  return answer;
 });
 
-export async function replaySelected(data) {
-  const count = countSelected(data.selection, data.total);
-  const text = "Each is sent again with its own payload, as a new run that counts like any other.";
-  if (!(await isSure("Replay", count, text))) return;
-  await guarded(data, async () => {
-    const filter = data.selection.all && replayFilter(data.filter);
-    const answer = filter ? await replayMatching(filter, count)
-      : await replayIds(await idsOf(data));
-    if (answer) showReplayed(answer);
-    return answer;
-  });
-}
+const replay = (body) => post("v1/executions/replay", body, { key: randomKey() });
 
-const replayCall = (body) => post("v1/executions/replay", body, { key: randomKey() });
-
-/** Replays runs by their ids; resolves to the answers as one. */
 async function replayIds(ids) {
   const sum = { replayed: 0, skipped: [], execution_ids: [] };
   for (let at = 0; at < ids.length; at += MOST_BY_ID) {
-    const answer = await replayCall({ ids: ids.slice(at, at + MOST_BY_ID) });
+    const answer = await replay({ ids: ids.slice(at, at + MOST_BY_ID) });
     sum.replayed += answer.replayed;
     sum.skipped.push(...answer.skipped);
     sum.execution_ids.push(...answer.execution_ids);
@@ -90,19 +73,16 @@ export function replayFilter({ status, cue_id, cause, since, until, ...rest }) {
   return { status, cue_id, cause, since, until };
 }
 
-export async function replayMatching(filter, expected) {
-  try {
-    return await replayCall({ filter, expected });
-  } catch (error) {
-    // A filter leaves out cancelled runs, which the list counts among the failed: the server's
-    // error has its number.
-    const [, count] = /matches (\d+)/.exec(error.message) ?? [];
-    const matched = error.code === "invalid_state" && Number(count);
-    if (!matched) throw error;
-    const text = `${number(matched)} of the ${number(expected)} can be replayed together: cancelled
-      runs are left out, and there may be new ones.`;
-    return (await isSure("Replay", matched, text)) && replayMatching(filter, matched);
-  }
+/** Number of runs that a filter replays: it leaves out cancelled ones. */
+export const countMatching = async (filter) => (await replay({ filter, dry_run: true })).matched;
+
+/** Asks, and replays what matches a filter; `listed` counts the runs of the list. */
+export async function replayMatching(filter, listed) {
+  const expected = await countMatching(filter);
+  const text = expected === listed ? REPLAYS
+    : `${number(expected)} of the ${number(listed)} can be replayed together: cancelled runs are
+      left out, and there may be new ones.`;
+  return (await isSure("Replay", expected, text)) && replay({ filter, expected });
 }
 
 /** Says how many were replayed; returns the address of the new runs, by default by their time. */
@@ -110,42 +90,39 @@ export function showReplayed({ replayed, skipped, execution_ids: ids }, query) {
   const codes = [...new Set(skipped.map(({ code }) => code.replaceAll("_", " ")))].join(", ");
   const left = skipped.length ? `, left out ${number(skipped.length)}: ${codes}` : "";
   const since = () => new Date(Math.min(...ids.map(createdMs))).toISOString();
-  const href = !ids.length ? "" : link("runs",
+  const href = ids.length && link("runs",
     ids.length === 1 ? ids[0] : query ?? { triggered_by: "replay", since: since() });
   toast(`Replayed ${plural(replayed, "run")}${left}`, href ? { label: "Show them", href } : {});
   return href;
 }
 
-export async function cancelSelected(data) {
+export const cancelSelected = (data) => guarded(data, async () => {
   const count = countSelected(data.selection, data.total);
   const text =
     "Those that wait or are retried end now. Runs under way and ended ones stay as they are.";
   if (!(await isSure("Cancel", count, text, true))) return;
-  await guarded(data, async () => {
-    let done = 0;
-    let refused = null;
-    const ids = await idsOf(data);
-    for (const [i, id] of ids.entries()) {
-      showProgress(data, `${number(i)} of ${number(ids.length)}`);
-      try {
-        await patiently(() => post(`v1/executions/${id}/cancel`));
-        done++;
-      } catch (error) {
-        refused = error;
-        if (error.status !== 409 && error.status !== 404) break;
-      }
+  let done = 0;
+  let refused = null;
+  const ids = await idsOf(data);
+  for (const [i, id] of ids.entries()) {
+    showProgress(data, `${number(i)} of ${number(ids.length)}`);
+    try {
+      await patiently(() => post(`v1/executions/${id}/cancel`));
+      done++;
+    } catch (error) {
+      refused = error;
+      if (error.status !== 409 && error.status !== 404) break;
     }
-    const why = refused ? `. ${refused.message}` : "";
-    toast(`Cancelled ${number(done)} of ${plural(count, "run")}${why}`);
-    return true;
-  });
-}
+  }
+  const why = refused ? `. ${refused.message}` : "";
+  toast(`Cancelled ${number(done)} of ${plural(count, "run")}${why}`);
+  return true;
+});
 
 /** The runs of a page of the list as lines of JSON, letter for letter but for white space. Pure. */
 export const jsonLines = (answer) =>
   [...prettyJson(answer).matchAll(/^ {4}\{\n[^]*?\n {4}\}/gm)].map(([run]) => compactJson(run));
 
-/** Saves all runs that match as a file of JSON lines. */
 export const exportRuns = (data) => guarded(data, async () => {
   const lines = [];
   const { filter, total } = data; // the filter at the start: the address may change

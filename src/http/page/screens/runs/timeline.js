@@ -1,48 +1,37 @@
 // The course of a run: in words, and as a timeline.
-import { html, svg } from "../../lit/lit-html.js";
-import { duration, instant } from "../../app/time.js";
-import { bytes, capital, causeShort, isCancelled, lateText, number, plural, stateOf, stateOfRun,
-  triggerText, why } from "../../app/words.js";
-import { byteLength, prettyJson } from "../../parts/json_text.js";
-import { ago, badge, facts, when } from "../../parts/pieces.js";
-import { textBlock } from "../../parts/text_block.js";
+import { ago, badge, byteLength, bytes, capital, causeShort, duration, facts, html, instant,
+  isCancelled, lateText, number, plural, prettyJson, stateOf, stateOfRun, svg, textBlock,
+  triggerText, when, why } from "../../kit.js";
 
 const KEPT_BYTES = 2_000; // of an answer, by the server
 const LATE_MS = 1_000; // a shorter delay is no news beside the result
 
 export const isFinal = (run) => run.status === "failed" || run.status === "success";
 
-/** `[kind of note, sentence]`: what became of the run, and why. */
 export function headline(run) {
   const { attempts, max_attempts: most, status, outcome, outcome_state: state, verdict } = run;
   const tried = plural(attempts, "attempt");
   if (isCancelled(run)) {
     return ["idle", `Cancelled ${attempts ? `after ${tried}` : "before its first attempt"}.`];
   }
-  if (status === "failed") {
-    return ["bad", end(`${attempts ? `Failed after ${tried}` : "Not done"}: ${why(run)}`)];
-  }
-  if (status === "retrying") {
-    return ["warn", end(`Attempt ${attempts} of ${most} failed: ${why(run)}`)];
-  }
-  if (status === "delivering") return ["", atWorker(run.claimed_by_worker) || "It is being sent."];
-  if (status === "pending") {
-    return attempts ? ["warn", "Its worker was lost. It waits for another one."]
-      : ["", "It waits for its turn."];
-  }
-  if (outcome && !outcome.success) {
-    const reason = outcome.error || outcome.result || "no reason was reported";
-    return ["bad", end(`It was delivered, but the work failed: ${reason}`)];
-  }
-  if (state === "verification_failed") {
-    const reason = verdict?.reason || "no reason was given";
-    return ["bad", end(`It was done, but not accepted: ${reason}`)];
-  }
   const took = run.duration_ms === null ? "" : ` in ${duration(run.duration_ms)}`;
   const late = run.late_ms >= LATE_MS ? ", " + lateText(run.late_ms) : "";
   const which = attempts > 1 ? `attempt ${attempts} of ${most}` : "the first attempt";
   const done = attempts ? `Succeeded at ${which}${took}${late}.` : "A success was reported.";
-  return ["good", state === "verification_pending" ? done + " It is to be verified." : done];
+  const reason = outcome?.error || outcome?.result || "no reason was reported";
+  const success = outcome && !outcome.success
+    ? ["bad", end(`It was delivered, but the work failed: ${reason}`)]
+    : state === "verification_failed"
+    ? ["bad", end(`It was done, but not accepted: ${verdict?.reason || "no reason was given"}`)]
+    : ["good", state === "verification_pending" ? done + " It needs verification." : done];
+  return {
+    success,
+    failed: ["bad", end(`${attempts ? `Failed after ${tried}` : "Not done"}: ${why(run)}`)],
+    retrying: ["warn", end(`Attempt ${attempts} of ${most} failed: ${why(run)}`)],
+    delivering: ["", atWorker(run.claimed_by_worker) || "It is being sent."],
+    pending: attempts ? ["warn", "Its worker was lost. It waits for another one."]
+      : ["", "It waits for its turn."],
+  }[status] ?? success;
 }
 
 // A name with right-to-left text turns nothing around it.
@@ -57,28 +46,23 @@ const atWorker = (name) => name && `The worker ${isolated(name)} has it.`;
 export function attemptStory(attempt) {
   const { result, worker_id: worker } = attempt;
   if (!result) return ["running", atWorker(worker) || "The request is under way."];
-  if (result === "success") return ["success", ""];
-  if (result === "cut") {
-    return ["cut",
-      "The server was stopped during this attempt. It does not count, and was repeated."];
-  }
-  if (result === "claim_lost") {
-    const name = worker ? " " + isolated(worker) : "";
-    return ["claim_lost", `The worker${name} sent no sign of life until its lease ended.`];
-  }
+  const name = worker ? " " + isolated(worker) : "";
+  const sentence = {
+    success: "",
+    cut: "The server was stopped during this attempt. It does not count, and was repeated.",
+    claim_lost: `The worker${name} sent no sign of life until its lease ended.`,
+  }[result];
   // A failure that another attempt followed is a failure: the run is what was retried.
-  return ["failed", end(capital(why(attempt)))];
+  return sentence === undefined ? ["failed", end(capital(why(attempt)))] : [result, sentence];
 }
 
 /** Milliseconds from attempt `i` until the next one began, or is due; `null` if not known. */
 export function waitAfter(attempts, i) {
   const { ended_at: from, next_retry: due } = attempts[i];
-  const next = attempts[i + 1];
-  const to = next ? next.started_at : due;
+  const to = attempts[i + 1] ? attempts[i + 1].started_at : due;
   return from && to ? Math.max(0, instant(to) - instant(from)) : null;
 }
 
-/** When a run ended. */
 export const endOf = (run, attempts) =>
   run.delivered_at ?? ((!isCancelled(run) && attempts.at(-1)?.ended_at) || run.updated_at);
 
@@ -89,46 +73,43 @@ const step = (state, title, about, ...more) => {
     <span class="dot" aria-hidden="true">${sign}</span><h3>${title}</h3>${
     about ? html`<p class="small muted">${about}</p>` : ""}${more}</li>`;
 };
-const stamp = (time, zone) => when(time, { zone, seconds: true, only: "absolute" });
 const line = (text) => (text ? html`<p class="wrap">${text}</p>` : "");
 
-const STARTED = { schedule: "by its schedule", replay: "as a replay" };
-
 export function timeline({ run, attempts, cue }) {
-  const zone = cue?.schedule?.timezone;
+  const stamp = (time) =>
+    when(time, { zone: cue?.schedule?.timezone, seconds: true, only: "absolute" });
   const gaps = attempts.map((_, i) => waitAfter(attempts, i));
   const longest = Math.max(...gaps, 1);
   const first = attempts.findIndex((attempt) => attempt.result !== "cut");
   const answered = attempts.findLastIndex((attempt) => attempt.response_body);
-  const started = STARTED[run.triggered_by] ?? triggerText(run.triggered_by);
+  const started = { schedule: "by its schedule", replay: "as a replay" }[run.triggered_by]
+    ?? triggerText(run.triggered_by);
   const isLast = (i) => isFinal(run) && i === attempts.length - 1;
   const waitsFor = attempts.length ? "Waits for another worker"
     : cue?.transport === "worker" ? "Waits for a worker" : "Not sent yet";
   return html`<ol class="timeline">
-    ${step("pending", "Due", html`${stamp(run.scheduled_for, zone)}, ${started}`)}
+    ${step("pending", "Due", html`${stamp(run.scheduled_for)}, ${started}`)}
     ${attempts.map((attempt, i) => [
-      attemptStep(run, attempt, zone, i === first ? lateText(run.late_ms) : "", i === answered),
+      attemptStep(run, attempt, stamp, i === first ? lateText(run.late_ms) : "", i === answered),
       gaps[i] === null || isLast(i) ? "" : waitStep(gaps[i], longest),
     ])}
-    ${run.status === "retrying"
-      ? step("retrying", "Next attempt", stamp(run.next_retry, zone)) : ""}
+    ${run.status === "retrying" ? step("retrying", "Next attempt", stamp(run.next_retry)) : ""}
     ${run.status === "pending" ? step("pending", waitsFor) : ""}
-    ${isFinal(run) ? endStep(run, attempts, zone) : ""}
-    ${run.outcome ? outcomeStep(run, zone) : ""}
-    ${run.verdict ? verdictStep(run.verdict, zone) : ""}</ol>`;
+    ${isFinal(run) ? endStep(run, attempts, stamp) : ""}
+    ${run.outcome ? outcomeStep(run, stamp) : ""}
+    ${run.verdict ? verdictStep(run.verdict, stamp) : ""}</ol>`;
 }
 
-function attemptStep(run, attempt, zone, late, isOpen) {
+function attemptStep(run, attempt, stamp, late, isOpen) {
   const { worker_id: worker, duration_ms: ms, cause, http_status: status } = attempt;
   const [state, sentence] = attemptStory(attempt);
   const measures = [late, ms === null ? "" : "took " + duration(ms)].filter(Boolean);
   const lease = !attempt.result && run.lease_expires_at;
-  const title = html`Attempt ${attempt.attempt} <span class="muted">of ${run.max_attempts}</span>
-    ${badge(state, cause || status ? causeShort(attempt) : "")}`;
-  const about = html`${stamp(attempt.started_at, zone)}${measures.map((text) => ", " + text)}${
+  return step(state, html`Attempt ${attempt.attempt} <span class="muted">of ${
+    run.max_attempts}</span> ${badge(state, cause || status ? causeShort(attempt) : "")}`,
+  html`${stamp(attempt.started_at)}${measures.map((text) => ", " + text)}${
     worker ? html`, by the worker <bdi>${worker}</bdi>` : ""}${
-    lease ? html`, its lease ends ${ago(lease)}` : ""}`;
-  return step(state, title, about, line(sentence), answer(attempt, isOpen));
+    lease ? html`, its lease ends ${ago(lease)}` : ""}`, line(sentence), answer(attempt, isOpen));
 }
 
 function answer(attempt, isOpen) {
@@ -152,32 +133,31 @@ const waitStep = (ms, longest) => html`<li class="waited"><svg class="wait" view
   svg`<path d=${`M0 2h${Math.max(2, (ms / longest) * 100)}`}/>`}</svg><span class="small muted">${
   duration(ms)} wait</span></li>`;
 
-function endStep(run, attempts, zone) {
+function endStep(run, attempts, stamp) {
   const end = endOf(run, attempts);
   const took = instant(end) - instant(run.scheduled_for);
   const state = stateOfRun(run);
   const after = took > 0 ? `, ${duration(took)} after it was due` : "";
   // The reason of an attempt stands at the attempt.
   const reason = state === "failed" && !attempts.length ? capital(why(run)) : "";
-  return step(state, stateOf(state).word, html`${stamp(end, zone)}${after}`, line(reason));
+  return step(state, stateOf(state).word, html`${stamp(end)}${after}`, line(reason));
 }
 
-function outcomeStep({ outcome, evidence, outcome_state: state, metadata, artifacts }, zone) {
+function outcomeStep({ outcome, evidence, outcome_state: state, metadata, artifacts }, stamp) {
   const proof = evidence ?? {};
-  const shown = [
-    ["Result", outcome.result], ["Error", outcome.error], ["External id", proof.external_id],
-    ["Address", proof.result_url], ["Reference", proof.result_ref], ["Type", proof.result_type],
-    ["Summary", proof.summary],
-  ].map(([label, text]) => [label, text && html`<bdi>${text}</bdi>`]);
   const block = (title, text) => (text ? html`<h4>${title}</h4>${textBlock(text)}` : "");
   return step(outcome.success ? "reported_success" : "reported_failure",
-    html`Outcome ${badge(state)}`, stamp(outcome.recorded_at, zone), facts(shown),
+    html`Outcome ${badge(state)}`, stamp(outcome.recorded_at), facts([
+      ["Result", outcome.result], ["Error", outcome.error], ["External id", proof.external_id],
+      ["Address", proof.result_url], ["Reference", proof.result_ref], ["Type", proof.result_type],
+      ["Summary", proof.summary],
+    ].map(([label, text]) => [label, text && html`<bdi>${text}</bdi>`])),
     block("Details", metadata), block("Artifacts", artifacts));
 }
 
-const verdictStep = ({ valid, reason, verified_at: at }, zone) =>
+const verdictStep = ({ valid, reason, verified_at: at }, stamp) =>
   step(valid ? "verified_success" : "verification_failed", valid ? "Accepted" : "Rejected",
-    stamp(at, zone), line(reason));
+    stamp(at), line(reason));
 
 /** The JSON of a field of a run as `prettyJson` lays it out, letter for letter, or `null`. Pure. */
 export function rawField(text, name) {

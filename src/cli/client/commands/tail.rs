@@ -1,0 +1,433 @@
+//! `cued tail`: what happens in the account, line by line, for as long as the command runs.
+
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::cli::client::arguments::{fetch, find_maybe_id};
+use crate::cli::client::command::ClientAction;
+use crate::cli::client::context::Context;
+use crate::cli::client::live_output::{end_on_signals, end_with_reader};
+use crate::cli::error::CliError;
+use crate::cli::output::table::{Style, Times, duration, last_line, parse_duration, text_of};
+use crate::cli::output::{Format, Output, print_part, yaml};
+use crate::cli::printable::{printable, printable_lines};
+use crate::client::event_stream::{StreamEvent, StreamItem, request};
+use crate::client::request::{ApiRequest, segment};
+
+/// Rows that are read of the runs of the past.
+const MAX_LISTED: u64 = 1_000;
+
+/// Lines of the body of a response that are shown.
+const MAX_BODY_LINES: usize = 10;
+
+pub const HELP: &str = "Show what happens in the account, line by line, until Ctrl-C
+
+A line of a run has the id of the run. Times are those of the server. The command goes on after a lost connection without a \
+gap. Events that the server no longer has, such as those before its restart, are missing: a line `gap: …` says so. Without \
+--types it shows the results of attempts, missed runs, alerts, quotas, and the state of the server.
+
+With --json each line is an object with the `id` and the type of the `event`, and its `data`; the event of a gap is `reset`. \
+What --since reads from the list of runs has no id.
+
+Example: cued tail --failed --since 1h --body";
+
+#[derive(Debug, Args)]
+pub struct Tail {
+    /// Only what concerns this cue: its id or its name
+    #[arg(long, value_name = "CUE")]
+    cue: Option<String>,
+
+    /// Only failures: failed attempts and runs, missed runs, alerts
+    #[arg(long, conflicts_with = "types")]
+    failed: bool,
+
+    /// Only these types of events or groups of them, such as execution.failed,alert
+    #[arg(long, value_name = "TYPES", value_delimiter = ',')]
+    types: Vec<String>,
+
+    /// First the runs that were created in the past, such as 90s, 10m, 2h, 1d
+    #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
+    since: Option<SignedDuration>,
+
+    /// Show the body of the response to each failed attempt
+    #[arg(long)]
+    body: bool,
+}
+
+impl ClientAction for Tail {
+    fn run(self, context: &Context) -> Result<(), CliError> {
+        let cue_id = find_maybe_id(context, self.cue.as_deref())?;
+        let selection = Selection::new(&self.types, self.failed);
+        let request = request(Some(&selection.words.join(",")), cue_id.as_deref());
+        end_on_signals()?;
+        let mut stream = context.open_stream(request, None)?;
+        end_with_reader()?;
+        let mut since = self.since;
+        while let Some(item) = stream.next_item()? {
+            let mut events = Vec::new();
+            match item {
+                StreamItem::Lost(reason) => {
+                    context.output.note(&format!("connection lost ({reason}); connecting again"))?;
+                }
+                StreamItem::Hello { hello, is_again } => {
+                    if is_again {
+                        context.output.note("reconnected")?;
+                    }
+                    if hello["held"] == Value::Bool(true) {
+                        let note = "the server is on hold and fires nothing; see `cued promote`";
+                        context.output.note(note)?;
+                    }
+                    if let Some(since) = since.take() {
+                        // The clock of this machine stands in for that of a server that does not state its time.
+                        let now = text_of(&hello, "time").parse();
+                        let now: Timestamp = now.unwrap_or_else(|_| context.client.clock().now());
+                        events =
+                            past(context, cue_id.as_deref(), now.checked_sub(since).unwrap_or_default())?;
+                    }
+                }
+                StreamItem::Event(event) => events.extend(TailEvent::streamed(event)),
+            }
+            for mut event in events.into_iter().filter(|event| selection.admits(event)) {
+                if self.body {
+                    event.body = body(context, &event)?;
+                }
+                if !print(&context.output, &event)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last events of the runs that were created since then, oldest first: what their list has.
+fn past(context: &Context, cue_id: Option<&str>, begin: Timestamp) -> Result<Vec<TailEvent>, CliError> {
+    let request = ApiRequest::get("/v1/executions").maybe_query("cue_id", cue_id);
+    let request = request.query("since", begin.to_string());
+    let list = fetch(|page| context.fetch(page), &request, "executions", MAX_LISTED)?;
+    if list.has_more {
+        context.output.note("some older runs are not shown: there are too many")?;
+    }
+    let mut events: Vec<TailEvent> = list.items.iter().filter_map(TailEvent::from_run).collect();
+    events.sort_by_key(|event| event.instant("at"));
+    Ok(events)
+}
+
+/// The body of the response to a failed attempt.
+fn body(context: &Context, event: &TailEvent) -> Result<Option<String>, CliError> {
+    if !event.is_failed_attempt() || event.data["http_status"].is_null() {
+        return Ok(None);
+    }
+    let path = format!("/v1/executions/{}/attempts", segment(&event.field("execution_id")));
+    match context.fetch(&ApiRequest::get(path)).and_then(|answer| Ok(answer.value()?)) {
+        Ok(answer) => {
+            let is_this =
+                |it: &&Value| it["attempt"] == event.data["attempt"] && it["result"] != json!("cut");
+            let attempt = answer["attempts"].as_array().and_then(|attempts| attempts.iter().find(is_this));
+            Ok(attempt.and_then(|attempt| attempt["response_body"].as_str()).map(str::to_owned))
+        }
+        // The event is worth more than the body. A run that is not there was deleted.
+        Err(CliError::Client(error)) if error.exit_code() != 3 => {
+            context.output.note(&format!("cannot read the body of a response: {error}"))?;
+            Ok(None)
+        }
+        Err(CliError::Client(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Prints an event in the form of `--output`. Returns false if the reader has closed the pipe.
+fn print(output: &Output, event: &TailEvent) -> Result<bool, CliError> {
+    let text = match output.format {
+        Format::Json | Format::Jsonl => format!("{}\n", event.json()),
+        Format::Yaml => format!("---\n{}", yaml::document(&event.json())?),
+        Format::Id => {
+            let ids = ["execution_id", "cue_id", "id"].map(|field| event.field(field));
+            if event.event == "reset" {
+                output.note(&printable(&sentence(event, &output.times)))?;
+            }
+            ids.iter().find(|id| !id.is_empty()).map(|id| printable(id) + "\n").unwrap_or_default()
+        }
+        Format::Table | Format::Wide => lines(output, event),
+    };
+    print_part(&text)
+}
+
+fn lines(output: &Output, event: &TailEvent) -> String {
+    let (sign, style) = match event.event.as_str() {
+        "execution.outcome" if event.is_failed_outcome() => ("✕", Style::Bad),
+        "execution.succeeded" | "execution.outcome" => ("●", Style::Good),
+        "execution.retrying" => ("↻", Style::Warning),
+        "execution.failed" | "missed.recorded" | "cue.failed" => ("✕", Style::Bad),
+        "alert.created" | "execution.claim_lost" | "quota.near" | "quota.exceeded" | "reset" => {
+            ("!", Style::Warning)
+        }
+        _ => ("·", Style::Faint),
+    };
+    let at = ["at", "created_at"].map(|field| output.times.instant(&event.field(field)));
+    let name = ["cue_name", "worker_id"].map(|field| event.field(field));
+    let first = |texts: [String; 2]| texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+    let mut parts = vec![(first(at), Style::Faint), (sign.to_owned(), style), (first(name), Style::Plain)];
+    if event.event.starts_with("execution.") {
+        parts.push((result(event), style));
+    } else {
+        parts.push((sentence(event, &output.times), Style::Plain));
+    }
+    parts.push((event.field("execution_id"), Style::Faint));
+    parts.extend([detail(event), message(event)].map(|text| (text, Style::Plain)));
+    parts.retain(|(text, _)| !text.is_empty());
+    let parts = parts.iter().map(|(text, style)| output.styles.paint(&printable(text), *style));
+    let mut text = parts.collect::<Vec<_>>().join("  ") + "\n";
+    let body = event.body.as_deref().unwrap_or_default();
+    for line in printable_lines(body).take(MAX_BODY_LINES) {
+        text += &format!("  {}\n", output.styles.paint(&line, Style::Faint));
+    }
+    let more = body.lines().count().saturating_sub(MAX_BODY_LINES);
+    if more > 0 {
+        text += &format!("  ({more} more; --json shows all)\n");
+    }
+    text
+}
+
+/// The result of an attempt, its status and its duration.
+fn result(event: &TailEvent) -> String {
+    let attempt = event.number("attempt").filter(|attempt| *attempt > 0);
+    let of = |word: &str| match attempt {
+        Some(attempt) => format!("{word} {attempt}/{}", event.field("max_attempts")),
+        None => word.to_owned(),
+    };
+    let word = match event.event.as_str() {
+        "execution.retrying" => of("attempt"),
+        "execution.failed" => of("failed"),
+        "execution.succeeded" if attempt > Some(1) => of("success"),
+        "execution.succeeded" => "success".to_owned(),
+        "execution.outcome" => return event.field("outcome_state").replace('_', " "),
+        other => return other.trim_start_matches("execution.").replace('_', " "),
+    };
+    let status = event.field(if event.data["http_status"].is_null() { "cause" } else { "http_status" });
+    let took = event.number("duration_ms").map(duration).unwrap_or_default();
+    let parts = [word, status.replace('_', " "), took];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ")
+}
+
+/// The rest about an attempt: its lateness, the next step, its worker.
+fn detail(event: &TailEvent) -> String {
+    match event.event.as_str() {
+        "execution.retrying" => match (event.instant("next_retry"), event.instant("at")) {
+            (Some(next), Some(at)) => {
+                let wait = i64::try_from(next.duration_since(at).as_millis()).unwrap_or(i64::MAX);
+                format!("next in {}", duration(wait.max(0)))
+            }
+            _ => String::new(),
+        },
+        "execution.succeeded" if event.number("attempt") == Some(1) => {
+            event.number("late_ms").map(|late| format!("+{}", duration(late))).unwrap_or_default()
+        }
+        "execution.created" => event.field("triggered_by").replace('_', " "),
+        _ => String::new(),
+    }
+}
+
+fn message(event: &TailEvent) -> String {
+    let message = event.field("error_message");
+    if message.is_empty() || !event.is_failed_attempt() {
+        return String::new();
+    }
+    format!("\"{}\"", last_line(&message))
+}
+
+/// An event that is no attempt, in words.
+fn sentence(event: &TailEvent, times: &Times) -> String {
+    let field = |name: &str| event.field(name);
+    let words = event.event.replace('.', " ");
+    match event.event.as_str() {
+        "reset" => format!("gap: some events were missed ({}); --since shows the past", field("reason")),
+        "alert.created" => format!("alert {}: {}", field("alert_type"), field("message")),
+        "missed.recorded" => {
+            let (first, last) = (times.instant(&field("first")), times.instant(&field("last")));
+            let span = if first == last { first } else { format!("{first} to {last}") };
+            format!("missed {} ({}): {span}", field("count"), field("reason").replace('_', " "))
+        }
+        "quota.near" | "quota.exceeded" => {
+            format!("{words}: {} of {} executions", field("used"), field("limit"))
+        }
+        "server.state" => format!("server {}", field("state").replace('_', " ")),
+        "worker.seen" => words,
+        "burst" => {
+            let counts = event.data["counts"].as_object().into_iter().flatten();
+            let counts: Vec<String> = counts.map(|(word, count)| format!("{count} {word}")).collect();
+            let span = duration(event.number("span_ms").unwrap_or(0));
+            format!("too many to show in {span}: {}", counts.join(", "))
+        }
+        word if word.starts_with("cue.") => match event.data["next_run"].as_str() {
+            Some(next) => format!("{words}, next run {}", times.instant(next)),
+            None => words,
+        },
+        word => format!("{word} {}", event.data),
+    }
+}
+
+/// The events that are shown by default: results, and what needs attention.
+const DEFAULT: &str = "execution.retrying,execution.succeeded,execution.failed,execution.cancelled,execution.claim_lost,\
+                       execution.outcome,missed,alert,quota,cue.paused,cue.failed,server";
+
+const FAILURES: &str = "execution.retrying,execution.failed,execution.claim_lost,execution.outcome,missed,alert,\
+                        quota.exceeded,cue.failed";
+
+#[derive(Debug, Clone)]
+struct TailEvent {
+    /// `None` if it comes from a list.
+    id: Option<String>,
+    event: String,
+    data: Value,
+    /// The data as the server sent it; for an event from a list as JSON of this program.
+    text: String,
+    /// The body of the response to a failed attempt, if it was read.
+    body: Option<String>,
+}
+
+impl TailEvent {
+    fn listed(event: &str, data: Value) -> Self {
+        Self { id: None, event: event.to_owned(), text: data.to_string(), data, body: None }
+    }
+
+    /// The last event of a run, by its list row; `None` of one that has not been attempted.
+    fn from_run(run: &Value) -> Option<Self> {
+        let event = match run["status"].as_str()? {
+            "success" => "execution.succeeded",
+            "failed" if run["error_message"] == "cancelled" => "execution.cancelled",
+            "failed" => "execution.failed",
+            "retrying" => "execution.retrying",
+            _ => return None,
+        };
+        let mut data = run.clone();
+        for (name, of_row) in [("execution_id", "id"), ("attempt", "attempts"), ("at", "updated_at")] {
+            data[name] = run[of_row].clone();
+        }
+        Some(Self::listed(event, data))
+    }
+
+    fn streamed(event: StreamEvent) -> Option<Self> {
+        let data = serde_json::from_str(&event.data).ok()?;
+        Some(Self { id: Some(event.id), event: event.event, text: event.data, data, body: None })
+    }
+
+    fn instant(&self, field: &str) -> Option<Timestamp> {
+        self.data[field].as_str()?.parse().ok()
+    }
+
+    fn number(&self, field: &str) -> Option<i64> {
+        self.data[field].as_i64()
+    }
+
+    fn field(&self, field: &str) -> String {
+        text_of(&self.data, field)
+    }
+
+    fn is_failed_attempt(&self) -> bool {
+        matches!(self.event.as_str(), "execution.retrying" | "execution.failed")
+    }
+
+    fn is_failed_outcome(&self) -> bool {
+        matches!(self.data["outcome_state"].as_str(), Some("reported_failure" | "verification_failed"))
+    }
+
+    /// A line of JSON. An alert has an id of its own: so the data stays an object in the object.
+    fn json(&self) -> String {
+        let (id, event) = (Value::from(self.id.clone()), Value::from(self.event.as_str()));
+        let body = self.body.as_deref().map(|body| format!(",\"response_body\":{}", Value::from(body)));
+        format!("{{\"id\":{id},\"event\":{event},\"data\":{}{}}}", self.text, body.unwrap_or_default())
+    }
+}
+
+struct Selection {
+    /// Types of events, or their first words.
+    words: Vec<String>,
+    is_default: bool,
+    only_failures: bool,
+}
+
+impl Selection {
+    fn new(types: &[String], only_failures: bool) -> Self {
+        let default = if only_failures { FAILURES } else { DEFAULT };
+        let words: Vec<String> = types.iter().map(|word| word.trim().to_owned()).collect();
+        let is_default = words.is_empty();
+        let words = if is_default { default.split(',').map(str::to_owned).collect() } else { words };
+        Self { words, is_default, only_failures }
+    }
+
+    /// Whether an event is shown. The server selects by type too, but a list has all runs.
+    fn admits(&self, event: &TailEvent) -> bool {
+        let is_listed = event.id.is_none();
+        let group = event.event.split('.').next();
+        let has_type = self.words.iter().any(|word| *word == event.event || Some(word.as_str()) == group);
+        // The result of a worker's run is its outcome, and is shown as that of the run.
+        let is_shown = event.event != "execution.outcome"
+            || !self.is_default
+            || (event.data["worker_id"].is_null() && (event.is_failed_outcome() || !self.only_failures));
+        is_shown && (has_type || !is_listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::table::Styles;
+
+    const ID: &str = "018cc251-f400-7abc-8000-000000000000";
+
+    #[test]
+    fn an_event_is_a_line_in_words_with_the_id_of_its_run() {
+        let (styles, times) = (Styles { has_colour: false, width: None }, Times::new(true, None).unwrap());
+        let output = Output { format: Format::Table, styles, times };
+        let run = json!({
+            "execution_id": ID, "cue_name": "sync", "attempt": 1, "max_attempts": 4, "http_status": 503, "late_ms": 2,
+            "cause": "status_5xx", "duration_ms": 87, "next_retry": "2030-01-01T12:01:30Z", "error_message": "no\u{1b}[2J",
+            "at": "2030-01-01T12:00:30.001Z",
+        });
+        let time = "2030-01-01 12:00:30.001+00:00";
+        let missed = json!({"cue_name": "n", "count": 2, "reason": "server_down", "first": "x", "last": "y"});
+        let burst = json!({"span_ms": 1_000, "counts": {"execution.failed": 2}});
+        for (event, data, expected) in [
+            ("execution.succeeded", &run, format!("{time}  ●  sync  success  503  87 ms  {ID}  +2 ms")),
+            (
+                "execution.retrying",
+                &run,
+                format!("{time}  ↻  sync  attempt 1/4  503  87 ms  {ID}  next in 60.0 s  \"no\u{fffd}[2J\""),
+            ),
+            (
+                "reset",
+                &json!({"reason": "x"}),
+                "!  gap: some events were missed (x); --since shows the past".to_owned(),
+            ),
+            ("burst", &burst, "·  too many to show in 1.0 s: 2 execution.failed".to_owned()),
+            ("server.state", &json!({"state": "clock_moved"}), "·  server clock moved".to_owned()),
+            ("missed.recorded", &missed, "✕  n  missed 2 (server down): x to y".to_owned()),
+            ("new.kind", &json!({"a": 1}), "·  new.kind {\"a\":1}".to_owned()),
+        ] {
+            assert_eq!(lines(&output, &TailEvent::listed(event, data.clone())), format!("{expected}\n"));
+        }
+    }
+
+    #[test]
+    fn types_and_their_first_words_select_runs_and_outcomes_those_of_deliveries() {
+        let created = TailEvent::listed("execution.created", json!({}));
+        let outcome = |worker: Option<&str>, state: &str| {
+            TailEvent::listed("execution.outcome", json!({"worker_id": worker, "outcome_state": state}))
+        };
+        let (failure, success) = (outcome(None, "reported_failure"), outcome(None, "reported_success"));
+        let of_worker = outcome(Some("w"), "reported_failure");
+        for (types, only_failures, expected) in [
+            ("", false, [false, true, true, false]),
+            ("", true, [false, true, false, false]),
+            ("execution.created,cue", false, [true, false, false, false]),
+            ("execution", false, [true; 4]),
+        ] {
+            let types: Vec<String> = types.split_terminator(',').map(str::to_owned).collect();
+            let selection = Selection::new(&types, only_failures);
+            let admitted = [&created, &failure, &success, &of_worker].map(|event| selection.admits(event));
+            assert_eq!(admitted, expected, "{types:?} {only_failures}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a PATCH does to a cue: its fields, its state and its next run (contract §4.2, §4.9).
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::cue::{
+    Cue, CuePatch, CueStatus, NO_CLAIMS, RequestedStatus, ScheduleSpec, StoredSchedule, Transport,
+    jitter_delay, set,
+};
+use crate::domain::schedule::interval::Interval;
+use crate::domain::schedule::{Bounds, Schedule, ScheduleRule};
+use crate::domain::time::saturating_add;
+
+impl Cue {
+    /// Applies `change`, except for the payload, which the store replaces. A new schedule reactivates an ended cue.
+    pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
+        set(&mut self.name, &change.name);
+        set(&mut self.description, &change.description);
+        set(&mut self.verification, &change.verification);
+        if let Some(minutes) = change.claim_within_minutes {
+            if let (Transport::Webhook, Some(minutes)) = (self.transport, minutes) {
+                return Err(no_claims(minutes));
+            }
+            self.claim_within_minutes = minutes;
+        }
+        if !change.callback.is_empty() {
+            let Some(callback) = &mut self.callback else {
+                return Err(Refusal::new(
+                    ErrorCode::InvalidCallback,
+                    "A worker cue has no callback to change",
+                ));
+            };
+            change.callback.apply_to(callback);
+        }
+        change.retry.apply_to(&mut self.retry);
+        change.on_failure.apply_to(&mut self.on_failure);
+        self.apply_schedule(change, now)?;
+        self.updated_at = now;
+        Ok(())
+    }
+
+    fn apply_schedule(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
+        let rescheduled = !change.schedule.is_empty();
+        // Set if only the delay of the runs changes: the delay until now.
+        let mut other_delay = None;
+        if rescheduled {
+            let mut schedule = change.schedule.applied_to(&self.schedule)?;
+            if restarts_interval(&self.schedule, &schedule) {
+                schedule.begin(now);
+            }
+            schedule.bounds.delay_seconds = Some(jitter_delay(&self.id, schedule.bounds.jitter_seconds));
+            // An instant in the past is rejected for a paused cue too, because it could never run.
+            if change.schedule.at.is_some() || matches!(change.schedule.end, Some(Some(_))) {
+                schedule.first_run(now)?;
+            }
+            let new = StoredSchedule::from_schedule(&schedule);
+            let is_active = self.status == CueStatus::Active;
+            other_delay = (is_active && differs_in_jitter(&self.schedule, &new))
+                .then_some(self.schedule.bounds.delay());
+            self.schedule = new;
+        }
+        let has_ended = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
+        let revived = has_ended && rescheduled;
+        match (change.status, other_delay) {
+            (Some(RequestedStatus::Paused), _) if has_ended && !revived => Err(Refusal::new(
+                ErrorCode::InvalidState,
+                "The cue has ended; give it a new schedule to run it again",
+            )),
+            (Some(RequestedStatus::Paused), _) => {
+                self.status = CueStatus::Paused;
+                self.next_run = None;
+                Ok(())
+            }
+            (_, Some(delay)) => {
+                self.delay_next_run(delay, now);
+                Ok(())
+            }
+            (Some(RequestedStatus::Active), _) if self.status != CueStatus::Active || rescheduled => {
+                self.activate(now)
+            }
+            (None, _) if rescheduled && self.status != CueStatus::Paused => self.activate(now),
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves the pending run to its new delay. If that instant has passed, the run keeps its time, so that it is not lost.
+    fn delay_next_run(&mut self, before: SignedDuration, now: Timestamp) {
+        let delay = self.schedule.bounds.delay() - before;
+        let moved = self.next_run.map(|next| saturating_add(next, delay));
+        let is_before_end = |run: &Timestamp| self.schedule.bounds.end.is_none_or(|end| *run < end);
+        self.next_run = moved.filter(|run| *run > now).filter(is_before_end).or(self.next_run);
+    }
+
+    fn activate(&mut self, now: Timestamp) -> Result<(), Refusal> {
+        self.next_run = Some(self.schedule.read()?.first_run(now)?);
+        self.status = CueStatus::Active;
+        Ok(())
+    }
+}
+
+/// Returns whether the interval is another one or has another start, so that its runs are counted again.
+fn restarts_interval(before: &StoredSchedule, after: &Schedule) -> bool {
+    let ScheduleRule::Every(interval) = &after.rule else { return false };
+    let is_same = |every: &str| {
+        Interval::parse(every, interval.from()).is_ok_and(|it| it.period() == interval.period())
+    };
+    let is_same_interval = matches!(&before.when, ScheduleSpec::Every(every, _) if is_same(every));
+    !is_same_interval || before.bounds.start != after.bounds.start
+}
+
+/// Returns whether the jitter is all that differs.
+fn differs_in_jitter(before: &StoredSchedule, after: &StoredSchedule) -> bool {
+    let Bounds { jitter_seconds, delay_seconds, .. } = after.bounds;
+    let bounds = Bounds { jitter_seconds, delay_seconds, ..before.bounds };
+    before != after && StoredSchedule { bounds, ..before.clone() } == *after
+}
+
+fn no_claims(minutes: u32) -> Refusal {
+    Refusal::invalid(vec![FieldError {
+        kind: "value_error",
+        loc: vec!["body".into(), "claim_within_minutes".into()],
+        msg: format!("Value error, {NO_CLAIMS}"),
+        input: minutes.into(),
+    }])
+}

@@ -1,0 +1,156 @@
+//! `/v1/executions/{execution_id}/attempts` and `/request`: what was sent, and how each attempt ended.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::domain::account::user::SECRET_OVERLAP;
+use crate::domain::api_error::ErrorCode;
+use crate::domain::execution::ExecutionStatus;
+use crate::domain::execution::attempt::{AttemptEnd, FailureCause, MAX_SHOWN_BODY, shown_body};
+use crate::domain::time::{JsonTimestamp, saturating_sub};
+use crate::domain::webhook::delivery::{SignedRequest, shown_request};
+use crate::error::{Error, Result};
+use crate::http::message::{Request, Response};
+use crate::service::executions::not_found;
+use crate::store::executions::attempts::Attempt;
+use crate::store::executions::delivery_queue::ShownDelivery;
+use crate::store::executions::{attempts, claims, delivery_queue};
+use crate::store::{ReadTx, executions};
+
+/// The body of a request is shown as a JSON string: each of its characters takes at most two there.
+const MAX_ESCAPED: usize = 2;
+
+pub async fn list(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let found = request.app.store.read_inline(move |read| attempts::list(read, caller.user_key, id)).await?;
+    let attempts = found.ok_or_else(not_found)?;
+    Response::from_body(&AttemptList { attempts: attempts.iter().map(AttemptView).collect() })
+}
+
+/// `GET /v1/executions/{execution_id}/request?attempt`.
+pub async fn show_request(request: Request) -> Result<Response> {
+    let (caller, id, query) = (request.caller()?, request.execution_id()?, request.query());
+    let asked: Option<u32> = query.integer("attempt", 1..=u32::MAX.into());
+    query.finish()?;
+    let store = &request.app.store;
+    let find = move |read: &ReadTx<'_>| {
+        let found = executions::find(read, caller.user_key, id)?;
+        Ok((found, claims::payload_size(read, caller.user_key, id)?))
+    };
+    let (found, payload_bytes) = store.read_inline(find).await?;
+    let execution = found.ok_or_else(not_found)?.execution;
+    if execution.is_worker {
+        let message = "A worker execution sends no request; the answer to its claim has its payload";
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    }
+    // An execution may have ended before its first attempt; then the request is shown that it would have sent.
+    let attempt = asked.unwrap_or(execution.attempts.max(1));
+    let is_waiting = matches!(execution.status, ExecutionStatus::Pending | ExecutionStatus::Retrying);
+    if asked.is_some() && attempt > execution.attempts + u32::from(is_waiting) {
+        query.reject("attempt", &format!("the execution has {} attempts so far", execution.attempts));
+        query.finish()?;
+    }
+    request.reserve_response(payload_bytes.saturating_mul(MAX_ESCAPED))?;
+    let show = move |read: &ReadTx<'_>| delivery_queue::show_request(read, caller.user_key, id, attempt);
+    let shown = store.read_inline(show).await?.ok_or_else(not_found)?;
+    Response::from_body(&RequestView::new(shown))
+}
+
+/// A request as it is or was sent (contract §5.9).
+#[derive(Debug, Serialize)]
+struct RequestView {
+    method: &'static str,
+    url: String,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+    exact: bool,
+    why: String,
+}
+
+impl RequestView {
+    fn new(shown: ShownDelivery) -> Self {
+        let why = approximation_note(&shown);
+        let ShownDelivery { attempt_ref, spec, started_at, .. } = shown;
+        let (method, url) = (spec.callback.method.as_str(), spec.callback.url.clone());
+        let SignedRequest { headers, body } = shown_request(&attempt_ref, spec, started_at);
+        // A stored payload is text, and nothing else is sent.
+        let body = body.map(|body| String::from_utf8(body).unwrap_or_default());
+        Self { method, url, headers, body, exact: false, why }
+    }
+}
+
+/// Requests are not stored, so the rebuilt one may differ.
+fn approximation_note(shown: &ShownDelivery) -> String {
+    let ShownDelivery { attempt_ref, spec, attempts, started_at, cue_updated_at, .. } = shown;
+    if attempt_ref.attempt > *attempts {
+        return not_counted(shown).to_owned();
+    }
+    let Some(started_at) = started_at else {
+        return "built again: the time of this attempt is not known, so it is not signed, and the cue or the secret \
+                may have changed since"
+            .to_owned();
+    };
+    let mut why =
+        "built again: it may have been sent moments after the start of the attempt, which changes time and \
+                   signatures"
+            .to_owned();
+    if cue_updated_at > started_at {
+        why += "; the cue may have been changed since";
+    }
+    let rotated_at = spec.previous_webhook_secret_expires_at.map(|end| saturating_sub(end, SECRET_OVERLAP));
+    if rotated_at.is_some_and(|rotated_at| rotated_at > *started_at) {
+        why += "; the webhook secret was replaced since";
+    }
+    why
+}
+
+/// The reason for an attempt that is not one of those that count.
+fn not_counted(shown: &ShownDelivery) -> &'static str {
+    match (shown.was_cut, shown.status.is_over()) {
+        (true, false) => {
+            "it may have been sent, and was then cut off by the end of the program: it is sent again, and time and \
+             signatures are added then"
+        }
+        (true, true) => {
+            "it may have been sent, and was then cut off by the end of the program: the execution has ended since, and \
+             the request is not signed"
+        }
+        (false, true) => "it was never sent: the execution has ended before, and the request is not signed",
+        (false, false) => {
+            "not sent yet: time and signatures are added when it is sent, and changes of the cue until then count"
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct AttemptList<'a> {
+    attempts: Vec<AttemptView<'a>>,
+}
+
+/// An attempt (contract §5.8). `result` is `null` while it runs.
+#[derive(Debug)]
+struct AttemptView<'a>(&'a Attempt);
+
+impl Serialize for AttemptView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let it = self.0;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("attempt", &it.number)?;
+        object.serialize_entry("started_at", &it.started_at.map(JsonTimestamp))?;
+        object.serialize_entry("ended_at", &it.ended_at().map(JsonTimestamp))?;
+        object.serialize_entry("duration_ms", &it.duration.map(|duration| duration.as_millis()))?;
+        object.serialize_entry("result", &it.end.map(AttemptEnd::as_str))?;
+        object.serialize_entry("cause", &it.cause.map(FailureCause::as_str))?;
+        object.serialize_entry("http_status", &it.http_status)?;
+        object.serialize_entry("error_message", &it.error_message)?;
+        object.serialize_entry("response_headers", &it.response_headers.as_ref())?;
+        object.serialize_entry("response_body", &it.response_body.as_deref().map(shown_body))?;
+        object.serialize_entry(
+            "response_truncated",
+            &it.response_body.as_ref().is_some_and(|body| body.len() > MAX_SHOWN_BODY),
+        )?;
+        object.serialize_entry("next_retry", &it.next_retry.map(JsonTimestamp))?;
+        object.serialize_entry("worker_id", &it.worker_id)?;
+        object.end()
+    }
+}

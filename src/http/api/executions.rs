@@ -1,0 +1,282 @@
+//! `/v1/executions`: reading, replay, retry, cancel, outcome, lease, and the steps after a reported outcome. Claims are
+//! in `claims`, the attempts in `attempts`, the replay of many in `bulk`.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::api::work::{read_bounded_text, read_evidence, read_report};
+use crate::domain::execution::attempt::{FailureCause, shown_body};
+use crate::domain::execution::outcome::{ARTIFACTS, MAX_TEXT_BYTES, Outcome, OutcomeState, TEXTS, Verdict};
+use crate::domain::execution::{ExecutionStatus, Trigger};
+use crate::domain::ids::ExecutionId;
+use crate::domain::json::JsonText;
+use crate::domain::time::{JsonTimestamp, instant};
+use crate::error::Result;
+use crate::http::list::{ListBody, Pagination, Query};
+use crate::http::message::{Request, Response};
+use crate::service;
+use crate::service::manual_runs::{self, ManualRun};
+use crate::store::ReadTx;
+use crate::store::executions::execution_list::{CreatedRange, ExecutionFilter};
+use crate::store::executions::{self, ExecutionDetails, execution_list};
+
+pub async fn show(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let found =
+        request.app.store.read_inline(move |read| executions::find(read, caller.user_key, id)).await?;
+    Response::from_body(&ExecutionView(&found.ok_or_else(service::executions::not_found)?))
+}
+
+/// `GET /v1/executions`, with its filters, `limit` and `offset`.
+pub async fn list(request: Request) -> Result<Response> {
+    let (caller, query) = (request.caller()?, request.query());
+    let pagination = query.pagination(20);
+    let filter = list_filter(&query);
+    query.finish()?;
+    let Pagination { limit, offset } = pagination;
+    let list = move |read: &ReadTx<'_>| execution_list::list(read, caller.user_key, &filter, limit, offset);
+    let ((page, total), _turn) = request.read_list(true, list).await?;
+    let list = ListBody::new("executions", page.iter().map(ExecutionView))?;
+    Ok(list.with_page("", total, pagination).into_response())
+}
+
+/// Reads the filters of a list. Problems are collected in `query`.
+fn list_filter(query: &Query) -> ExecutionFilter {
+    let status = query.one_of("status", &ExecutionStatus::WORDS);
+    let status_in = query.some_of("status__in", &ExecutionStatus::WORDS);
+    let allowed = status_in.unwrap_or_else(|| status.into_iter().collect());
+    if status.is_some_and(|status| !allowed.contains(&status)) {
+        query.reject("status", "status is not in status__in; send only one of the two");
+    }
+    let mut statuses = status.map_or(allowed, |status| vec![status]);
+    statuses.sort_unstable();
+    statuses.dedup();
+    let created = CreatedRange { since: query.instant("since"), until: query.instant("until") };
+    if matches!(created, CreatedRange { since: Some(since), until: Some(until) } if until <= since) {
+        query.reject("until", "until should be later than since");
+    }
+    let original = query.raw("replayed_from");
+    let replayed_from = original.and_then(ExecutionId::parse);
+    if original.is_some() && replayed_from.is_none() {
+        query.reject("replayed_from", "replayed_from should be the id of an execution, a UUID with hyphens");
+    }
+    ExecutionFilter {
+        cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
+        statuses: statuses.into_iter().filter_map(ExecutionStatus::parse).collect(),
+        outcome_state: query.one_of("outcome_state", &OutcomeState::WORDS).and_then(OutcomeState::parse),
+        worker_id: query.text("worker_id", 0..=255).map(str::to_owned),
+        triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
+        cause: query.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse),
+        replayed_from,
+        of_failing_cues: query.boolean("failing_cues").unwrap_or(false),
+        created,
+    }
+}
+
+pub async fn replay(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let mut body = render_run(&manual_runs::replay(&request.app, caller.user_key, id).await?);
+    body["replayed_from"] = id.to_string().into();
+    Ok(Response::ok(&body))
+}
+
+pub async fn retry(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    request.optional_fields()?;
+    let (run, status) = manual_runs::retry(&request.app, caller.user_key, id).await?;
+    let mut body = render_run(&run);
+    body["status"] = status.as_str().into();
+    Ok(Response::ok(&body))
+}
+
+pub async fn cancel(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    request.optional_fields()?;
+    let cancelled = manual_runs::cancel(&request.app, caller.user_key, id).await?;
+    Response::from_body(&ExecutionView(&cancelled))
+}
+
+pub async fn report(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let report = read_report(request.fields()?)?;
+    // The response repeats the report.
+    request.reserve_response(request.body().len())?;
+    let recorded = service::executions::report(&request.app, caller.user_key, id, report).await?;
+    Response::from_body(&RecordedView {
+        execution_id: id.to_string(),
+        outcome: OutcomeView(&recorded.outcome),
+        outcome_recorded: true,
+        outcome_state: recorded.state.as_str(),
+    })
+}
+
+pub async fn extend_lease(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let worker = request.header("x-worker-id").map(str::to_owned);
+    let until = service::executions::extend(&request.app, caller.user_key, id, worker).await?;
+    Ok(Response::ok(&json!({
+        "execution_id": id.to_string(),
+        "lease_extended_until": instant(until),
+        "acknowledged": true,
+    })))
+}
+
+/// Most bytes of the evidence of an execution.
+const MAX_EVIDENCE: usize = (TEXTS.len() + 1) * MAX_TEXT_BYTES;
+
+pub async fn verify(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let mut fields = request.optional_fields()?;
+    let valid = fields.boolean("valid").unwrap_or(true);
+    let reason = read_bounded_text(&mut fields, "reason");
+    // An absent `valid` means approval, so a misspelled one must be an error.
+    fields.forbid_unknown();
+    fields.finish()?;
+    // The response repeats the reason.
+    request.reserve_response(request.body().len())?;
+    let recorded = service::executions::verify(&request.app, caller.user_key, id, valid, reason).await?;
+    Ok(Response::ok(&json!({
+        "execution_id": id.to_string(),
+        "outcome_state": recorded.state.as_str(),
+        "valid": valid,
+        "verdict": recorded.outcome.verdict.as_ref().map(VerdictView),
+    })))
+}
+
+pub async fn set_pending(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let fields = request.optional_fields()?;
+    fields.forbid_unknown();
+    fields.finish()?;
+    let recorded = service::executions::reopen(&request.app, caller.user_key, id).await?;
+    Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
+}
+
+pub async fn append_evidence(request: Request) -> Result<Response> {
+    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let mut fields = request.fields()?;
+    let evidence = read_evidence(&mut fields);
+    for field in TEXTS.into_iter().chain([ARTIFACTS]).filter(|field| evidence.is_blank_in(field)) {
+        fields.reject(field, "evidence cannot be removed; omit the field or send a value");
+    }
+    fields.forbid_unknown();
+    fields.finish()?;
+    // The response shows the new evidence and the older one.
+    request.reserve_response(request.body().len() + MAX_EVIDENCE)?;
+    let updated = evidence.fields().is_some();
+    let recorded = service::executions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
+    Response::from_body(&EvidenceView {
+        execution_id: id.to_string(),
+        outcome_state: recorded.state.as_str(),
+        evidence_updated: updated,
+        evidence: recorded.outcome.report.evidence.fields(),
+    })
+}
+
+/// All fields of an execution (contract §5.1). `outcome` and `verdict` are absent until they exist.
+#[derive(Debug)]
+pub struct ExecutionView<'a>(pub &'a ExecutionDetails);
+
+impl Serialize for ExecutionView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let details = self.0;
+        let (it, outcome) = (&details.execution, details.outcome.as_ref());
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("id", &it.id.to_string())?;
+        object.serialize_entry("cue_id", &details.cue_id)?;
+        object.serialize_entry("cue_name", &details.cue_name)?;
+        object.serialize_entry("status", &it.status.as_str())?;
+        object.serialize_entry("scheduled_for", &JsonTimestamp(it.scheduled_for))?;
+        object.serialize_entry("triggered_by", &it.triggered_by.as_str())?;
+        object.serialize_entry("replayed_from", &it.replayed_from.map(|original| original.to_string()))?;
+        object.serialize_entry("attempts", &it.attempts)?;
+        object.serialize_entry("max_attempts", &details.max_attempts)?;
+        object.serialize_entry("http_status", &it.http_status)?;
+        object.serialize_entry("error_message", &it.error_message)?;
+        object.serialize_entry("response_body", &it.response_body.as_deref().map(shown_body))?;
+        object.serialize_entry("cause", &it.cause.map(FailureCause::as_str))?;
+        object.serialize_entry("duration_ms", &it.duration.map(|duration| duration.as_millis()))?;
+        object.serialize_entry("late_ms", &it.lateness().map(|lateness| lateness.as_millis()))?;
+        object.serialize_entry("started_at", &it.started_at.map(JsonTimestamp))?;
+        object.serialize_entry("last_attempt_at", &it.last_attempt_at.map(JsonTimestamp))?;
+        object.serialize_entry("delivered_at", &it.delivered_at.map(JsonTimestamp))?;
+        object.serialize_entry("next_retry", &it.next_retry.map(JsonTimestamp))?;
+        object.serialize_entry("claimed_by_worker", &it.claimed_by_worker)?;
+        object.serialize_entry("claimed_at", &it.claimed_at.map(JsonTimestamp))?;
+        object.serialize_entry("lease_expires_at", &it.lease_expires_at.map(JsonTimestamp))?;
+        object.serialize_entry("outcome_state", &it.outcome_state.map(OutcomeState::as_str))?;
+        object.serialize_entry("evidence", &outcome.and_then(|outcome| outcome.report.evidence.fields()))?;
+        object.serialize_entry("created_at", &JsonTimestamp(it.created_at))?;
+        object.serialize_entry("updated_at", &JsonTimestamp(it.updated_at))?;
+        if let Some(outcome) = outcome.map(OutcomeView) {
+            object.serialize_entry("outcome", &outcome)?;
+        }
+        if let Some(verdict) = outcome.and_then(|outcome| outcome.verdict.as_ref()).map(VerdictView) {
+            object.serialize_entry("verdict", &verdict)?;
+        }
+        object.end()
+    }
+}
+
+/// The outcome that a worker reported.
+#[derive(Debug)]
+pub struct OutcomeView<'a>(pub &'a Outcome);
+
+impl Serialize for OutcomeView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Outcome { report, recorded_at, .. } = self.0;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("success", &report.success)?;
+        object.serialize_entry("result", &report.result)?;
+        object.serialize_entry("metadata", &report.metadata.as_ref())?;
+        object.serialize_entry("recorded_at", &JsonTimestamp(*recorded_at))?;
+        if let Some(error) = report.error.as_deref() {
+            object.serialize_entry("error", &error)?;
+        }
+        object.end()
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct RecordedView<'a> {
+    pub execution_id: String,
+    pub outcome: OutcomeView<'a>,
+    pub outcome_recorded: bool,
+    pub outcome_state: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+pub struct EvidenceView<'a> {
+    pub execution_id: String,
+    pub outcome_state: &'static str,
+    pub evidence_updated: bool,
+    pub evidence: Option<&'a JsonText>,
+}
+
+/// The verdict of a person about an outcome.
+#[derive(Debug)]
+pub struct VerdictView<'a>(pub &'a Verdict);
+
+impl Serialize for VerdictView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let verdict = self.0;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("valid", &verdict.valid)?;
+        object.serialize_entry("reason", &verdict.reason)?;
+        object.serialize_entry("verified_at", &JsonTimestamp(verdict.verified_at))?;
+        object.end()
+    }
+}
+
+/// Renders a manual run as `fire` and `replay` return it.
+pub fn render_run(run: &ManualRun) -> Value {
+    json!({
+        "id": run.execution_id.to_string(),
+        "execution_id": run.execution_id.to_string(),
+        "cue_id": run.cue_id,
+        "scheduled_for": instant(run.scheduled_for),
+        "status": ExecutionStatus::Pending.as_str(),
+        "triggered_by": run.triggered_by.as_str(),
+    })
+}

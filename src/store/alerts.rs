@@ -1,0 +1,164 @@
+//! Alerts: inserted, searched and listed. `service::notify` decides when to raise one.
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use crate::domain::ids::ExecutionId;
+use crate::domain::notification::alert::{Alert, AlertType};
+use crate::error::Result;
+use crate::store::db::columns::{millis, row};
+use crate::store::{ReadTx, WriteTx};
+
+#[derive(Debug, Clone, Default)]
+pub struct AlertFilter {
+    pub alert_type: Option<AlertType>,
+    pub cue_id: Option<String>,
+    pub since: Option<Timestamp>,
+}
+
+row! { subject_columns, "e.",
+#[derive(Debug, Clone)]
+pub struct AlertSubject {
+    pub user_key: i64,
+    pub cue_key: i64,
+    pub cue_id: String = "c.id",
+    pub cue_name: String = "c.name",
+    pub execution_id: ExecutionId = "e.id",
+    pub alert_webhook_url: Option<String> = "u.alert_webhook_url",
+} }
+pub(in crate::store) use subject_columns;
+
+row!(columns, "a.", Alert { id, alert_type, cue_id = "c.id", execution_id, message, metadata, created_at });
+
+const SUBJECT: &str = concat!(
+    "SELECT ",
+    subject_columns!(),
+    " FROM executions e JOIN cues c ON c.key = e.cue_key
+      JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
+     WHERE e.key = ?1"
+);
+const EXISTS_SINCE: &str = "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
+const EXISTS: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND id = ?2";
+const NEWEST_OF_CUE: &str =
+    "SELECT max(created_at) FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at <= ?3";
+const HAS_MORE_SINCE: &str =
+    "SELECT 1 FROM alerts WHERE user_key = ?1 AND created_at > ?2 ORDER BY created_at LIMIT 1 OFFSET ?3";
+const INSERT: &str =
+    "INSERT INTO alerts (id, user_key, cue_key, execution_id, alert_type, message, metadata, created_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const DELETE_SURPLUS: &str = "DELETE FROM alerts WHERE key IN (
+    SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
+// A user has a thousand alerts at most, so the filters read all of them, newest first, and need no further index.
+const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+  WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
+  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6"
+);
+const COUNT: &str = "SELECT count(*) FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+  WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
+
+const FIND_CATCH_UP: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+  WHERE a.user_key = ?1 AND a.created_at = ?2 AND a.alert_type = 'catch_up'"
+);
+const UPDATE_CATCH_UP: &str = "UPDATE alerts SET message = ?3, metadata = ?4
+  WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
+const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
+  WHERE key = ?1 AND disabled_at IS NULL AND alert_webhook_url IS NOT NULL";
+
+pub fn find_catch_up(read: &ReadTx<'_>, user_key: i64, ended_at: Timestamp) -> Result<Option<Alert>> {
+    read.find(FIND_CATCH_UP, params![user_key, millis(ended_at)])
+}
+
+pub fn update_catch_up(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) -> Result<()> {
+    let metadata = alert.metadata.to_string();
+    tx.run(UPDATE_CATCH_UP, params![user_key, millis(alert.created_at), alert.message, metadata])
+}
+
+pub fn alert_url(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
+    read.find(ALERT_URL, [user_key])
+}
+
+pub fn find_subject(read: &ReadTx<'_>, execution_key: i64) -> Result<Option<AlertSubject>> {
+    read.find(SUBJECT, [execution_key])
+}
+
+pub fn exists_since(
+    read: &ReadTx<'_>,
+    cue_key: i64,
+    alert_type: AlertType,
+    since: Timestamp,
+) -> Result<bool> {
+    read.any(EXISTS_SINCE, params![cue_key, alert_type.as_str(), millis(since)])
+}
+
+/// The time of the cue's newest alert of this type. A later time than `until` does not count: the clock was set back.
+pub fn newest_of_cue(
+    read: &ReadTx<'_>,
+    cue_key: i64,
+    alert_type: AlertType,
+    until: Timestamp,
+) -> Result<Option<Timestamp>> {
+    read.one(NEWEST_OF_CUE, params![cue_key, alert_type.as_str(), millis(until)])
+}
+
+pub fn exists(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    read.any(EXISTS, params![user_key, id])
+}
+
+pub fn has_more_since(read: &ReadTx<'_>, user_key: i64, since: Timestamp, count: u32) -> Result<bool> {
+    read.any(HAS_MORE_SINCE, params![user_key, millis(since), count])
+}
+
+pub fn insert(tx: &WriteTx<'_>, user_key: i64, cue_key: Option<i64>, alert: &Alert) -> Result<()> {
+    tx.run(
+        INSERT,
+        params![
+            alert.id,
+            user_key,
+            cue_key,
+            alert.execution_id.as_ref().map(ExecutionId::bytes),
+            alert.alert_type.as_str(),
+            alert.message,
+            alert.metadata.to_string(),
+            millis(alert.created_at),
+        ],
+    )
+}
+
+pub fn delete_surplus(tx: &WriteTx<'_>, user_key: i64, kept: u32) -> Result<()> {
+    tx.run(DELETE_SURPLUS, params![user_key, kept])
+}
+
+pub fn list(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    filter: &AlertFilter,
+    limit: u32,
+    offset: u64,
+) -> Result<(Vec<Alert>, i64)> {
+    let (since, alert_type) =
+        (filter.since.map_or(i64::MIN, millis), filter.alert_type.map(AlertType::as_str));
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let page = read.all(LIST, params![user_key, since, alert_type, filter.cue_id, limit, offset])?;
+    Ok((page, read.one(COUNT, params![user_key, since, alert_type, filter.cue_id])?))
+}
+
+#[cfg(test)]
+crate::store::test_support::plan_test! { every_query_uses_its_index_and_none_sorts:
+    SUBJECT => "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)",
+    EXISTS_SINCE => "alerts_by_cue (cue_key=? AND alert_type=? AND created_at>?)",
+    NEWEST_OF_CUE => "alerts_by_cue (cue_key=? AND alert_type=? AND created_at<?)",
+    HAS_MORE_SINCE => "alerts_by_user (user_key=? AND created_at>?)",
+    FIND_CATCH_UP => "alerts_by_user (user_key=? AND created_at=?)",
+    UPDATE_CATCH_UP => "alerts_by_user (user_key=? AND created_at=?)",
+    ALERT_URL => "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)",
+    EXISTS => "alerts_by_user (user_key=?)",
+    DELETE_SURPLUS => "alerts_by_user (user_key=?)",
+    LIST => "alerts_by_user (user_key=? AND created_at>?)",
+    COUNT => "alerts_by_user (user_key=? AND created_at>?)",
+}

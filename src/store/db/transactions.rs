@@ -1,0 +1,418 @@
+//! Transactions: [`ReadTx`], [`WriteTx`], the reader threads, and [`Pending`], the result that a caller waits for without
+//! occupying a thread. The writer thread is in `writer`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+
+use jiff::Timestamp;
+use r2d2_sqlite::SqliteConnectionManager;
+use rusqlite::{Connection, OptionalExtension, Params};
+use tokio::sync::oneshot;
+
+use crate::domain::notification::event::{Event, EventSink, EventType, MAX_SINGLE_PER_COMMIT, PendingEvent};
+use crate::error::{Error, Result};
+use crate::locks::Mutex;
+use crate::panics;
+use crate::store::db::columns::{FromRow, from_row};
+use crate::store::db::counters::{CounterDeltas, EventCounts, WriteEvent};
+
+/// A read transaction: all its statements see the same snapshot of the database.
+#[derive(Clone, Copy)]
+pub struct ReadTx<'a>(&'a Connection);
+
+impl<'a> ReadTx<'a> {
+    pub(in crate::store) fn new(connection: &'a Connection) -> Self {
+        Self(connection)
+    }
+
+    pub(in crate::store) fn find<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<Option<T>> {
+        Ok(self.prepare_cached(sql)?.query_row(params, from_row).optional()?)
+    }
+
+    pub(in crate::store) fn one<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<T> {
+        Ok(self.prepare_cached(sql)?.query_row(params, from_row)?)
+    }
+
+    pub(in crate::store) fn all<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
+        Ok(self.prepare_cached(sql)?.query_map(params, from_row)?.collect::<rusqlite::Result<_>>()?)
+    }
+
+    pub(in crate::store) fn any(&self, sql: &str, params: impl Params) -> Result<bool> {
+        Ok(self.prepare_cached(sql)?.exists(params)?)
+    }
+}
+
+impl Deref for ReadTx<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+pub(in crate::store::db) type CommitHook = Box<dyn FnOnce() + Send>;
+
+/// A write transaction. Dereferences to [`ReadTx`], so that every function that reads also works in a write.
+pub struct WriteTx<'a> {
+    read: ReadTx<'a>,
+    counters: CounterDeltas,
+    pub(in crate::store::db) effects: RefCell<Effects>,
+    /// The receiver of events; `None` while no user follows them.
+    sink: Option<&'a dyn EventSink>,
+    singles: RefCell<BTreeMap<i64, u32>>,
+}
+
+impl<'a> WriteTx<'a> {
+    pub(in crate::store::db) fn new(connection: &'a Connection, sink: Option<&'a dyn EventSink>) -> Self {
+        Self {
+            read: ReadTx::new(connection),
+            counters: CounterDeltas::default(),
+            effects: RefCell::default(),
+            sink: sink.filter(|sink| sink.is_watched()),
+            singles: RefCell::default(),
+        }
+    }
+
+    /// An error of `part` rolls back its changes alone. Its counters are stored at its end, so the next part reads
+    /// them.
+    pub fn part<T>(&self, part: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let inner = Self {
+            read: self.read,
+            counters: CounterDeltas::default(),
+            effects: RefCell::default(),
+            sink: self.sink,
+            singles: self.singles.clone(),
+        };
+        execute(self, "SAVEPOINT part")?;
+        let done = part(&inner).and_then(|done| inner.counters().flush(self).map(|()| done));
+        if done.is_err() {
+            // After some errors, such as a full disk, SQLite has rolled the whole transaction back: no savepoint is left.
+            if !self.is_autocommit() {
+                execute(self, "ROLLBACK TO part")?;
+                execute(self, "RELEASE part")?;
+            }
+            return done;
+        }
+        execute(self, "RELEASE part")?;
+        self.effects.borrow_mut().append(inner.effects.take());
+        self.singles.replace(inner.singles.take());
+        done
+    }
+
+    pub(in crate::store) fn run(&self, sql: &str, params: impl Params) -> Result<()> {
+        self.change(sql, params).map(drop)
+    }
+
+    pub(in crate::store) fn change(&self, sql: &str, params: impl Params) -> Result<usize> {
+        Ok(self.prepare_cached(sql)?.execute(params)?)
+    }
+
+    pub(in crate::store) fn changes(&self, sql: &str, params: impl Params) -> Result<bool> {
+        Ok(self.change(sql, params)? > 0)
+    }
+
+    pub fn counters(&self) -> &CounterDeltas {
+        &self.counters
+    }
+
+    /// Counts events for the metrics, unless this write is rolled back.
+    pub fn count(&self, event: WriteEvent, times: u64) {
+        self.effects.borrow_mut().events.add(event, times);
+    }
+
+    /// Wakes the threads in `wake` after the commit that makes this write durable; not if the write fails.
+    pub fn wake(&self, wake: WakeSet) {
+        let mut effects = self.effects.borrow_mut();
+        effects.wake = effects.wake.merge(wake);
+    }
+
+    pub fn is_watched(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Emits an event after the commit. `build` runs only if the user follows events and gets this one singly. Its
+    /// error is logged: whether a user watches must not change the result of a write.
+    pub fn emit(&self, user_key: i64, event_type: EventType, build: impl FnOnce() -> Result<Option<Event>>) {
+        if !self.sink.is_some_and(|sink| sink.is_watched_by(user_key)) {
+            return;
+        }
+        let is_counted = {
+            let mut singles = self.singles.borrow_mut();
+            let singles = singles.entry(user_key).or_default();
+            *singles += 1;
+            *singles > MAX_SINGLE_PER_COMMIT
+        };
+        let emitted = match is_counted {
+            true => Ok(Some(PendingEvent::Counted { user_key, event_type })),
+            false => build().map(|event| event.map(PendingEvent::Event)),
+        };
+        match emitted {
+            Ok(emitted) => self.effects.borrow_mut().emitted.extend(emitted),
+            Err(error) => self.on_commit(move || {
+                tracing::error!(event_type = event_type.as_str(), %error, "an event cannot be built");
+            }),
+        }
+    }
+
+    /// After the commit, before the caller gets the result; not if the write fails. For log lines. Runs on the writer's
+    /// thread, so other writes wait for it.
+    pub fn on_commit(&self, action: impl FnOnce() + Send + 'static) {
+        self.effects.borrow_mut().on_commit.push(Box::new(action));
+    }
+}
+
+impl<'a> Deref for WriteTx<'a> {
+    type Target = ReadTx<'a>;
+
+    fn deref(&self) -> &ReadTx<'a> {
+        &self.read
+    }
+}
+
+/// What follows the commit of a write.
+#[derive(Default)]
+pub(in crate::store::db) struct Effects {
+    pub wake: WakeSet,
+    pub events: EventCounts,
+    pub on_commit: Vec<CommitHook>,
+    pub emitted: Vec<PendingEvent>,
+}
+
+impl Effects {
+    pub fn append(&mut self, mut later: Self) {
+        self.wake = self.wake.merge(later.wake);
+        self.events.add_all(&later.events);
+        self.on_commit.append(&mut later.on_commit);
+        self.emitted.append(&mut later.emitted);
+    }
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct WakeSet {
+    /// Something falls due at this instant, which may be earlier than the scheduler's next pass.
+    pub schedule: Option<Timestamp>,
+    pub send: bool,
+    pub claim: bool,
+    pub notifications: bool,
+}
+
+impl WakeSet {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            schedule: self.schedule.into_iter().chain(other.schedule).min(),
+            send: self.send || other.send,
+            claim: self.claim || other.claim,
+            notifications: self.notifications || other.notifications,
+        }
+    }
+}
+
+#[must_use = "a write is known to be on the disk only once its result has arrived"]
+pub struct Pending<T>(PendingState<T>);
+
+enum PendingState<T> {
+    Ready(Option<Result<T>>),
+    Waiting(oneshot::Receiver<Result<T>>),
+}
+
+// Nothing in it is pinned: `poll` moves a ready result out.
+impl<T> Unpin for Pending<T> {}
+
+impl<T> Pending<T> {
+    pub(in crate::store) fn new(receiver: oneshot::Receiver<Result<T>>) -> Self {
+        Self(PendingState::Waiting(receiver))
+    }
+
+    pub(in crate::store) fn ready(result: Result<T>) -> Self {
+        Self(PendingState::Ready(Some(result)))
+    }
+
+    /// Not for an async task. Errors: that of the job, or [`Error::Storage`] if the commit failed or the store is
+    /// closed.
+    pub fn wait(self) -> Result<T> {
+        match self.0 {
+            PendingState::Ready(result) => result.unwrap_or_else(|| Err(store_closed())),
+            PendingState::Waiting(receiver) => {
+                receiver.blocking_recv().unwrap_or_else(|_| Err(store_closed()))
+            }
+        }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            PendingState::Ready(result) => Poll::Ready(result.take().unwrap_or_else(|| Err(store_closed()))),
+            PendingState::Waiting(receiver) => {
+                Pin::new(receiver).poll(context).map(|result| result.unwrap_or_else(|_| Err(store_closed())))
+            }
+        }
+    }
+}
+
+/// Set once the file was found corrupt. Never cleared: only the next start checks the file again.
+#[derive(Debug, Clone, Default)]
+pub struct CorruptionFlag(Arc<AtomicBool>);
+
+impl CorruptionFlag {
+    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.record(error))
+    }
+
+    pub fn record(&self, error: &Error) {
+        if matches!(error, Error::Corrupt(_)) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn store_closed() -> Error {
+    Error::storage("the store has been closed")
+}
+
+pub type ConnectionPool = r2d2::Pool<SqliteConnectionManager>;
+
+type ReadJob = Box<dyn FnOnce(&ConnectionPool) + Send>;
+
+pub trait ReadFn<T>: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static {}
+
+impl<T, F: FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static> ReadFn<T> for F {}
+
+pub struct ReaderThreads {
+    jobs: Option<Sender<ReadJob>>,
+    threads: Vec<JoinHandle<()>>,
+    corruption: CorruptionFlag,
+}
+
+impl ReaderThreads {
+    pub fn start(pool: &ConnectionPool, count: usize, corruption: &CorruptionFlag) -> std::io::Result<Self> {
+        let (jobs, waiting) = channel::<ReadJob>();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let threads = (0..count)
+            .map(|_| {
+                let (pool, waiting) = (pool.clone(), Arc::clone(&waiting));
+                std::thread::Builder::new().name("reader".to_owned()).spawn(move || run(&pool, &waiting))
+            })
+            .collect::<std::io::Result<Vec<_>>>()?;
+        Ok(Self { jobs: Some(jobs), threads, corruption: corruption.clone() })
+    }
+
+    pub fn submit<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {
+        let (sender, pending) = oneshot::channel();
+        let corruption = self.corruption.clone();
+        let job = move |pool: &ConnectionPool| {
+            drop(sender.send(corruption.observe(panics::catch("a read", || read(&*pool.get()?, job)))));
+        };
+        // Sending fails only after the readers have ended; `Pending` then returns an error.
+        drop(self.jobs.as_ref().map(|jobs| jobs.send(Box::new(job))));
+        Pending::new(pending)
+    }
+}
+
+impl Drop for ReaderThreads {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A job on one of the store's own threads may be its last owner, and a thread cannot join itself.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("reader thread panicked");
+            }
+        }
+    }
+}
+
+fn run(pool: &ConnectionPool, waiting: &Mutex<Receiver<ReadJob>>) {
+    loop {
+        let next = waiting.lock().recv();
+        let Ok(job) = next else { return };
+        job(pool);
+    }
+}
+
+/// BEGIN and ROLLBACK are prepared once and cached: they run as often as the queries between them.
+pub(in crate::store) fn read<T>(
+    connection: &Connection,
+    job: impl FnOnce(&ReadTx<'_>) -> Result<T>,
+) -> Result<T> {
+    let snapshot = Snapshot::begin(connection)?;
+    job(&ReadTx::new(snapshot.0))
+}
+
+/// Ends when dropped, also by a panic. Not a part of [`read`]: the program contains a copy of that function for each job.
+struct Snapshot<'a>(&'a Connection);
+
+impl<'a> Snapshot<'a> {
+    #[inline(never)]
+    fn begin(connection: &'a Connection) -> Result<Self> {
+        // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
+        if !connection.is_autocommit() {
+            execute(connection, "ROLLBACK")?;
+        }
+        execute(connection, "BEGIN DEFERRED")?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    #[inline(never)]
+    fn drop(&mut self) {
+        // It has no changes to lose, and `begin` repeats a rollback that failed.
+        drop(execute(self.0, "ROLLBACK"));
+    }
+}
+
+pub(in crate::store) fn execute(connection: &Connection, sql: &str) -> Result<()> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crate::error::Error;
+    use crate::store::db::counters::QueueName;
+    use crate::store::db::writer::commit_single;
+    use crate::store::test_support::memory_database;
+
+    #[test]
+    fn a_part_that_fails_changes_nothing_and_the_others_stay() {
+        let (database, hooks) = (memory_database(), Arc::new(AtomicUsize::new(0)));
+        commit_single(&database, |tx| {
+            for (name, is_refused) in [("a", false), ("b", true), ("c", false)] {
+                let done = tx.part(|tx| {
+                    tx.execute("INSERT INTO meta (name, value) VALUES (?1, 1)", [name])?;
+                    tx.counters().add_queued(QueueName::Send, 1);
+                    let hooks = Arc::clone(&hooks);
+                    tx.on_commit(move || {
+                        hooks.fetch_add(1, Ordering::Relaxed);
+                    });
+                    if is_refused { Err(Error::fault("no")) } else { Ok(()) }
+                });
+                assert_eq!(done.is_err(), is_refused);
+            }
+            Ok(())
+        })
+        .unwrap();
+        let count = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(count("SELECT count(*) FROM meta WHERE name IN ('a', 'b', 'c')"), 2);
+        assert_eq!(count("SELECT count(*) FROM meta WHERE name = 'b'"), 0);
+        assert_eq!(count("SELECT count FROM backlog WHERE name = 'send'"), 2);
+        assert_eq!(hooks.load(Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,307 @@
+//! Notifications to be sent, inserted in the transaction of the event. One stays ready in the database while it is
+//! being sent, so that it is sent again after a crash. Also streaks and failure mails.
+
+use std::collections::{HashSet, VecDeque};
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use crate::domain::execution::NextStep;
+use crate::domain::notification::NotificationKind;
+use crate::domain::webhook::callback::destination_hash;
+use crate::error::Result;
+use crate::store::alerts::{AlertSubject, subject_columns};
+use crate::store::db::columns::{millis, row, row_count};
+use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
+use crate::store::{ReadTx, WakeSet, WriteTx};
+
+#[derive(Debug, Clone)]
+pub struct NewNotification {
+    pub id: String,
+    pub user_key: i64,
+    pub kind: NotificationKind,
+    pub url: Option<String>,
+    pub body: String,
+}
+
+row! { columns, "",
+/// A notification that is ready to be sent. It contains secrets and must not be logged.
+#[derive(Clone)]
+pub struct Notification {
+    pub key: i64 = "outbox.key",
+    pub user_key: i64,
+    pub id: String = "outbox.id",
+    pub kind: NotificationKind,
+    pub url: Option<String>,
+    /// Fairness key of the host and port; `None` for a mail.
+    pub destination: Option<i64> = "destination_hash",
+    pub body: String,
+    pub attempts: u32,
+    pub created_at: Timestamp = "outbox.created_at",
+    pub user_id: String = "users.id",
+    pub email: String,
+    pub is_confirmed: bool = "confirmed_at IS NOT NULL",
+    pub disabled_at: Option<Timestamp>,
+    pub webhook_secret: String,
+    pub previous_webhook_secret: Option<String>,
+    pub previous_webhook_secret_expires_at: Option<Timestamp>,
+    pub alert_webhook_secret: String,
+} }
+
+const INSERT: &str =
+    "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8)";
+const POSTPONE_UNSENT: &str = "UPDATE outbox SET body = ?4, due_at = ?5
+  WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
+const RELEASE_UNSENT: &str = "UPDATE outbox SET due_at = NULL
+  WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
+const COUNT_WAITING: &str =
+    "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
+const INCREMENT_DROPPED: &str = "INSERT INTO outbox_overflow (user_key, kind, dropped) VALUES (?1, ?2, 1)
+    ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
+const END_BACKLOG: &str = "DELETE FROM outbox_overflow WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
+const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
+const NEXT_DUE: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+const PROMOTE: &str = "UPDATE outbox SET due_at = NULL
+    WHERE key IN (SELECT key FROM outbox WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)";
+const HAS_READY: &str =
+    "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL)
+    OR EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NOT NULL)";
+const NEXT_USER: &str = "SELECT user_key FROM outbox
+    WHERE due_at IS NULL AND destination_hash IS NOT NULL AND user_key >= ?1 ORDER BY user_key LIMIT 1";
+const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
+    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash LIMIT 1";
+const READY_POSTS: &str = "SELECT key FROM outbox
+    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
+const READY_MAILS: &str =
+    "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
+const FIND: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1"
+);
+const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
+const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
+const POSTPONE: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
+
+pub fn insert(
+    tx: &WriteTx<'_>,
+    new: &NewNotification,
+    now: Timestamp,
+    due_at: Option<Timestamp>,
+) -> Result<()> {
+    tx.run(
+        INSERT,
+        params![
+            new.id,
+            new.user_key,
+            new.kind.as_str(),
+            new.url,
+            new.url.as_deref().map(destination_hash),
+            new.body,
+            millis(now),
+            due_at.map(millis),
+        ],
+    )?;
+    tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
+    Ok(())
+}
+
+pub fn postpone_unsent(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    (kind, id): (NotificationKind, &str),
+    body: &str,
+    due_at: Timestamp,
+) -> Result<()> {
+    tx.run(POSTPONE_UNSENT, params![user_key, kind.as_str(), id, body, millis(due_at)])
+}
+
+pub fn release_unsent(tx: &WriteTx<'_>, user_key: i64, (kind, id): (NotificationKind, &str)) -> Result<()> {
+    tx.run(RELEASE_UNSENT, params![user_key, kind.as_str(), id])?;
+    tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
+    Ok(())
+}
+
+pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    read.find(NEXT_DUE, [])
+}
+
+pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
+    tx.run(PROMOTE, params![millis(now), limit])
+}
+
+pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
+    read.one(HAS_READY, [])
+}
+
+pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<i64>> {
+    let keys: Vec<i64> = read.all(READY_MAILS, [row_count(skipped.len() + limit)])?;
+    Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
+}
+
+/// In the order of [`fair_queue::take`]. `try_acquire` gets the user and the destination.
+pub fn ready_posts(
+    read: &ReadTx<'_>,
+    skipped: &HashSet<i64>,
+    rotation: &mut Rotation,
+    mut try_acquire: impl FnMut(i64, i64) -> Grant,
+) -> Result<Vec<ReadyRow>> {
+    fair_queue::take(&PostQueue { read, skipped }, rotation, |user, destination| {
+        Ok(try_acquire(user, destination))
+    })
+}
+
+pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
+    read.one(FIND, [key])
+}
+
+pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
+    match next {
+        NextStep::Success | NextStep::Failed => tx.run(DELETE, [key])?,
+        NextStep::RetryAt(due_at) => tx.run(POSTPONE, params![key, millis(due_at)])?,
+    };
+    Ok(())
+}
+
+/// Deletes the user's POSTs. One that is being sent ends, and is not repeated.
+pub fn delete_posts(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    tx.run(DELETE_POSTS, [user_key])
+}
+
+pub fn count_waiting(read: &ReadTx<'_>, user_key: i64, kind: NotificationKind, limit: u32) -> Result<u32> {
+    read.one(COUNT_WAITING, params![user_key, kind.as_str(), limit])
+}
+
+pub fn increment_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
+    tx.one(INCREMENT_DROPPED, params![user_key, kind.as_str()])
+}
+
+/// Ends the user's backlog of this kind. Returns the number of dropped POSTs, or `None` if there was no backlog.
+pub fn end_backlog(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<Option<u32>> {
+    tx.find(END_BACKLOG, params![user_key, kind.as_str()])
+}
+
+pub fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
+    read.one(USER_ID, [user_key])
+}
+
+struct PostQueue<'a, 'b> {
+    read: &'a ReadTx<'b>,
+    skipped: &'a HashSet<i64>,
+}
+
+impl FairQueue for PostQueue<'_, '_> {
+    const PRIORITIES: u8 = 1;
+
+    fn next_user(&self, from: i64) -> Result<Option<i64>> {
+        self.read.find(NEXT_USER, [from])
+    }
+
+    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
+        self.read.find(NEXT_DESTINATION, params![rows.user_key, from])
+    }
+
+    fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
+        let most = row_count(self.skipped.len() + limit);
+        let keys: Vec<i64> = self.read.all(READY_POSTS, params![rows.user_key, destination, after, most])?;
+        Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
+    }
+}
+
+row! {
+#[derive(Debug, Clone)]
+pub struct FailedExecution {
+    pub subject: AlertSubject,
+    pub user_id: String,
+    pub attempts: u32,
+    pub http_status: Option<u16>,
+    pub error: Option<String>,
+    pub email: bool,
+    pub webhook: Option<String>,
+    /// True if to pause the cue. Only an active recurring cue is paused.
+    pub pause: bool,
+} }
+
+// The error of a worker is in its report, that of a delivery in the execution.
+const FIND_FAILED: &str = concat!(
+    "SELECT ",
+    subject_columns!(),
+    ", u.id AS user_id, e.attempts, e.http_status, iif(e.transport = 'worker', coalesce(o.error, e.error_message),
+       e.error_message) AS error, c.on_failure ->> 'email' AS email, c.on_failure ->> 'webhook' AS webhook,
+       c.on_failure ->> 'pause' AND c.status = 'active' AND c.at IS NULL AS pauses
+     FROM executions e JOIN cues c ON c.key = e.cue_key
+     JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
+     LEFT JOIN outcomes o ON o.execution_key = e.key
+    WHERE e.key = ?1"
+);
+// Runs after every success, nearly always on an empty table.
+const DELETE_STREAK: &str = "DELETE FROM consecutive_failures WHERE cue_key = ?1";
+const INCREMENT_STREAK: &str = "INSERT INTO consecutive_failures (cue_key, failures) VALUES (?1, 1)
+    ON CONFLICT (cue_key) DO UPDATE SET failures = failures + 1 RETURNING failures";
+const MAIL_TIME: &str = "SELECT created_at FROM failure_mails
+    WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1 OFFSET ?2";
+const SUPPRESSED_MAILS: &str =
+    "SELECT suppressed FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1";
+const INCREMENT_SUPPRESSED: &str = "UPDATE failure_mails SET suppressed = suppressed + 1
+    WHERE key = (SELECT key FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1)
+    RETURNING suppressed";
+const DELETE_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND created_at <= ?2";
+const INSERT_MAIL: &str = "INSERT INTO failure_mails (user_key, created_at, suppressed) VALUES (?1, ?2, ?3)";
+
+pub fn find_failed(read: &ReadTx<'_>, key: i64) -> Result<Option<FailedExecution>> {
+    read.find(FIND_FAILED, [key])
+}
+
+pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+    tx.run(DELETE_STREAK, [cue_key])
+}
+
+pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<i64> {
+    tx.one(INCREMENT_STREAK, [cue_key])
+}
+
+pub fn mail_time(read: &ReadTx<'_>, user_key: i64, skipped: usize) -> Result<Option<Timestamp>> {
+    read.find(MAIL_TIME, [user_key, row_count(skipped)])
+}
+
+pub fn suppressed_mails(read: &ReadTx<'_>, user_key: i64) -> Result<u32> {
+    Ok(read.find(SUPPRESSED_MAILS, [user_key])?.unwrap_or(0))
+}
+
+pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: i64) -> Result<u32> {
+    tx.one(INCREMENT_SUPPRESSED, [user_key])
+}
+
+pub fn delete_mails(tx: &WriteTx<'_>, user_key: i64, up_to: Timestamp) -> Result<()> {
+    tx.run(DELETE_MAILS, params![user_key, millis(up_to)])
+}
+
+pub fn insert_mail(tx: &WriteTx<'_>, user_key: i64, now: Timestamp, suppressed: u32) -> Result<()> {
+    tx.run(INSERT_MAIL, params![user_key, millis(now), suppressed])
+}
+
+#[cfg(test)]
+crate::store::test_support::plan_test! { every_statement_uses_its_index:
+    COUNT_WAITING => "outbox_by_user (user_key=? AND kind=?)",
+    POSTPONE_UNSENT => "outbox_by_user (user_key=? AND kind=?)",
+    RELEASE_UNSENT => "outbox_by_user (user_key=? AND kind=?)",
+    END_BACKLOG => "SEARCH outbox_overflow USING PRIMARY KEY (user_key=? AND kind=?)",
+    NEXT_DUE => "outbox_waiting (due_at>?)",
+    PROMOTE => "outbox_waiting (due_at>? AND due_at<?)",
+    HAS_READY => "SCAN outbox USING INDEX outbox_mails",
+    NEXT_USER => "outbox_posts (user_key>?)",
+    NEXT_DESTINATION => "outbox_posts (user_key=? AND destination_hash>?)",
+    READY_POSTS => "outbox_posts (user_key=? AND destination_hash=? AND key>?)",
+    READY_MAILS => "SCAN outbox USING INDEX outbox_mails",
+    FIND => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
+    DELETE => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
+    DELETE_POSTS => "outbox_by_user (user_key=?)",
+    POSTPONE => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
+    FIND_FAILED => "SEARCH e USING INTEGER PRIMARY KEY",
+    DELETE_STREAK => "SEARCH consecutive_failures USING INTEGER PRIMARY KEY",
+    MAIL_TIME => "failure_mails_by_user (user_key=?)",
+    SUPPRESSED_MAILS => "failure_mails_by_user (user_key=?)",
+    INCREMENT_SUPPRESSED => "failure_mails_by_user (user_key=?)",
+    DELETE_MAILS => "failure_mails_by_user (user_key=? AND created_at<?)",
+}
