@@ -1,7 +1,7 @@
 //! Flags of `cued serve`, and starts that fail.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -251,7 +251,11 @@ fn a_volume_of_another_user_is_named_with_the_user_that_needs_it() {
         fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
         rustix::process::geteuid().as_raw()
     };
-    match command.output() {
+    // A process that another test starts has the copy open for writing, between its fork and its program.
+    let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ExecutableFileBusy;
+    let output =
+        until("the copy can be run", || Some(command.output()).filter(|it| !it.as_ref().is_err_and(is_busy)));
+    match output {
         Err(error) => skip(&format!("the program cannot be run as another user: {error}")),
         Ok(output) => {
             let text = refused(&output, 1);

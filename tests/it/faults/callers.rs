@@ -15,6 +15,9 @@ use crate::support::*;
 /// The longest time for a request of another caller on a busy machine; the time-outs are 10 s and more.
 const SOON: Duration = Duration::from_secs(8);
 
+/// Answers to a caller beside ten large bodies.
+const MANY: usize = 30;
+
 /// A list of 4 MB.
 const LIST: &str = "/v1/executions/claimable";
 
@@ -211,22 +214,21 @@ fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
             .map(|number| {
                 let (greedy, body) = (accounts[number % 2].clone(), &body);
                 scope.spawn(move || {
-                    let created = greedy.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap();
-                    assert!([201, 503].contains(&created.status), "{}", created.text());
+                    // On a busy machine the client gives up before its answer comes.
+                    if let Ok(created) = greedy.call("POST", "/v1/cues", &[], body.as_bytes()) {
+                        assert!([201, 503].contains(&created.status), "{}", created.text());
+                    }
                 })
             })
             .collect();
-        let (began, mut slowest, status) = (Instant::now(), Duration::ZERO, user.with_key("none"));
-        // A thread that panics is finished too: the scope then fails the test.
-        while greedy.iter().any(|thread| !thread.is_finished()) {
-            let begun = Instant::now();
+        let (mut answers, status) = (0, user.with_key("none"));
+        // A caller that waits for a large body each time gets at most one answer for each. A thread that panics is
+        // finished too: the scope then fails the test.
+        while answers < MANY && greedy.iter().any(|thread| !thread.is_finished()) {
             status.clone().get("/status").expect(200);
-            slowest = slowest.max(begun.elapsed());
+            answers += 1;
         }
-        // A machine that is busy slows both: one that waits for large bodies waits for a good part of all of them.
-        let all = began.elapsed();
-        eprintln!("{slowest:?} at most, {all:?} for all bodies");
-        assert!(slowest < all / 4 || slowest < Duration::from_secs(1), "{slowest:?} of {all:?}");
+        assert_eq!(answers, MANY, "answers beside {} large bodies", greedy.len());
     });
 }
 

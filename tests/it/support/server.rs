@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::support::*;
 
 /// The longest wait for any condition. It only keeps a broken program from hanging the tests.
-pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Open registration, callbacks to this machine, no limits.
 pub const DEV_UNLIMITED: &[&str] = &["--dev", "--limits", "off"];
