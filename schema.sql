@@ -145,8 +145,8 @@ CREATE TABLE cues (
     run_count        INTEGER NOT NULL,
     missed_count     INTEGER NOT NULL,
     transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
-    -- Hash of the callback's host and port. Delivery slots are shared fairly among destinations. Null for worker
-    -- cues.
+    -- Hash of the callback's host and port, or of the key of its flow, which is below 0. Delivery slots are shared
+    -- fairly among destinations. Null for worker cues.
     destination_hash INTEGER,
     payload_key      INTEGER,
     -- A recurring cue has `cron`, or `every` with the instant from which its intervals are counted. A `once` cue has `at`.
@@ -188,14 +188,28 @@ CREATE TABLE cues (
     end_at           INTEGER,
     jitter_seconds   INTEGER NOT NULL DEFAULT 0,
     delay_seconds    INTEGER NOT NULL DEFAULT 0,
+    overlap          TEXT    NOT NULL DEFAULT 'allow' CHECK (overlap = 'allow' OR overlap = 'skip'
+                                                          OR overlap = 'buffer_one'),
+    max_age_seconds  INTEGER,
+    outcome_deadline_seconds INTEGER,
+    -- The flow of the callback. `flow_last_at`: when an attempt of this cue was the latest of its flow, its planned start.
+    flow_key         TEXT,
+    flow_parallelism INTEGER,
+    flow_per_minute  INTEGER,
+    flow_last_at     INTEGER,
+    -- A JSON array of words; null for none. Triggers repeat them in `cue_tags`.
+    tags             TEXT,
     CHECK ((cron IS NOT NULL) + (every IS NOT NULL) + (at IS NOT NULL) = 1),
     CHECK ((every IS NULL) = (counts_from IS NULL)),
-    CHECK (next_run IS NULL OR status = 'active')
+    CHECK (next_run IS NULL OR status = 'active'),
+    CHECK ((flow_key IS NULL) = (coalesce(flow_parallelism, flow_per_minute) IS NULL))
 ) STRICT;
 
 CREATE INDEX cues_due ON cues (next_run, user_key) WHERE status = 'active' AND next_run IS NOT NULL;
 CREATE INDEX cues_by_user ON cues (user_key, key);
 CREATE INDEX cues_by_user_and_status ON cues (user_key, status, key);
+CREATE INDEX cues_by_flow ON cues (user_key, destination_hash, flow_parallelism, flow_per_minute, flow_last_at)
+    WHERE destination_hash < 0;
 
 -- The brackets of the array do not count as stored bytes: a cue without headers has none.
 CREATE TRIGGER uncount_cue AFTER DELETE ON cues
@@ -220,6 +234,32 @@ BEGIN
      WHERE key = new.user_key;
 END;
 
+-- The tags of the cues, a row each: the cues with a tag are found here, in the order of their creation.
+CREATE TABLE cue_tags (
+    user_key INTEGER NOT NULL,
+    tag      TEXT    NOT NULL,
+    cue_key  INTEGER NOT NULL,
+    PRIMARY KEY (user_key, tag, cue_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER add_tags AFTER INSERT ON cues WHEN new.tags IS NOT NULL
+BEGIN
+    INSERT INTO cue_tags (user_key, tag, cue_key) SELECT new.user_key, value, new.key FROM json_each(new.tags);
+END;
+
+CREATE TRIGGER change_tags AFTER UPDATE OF tags ON cues WHEN new.tags IS NOT old.tags
+BEGIN
+    DELETE FROM cue_tags
+     WHERE user_key = old.user_key AND tag IN (SELECT value FROM json_each(old.tags)) AND cue_key = old.key;
+    INSERT INTO cue_tags (user_key, tag, cue_key) SELECT new.user_key, value, new.key FROM json_each(new.tags);
+END;
+
+CREATE TRIGGER remove_tags AFTER DELETE ON cues WHEN old.tags IS NOT NULL
+BEGIN
+    DELETE FROM cue_tags
+     WHERE user_key = old.user_key AND tag IN (SELECT value FROM json_each(old.tags)) AND cue_key = old.key;
+END;
+
 -- Deleted cues that still have executions, payloads or missed runs. A background task deletes those rows in batches.
 -- Queries on those tables join `cues` or exclude `deleted_cues`, so a deleted cue disappears from the API
 -- immediately.
@@ -235,9 +275,9 @@ CREATE TABLE retention_queue (
     cue_key INTEGER PRIMARY KEY
 ) STRICT;
 
--- Cues whose `claim_within_minutes` has changed, and the key before which their executions have not been looked at
--- since: the newest come first. The row is deleted when all have been.
-CREATE TABLE changed_claim_limits (
+-- Cues with a change of a field that holds for executions that wait, and the key before which their executions do not
+-- follow it yet: the newest come first. The row is deleted when all do.
+CREATE TABLE changed_policies (
     cue_key INTEGER PRIMARY KEY,
     before  INTEGER NOT NULL
 ) STRICT;
@@ -281,8 +321,9 @@ CREATE TABLE missed_runs (
     first   INTEGER NOT NULL,
     last    INTEGER NOT NULL,
     count   INTEGER NOT NULL,
-    -- 'downtime': the server was not running. 'clock': the system clock jumped forward.
-    reason  TEXT    NOT NULL CHECK (reason IN ('downtime', 'clock'))
+    -- 'downtime': the server was not running. 'clock': the system clock jumped forward. 'overlap': an earlier execution
+    -- was not finished.
+    reason  TEXT    NOT NULL CHECK (reason IN ('downtime', 'clock', 'overlap'))
 ) STRICT;
 
 CREATE INDEX missed_runs_by_cue ON missed_runs (cue_key, key);
@@ -310,7 +351,8 @@ CREATE TABLE executions (
     status            TEXT    NOT NULL CHECK (status = 'pending' OR status = 'delivering' OR status = 'retrying'
                                            OR status = 'success' OR status = 'failed'),
     queue_name        TEXT    CHECK (queue_name = 'waiting' OR queue_name = 'send' OR queue_name = 'claim'),
-    -- When an execution in queue 'waiting' moves on: the `send_at` of a manual fire, or the time of the next attempt.
+    -- When an execution in queue 'waiting' moves on: the `send_at` of a manual fire, or the time of the next attempt. The
+    -- year 9999 if it waits for the end of the earlier executions of its cue.
     -- When an execution in queue 'claim' is checked next, because no worker claims it.
     due_at            INTEGER,
     destination_hash  INTEGER,
@@ -334,7 +376,7 @@ CREATE TABLE executions (
     lease_expires_at  INTEGER,
     outcome_state     TEXT    CHECK (outcome_state = 'reported_success' OR outcome_state = 'reported_failure'
                                   OR outcome_state = 'verified_success' OR outcome_state = 'verification_pending'
-                                  OR outcome_state = 'verification_failed'),
+                                  OR outcome_state = 'verification_failed' OR outcome_state = 'missing'),
     created_at        INTEGER NOT NULL,
     -- The last change of state. In queue 'claim', the time since which the execution is claimable.
     updated_at        INTEGER NOT NULL,
@@ -347,6 +389,12 @@ CREATE TABLE executions (
     response_headers  TEXT,
     -- The id of the execution that this one repeats. That one may have been deleted.
     replayed_from     BLOB    CHECK (length(replayed_from) = 16),
+    -- The cue, if `overlap` holds up its scheduled runs until the end of this execution. Null after a lost claim as well.
+    blocks_cue        INTEGER,
+    -- When it fails unless it has succeeded (`max_age_seconds`). Null after the end, and while an attempt outlasts it.
+    expires_at        INTEGER,
+    -- Until when somebody has to report the outcome of a delivered execution. Null after that.
+    outcome_due_at    INTEGER,
     CHECK ((queue_name = 'waiting') <= (due_at IS NOT NULL))
 ) STRICT;
 
@@ -374,6 +422,11 @@ CREATE INDEX executions_to_claim_by_task ON executions (user_key, task, is_catch
 CREATE INDEX executions_claimable_since ON executions (updated_at) WHERE queue_name = 'claim';
 CREATE INDEX executions_unclaimed ON executions (due_at) WHERE queue_name = 'claim';
 CREATE INDEX executions_in_flight ON executions (user_key, last_attempt_at) WHERE status = 'delivering';
+CREATE INDEX executions_in_flows ON executions (user_key, destination_hash)
+    WHERE queue_name = 'send' AND destination_hash < 0;
+CREATE INDEX executions_blocking ON executions (blocks_cue, scheduled_for) WHERE blocks_cue IS NOT NULL;
+CREATE INDEX executions_expiring ON executions (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX executions_without_outcome ON executions (outcome_due_at) WHERE outcome_due_at IS NOT NULL;
 CREATE INDEX executions_leased ON executions (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 
 -- Attempts that another one followed, claims that were lost, and deliveries that were cut off. The latest attempt of an
@@ -645,7 +698,8 @@ CREATE TABLE alerts (
     cue_key      INTEGER REFERENCES cues (key) ON DELETE CASCADE,
     execution_id BLOB    CHECK (length(execution_id) = 16),
     alert_type   TEXT    NOT NULL CHECK (alert_type IN ('consecutive_failures', 'verification_failed', 'claim_lost',
-                                                        'catch_up', 'unclaimed', 'clock_behind')),
+                                                        'catch_up', 'unclaimed', 'clock_behind',
+                                                        'outcome_missing')),
     message      TEXT    NOT NULL,
     metadata     TEXT    NOT NULL,
     created_at   INTEGER NOT NULL,
@@ -665,7 +719,7 @@ CREATE TABLE outbox (
     id               TEXT    NOT NULL,
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
-                                                      'claim_lost', 'catch_up', 'unclaimed', 'clock_behind')),
+                                                      'claim_lost', 'catch_up', 'unclaimed', 'clock_behind', 'outcome_missing')),
     -- Null for mail.
     url              TEXT,
     destination_hash INTEGER,

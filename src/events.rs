@@ -329,7 +329,9 @@ impl EventBody {
     fn bytes(&self) -> usize {
         EVENT_COST
             + match self {
-                Self::Single(event) => event.data.len() + event.cue_id.as_ref().map_or(0, String::len),
+                Self::Single(event) => {
+                    event.data.len() + event.cue_id.as_ref().map_or(0, String::len) + event.tags.bytes()
+                }
                 Self::Burst(counts) => counts.len() * 2 * size_of::<u64>(),
             }
     }

@@ -61,7 +61,9 @@
 //! - **Fire**: to create the execution of a due run and advance the cue to its next run (contract §4.11).
 //! - **Attempt**: one delivery of an execution to its callback URL, or one claim of it by a worker.
 //! - **Delivery**: sending an execution as a signed HTTP request to its callback URL, with retries (contract §6).
-//! - **Destination**: the host and port of a callback URL. Each has a share of the delivery threads (contract §11.4).
+//! - **Destination**: the host and port of a callback URL, or its flow. Each has a share of the delivery threads (contract
+//!   §11.4).
+//! - **Flow**: the callbacks of an account with one key, whose attempts together keep within limits (contract §4.16).
 //! - **Fair share**: the number of delivery threads (slots) that an account, and a destination of it, may hold at a
 //!   time (contract §11.4).
 //! - **Claim**: the exclusive right of a worker to an execution (contract §7.2).
@@ -70,8 +72,8 @@
 //! - **Outcome**: the reported result of an execution, success or failure (contract §5.5).
 //! - **Evidence**: data about the effect of an execution, such as an external id or an artifact (contract §5.6).
 //! - **Verdict**: a user's decision, by request, that a reported outcome is valid or not (contract §5.7).
-//! - **Missed run**: a due run without an execution, because the server was down or held or the clock jumped forward
-//!   (contract §4.12).
+//! - **Missed run**: a due run without an execution, because the server was down or held, the clock jumped forward, or an
+//!   earlier execution was not finished (contract §4.12).
 //! - **Catch-up**: the runs that fire after such a gap: none, the latest, or up to 100 (contract §4.12).
 //! - **Hold**: the state of a restored copy, which fires and sends nothing until `cued promote` (contract §1.6).
 //! - **Outbox**: the table of notifications that are stored with a failure and sent after its commit (contract §6.8).

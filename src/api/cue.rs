@@ -2,18 +2,25 @@
 //!
 //! A field that users set is named in [`FIELDS`], read in `CueReader::read` and shown in [`CueView`].
 
+use std::ops::RangeInclusive;
+
 use jiff::Timestamp;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::Refusal;
+use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::cue::{
-    CallbackPatch, Cue, CuePatch, NO_CLAIMS, NewCue, OnFailure, OnFailurePatch, Payload, RequestedStatus,
-    RetryPatch, ScheduleKind, SchedulePatch, ScheduleSpec, StoredSchedule, Transport, bounds_errors,
+    CallbackPatch, Cue, CuePatch, NO_CLAIMS, NO_OUTCOMES, NewCue, OnFailure, OnFailurePatch, Payload,
+    RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch, ScheduleSpec, StoredSchedule, Transport,
+    bounds_errors,
 };
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
+use crate::domain::execution::policies::{
+    MAX_MAX_AGE, MAX_OUTCOME_DEADLINE, MIN_MAX_AGE, MIN_OUTCOME_DEADLINE, Overlap, Policies,
+};
 use crate::domain::execution::worker::{MAX_CLAIM_WITHIN, MIN_CLAIM_WITHIN};
 use crate::domain::json::JsonStr;
 use crate::domain::schedule::interval::Interval;
@@ -23,11 +30,13 @@ use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{
     Callback, DEFAULT_TIMEOUT_SECONDS, Method, UrlError, check_headers, check_url,
 };
+use crate::domain::webhook::flow::{Flow, FlowPatch, MAX_KEY, MAX_PARALLELISM, MAX_PER_MINUTE};
 
 /// The fields of a cue that users set, in the order in which people read them. `transport` cannot be changed.
-pub const FIELDS: [&str; 10] = [
+pub const FIELDS: [&str; 14] = [
     "name",
     "description",
+    "tags",
     "schedule",
     "transport",
     "callback",
@@ -36,15 +45,19 @@ pub const FIELDS: [&str; 10] = [
     "on_failure",
     "verification",
     "claim_within_minutes",
+    "overlap",
+    "max_age_seconds",
+    "outcome_deadline_seconds",
 ];
 
 /// The fields that a PATCH removes with `null`.
-pub const REMOVABLE_FIELDS: [&str; 3] = ["description", "payload", "claim_within_minutes"];
+pub const REMOVABLE_FIELDS: [&str; 6] =
+    ["description", "tags", "payload", "claim_within_minutes", "max_age_seconds", "outcome_deadline_seconds"];
 
 /// The fields of text: a value such as `123` is text there, and not a number.
 pub const TEXT_FIELDS: &str = "name description status schedule.type schedule.cron schedule.every schedule.at \
     schedule.timezone schedule.catch_up schedule.start schedule.end callback.url callback.method \
-    on_failure.webhook verification.mode";
+    callback.flow.key overlap on_failure.webhook verification.mode";
 
 const MAX_DESCRIPTION: usize = 10_000;
 
@@ -69,6 +82,7 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
     let mut new = NewCue {
         name,
         description: patch.description.flatten(),
+        tags: patch.tags.unwrap_or_default(),
         schedule,
         transport,
         callback: patch.callback.callback(),
@@ -77,6 +91,11 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<New
         on_failure: OnFailure::default(),
         verification: patch.verification.unwrap_or_default(),
         claim_within_minutes: patch.claim_within_minutes.flatten(),
+        policies: Policies {
+            overlap: patch.overlap.unwrap_or_default(),
+            max_age_seconds: patch.max_age_seconds.flatten(),
+            outcome_deadline_seconds: patch.outcome_deadline_seconds.flatten(),
+        },
         warning: ignored_fields_warning(&names),
     };
     patch.retry.apply_to(&mut new.retry);
@@ -145,27 +164,37 @@ impl CueReader<'_> {
         }
         let description =
             fields.nullable("description", |fields| fields.string("description", 0..=MAX_DESCRIPTION));
+        let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
         let schedule = self.schedule(fields);
         let callback = self.callback(fields, transport);
         let payload = fields.nullable("payload", |fields| fields.dictionary("payload"));
         let retry = self.retry(fields);
         let on_failure = self.on_failure(fields);
         let verification = self.verification(fields);
-        let claim_within_minutes = fields.nullable("claim_within_minutes", |fields| {
-            let minutes = fields.integer("claim_within_minutes", MIN_CLAIM_WITHIN..=MAX_CLAIM_WITHIN)?;
-            u32::try_from(minutes).ok()
-        });
+        let claim_within_minutes =
+            nullable_number(fields, "claim_within_minutes", MIN_CLAIM_WITHIN..=MAX_CLAIM_WITHIN);
         if self.is_webhook(fields, transport) && claim_within_minutes.flatten().is_some() {
             fields.reject("claim_within_minutes", NO_CLAIMS);
+        }
+        let overlap = fields.one_of("overlap", &Overlap::WORDS).and_then(Overlap::parse);
+        let max_age_seconds = nullable_number(fields, "max_age_seconds", MIN_MAX_AGE..=MAX_MAX_AGE);
+        let bounds = MIN_OUTCOME_DEADLINE..=MAX_OUTCOME_DEADLINE;
+        let outcome_deadline_seconds = nullable_number(fields, "outcome_deadline_seconds", bounds);
+        if transport == Some(Transport::Worker) && outcome_deadline_seconds.flatten().is_some() {
+            fields.reject("outcome_deadline_seconds", NO_OUTCOMES);
         }
         let patch = CuePatch {
             status,
             name,
             description,
+            tags,
             schedule,
             retry,
             verification,
             claim_within_minutes,
+            overlap,
+            max_age_seconds,
+            outcome_deadline_seconds,
             ..CuePatch::default()
         };
         CueBody { patch, transport, callback, on_failure, payload }
@@ -228,11 +257,28 @@ impl CueReader<'_> {
         let outcome_from_response = callback.boolean("outcome_from_response");
         let timeout_seconds =
             callback.integer("timeout_seconds", 1..=300).and_then(|it| u32::try_from(it).ok());
+        let flow = callback.nullable("flow", |callback| self.flow(callback));
         self.check_unknown(&callback, "callback");
         let url = url.map(|url| check_url(&url, self.policy)).transpose()?.map(|target| target.url);
         let method = method.map(|method| Method::from_request(&method)).transpose()?;
         headers.as_deref().map(check_headers).transpose()?;
-        Ok(CallbackPatch { url, method, headers, outcome_from_response, timeout_seconds })
+        Ok(CallbackPatch { url, method, headers, outcome_from_response, timeout_seconds, flow })
+    }
+
+    fn flow(&mut self, callback: &mut JsonFields<'_>) -> Option<FlowPatch> {
+        let mut flow = callback.object("flow")?;
+        let key = flow.string("key", 1..=MAX_KEY);
+        if key.as_ref().is_some_and(|key| !key.chars().all(|c| c == ' ' || c.is_ascii_graphic())) {
+            flow.reject("key", "key should have printable ASCII characters only");
+        }
+        let parallelism = nullable_number(&mut flow, "parallelism", 1..=MAX_PARALLELISM);
+        let per_minute = nullable_number(&mut flow, "per_minute", 1..=MAX_PER_MINUTE);
+        let is_limited = flow.any("parallelism").or(flow.any("per_minute")).is_some();
+        self.check_unknown(&flow, "callback.flow");
+        if !is_limited {
+            callback.reject("flow", "set parallelism, per_minute, or both");
+        }
+        Some(FlowPatch { key, parallelism: parallelism.flatten(), per_minute: per_minute.flatten() })
     }
 
     fn retry(&mut self, fields: &mut JsonFields<'_>) -> RetryPatch {
@@ -285,6 +331,19 @@ impl CueReader<'_> {
             None => fields.forbid_unknown(),
         }
     }
+}
+
+fn nullable_number(
+    fields: &mut JsonFields<'_>,
+    name: &'static str,
+    range: RangeInclusive<i64>,
+) -> Option<Option<u32>> {
+    fields.nullable(name, |fields| u32::try_from(fields.integer(name, range)?).ok())
+}
+
+/// Reads the tags of a cue or of a filter. A repeated one counts once.
+pub fn read_tags(fields: &mut JsonFields<'_>) -> Option<Tags> {
+    fields.words("tags", 0..=MAX_TAGS, (is_tag, TAG_RULE)).map(Tags::new)
 }
 
 fn read_schedule(fields: &mut JsonFields<'_>, requires_type: bool) -> SchedulePatch {
@@ -394,6 +453,7 @@ impl Serialize for CueView<'_> {
         object.serialize_entry("id", &it.id)?;
         object.serialize_entry("name", &it.name)?;
         object.serialize_entry("description", &it.description)?;
+        object.serialize_entry("tags", &it.tags)?;
         object.serialize_entry("status", it.status.as_str())?;
         object.serialize_entry("next_run", &it.next_run.map(instant_with_offset))?;
         object.serialize_entry("last_run", &it.last_run.map(JsonTimestamp))?;
@@ -404,6 +464,9 @@ impl Serialize for CueView<'_> {
         object.serialize_entry("on_failure", &it.on_failure)?;
         object.serialize_entry("verification", &VerificationView { mode: it.verification.as_str() })?;
         object.serialize_entry("claim_within_minutes", &it.claim_within_minutes)?;
+        object.serialize_entry("overlap", it.policies.overlap.as_str())?;
+        object.serialize_entry("max_age_seconds", &it.policies.max_age_seconds)?;
+        object.serialize_entry("outcome_deadline_seconds", &it.policies.outcome_deadline_seconds)?;
         object.serialize_entry("run_count", &it.run_count)?;
         object.serialize_entry("fired_count", &it.run_count)?;
         object.serialize_entry("missed_count", &it.missed_count)?;
@@ -472,6 +535,7 @@ struct CallbackView<'a> {
     headers: &'a [(String, String)],
     outcome_from_response: bool,
     timeout_seconds: u32,
+    flow: Option<&'a Flow>,
 }
 
 impl<'a> From<&'a StoredSchedule> for ScheduleView<'a> {
@@ -510,6 +574,7 @@ impl<'a> From<Option<&'a Callback>> for CallbackView<'a> {
             headers: callback.map_or(&[], |callback| &callback.headers),
             outcome_from_response: callback.is_some_and(|callback| callback.outcome_from_response),
             timeout_seconds: callback.map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds),
+            flow: callback.and_then(|callback| callback.flow.as_ref()),
         }
     }
 }

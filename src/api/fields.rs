@@ -296,6 +296,24 @@ impl<'a> JsonFields<'a> {
         self.each(name, &items, |loc, item| self.text_of(loc, item, &length))
     }
 
+    /// Returns the texts of a list that all are valid; `rule` says what is.
+    pub fn words(
+        &mut self,
+        name: &'static str,
+        count: RangeInclusive<usize>,
+        (is_valid, rule): (fn(&str) -> bool, &str),
+    ) -> Option<Vec<String>> {
+        let value = self.any(name)?;
+        let items = self.list_of(name, value, &count)?;
+        self.each(name, &items, |loc, item| {
+            let text = self.text_of(loc.clone(), item, &(0..=usize::MAX))?;
+            match is_valid(&text) {
+                true => Some(text),
+                false => self.error(loc, "value_error", format!("Value error, {rule}"), item),
+            }
+        })
+    }
+
     pub fn numbers(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<Vec<f64>> {
         let value = self.any(name)?;
         let items = self.list_of(name, value, &count)?;

@@ -11,6 +11,7 @@ use crate::api::fields::{
     ValidationErrors, choice_error, length_error, parse_integer, range_error, truncated,
 };
 use crate::domain::api_error::Refusal;
+use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::schedule::{Zone, parse_instant};
 use crate::error::Result;
 use crate::http::limits::Turn;
@@ -58,7 +59,7 @@ impl Request {
 }
 
 /// Typed access to the parameters of a query or a form. Collects every validation error and ignores unknown parameters. If
-/// a name is repeated, its last value counts.
+/// a name is repeated, its last value counts, except for [`Query::tags`].
 #[derive(Debug)]
 pub struct Query {
     pairs: Vec<(String, String)>,
@@ -143,6 +144,19 @@ impl Query {
         let find = |word: &str| choices.iter().find(|choice| **choice == word.trim()).copied();
         let found = self.raw(name)?.split(',').map(find).collect::<Option<_>>();
         found.or_else(|| self.error(name, "literal_error", choice_error(choices)))
+    }
+
+    /// Returns the tags of a filter, one in each `tag`.
+    pub fn tags(&self) -> Tags {
+        let given = self.pairs.iter().filter(|(name, _)| name == "tag").map(|(_, tag)| tag);
+        if given.clone().count() > MAX_TAGS {
+            self.reject("tag", &format!("a filter should have at most {MAX_TAGS} tags"));
+            return Tags::default();
+        }
+        if given.clone().any(|tag| !is_tag(tag)) {
+            self.reject("tag", TAG_RULE);
+        }
+        Tags::new(given.cloned().collect())
     }
 
     /// Adds a validation error that the handler found.

@@ -3,7 +3,7 @@
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::{
     account, alerts, attempts, billing, bulk, claims, cue_list, cues, device_login, echo, events, executions,
-    metrics, operations, sessions, stats, workers,
+    flows, metrics, operations, sessions, stats, workers,
 };
 use crate::http::assets;
 use crate::http::router::{FORM_LIMIT, Route};
@@ -84,6 +84,8 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/worker/heartbeat"                     ApiKey    workers::heartbeat,
     GET    "/v1/workers"                              ApiKey    workers::list,
     DELETE "/v1/workers/{worker_id}"                  ApiKey    workers::remove,
+
+    GET    "/v1/flows"                                ApiKey    flows::list,
 
     GET    "/v1/alerts"                               ApiKey    alerts::list,
     POST   "/v1/alerts/test"                          ApiKey    alerts::test,

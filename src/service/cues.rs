@@ -7,19 +7,23 @@ use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::{Cue, CuePatch, CueStatus, NewCue, Payload};
+use crate::domain::execution::policies::{Overlap, Policies};
 use crate::domain::ids::CueId;
 use crate::domain::notification::event::EventType;
+use crate::domain::webhook::callback::Callback;
+use crate::domain::webhook::flow::Flow;
 use crate::error::{Error, Result};
 use crate::random;
 use crate::service::accounts::disabled;
-use crate::service::events;
 use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::CueFirer;
+use crate::service::{events, overlap};
 use crate::store::accounts::idempotency::{
     IdempotencyRequest, StoredResponse, find_response, store_response,
 };
 use crate::store::accounts::users::{self, CueCounts};
-use crate::store::executions::claims;
+use crate::store::cues::flows;
+use crate::store::executions::policies;
 use crate::store::maintenance::retention;
 use crate::store::{Pending, WakeSet, WriteTx, cues};
 
@@ -113,15 +117,31 @@ impl ChangeContext {
         if cue.next_run != before.next_run {
             cue.missed_count += record_overdue_as_missed(tx, &before, now)?;
         }
+        if destination(&cue) != destination(&before) {
+            flows::leave(tx, cue.key)?;
+        }
         cues::save(tx, &cue)?;
         events::cue_changed(tx, (before.status, cue.status), user_key, cue.key, now);
-        if cue.claim_within_minutes != before.claim_within_minutes {
-            claims::recheck(tx, cue.key)?;
-            tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
+        if holds_for_waiting(&cue) != holds_for_waiting(&before) {
+            if cue.policies.overlap == Overlap::Allow {
+                overlap::start_waiting(tx, cue.key, now)?;
+            }
+            policies::follow_change(tx, cue.key)?;
+            tx.wake(WakeSet { schedule: Some(Timestamp::MIN), send: true, ..WakeSet::default() });
         }
         tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
         Ok((cue, fired))
     }
+}
+
+/// What holds for the executions that wait as soon as it changes.
+fn holds_for_waiting(cue: &Cue) -> (Option<u32>, Policies, Option<i64>, Option<&Flow>) {
+    let flow = cue.callback.as_ref().and_then(|it| it.flow.as_ref());
+    (cue.claim_within_minutes, cue.policies, destination(cue), flow)
+}
+
+fn destination(cue: &Cue) -> Option<i64> {
+    cue.callback.as_ref().map(Callback::destination_hash)
 }
 
 /// Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of [`Cue::apply`].

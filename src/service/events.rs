@@ -18,23 +18,28 @@ use crate::store::{WriteTx, event_data};
 pub fn execution(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at: Timestamp) {
     tx.emit(user_key, event_type, || {
         let found = event_data::execution(tx, key, at)?;
-        Ok(found.map(|data| Event::new(event_type, user_key, Some(data.cue_id.clone()), &data)))
+        Ok(found.map(|(data, tags)| {
+            Event::new(event_type, user_key, Some(data.cue_id.clone()), &data).with_tags(tags)
+        }))
     });
 }
 
 /// The worker has lost its claim on the execution in row `key`, which may have forgotten it.
 pub fn claim_lost(tx: &WriteTx<'_>, user_key: i64, key: i64, worker_id: &str, at: Timestamp) {
     tx.emit(user_key, EventType::ExecutionClaimLost, || {
-        let Some(mut data) = event_data::execution(tx, key, at)? else { return Ok(None) };
+        let Some((mut data, tags)) = event_data::execution(tx, key, at)? else { return Ok(None) };
         data.worker_id = Some(worker_id.to_owned());
-        Ok(Some(Event::new(EventType::ExecutionClaimLost, user_key, Some(data.cue_id.clone()), &data)))
+        let cue_id = Some(data.cue_id.clone());
+        Ok(Some(Event::new(EventType::ExecutionClaimLost, user_key, cue_id, &data).with_tags(tags)))
     });
 }
 
 pub fn cue(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at: Timestamp) {
     tx.emit(user_key, event_type, || {
         let found = event_data::cue(tx, key, at)?;
-        Ok(found.map(|data| Event::new(event_type, user_key, Some(data.cue_id.clone()), &data)))
+        Ok(found.map(|(data, tags)| {
+            Event::new(event_type, user_key, Some(data.cue_id.clone()), &data).with_tags(tags)
+        }))
     });
 }
 
@@ -65,9 +70,10 @@ pub fn cue_changed(
 /// The event of a deletion. Call it before the deletion, while the cue has its name.
 pub fn cue_deleted(tx: &WriteTx<'_>, user_key: i64, cue_id: &str, at: Timestamp) {
     tx.emit(user_key, EventType::CueDeleted, || {
-        let Some(name) = event_data::cue_name(tx, user_key, cue_id)? else { return Ok(None) };
+        let Some((name, tags)) = event_data::name_and_tags(tx, user_key, cue_id)? else { return Ok(None) };
         let data = json!({"cue_id": cue_id, "cue_name": name, "at": instant(at)});
-        Ok(Some(Event::new(EventType::CueDeleted, user_key, Some(cue_id.to_owned()), &data)))
+        let event = Event::new(EventType::CueDeleted, user_key, Some(cue_id.to_owned()), &data);
+        Ok(Some(event.with_tags(tags)))
     });
 }
 
@@ -81,7 +87,7 @@ pub fn missed(
 ) {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return };
     tx.emit(user_key, EventType::MissedRecorded, || {
-        let Some(cue) = event_data::cue(tx, key, at)? else { return Ok(None) };
+        let Some((cue, tags)) = event_data::cue(tx, key, at)? else { return Ok(None) };
         let data = json!({
             "cue_id": cue.cue_id,
             "cue_name": cue.cue_name,
@@ -91,13 +97,16 @@ pub fn missed(
             "reason": reason.as_str(),
             "at": cue.at,
         });
-        Ok(Some(Event::new(EventType::MissedRecorded, user_key, Some(cue.cue_id), &data)))
+        Ok(Some(Event::new(EventType::MissedRecorded, user_key, Some(cue.cue_id), &data).with_tags(tags)))
     });
 }
 
 pub fn alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) {
     tx.emit(user_key, EventType::AlertCreated, || {
-        Ok(Some(Event::new(EventType::AlertCreated, user_key, alert.cue_id.clone(), &alert.json())))
+        let event = Event::new(EventType::AlertCreated, user_key, alert.cue_id.clone(), &alert.json());
+        let cue = alert.cue_id.as_deref().map(|id| event_data::name_and_tags(tx, user_key, id));
+        let tags = cue.transpose()?.flatten().map(|(_, tags)| tags);
+        Ok(Some(event.with_tags(tags.unwrap_or_default())))
     });
 }
 

@@ -11,6 +11,7 @@ use crate::domain::execution::{lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
 use crate::error::{Error, Result};
+use crate::service::deadlines::fail_expired;
 use crate::service::events;
 use crate::service::finish::{RecordedOutcome, ReportedBy, record_outcome, set_outcome_state};
 use crate::service::fire::CueFirer;
@@ -33,8 +34,10 @@ pub struct ClaimedExecution {
 /// Refused with `held`, `execution_not_found`, and `already_claimed` unless it is waiting for a worker.
 pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
+    let firer = CueFirer::new(app, now);
     app.store.write_for(user_key, move |tx| {
         meta::refuse_if_held(tx, "hands out no work")?;
+        fail_expired(tx, &firer)?;
         claim_one(tx, user_key, id, &worker_id, now)
     })
 }
@@ -47,8 +50,10 @@ pub fn claim_next(
     worker_id: String,
 ) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
+    let firer = CueFirer::new(app, now);
     app.store.write_for(user_key, move |tx| {
         meta::refuse_if_held(tx, "hands out no work")?;
+        fail_expired(tx, &firer)?;
         match claims::find_next(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
             None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution is waiting for a worker")),
@@ -95,6 +100,12 @@ fn claim_one(
 ) -> Result<ClaimedExecution> {
     let ExecutionDetails { execution, cue_id, cue_name, .. } = find(tx, user_key, id)?;
     may_claim(execution.is_worker, execution.status)?;
+    if execution.expires_at.is_some_and(|expires_at| expires_at <= now) {
+        return Err(Error::refused(
+            ErrorCode::AlreadyClaimed,
+            "The execution has reached its max_age_seconds",
+        ));
+    }
     if !claims::claim(tx, execution.key, worker_id, lease_from(now), now)? {
         return Err(Error::refused(ErrorCode::AlreadyClaimed, "Execution is not due yet"));
     }

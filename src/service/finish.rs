@@ -16,14 +16,15 @@ use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::just_before;
 use crate::domain::webhook::delivery::AttemptRef;
 use crate::error::{Error, Result};
-use crate::service::events;
 use crate::service::fire::{CueFirer, MAX_OVERDUE_RUNS, end_once_cue};
 use crate::service::notify::{self, mail_failure, post_failure};
+use crate::service::{events, overlap};
 use crate::store::accounts::users;
 use crate::store::cues::{self, due_cues};
 use crate::store::executions::delivery_queue::{self, AttemptRecord};
-use crate::store::executions::{self, ExecutionDetails};
-use crate::store::{WriteTx, outbox};
+use crate::store::executions::{self, ExecutionDetails, policies};
+use crate::store::outbox::{self, FailedExecution};
+use crate::store::{WakeSet, WriteTx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedExecution {
@@ -79,6 +80,7 @@ pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, fir
     if finished.by_schedule {
         end_once_cue(tx, finished.cue_key, finished.scheduled_for, success, firer.now())?;
     }
+    overlap::after_end(tx, finished.key, firer.now())?;
     if success { outbox::delete_streak(tx, finished.cue_key) } else { after_failure(tx, finished.key, firer) }
 }
 
@@ -112,13 +114,36 @@ fn after_failure(tx: &WriteTx<'_>, key: i64, firer: &CueFirer) -> Result<()> {
     if failures >= ALERT_THRESHOLD {
         notify::raise_alert_for(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
     }
+    apply_on_failure(tx, &failed, firer)
+}
+
+/// The delivery was no failure, so that no streak grows.
+pub(super) fn on_missing_outcome(
+    tx: &WriteTx<'_>,
+    key: i64,
+    deadline_seconds: u32,
+    firer: &CueFirer,
+) -> Result<()> {
+    let Some(failed) = outbox::find_failed(tx, key)? else { return Ok(()) };
+    notify::raise_alert_for(
+        tx,
+        &failed.subject,
+        &NewAlert::OutcomeMissing { deadline_seconds },
+        firer.now(),
+    )?;
+    let error = format!("delivered, but no outcome was reported within {deadline_seconds} s");
+    apply_on_failure(tx, &FailedExecution { error: Some(error), ..failed }, firer)
+}
+
+fn apply_on_failure(tx: &WriteTx<'_>, failed: &FailedExecution, firer: &CueFirer) -> Result<()> {
+    let now = firer.now();
     if let Some(url) = &failed.webhook {
-        post_failure(tx, &failed, url, now)?;
+        post_failure(tx, failed, url, now)?;
     }
     if failed.email {
-        mail_failure(tx, &failed, now)?;
+        mail_failure(tx, failed, now)?;
     }
-    if failed.pause { pause(tx, cue_key, firer) } else { Ok(()) }
+    if failed.pause { pause(tx, failed.subject.cue_key, firer) } else { Ok(()) }
 }
 
 /// Pauses the cue in row `cue_key`. A run that is due fires first; runs that cannot be fired are recorded as missed.
@@ -151,11 +176,12 @@ pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> 
 
 /// A cancelled execution is no failure of the cue: no streak grows, and no notification is sent.
 pub fn cancel_queued(tx: &WriteTx<'_>, execution: &Execution, now: Timestamp) -> Result<()> {
-    if !delivery_queue::cancel(tx, execution.key, CANCELLED, now)? {
+    if !delivery_queue::fail_queued(tx, execution.key, CANCELLED, None, now)? {
         return Err(Error::fault(format!("the waiting execution {} is in no queue", execution.id)));
     }
     events::execution(tx, EventType::ExecutionCancelled, execution.user_key, execution.key, now);
     tx.counters().add_to_hour(execution.user_key, now, &Figures { failed: 1, ..Figures::default() });
+    overlap::after_end(tx, execution.key, now)?;
     if execution.triggered_by == Trigger::Schedule {
         end_once_cue(tx, execution.cue_key, execution.scheduled_for, false, now)?;
     }
@@ -257,6 +283,10 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFire
         timing: Some(timing),
         failed_before: None,
     };
+    if attempt.has_outcome_deadline && finished.success && attempt.outcome.is_none() {
+        let schedule = policies::expect_outcome(tx, attempt_ref.key, firer.now())?;
+        tx.wake(WakeSet { schedule, ..WakeSet::default() });
+    }
     on_execution_finished(tx, &finished, firer)?;
     if let Some(outcome) = &attempt.outcome {
         take_outcome(tx, attempt_ref, outcome, firer)?;

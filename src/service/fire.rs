@@ -17,7 +17,7 @@ use crate::domain::schedule::catch_up::{CaughtUp, FirePlan, MissReason, Outage, 
 use crate::error::Result;
 use crate::panics;
 use crate::random::ExecutionIdSource;
-use crate::service::{events, notify};
+use crate::service::{events, notify, overlap};
 use crate::store::accounts::users;
 use crate::store::cues::due_cues::{self, DueCue};
 use crate::store::db::counters::WriteEvent;
@@ -148,7 +148,7 @@ impl CueFirer {
                 continue;
             }
             skip_fired_ahead(tx, &cue, &mut fire_plan)?;
-            self.advance(tx, &cue, &fire_plan, Some(outage))?;
+            self.advance(tx, &cue, &mut fire_plan, Some(outage))?;
             fired.executions += fire_plan.runs.len();
             if let Some(caught_up) = CaughtUp::from_runs(&fire_plan.runs, outage) {
                 fired.add_caught_up(cue.user_key, caught_up);
@@ -185,7 +185,7 @@ impl CueFirer {
                 break;
             }
             skip_fired_ahead(tx, &due, &mut fire_plan)?;
-            self.advance(tx, &due, &fire_plan, outage)?;
+            self.advance(tx, &due, &mut fire_plan, outage)?;
             for run in &fire_plan.runs {
                 self.create(tx, &due, *run, outage, &mut quota)?;
             }
@@ -205,27 +205,29 @@ impl CueFirer {
         Ok(runs)
     }
 
+    /// Moves the cue to its next run. The runs that `overlap` skips leave the plan.
     fn advance(
         &self,
         tx: &WriteTx<'_>,
         cue: &DueCue,
-        fire_plan: &FirePlan,
+        fire_plan: &mut FirePlan,
         outage: Option<Outage>,
     ) -> Result<()> {
+        let skipped = overlap::skip_overlapping(tx, cue, fire_plan, self.now)?;
         let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
-        due_cues::insert_missed(tx, (cue.user_key, cue.key), fire_plan.missed, reason, self.now)?;
-        events::missed(tx, cue.user_key, cue.key, fire_plan.missed, reason, self.now);
-        due_cues::advance(
-            tx,
-            cue.key,
-            fire_plan.next_run,
-            fire_plan.runs.len(),
-            fire_plan.missed.count,
-            self.now,
-        )?;
-        if fire_plan.next_run.is_none() && !matches!(cue.schedule.when, ScheduleSpec::Once(_)) {
-            due_cues::complete(tx, cue.user_key, cue.key, self.now)?;
-            events::cue_of(tx, EventType::CueCompleted, cue.key, self.now)?;
+        for (missed, reason) in [(fire_plan.missed, reason), (skipped, MissReason::Overlap)] {
+            due_cues::insert_missed(tx, (cue.user_key, cue.key), missed, reason, self.now)?;
+            events::missed(tx, cue.user_key, cue.key, missed, reason, self.now);
+        }
+        let missed = fire_plan.missed.count + skipped.count;
+        due_cues::advance(tx, cue.key, fire_plan.next_run, fire_plan.runs.len(), missed, self.now)?;
+        match (&cue.schedule.when, fire_plan.next_run, skipped.first) {
+            (ScheduleSpec::Once(_), _, Some(run)) => end_once_cue(tx, cue.key, run, false, self.now)?,
+            (ScheduleSpec::Once(_), _, None) | (_, Some(_), _) => {}
+            (_, None, _) => {
+                due_cues::complete(tx, cue.user_key, cue.key, self.now)?;
+                events::cue_of(tx, EventType::CueCompleted, cue.key, self.now)?;
+            }
         }
         queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())
     }
@@ -261,7 +263,11 @@ impl CueFirer {
         quota: &mut Quota,
     ) -> Result<()> {
         let is_catch_up = outage.is_some_and(|outage| run <= outage.until);
-        let new = new_execution(cue, run, self.ids.next(self.now)?, is_catch_up, self.now);
+        let is_buffered = overlap::must_wait(tx, cue, self.now)?;
+        let new = NewExecution {
+            is_buffered,
+            ..new_execution(cue, run, self.ids.next(self.now)?, is_catch_up, self.now)
+        };
         if quota.try_use(self.now) {
             return enqueue(tx, &new);
         }
@@ -277,12 +283,13 @@ impl CueFirer {
 pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
     let key = executions::insert(tx, new)?;
     events::execution(tx, EventType::ExecutionCreated, new.user_key, key, new.now);
-    let is_ready = new.scheduled_for <= new.now;
-    let schedule = match (is_ready, new.is_worker) {
+    let is_ready = new.scheduled_for <= new.now && !new.is_buffered;
+    let next_step = match (is_ready, new.is_worker) {
         (true, true) => claims::check_at(tx, key)?,
         (true, false) => None,
-        (false, _) => Some(new.scheduled_for),
+        (false, _) => Some(new.scheduled_for).filter(|_| !new.is_buffered),
     };
+    let schedule = next_step.into_iter().chain(new.policies.expires_at(new.scheduled_for)).min();
     tx.wake(WakeSet {
         schedule,
         send: is_ready && !new.is_worker,
@@ -358,6 +365,8 @@ fn new_execution(
         payload_key: cue.payload_key,
         replayed_from: None,
         is_catch_up,
+        is_buffered: false,
+        policies: cue.policies,
         now,
     }
 }

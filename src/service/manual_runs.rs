@@ -13,7 +13,7 @@ use crate::domain::cue::{Cue, Payload, Transport};
 use crate::domain::execution::{ExecutionStatus, NewExecution, Trigger, may_cancel, may_retry};
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::{ScheduleError, Zone, parse_instant};
-use crate::domain::webhook::callback::destination_hash;
+use crate::domain::webhook::callback::Callback;
 use crate::error::{Error, Result};
 use crate::random::ExecutionIdSource;
 use crate::service::accounts::disabled;
@@ -239,7 +239,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
         cue_key: cue.key,
         user_key: cue.user_key,
         is_worker: cue.transport == Transport::Worker,
-        destination: cue.callback.as_ref().map(|callback| destination_hash(&callback.url)),
+        destination: cue.callback.as_ref().map(Callback::destination_hash),
         task: None,
         agent: None,
         scheduled_for: now,
@@ -247,6 +247,8 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
         payload_key: None,
         replayed_from: None,
         is_catch_up: false,
+        is_buffered: false,
+        policies: cue.policies,
         now,
     }
 }

@@ -7,9 +7,9 @@ use crate::domain::execution::worker::workers_return_by;
 use crate::domain::notification::event::{Event, ServerChange};
 use crate::error::{Error, Result};
 use crate::store::ReadTx;
-use crate::store::cues::due_cues;
+use crate::store::cues::{due_cues, flows};
 use crate::store::db::meta;
-use crate::store::executions::{claims, delivery_queue};
+use crate::store::executions::{claims, delivery_queue, policies};
 use crate::store::maintenance::retention;
 use crate::store::outbox;
 use crate::store::stats;
@@ -83,30 +83,45 @@ fn is_idle(app: &App) -> Result<bool> {
     let (now, seen) = (app.clock.now(), app.engine_stats.last_seen());
     let checks_from = workers_return_by(app.outage());
     let idle = app.store.read(move |read| {
-        let waits = deadline(read, seen, checks_from)?.is_some_and(|deadline| deadline <= now);
+        let waits = deadline(read, now, seen, checks_from)?.is_some_and(|deadline| deadline <= now);
         if waits || meta::is_held(read)? {
             return Ok(!waits);
         }
-        let is_swept =
-            retention::first_deleted_cue(read)?.is_none() && retention::first_queued(read)?.is_none();
-        Ok(is_swept && !stats::is_delivering(read)? && !outbox::has_ready(read)?)
+        let is_swept = retention::first_deleted_cue(read)?.is_none()
+            && retention::first_queued(read)?.is_none()
+            && !policies::has_changed(read)?;
+        Ok(is_swept
+            && !stats::is_delivering(read)?
+            && !flows::has_turn(read, now)?
+            && !outbox::has_ready(read)?)
     });
     idle.wait()
 }
 
 fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
     let seen = app.engine_stats.last_seen();
-    let checks_from = workers_return_by(app.outage());
-    app.store.read(move |read| deadline(read, seen, checks_from)).wait()
+    let (now, checks_from) = (app.clock.now(), workers_return_by(app.outage()));
+    app.store.read(move |read| deadline(read, now, seen, checks_from)).wait()
 }
 
 /// `None` on hold. Nothing fires by schedule before `seen`; unclaimed executions are not checked before `checks_from`.
-fn deadline(read: &ReadTx<'_>, seen: Timestamp, checks_from: Timestamp) -> Result<Option<Timestamp>> {
+fn deadline(
+    read: &ReadTx<'_>,
+    now: Timestamp,
+    seen: Timestamp,
+    checks_from: Timestamp,
+) -> Result<Option<Timestamp>> {
     if meta::is_held(read)? {
         return Ok(None);
     }
     let cue = due_cues::next(read)?.map(|next| next.max(seen));
-    let others = [delivery_queue::next_due_at(read)?, claims::next_end(read)?, outbox::next_due_at(read)?];
+    let others = [
+        delivery_queue::next_due_at(read)?,
+        flows::next_turn(read, now, now)?,
+        policies::next_deadline(read)?,
+        claims::next_end(read)?,
+        outbox::next_due_at(read)?,
+    ];
     let check = claims::next_check(read)?.map(|check| check.max(checks_from));
     Ok(others.into_iter().chain([cue, check]).flatten().min())
 }

@@ -50,13 +50,13 @@ pub fn remove(app: &App, user_key: i64, worker_id: String) -> Pending<()> {
     })
 }
 
-/// Returns whether there may be more. With fewer than `limit`, the next part of a changed limit becomes due.
+/// Returns whether there may be more.
 pub fn check_unclaimed(tx: &WriteTx<'_>, firer: &CueFirer, limit: usize) -> Result<bool> {
     let due = claims::list_due(tx, firer.now(), limit)?;
     for execution in &due {
         check_one(tx, execution, firer)?;
     }
-    Ok(due.len() == limit || claims::continue_recheck(tx)?)
+    Ok(due.len() == limit)
 }
 
 fn check_one(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> Result<()> {

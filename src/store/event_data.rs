@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use crate::domain::cue::CueStatus;
+use crate::domain::cue::tags::Tags;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
@@ -15,23 +16,25 @@ use crate::store::db::columns::RowReader;
 
 const EXECUTION: &str = "SELECT e.id, c.id, c.name, e.status, e.triggered_by, e.scheduled_for, e.attempts,
             c.max_attempts, e.claimed_by_worker, e.outcome_state, e.cause, e.http_status, e.error_message,
-            e.duration_ms, e.started_at - e.scheduled_for, iif(e.status = 'retrying', e.due_at, NULL)
+            e.duration_ms, e.started_at - e.scheduled_for, iif(e.status = 'retrying', e.due_at, NULL), e.outcome_due_at,
+            c.tags
        FROM executions e JOIN cues c ON c.key = e.cue_key
       WHERE e.key = ?1";
 
 const USER_OF_CUE: &str = "SELECT user_key FROM cues WHERE key = ?1";
 
-const CUE: &str = "SELECT id, name, status, next_run FROM cues WHERE key = ?1";
+const CUE: &str = "SELECT id, name, status, next_run, tags FROM cues WHERE key = ?1";
 
-const NAME: &str = "SELECT name FROM cues WHERE id = ?2 AND user_key = ?1";
+const NAME_AND_TAGS: &str = "SELECT name, tags FROM cues WHERE id = ?2 AND user_key = ?1";
 
 const LAST_HEARTBEAT: &str = "SELECT last_heartbeat FROM workers WHERE user_key = ?1 AND worker_id = ?2";
 
-pub fn execution(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<ExecutionEvent>> {
+/// With the tags of its cue, as the others here.
+pub fn execution(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<(ExecutionEvent, Tags)>> {
     let mut find = read.prepare_cached(EXECUTION)?;
     let found = find.query_row([key], |row| {
         let mut columns = RowReader::new(row);
-        Ok(ExecutionEvent {
+        let event = ExecutionEvent {
             execution_id: columns.get::<ExecutionId>()?.to_string(),
             cue_id: columns.get()?,
             cue_name: columns.get()?,
@@ -48,20 +51,19 @@ pub fn execution(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<Ex
             duration_ms: columns.get()?,
             late_ms: columns.get()?,
             next_retry: columns.get::<Option<Timestamp>>()?.map(instant),
+            outcome_due_at: columns.get::<Option<Timestamp>>()?.map(instant),
             at: instant(at),
-        })
+        };
+        Ok((event, columns.get()?))
     });
     Ok(found.optional()?)
 }
 
-pub fn cue(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<CueEvent>> {
-    let found: Option<(String, String, CueStatus, Option<Timestamp>)> = read.find(CUE, [key])?;
-    Ok(found.map(|(cue_id, cue_name, status, next_run)| CueEvent {
-        cue_id,
-        cue_name,
-        status: status.as_str(),
-        next_run: next_run.map(instant),
-        at: instant(at),
+pub fn cue(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<(CueEvent, Tags)>> {
+    let found: Option<(String, String, CueStatus, Option<Timestamp>, Tags)> = read.find(CUE, [key])?;
+    Ok(found.map(|(cue_id, cue_name, status, next_run, tags)| {
+        let (status, next_run, at) = (status.as_str(), next_run.map(instant), instant(at));
+        (CueEvent { cue_id, cue_name, status, next_run, at }, tags)
     }))
 }
 
@@ -69,8 +71,8 @@ pub fn user_of_cue(read: &ReadTx<'_>, key: i64) -> Result<Option<i64>> {
     read.find(USER_OF_CUE, [key])
 }
 
-pub fn cue_name(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<String>> {
-    read.find(NAME, params![user_key, id])
+pub fn name_and_tags(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(String, Tags)>> {
+    read.find(NAME_AND_TAGS, params![user_key, id])
 }
 
 pub fn last_heartbeat(read: &ReadTx<'_>, user_key: i64, worker_id: &str) -> Result<Option<Timestamp>> {
@@ -82,6 +84,6 @@ crate::store::test_support::plan_test! { the_data_of_an_event_is_read_by_key:
     EXECUTION => "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)",
     USER_OF_CUE => "SEARCH cues USING INTEGER PRIMARY KEY (rowid=?)",
     CUE => "SEARCH cues USING INTEGER PRIMARY KEY (rowid=?)",
-    NAME => "(id=?)",
+    NAME_AND_TAGS => "(id=?)",
     LAST_HEARTBEAT => "SEARCH workers USING PRIMARY KEY (user_key=? AND worker_id=?)",
 }

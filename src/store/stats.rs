@@ -345,7 +345,8 @@ pub fn queue_stats(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
 }
 
 pub fn is_delivering(read: &ReadTx<'_>) -> Result<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM executions WHERE queue_name = 'send')
+    // What is ready in a flow may wait for its turn.
+    let sql = "SELECT EXISTS (SELECT 1 FROM executions WHERE queue_name = 'send' AND destination_hash >= 0)
                    OR EXISTS (SELECT 1 FROM executions WHERE status = 'delivering' AND transport = 'webhook')";
     read.one(sql, [])
 }

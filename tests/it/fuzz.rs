@@ -255,11 +255,12 @@ fn query_strings() {
         "task=%C3%A4&agent=&wait=30",
         "execution_limit=100&execution_offset=9223372036854775807",
         "success=true&n=-5",
+        "tag=a&tag=b.c_d-e",
     ];
     #[rustfmt::skip]
     const WORDS: &[&str] = &[
         "&", "=", "%", "+", ";", "%00", "%zz", "%F", "%C3%A4", "%FF", "%26", "limit=", "offset=", "status=",
-        "wait=",
+        "wait=", "&tag=",
         "status__in=", "true", "0", "1", "-1", "100", "101", "9223372036854775808", "99999999999999999999",
         "1e3", "0x1",
         "active", "pending,", "ä", "\u{feff}", "[]", "?", "#",
@@ -275,6 +276,7 @@ fn read_query(query: &Query) -> bool {
     query.instant("since");
     assert!(query.text("task", 0..=8).is_none_or(|text| text.chars().count() <= 8));
     query.boolean("success");
+    assert!(query.tags().iter().len() <= 10);
     query.one_of("status", &["active", "paused"]);
     query.some_of("status__in", &["pending", "failed", "success"]);
     query.finish().is_ok()

@@ -79,6 +79,7 @@ pub enum Part {
     Cue,
     Run,
     Place,
+    /// Once for each value.
     Query(&'static str),
     QueryCue(&'static str),
     QueryMoment(&'static str),
@@ -103,6 +104,16 @@ pub fn run_id() -> (Arg, Part) {
 
 pub fn cue_filter() -> (Arg, Part) {
     (flag("cue", "CUE", "Only of this cue: its id or its name"), Part::QueryCue("cue_id"))
+}
+
+pub const TAG_HELP: &str = "Only of cues with this tag; more than once for cues with all of them";
+
+pub fn tag_flag(help: &'static str) -> Arg {
+    flag("tag", "TAG", help).action(ArgAction::Append)
+}
+
+pub fn tag_filter() -> (Arg, Part) {
+    (tag_flag(TAG_HELP), Part::Query("tag"))
 }
 
 pub fn place(id: &'static str, value: &'static str, help: &'static str) -> Arg {
@@ -303,12 +314,16 @@ impl<'a> Call<'a> {
         let (method, path) = line.split_once(' ').unwrap_or(("GET", line));
         let mut request = ApiRequest::new(method, fill(path, |id| segment(self.place(id))));
         for (id, part) in &self.entry.parts {
-            let text = || {
-                let mut values = self.matches.get_raw(id)?;
-                Some(values.next()?.to_string_lossy().into_owned())
+            let texts = || {
+                let values = self.matches.get_raw(id).into_iter().flatten();
+                values.map(|value| value.to_string_lossy().into_owned())
             };
+            let text = || texts().next();
             let (field, value) = match *part {
-                Part::Query(field) => (field, text()),
+                Part::Query(field) => {
+                    request = texts().fold(request, |request, text| request.query(field, text));
+                    continue;
+                }
                 Part::QueryCue(field) => {
                     let cue = text().map(|text| find(self.context, &text)).transpose()?;
                     (field, cue.map(|cue| cue.id))

@@ -88,6 +88,7 @@ fn entries() -> Vec<Entry> {
         action::<tail::Tail>("tail", tail::HELP),
         action::<work::Work>("work", work::HELP),
         group("worker", "List and remove workers", account::worker_entries()),
+        group("flow", "List the limits that cues share, and what waits for them", account::flow_entries()),
         group("alert", "List alerts", account::alert_entries()),
         group("account", "Show usage, API keys, sessions and secrets of your account", account::entries()),
         action::<api::Api>(

@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::cue::{
-    Cue, CuePatch, CueStatus, NO_CLAIMS, RequestedStatus, ScheduleSpec, StoredSchedule, Transport,
-    jitter_delay, set,
+    Cue, CuePatch, CueStatus, NO_CLAIMS, NO_OUTCOMES, RequestedStatus, ScheduleSpec, StoredSchedule,
+    Transport, jitter_delay, set,
 };
 use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{Bounds, Schedule, ScheduleRule};
@@ -16,13 +16,22 @@ impl Cue {
     pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
         set(&mut self.name, &change.name);
         set(&mut self.description, &change.description);
+        set(&mut self.tags, &change.tags);
         set(&mut self.verification, &change.verification);
         if let Some(minutes) = change.claim_within_minutes {
             if let (Transport::Webhook, Some(minutes)) = (self.transport, minutes) {
-                return Err(no_claims(minutes));
+                return Err(unusable("claim_within_minutes", NO_CLAIMS, minutes));
             }
             self.claim_within_minutes = minutes;
         }
+        if let Some(seconds) = change.outcome_deadline_seconds {
+            if let (Transport::Worker, Some(seconds)) = (self.transport, seconds) {
+                return Err(unusable("outcome_deadline_seconds", NO_OUTCOMES, seconds));
+            }
+            self.policies.outcome_deadline_seconds = seconds;
+        }
+        set(&mut self.policies.overlap, &change.overlap);
+        set(&mut self.policies.max_age_seconds, &change.max_age_seconds);
         if !change.callback.is_empty() {
             let Some(callback) = &mut self.callback else {
                 return Err(Refusal::new(
@@ -115,11 +124,12 @@ fn differs_in_jitter(before: &StoredSchedule, after: &StoredSchedule) -> bool {
     before != after && StoredSchedule { bounds, ..before.clone() } == *after
 }
 
-fn no_claims(minutes: u32) -> Refusal {
+/// A field that has no meaning for the transport of the cue.
+fn unusable(field: &'static str, reason: &str, value: u32) -> Refusal {
     Refusal::invalid(vec![FieldError {
         kind: "value_error",
-        loc: vec!["body".into(), "claim_within_minutes".into()],
-        msg: format!("Value error, {NO_CLAIMS}"),
-        input: minutes.into(),
+        loc: vec!["body".into(), field.into()],
+        msg: format!("Value error, {reason}"),
+        input: value.into(),
     }])
 }

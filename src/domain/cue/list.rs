@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use jiff::Timestamp;
 
+use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{Cue, CueStatus, Transport};
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::text::word_enum;
@@ -52,6 +53,8 @@ pub struct CueFilter {
     pub q: Option<SearchText>,
     pub status: Option<CueStatus>,
     pub transport: Option<Transport>,
+    /// The cue has all of them.
+    pub tags: Tags,
     /// True if its latest executions failed, that is if it has a failure streak.
     pub failing: Option<bool>,
 }
@@ -68,7 +71,8 @@ pub struct CueFacts<'a> {
 }
 
 impl CueFilter {
-    /// `q` is a part of the name, of the description or of the host of the callback, or the beginning of the id.
+    /// Without the tags, which the store looks up. `q` is a part of the name, of the description or of the host of the
+    /// callback, or the beginning of the id.
     pub fn matches(&self, cue: &CueFacts<'_>) -> bool {
         self.status.is_none_or(|status| status == cue.status)
             && self.transport.is_none_or(|transport| transport == cue.transport)

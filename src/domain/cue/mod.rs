@@ -3,20 +3,24 @@
 mod change;
 pub mod list;
 pub mod retention;
+pub mod tags;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal, SchedulePart};
+use crate::domain::cue::tags::Tags;
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
+use crate::domain::execution::policies::{Overlap, Policies};
 use crate::domain::json::{JsonObject, JsonStr, JsonText, merged, read};
 use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{Bounds, CatchUp, Schedule, ScheduleError, ScheduleRule, Zone, parse_instant};
 use crate::domain::text::word_enum;
-use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
+use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method, authority_of};
 use crate::domain::webhook::canonical_json::canonical;
+use crate::domain::webhook::flow::FlowPatch;
 
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,7 @@ pub struct Cue {
     pub user_key: i64,
     pub name: String,
     pub description: Option<String>,
+    pub tags: Tags,
     pub status: CueStatus,
     pub next_run: Option<Timestamp>,
     pub last_run: Option<Timestamp>,
@@ -59,6 +64,7 @@ pub struct Cue {
     pub verification: VerificationMode,
     /// The time for which an execution of a worker cue may wait for a claim; `None` is for ever.
     pub claim_within_minutes: Option<u32>,
+    pub policies: Policies,
     /// A hint for the owner: unknown fields in the create request, or the reason of a failure.
     pub warning: Option<String>,
     pub created_at: Timestamp,
@@ -70,6 +76,7 @@ pub struct Cue {
 pub struct NewCue {
     pub name: String,
     pub description: Option<String>,
+    pub tags: Tags,
     pub schedule: Schedule,
     pub transport: Transport,
     pub callback: Option<Callback>,
@@ -78,6 +85,7 @@ pub struct NewCue {
     pub on_failure: OnFailure,
     pub verification: VerificationMode,
     pub claim_within_minutes: Option<u32>,
+    pub policies: Policies,
     pub warning: Option<String>,
 }
 
@@ -99,6 +107,7 @@ impl NewCue {
             user_key,
             name: self.name,
             description: self.description,
+            tags: self.tags,
             status: CueStatus::Active,
             next_run: Some(next_run),
             last_run: None,
@@ -112,6 +121,7 @@ impl NewCue {
             on_failure: self.on_failure,
             verification: self.verification,
             claim_within_minutes: self.claim_within_minutes,
+            policies: self.policies,
             warning: self.warning,
             created_at: now,
             updated_at: now,
@@ -123,6 +133,9 @@ impl NewCue {
 
 pub const NO_CLAIMS: &str =
     "only executions of a worker cue wait for a claim: leave claim_within_minutes out, or null";
+
+pub const NO_OUTCOMES: &str =
+    "only a webhook cue has deliveries that wait for an outcome: leave outcome_deadline_seconds out, or null";
 
 const MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
@@ -220,6 +233,7 @@ pub struct CuePatch {
     pub status: Option<RequestedStatus>,
     pub name: Option<String>,
     pub description: Option<Option<String>>,
+    pub tags: Option<Tags>,
     pub schedule: SchedulePatch,
     pub callback: CallbackPatch,
     pub payload: Option<Option<Payload>>,
@@ -227,6 +241,9 @@ pub struct CuePatch {
     pub on_failure: OnFailurePatch,
     pub verification: Option<VerificationMode>,
     pub claim_within_minutes: Option<Option<u32>>,
+    pub overlap: Option<Overlap>,
+    pub max_age_seconds: Option<Option<u32>>,
+    pub outcome_deadline_seconds: Option<Option<u32>>,
 }
 
 word_enum! {
@@ -384,6 +401,8 @@ pub struct CallbackPatch {
     pub headers: Option<Vec<(String, String)>>,
     pub outcome_from_response: Option<bool>,
     pub timeout_seconds: Option<u32>,
+    /// An inner `None` removes it.
+    pub flow: Option<Option<FlowPatch>>,
 }
 
 impl CallbackPatch {
@@ -394,6 +413,7 @@ impl CallbackPatch {
     pub fn callback(self) -> Option<Callback> {
         let method = self.method.unwrap_or(Method::Post);
         self.url.map(|url| Callback {
+            flow: self.flow.flatten().map(|flow| flow.for_authority(&authority_of(&url))),
             url,
             method,
             headers: self.headers.unwrap_or_default(),
@@ -403,7 +423,15 @@ impl CallbackPatch {
     }
 
     pub fn apply_to(&self, callback: &mut Callback) {
+        let before = authority_of(&callback.url);
         set(&mut callback.url, &self.url);
+        let authority = authority_of(&callback.url);
+        match (&self.flow, &mut callback.flow) {
+            (Some(flow), _) => callback.flow = flow.as_ref().map(|flow| flow.for_authority(&authority)),
+            // A key that was the host and port follows them.
+            (None, Some(flow)) if flow.key == before => flow.key = authority,
+            (None, _) => {}
+        }
         set(&mut callback.method, &self.method);
         set(&mut callback.headers, &self.headers);
         set(&mut callback.outcome_from_response, &self.outcome_from_response);

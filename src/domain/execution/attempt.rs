@@ -40,6 +40,8 @@ word_enum! {
         Connection = "connection",
         Tls = "tls",
         Unsendable = "unsendable",
+        /// It has not succeeded within `max_age_seconds`.
+        Expired = "expired",
         Status3xx = "status_3xx",
         Status4xx = "status_4xx",
         Status5xx = "status_5xx",

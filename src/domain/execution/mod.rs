@@ -2,6 +2,7 @@
 
 pub mod attempt;
 pub mod outcome;
+pub mod policies;
 pub mod worker;
 
 use jiff::{SignedDuration, Timestamp};
@@ -9,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::OutcomeState;
+use crate::domain::execution::policies::Policies;
 use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::word_enum;
@@ -176,6 +178,10 @@ pub struct Execution {
     pub claimed_at: Option<Timestamp>,
     pub lease_expires_at: Option<Timestamp>,
     pub outcome_state: Option<OutcomeState>,
+    /// When it fails, unless it has succeeded. `None` without a maximum age, and after the end.
+    pub expires_at: Option<Timestamp>,
+    /// Until when somebody has to report the outcome of a delivered execution.
+    pub outcome_due_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -196,6 +202,9 @@ pub struct NewExecution {
     pub replayed_from: Option<ExecutionId>,
     /// True for a run of an outage: runs that fall due now are sent first.
     pub is_catch_up: bool,
+    /// True if it waits for the end of the earlier executions of its cue.
+    pub is_buffered: bool,
+    pub policies: Policies,
     /// The current time. An execution with a later `scheduled_for` waits for it.
     pub now: Timestamp,
 }

@@ -286,6 +286,8 @@ word_enum! {
         VerifiedSuccess = "verified_success",
         VerificationPending = "verification_pending",
         VerificationFailed = "verification_failed",
+        /// Nobody has reported within `outcome_deadline_seconds`. A report that comes later replaces it.
+        Missing = "missing",
     }
 }
 
@@ -319,11 +321,12 @@ pub fn after_report(mode: VerificationMode, success: bool, evidence: &Evidence) 
 }
 
 /// The state of an outcome in `state` after `event`.
-/// Errors: `invalid_state` for a verdict on an outcome that is already decided.
+/// Errors: `invalid_state` for a verdict on an outcome that is already decided, and without an outcome.
 pub fn after_event(state: OutcomeState, event: VerificationEvent) -> Result<OutcomeState, Refusal> {
-    use OutcomeState::{ReportedFailure, ReportedSuccess};
+    use OutcomeState::{Missing, ReportedFailure, ReportedSuccess};
     use OutcomeState::{VerificationFailed, VerificationPending, VerifiedSuccess};
     match (state, event) {
+        (Missing, _) => Err(no_outcome()),
         (VerifiedSuccess | VerificationFailed, VerificationEvent::Verdict { .. }) => {
             Err(already_decided(state))
         }

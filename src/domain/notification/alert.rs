@@ -42,6 +42,8 @@ word_enum! {
         /// Runs of the account that an outage has missed became executions after it.
         CatchUp = "catch_up",
         Unclaimed = "unclaimed",
+        /// Nobody has reported the outcome of a delivered execution in time.
+        OutcomeMissing = "outcome_missing",
         /// The clock of the server is behind: no cue of the account fires by schedule.
         ClockBehind = "clock_behind",
     }
@@ -59,7 +61,11 @@ impl AlertType {
     pub fn severity(self) -> Severity {
         match self {
             Self::ConsecutiveFailures | Self::ClockBehind => Severity::Critical,
-            Self::VerificationFailed | Self::ClaimLost | Self::CatchUp | Self::Unclaimed => Severity::Warning,
+            Self::VerificationFailed
+            | Self::ClaimLost
+            | Self::CatchUp
+            | Self::Unclaimed
+            | Self::OutcomeMissing => Severity::Warning,
         }
     }
 
@@ -86,6 +92,9 @@ pub enum NewAlert {
         waiting: u32,
         task: Option<String>,
     },
+    OutcomeMissing {
+        deadline_seconds: u32,
+    },
 }
 
 impl NewAlert {
@@ -95,6 +104,7 @@ impl NewAlert {
             Self::VerificationFailed { .. } => AlertType::VerificationFailed,
             Self::ClaimLost { .. } => AlertType::ClaimLost,
             Self::Unclaimed { .. } => AlertType::Unclaimed,
+            Self::OutcomeMissing { .. } => AlertType::OutcomeMissing,
         }
     }
 
@@ -111,6 +121,9 @@ impl NewAlert {
                 "Worker {} lost its claim on an execution of {cue_name}: its lease ended without a report or a sign \
                  of life",
                 one_line(worker_id, MAX_QUOTED_CHARS)
+            ),
+            Self::OutcomeMissing { deadline_seconds } => format!(
+                "{cue_name} was delivered, but nobody has reported its outcome within {deadline_seconds} s"
             ),
             Self::Unclaimed { pending_minutes, waiting, .. } => {
                 let rest = match waiting {
@@ -134,6 +147,10 @@ impl NewAlert {
             Self::VerificationFailed { reason } => json!({
                 "reason": one_line(reason, MAX_QUOTED_CHARS),
                 "outcome_state": OutcomeState::VerificationFailed.as_str(),
+            }),
+            Self::OutcomeMissing { deadline_seconds } => json!({
+                "outcome_deadline_seconds": deadline_seconds,
+                "outcome_state": OutcomeState::Missing.as_str(),
             }),
             Self::ClaimLost { worker_id, attempt } => json!({"worker_id": worker_id, "attempt": attempt}),
             Self::Unclaimed { pending_minutes, waiting, task } => {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::domain::cue::tags::Tags;
 use crate::domain::text::{one_line, word_enum};
 use crate::domain::time::instant;
 
@@ -68,6 +69,8 @@ pub struct Event {
     /// `None` for the events of the server, which all users get.
     pub user_key: Option<i64>,
     pub cue_id: Option<String>,
+    /// Those that its cue has at the event.
+    pub tags: Tags,
     pub data: Box<str>,
 }
 
@@ -95,12 +98,17 @@ pub trait EventSink: Send + Sync {
 
 impl Event {
     pub fn new(event_type: EventType, user_key: i64, cue_id: Option<String>, data: &impl Serialize) -> Self {
-        Self { event_type, user_key: Some(user_key), cue_id, data: to_text(data) }
+        Self { event_type, user_key: Some(user_key), cue_id, tags: Tags::default(), data: to_text(data) }
+    }
+
+    pub fn with_tags(self, tags: Tags) -> Self {
+        Self { tags, ..self }
     }
 
     pub fn server(change: ServerChange, at: Timestamp) -> Self {
         let data = to_text(&json!({"state": change.as_str(), "at": instant(at)}));
-        Self { event_type: EventType::ServerState, user_key: None, cue_id: None, data }
+        let (event_type, tags) = (EventType::ServerState, Tags::default());
+        Self { event_type, user_key: None, cue_id: None, tags, data }
     }
 }
 
@@ -123,6 +131,7 @@ pub struct ExecutionEvent {
     pub duration_ms: Option<i64>,
     pub late_ms: Option<i64>,
     pub next_retry: Option<String>,
+    pub outcome_due_at: Option<String>,
     pub at: String,
 }
 
@@ -151,12 +160,13 @@ pub fn burst_data(span_ms: u64, counts: &BTreeMap<EventType, u64>) -> String {
 pub struct EventFilter {
     types: Option<Vec<EventType>>,
     cue_id: Option<String>,
+    tags: Tags,
 }
 
 impl EventFilter {
     /// The filter for a comma-separated list of types and of their first words, and for the events of one cue.
     pub fn new(types: Option<&str>, cue_id: Option<String>) -> Result<Self, String> {
-        let Some(list) = types else { return Ok(Self { types: None, cue_id }) };
+        let Some(list) = types else { return Ok(Self { cue_id, ..Self::default() }) };
         let mut selected = Vec::new();
         for word in list.split(',').map(str::trim) {
             let before = selected.len();
@@ -166,7 +176,12 @@ impl EventFilter {
                 return Err(word.to_owned());
             }
         }
-        Ok(Self { types: Some(selected), cue_id })
+        Ok(Self { types: Some(selected), cue_id, ..Self::default() })
+    }
+
+    /// Narrows the filter to the events of cues that have all of the tags.
+    pub fn with_tags(self, tags: Tags) -> Self {
+        Self { tags, ..self }
     }
 
     pub fn has_type(&self, event_type: EventType) -> bool {
@@ -175,12 +190,9 @@ impl EventFilter {
 
     /// The events of the server belong to every cue.
     pub fn admits(&self, event: &Event) -> bool {
-        let is_of_cue = match &self.cue_id {
-            None => true,
-            Some(_) if event.user_key.is_none() => true,
-            wanted => event.cue_id == *wanted,
-        };
-        is_of_cue && self.has_type(event.event_type)
+        let is_of_cue = self.cue_id.is_none() || event.cue_id == self.cue_id;
+        let is_selected = event.user_key.is_none() || (is_of_cue && event.tags.has_all(&self.tags));
+        is_selected && self.has_type(event.event_type)
     }
 }
 

@@ -18,6 +18,8 @@ word_enum! {
     pub enum MissReason {
         Downtime = "downtime",
         Clock = "clock",
+        /// An earlier execution of the cue was not finished (`overlap`).
+        Overlap = "overlap",
     }
 }
 

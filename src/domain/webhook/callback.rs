@@ -10,6 +10,7 @@ use url::{Host, ParseError};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::text::word_enum;
 use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, classify};
+use crate::domain::webhook::flow::{Flow, key_hash};
 
 pub const MAX_URL: usize = 2048;
 
@@ -28,6 +29,14 @@ pub struct Callback {
     pub outcome_from_response: bool,
     /// The limit of a whole exchange, name resolution included.
     pub timeout_seconds: u32,
+    pub flow: Option<Flow>,
+}
+
+impl Callback {
+    /// The fairness key of its executions: that of the flow, else that of the host and port.
+    pub fn destination_hash(&self) -> i64 {
+        self.flow.as_ref().map_or_else(|| destination_hash(&self.url), Flow::destination_hash)
+    }
 }
 
 pub const DEFAULT_TIMEOUT_SECONDS: u32 = 30;
@@ -204,12 +213,7 @@ impl CallbackTarget {
     /// The fairness key: equal for all callbacks to one host and port, whatever the scheme. It is stored and must not
     /// change.
     pub fn destination_hash(&self) -> i64 {
-        // FNV-1a.
-        let hash = self.authority().bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        // Folded to 32 bits, because it is part of an index entry of every queued execution.
-        i64::from((hash >> 32) as u32 ^ hash as u32)
+        key_hash(&self.authority())
     }
 }
 

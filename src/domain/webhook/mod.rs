@@ -5,4 +5,5 @@ pub mod callback;
 pub mod canonical_json;
 pub mod delivery;
 pub mod echo;
+pub mod flow;
 pub mod signature;

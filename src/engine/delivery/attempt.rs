@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::execution::attempt::{FailureCause, requested_pause};
 use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome, OutcomeReport};
+use crate::domain::execution::policies::expired_message;
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 use crate::domain::webhook::callback::DEFAULT_TIMEOUT_SECONDS;
 use crate::domain::webhook::delivery::{
@@ -95,6 +96,7 @@ pub fn unread(claimed: ClaimedDelivery, error: &Error, now: Timestamp) -> Finish
     tracing::error!(execution_id = %id, attempt, %error, "cannot read a delivery; it is tried again");
     let mut ended = classify(claimed, None, Err(DeliveryError::Internal), now);
     ended.record.next = now.checked_add(AFTER_READ_ERROR).map_or(NextStep::Failed, NextStep::RetryAt);
+    end_if_expired(&mut ended.record, &claimed);
     ended
 }
 
@@ -129,6 +131,10 @@ fn classify(
     });
     let is_success = next == NextStep::Success;
     let (http_status, error_message) = status_and_error(&result, is_success);
+    let cause = match &result {
+        Ok(response) => FailureCause::from_status(response.http_status),
+        Err(error) => Some(error.cause()),
+    };
     let mut record = AttemptRecord {
         attempt_ref: claimed.attempt_ref,
         at: now,
@@ -138,12 +144,11 @@ fn classify(
         response_body: None,
         response_headers: None,
         error_message,
-        cause: match &result {
-            Ok(response) => FailureCause::from_status(response.http_status),
-            Err(error) => Some(error.cause()),
-        },
+        cause,
         outcome: None,
+        has_outcome_deadline: claimed.has_outcome_deadline,
     };
+    end_if_expired(&mut record, &claimed);
     let detail = match result {
         Ok(response) => {
             record.response_body = Some(text(&response.body));
@@ -157,6 +162,16 @@ fn classify(
         Err(error) => error.detail(),
     };
     FinishedAttempt { claimed, record, detail, cue_id: None }
+}
+
+/// No attempt follows one that has failed after the maximum age.
+fn end_if_expired(record: &mut AttemptRecord, claimed: &ClaimedDelivery) {
+    let is_over = claimed.expires_at.is_some_and(|expires_at| expires_at <= record.at);
+    if let (true, NextStep::RetryAt(_), Some(seconds)) = (is_over, record.next, claimed.max_age_seconds) {
+        record.next = NextStep::Failed;
+        record.cause = Some(FailureCause::Expired);
+        record.error_message = Some(expired_message(seconds, record.error_message.as_deref()));
+    }
 }
 
 /// The outcome that a response reports. Never panics: what a receiver sends must not end the thread.

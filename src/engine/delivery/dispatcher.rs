@@ -2,7 +2,8 @@
 //! have ended, in one commit per pass; the threads of a pool send them (`attempt`). This file also promotes executions
 //! whose waiting time is over and requeues those that an earlier process left in flight.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,6 +17,7 @@ use crate::cores;
 use crate::domain::account::plan::CALL_INTERVAL;
 use crate::domain::notification::event::EventType;
 use crate::domain::time::saturating_add;
+use crate::domain::webhook::flow::{FlowState, is_flow};
 use crate::engine::delivery::attempt::{FinishedAttempt, cause_label, deliver, log, unread};
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::threads::{DeliveryThreads, SMALL};
@@ -24,12 +26,14 @@ use crate::engine::{AFTER_FAULT, EngineThread};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
+use crate::service::deadlines::fail_expired;
 use crate::service::events;
 use crate::service::finish::record_attempt;
 use crate::service::fire::CueFirer;
-use crate::store::WriteTx;
+use crate::store::cues::flows;
 use crate::store::executions::delivery_queue::{self, AttemptRecord, ClaimedDelivery, LoadedDelivery};
 use crate::store::fair_queue::{Grant, Rotation};
+use crate::store::{WakeSet, WriteTx};
 
 /// Time limit of a stop for running deliveries (contract §1.3).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
@@ -74,15 +78,20 @@ impl Claims {
         calls: Option<&CallLimiter>,
     ) -> Result<Vec<ClaimedDelivery>> {
         let Self { share, rotation, uncommitted } = self;
-        let mut held_up = BTreeMap::new();
+        let (mut held_up, mut turns) = (BTreeMap::new(), FlowTurns::new(now));
         let claimed = delivery_queue::claim_batch(tx, now, rotation, |user_key, destination| {
             if let Some(seconds) = calls.and_then(|calls| calls.lock().refused_for(user_key, now)) {
                 held_up.insert(user_key, seconds);
                 return Ok(Grant::AccountBusy);
             }
+            let key = (user_key, destination);
+            if is_flow(destination) && !turns.has_turn(tx, key, share.under_way_of(key))? {
+                return Ok(Grant::DestinationBusy);
+            }
             let grant = share.try_acquire(user_key, destination);
             if grant == Grant::Granted {
-                uncommitted.push((user_key, destination));
+                uncommitted.push(key);
+                turns.start(key);
                 if let Some(calls) = calls
                     && delivery_queue::is_unconfirmed(tx, user_key)?
                 {
@@ -91,6 +100,7 @@ impl Claims {
             }
             Ok(grant)
         })?;
+        turns.save(tx, &claimed)?;
         for (user_key, seconds) in held_up {
             let free_at = saturating_add(now, SignedDuration::from_secs(i64::from(seconds)));
             delivery_queue::hold_up(tx, user_key, (free_at, CALL_INTERVAL), now)?;
@@ -103,6 +113,56 @@ impl Claims {
             self.share.release(user_key, destination, AttemptEnd::Unclaimed);
         }
         self.share.forget_idle();
+    }
+}
+
+/// The turns that a pass gives to flows.
+struct FlowTurns {
+    now: Timestamp,
+    flows: HashMap<DestinationKey, FlowState>,
+    next: Option<Timestamp>,
+}
+
+impl FlowTurns {
+    fn new(now: Timestamp) -> Self {
+        Self { now, flows: HashMap::new(), next: None }
+    }
+
+    /// Returns whether the limits of the flow allow another attempt beside those `under_way`.
+    fn has_turn(&mut self, tx: &WriteTx<'_>, key: DestinationKey, under_way: usize) -> Result<bool> {
+        let flow = match self.flows.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let mut flow = flows::find(tx, key.0, key.1)?;
+                if flow.last_at.is_some_and(|last| last > self.now) {
+                    flows::forget_starts(tx, key.0, key.1)?;
+                    flow.last_at = None;
+                }
+                new.insert(flow)
+            }
+        };
+        let turn = flow.turn(self.now).filter(|turn| *turn > self.now);
+        self.next = self.next.into_iter().chain(turn).min();
+        Ok(turn.is_none() && flow.has_room(under_way))
+    }
+
+    fn start(&mut self, key: DestinationKey) {
+        if let Some(flow) = self.flows.get_mut(&key) {
+            flow.start(self.now);
+        }
+    }
+
+    /// Keeps the starts of the latest attempts, and wakes the scheduler for those that wait for one.
+    fn save(&self, tx: &WriteTx<'_>, claimed: &[ClaimedDelivery]) -> Result<()> {
+        let newest: HashMap<DestinationKey, i64> =
+            claimed.iter().map(|it| (it.destination_key(), it.attempt_ref.cue_key)).collect();
+        for (key, flow) in &self.flows {
+            if let (Some(cue_key), Some(last_at)) = (newest.get(key), flow.last_at) {
+                flows::set_last(tx, *cue_key, last_at)?;
+            }
+        }
+        tx.wake(WakeSet { schedule: self.next, ..WakeSet::default() });
+        Ok(())
     }
 }
 
@@ -176,7 +236,14 @@ impl Dispatcher {
                 record_attempt(tx, record, &firer)?;
             }
             let done = first(tx)?;
-            let claimed = if may_claim { claims.lock().claim(tx, now, calls.as_ref())? } else { Vec::new() };
+            let claimed = match may_claim {
+                true if fail_expired(tx, &firer)? => {
+                    tx.wake(WakeSet { send: true, ..WakeSet::default() });
+                    Vec::new()
+                }
+                true => claims.lock().claim(tx, now, calls.as_ref())?,
+                false => Vec::new(),
+            };
             for ClaimedDelivery { attempt_ref: it, .. } in &claimed {
                 events::execution(tx, EventType::ExecutionStarted, it.user_key, it.key, now);
             }

@@ -119,6 +119,10 @@ impl FairShare {
         self.attempts.in_use()
     }
 
+    pub fn under_way_of(&self, key: DestinationKey) -> usize {
+        self.destinations.get(&key).map_or(0, |of| of.under_way)
+    }
+
     pub fn is_full(&self) -> bool {
         self.attempts.free() == 0
     }

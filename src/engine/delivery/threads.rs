@@ -337,7 +337,14 @@ mod tests {
             by_schedule,
             started_at,
         };
-        ClaimedDelivery { attempt_ref, bytes: 0, takes_outcome: false }
+        ClaimedDelivery {
+            attempt_ref,
+            bytes: 0,
+            takes_outcome: false,
+            has_outcome_deadline: false,
+            expires_at: None,
+            max_age_seconds: None,
+        }
     }
 
     #[test]

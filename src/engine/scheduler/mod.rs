@@ -29,7 +29,7 @@ use crate::panics;
 use crate::service::fire::{CueFirer, FireSummary};
 use crate::service::notify;
 use crate::store::WriteTx;
-use crate::store::cues::due_cues;
+use crate::store::cues::{due_cues, flows};
 use crate::store::db::meta;
 use crate::store::executions::delivery_queue;
 
@@ -55,6 +55,7 @@ pub(in crate::engine) fn start(app: &Arc<App>, deliveries: Arc<DeliveryService>)
         cleanup: Cleanup::default(),
         server_watch: ServerWatch::default(),
         clock_alert: ClockAlert::default(),
+        turn_watch: TurnWatch::default(),
     };
     let app = Arc::clone(app);
     let run = move |stopping: &AtomicBool| run(&app, &mut tasks, &deliveries, stopping);
@@ -68,6 +69,7 @@ struct Tasks {
     cleanup: Cleanup,
     server_watch: ServerWatch,
     clock_alert: ClockAlert,
+    turn_watch: TurnWatch,
 }
 
 fn run(app: &App, tasks: &mut Tasks, deliveries: &DeliveryService, stop: &AtomicBool) {
@@ -102,7 +104,7 @@ fn run_once(
     deliveries: &DeliveryService,
     stop: &AtomicBool,
 ) -> Result<SweepOutcome> {
-    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert } = tasks;
+    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, turn_watch } = tasks;
     let is_held = app.store.read_blocking(meta::is_held)?;
     server_watch.look(app, is_held);
     if is_held {
@@ -124,8 +126,31 @@ fn run_once(
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
     let (claim_end, expiry) = (reaper::next(&app.store)?, reaper::next_expiry(&app.store, now)?);
-    let deadlines = [scheduler.deadline(app)?, waiting, claim_end, reaper::next_look(app)?, expiry, sweep];
+    let (overdue, turn) = (reaper::next_overdue(&app.store)?, turn_watch.next(app, now)?);
+    let deadlines =
+        [scheduler.deadline(app)?, waiting, claim_end, reaper::next_look(app)?, overdue, turn, expiry, sweep];
     Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
+}
+
+/// The turns of flows: executions that have waited for one are sent at its instant.
+#[derive(Debug, Default)]
+struct TurnWatch {
+    /// The dispatcher knows of all turns up to here.
+    known_until: Timestamp,
+}
+
+impl TurnWatch {
+    /// Wakes the dispatcher if a turn has come since the last call. Returns the next one.
+    fn next(&mut self, app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
+        let known_until = self.known_until.min(now);
+        let turn = app.store.read_blocking(move |read| flows::next_turn(read, known_until, now))?;
+        if turn.is_none_or(|turn| turn > now) {
+            return Ok(turn);
+        }
+        self.known_until = now;
+        app.notifiers.send.notify();
+        app.store.read_blocking(move |read| flows::next_turn(read, now, now))
+    }
 }
 
 #[derive(Debug, Default)]

@@ -15,6 +15,8 @@ use crate::domain::account::plan::UNCONFIRMED_LIFETIME;
 use crate::domain::account::stats::{KEPT_FOR, hour_of};
 use crate::domain::account::user::ACCOUNT_DISABLED;
 use crate::domain::cue::retention::SETTLING_TIME;
+use crate::domain::execution::attempt::FailureCause;
+use crate::domain::execution::policies::{Policies, expired_message};
 use crate::domain::execution::worker::{FORGOTTEN_AFTER, workers_return_by};
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
@@ -23,11 +25,11 @@ use crate::error::Result;
 use crate::service::finish::{FinishedExecution, count_retry, on_execution_finished};
 use crate::service::fire::CueFirer;
 use crate::service::workers::check_unclaimed;
-use crate::service::{events, notify};
+use crate::service::{deadlines, events, notify, overlap};
 use crate::store::accounts::idempotency::{self, RETENTION_TIME};
 use crate::store::accounts::{device_logins, sessions, users};
 use crate::store::executions::claims::{self, EndedLease};
-use crate::store::executions::{delivery_queue, workers};
+use crate::store::executions::{delivery_queue, policies, workers};
 use crate::store::maintenance::retention;
 use crate::store::stats;
 use crate::store::{ReadTx, Store, WakeSet, WriteTx};
@@ -100,6 +102,7 @@ pub struct ReapedClaims {
 pub fn run_once(app: &App, now: Timestamp, settled: Duration) -> Result<bool> {
     let claims = release_expired_claims(app, now)?;
     let mut has_more = look_for_unclaimed(app, now)? || claims.has_more;
+    has_more |= end_overdue(app, now)? || follow_changes(app)?;
     for rows in [RESPONSES, LOGINS, SESSIONS] {
         has_more |= settled >= rows.settling && rows.delete_if_due(&app.store, now)?;
     }
@@ -131,6 +134,30 @@ pub fn next_look(app: &App) -> Result<Option<Timestamp>> {
     Ok(next.map(|next| next.max(workers_return_by(app.outage()))))
 }
 
+/// One batch of executions that have reached their maximum age, and one of outcomes that nobody has reported in time.
+/// Returns whether more may be due.
+pub fn end_overdue(app: &App, now: Timestamp) -> Result<bool> {
+    if next_overdue(&app.store)?.is_none_or(|next| next > now) {
+        return Ok(false);
+    }
+    let firer = CueFirer::new(app, now);
+    let end = move |tx: &WriteTx<'_>| {
+        Ok(deadlines::fail_expired(tx, &firer)? | deadlines::miss_outcomes(tx, &firer)?)
+    };
+    app.store.write_with_priority(end).wait()
+}
+
+/// The next instant at which an execution reaches its maximum age, or an outcome is overdue.
+pub fn next_overdue(store: &Store) -> Result<Option<Timestamp>> {
+    store.read_blocking(policies::next_deadline)
+}
+
+/// Returns whether more executions have to follow changes of their cues.
+pub fn follow_changes(app: &App) -> Result<bool> {
+    Ok(app.store.read_blocking(policies::has_changed)?
+        && app.store.write_with_priority(policies::continue_change).wait()?)
+}
+
 pub fn next(store: &Store) -> Result<Option<Timestamp>> {
     store.read_blocking(claims::next_end)
 }
@@ -151,7 +178,7 @@ fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {
     let now = firer.now();
     let ended = claims::list_ended(tx, now, BATCH)?;
     let mut reaped = ReapedClaims { released: 0, has_more: ended.len() == BATCH };
-    for EndedLease { execution, lease_expires_at, max_attempts, last_heartbeat } in &ended {
+    for EndedLease { execution, lease_expires_at, max_attempts, max_age_seconds, last_heartbeat } in &ended {
         let lost_at = claim_lost_at(*lease_expires_at, *last_heartbeat);
         match max_attempts {
             Some(_) if lost_at > now => {
@@ -159,7 +186,9 @@ fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {
                 let end = lost_at.min(claim_lost_at(*lease_expires_at, Some(now)));
                 claims::set_end(tx, execution.key, Some(end))?;
             }
-            Some(max_attempts) if release(tx, execution, *max_attempts, firer)? => reaped.released += 1,
+            Some(max_attempts) if release(tx, execution, *max_attempts, *max_age_seconds, firer)? => {
+                reaped.released += 1;
+            }
             // The rows of a deleted cue are about to be deleted.
             _ => claims::set_end(tx, execution.key, None)?,
         }
@@ -171,13 +200,27 @@ fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {
 }
 
 /// Returns false if no worker holds the execution.
-fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, firer: &CueFirer) -> Result<bool> {
+fn release(
+    tx: &WriteTx<'_>,
+    execution: &Execution,
+    max_attempts: u32,
+    max_age_seconds: Option<u32>,
+    firer: &CueFirer,
+) -> Result<bool> {
     let now = firer.now();
-    let status = after_lost_claim(max_attempts, execution.attempts);
+    let mut status = after_lost_claim(max_attempts, execution.attempts);
     let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
-    let reason =
+    let mut reason =
         format!("the claim of worker {worker} expired: its lease ended without a report or a heartbeat");
-    if !claims::release(tx, execution, status, &reason, now)? {
+    let mut cause = None;
+    let policies = Policies { max_age_seconds, ..Policies::default() };
+    let has_expired = policies.expires_at(execution.scheduled_for).is_some_and(|end| end <= now);
+    if let (true, ExecutionStatus::Pending, Some(seconds)) = (has_expired, status, max_age_seconds) {
+        status = ExecutionStatus::Failed;
+        reason = expired_message(seconds, Some(&reason));
+        cause = Some(FailureCause::Expired);
+    }
+    if !claims::release(tx, execution, status, (&reason, cause), now)? {
         return Ok(false);
     }
     events::claim_lost(tx, execution.user_key, execution.key, worker, now);
@@ -187,6 +230,7 @@ fn release(tx: &WriteTx<'_>, execution: &Execution, max_attempts: u32, firer: &C
         on_execution_finished(tx, &FinishedExecution::new(execution, false, now), firer)?;
     } else {
         count_retry(tx, execution.user_key, now);
+        overlap::after_lost_claim(tx, execution.key, now)?;
     }
     Ok(true)
 }

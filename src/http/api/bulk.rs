@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::api::cue::read_tags;
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::cue::list::{CueFilter, MAX_SEARCH, SearchText};
@@ -140,6 +141,7 @@ fn read_cue_filter(fields: &mut JsonFields<'_>) -> CueFilter {
         q: fields.string("q", 1..=MAX_SEARCH).map(|text| SearchText::new(&text)),
         status: fields.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse),
         transport: fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse),
+        tags: read_tags(fields).unwrap_or_default(),
         failing: fields.boolean("failing"),
     }
 }
@@ -156,6 +158,7 @@ fn read_execution_filter(fields: &mut JsonFields<'_>) -> ExecutionFilter {
         statuses: vec![ExecutionStatus::Failed],
         created: CreatedRange { since, until },
         cause: fields.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse),
+        tags: read_tags(fields).unwrap_or_default(),
         ..ExecutionFilter::default()
     }
 }

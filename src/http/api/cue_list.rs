@@ -20,7 +20,7 @@ use crate::store::cues::cue_list;
 use crate::store::cues::cue_list::RecentRuns;
 use crate::store::cues::cue_list::{CueList, CuePage, ListStart};
 
-/// `GET /v1/cues?q&status&transport&failing&sort&runs&limit&offset&cursor`
+/// `GET /v1/cues?q&status&transport&tag&failing&sort&runs&limit&offset&cursor`
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
     let (list, pagination) = requested_list(&query);
@@ -36,6 +36,7 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
         q: query.text("q", 1..=MAX_SEARCH).map(SearchText::new),
         status: query.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse),
         transport: query.one_of("transport", &Transport::WORDS).and_then(Transport::parse),
+        tags: query.tags(),
         failing: query.boolean("failing"),
     };
     let sort = query.one_of("sort", &CueSort::WORDS).and_then(CueSort::parse).unwrap_or(CueSort::Newest);
@@ -161,18 +162,21 @@ fn decode_cursor(
 }
 
 fn digest(filter: &CueFilter, sort: CueSort) -> [u8; DIGEST_BYTES] {
-    let CueFilter { q, status, transport, failing } = filter;
+    let CueFilter { q, status, transport, tags, failing } = filter;
     let failing = match failing {
         None => "",
         Some(false) => "0",
         Some(true) => "1",
     };
+    let mut tags: Vec<&str> = tags.iter().collect();
+    tags.sort_unstable();
     let list = [
         sort.as_str(),
         status.map_or("", CueStatus::as_str),
         transport.map_or("", Transport::as_str),
         failing,
         q.as_ref().map_or("", SearchText::as_str),
+        &tags.join(","),
     ];
     let [a, b, c, d, ..] = sha256(list.join("\n").as_bytes());
     [a, b, c, d]
@@ -181,6 +185,7 @@ fn digest(filter: &CueFilter, sort: CueSort) -> [u8; DIGEST_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::cue::tags::Tags;
 
     #[test]
     fn a_cursor_is_read_back_by_the_list_that_made_it_only() {
@@ -189,6 +194,7 @@ mod tests {
             CueFilter::default(),
             CueFilter { status: Some(CueStatus::Paused), ..filter.clone() },
             CueFilter { transport: Some(Transport::Worker), ..filter.clone() },
+            CueFilter { tags: Tags::new(vec!["a".to_owned()]), ..filter.clone() },
             CueFilter { failing: Some(true), ..filter.clone() },
             CueFilter { failing: Some(false), ..filter.clone() },
             CueFilter { q: Some(SearchText::new("a")), ..filter.clone() },

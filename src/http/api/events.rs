@@ -37,7 +37,7 @@ const RETRY_AFTER: u32 = 10;
 /// Memory that a stream reserves beside that of its connection: its state, and two parts that wait to be written.
 const STREAM_COST: usize = 8 << 10;
 
-/// `GET /v1/events?types&cue_id&last_event_id`.
+/// `GET /v1/events?types&cue_id&tag&last_event_id`.
 pub async fn stream(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     if request.app.config.http.max_streams == 0 {
@@ -92,8 +92,9 @@ fn filter(request: &Request) -> Result<EventFilter> {
         let reason = format!("{word:?} is no type of event; known are {}", known.join(", "));
         query.reject("types", &reason);
     });
+    let tags = query.tags();
     query.finish()?;
-    Ok(filter.unwrap_or_default())
+    Ok(filter.unwrap_or_default().with_tags(tags))
 }
 
 /// The id after which the stream begins. The header counts before the query: a browser that connects again repeats the

@@ -70,6 +70,7 @@ fn list_filter(query: &Query) -> ExecutionFilter {
         cause: query.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse),
         replayed_from,
         of_failing_cues: query.boolean("failing_cues").unwrap_or(false),
+        tags: query.tags(),
         created,
     }
 }
@@ -202,6 +203,9 @@ impl Serialize for ExecutionView<'_> {
         object.serialize_entry("last_attempt_at", &it.last_attempt_at.map(JsonTimestamp))?;
         object.serialize_entry("delivered_at", &it.delivered_at.map(JsonTimestamp))?;
         object.serialize_entry("next_retry", &it.next_retry.map(JsonTimestamp))?;
+        object.serialize_entry("waits_for", &WaitView::of(details))?;
+        object.serialize_entry("expires_at", &it.expires_at.map(JsonTimestamp))?;
+        object.serialize_entry("outcome_due_at", &it.outcome_due_at.map(JsonTimestamp))?;
         object.serialize_entry("claimed_by_worker", &it.claimed_by_worker)?;
         object.serialize_entry("claimed_at", &it.claimed_at.map(JsonTimestamp))?;
         object.serialize_entry("lease_expires_at", &it.lease_expires_at.map(JsonTimestamp))?;
@@ -216,6 +220,24 @@ impl Serialize for ExecutionView<'_> {
             object.serialize_entry("verdict", &verdict)?;
         }
         object.end()
+    }
+}
+
+/// Why an execution that is due has not started.
+#[derive(Debug, Serialize)]
+struct WaitView<'a> {
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+}
+
+impl<'a> WaitView<'a> {
+    fn of(details: &'a ExecutionDetails) -> Option<Self> {
+        match (details.is_buffered, details.flow_key.as_deref()) {
+            (true, _) => Some(Self { reason: "overlap", key: None }),
+            (false, Some(key)) => Some(Self { reason: "flow", key: Some(key) }),
+            (false, None) => None,
+        }
     }
 }
 

@@ -120,8 +120,8 @@ fn encode_executions(page: &mut TextEncoder, write_stats: &WriteStats) {
         "Executions recorded as failed without an attempt, because the quota of the plan was used up.",
         write_stats.count(WriteEvent::OverQuota),
     );
-    let missed = [MissReason::Downtime, MissReason::Clock]
-        .map(|reason| ([reason.as_str()], write_stats.count(WriteEvent::Missed(reason))));
+    let missed =
+        MissReason::ALL.map(|reason| ([reason.as_str()], write_stats.count(WriteEvent::Missed(reason))));
     let help = "Missed runs, which created no execution.";
     page.family("counter", "cued_missed_runs_total", help, ["reason"], missed);
     page.counter(

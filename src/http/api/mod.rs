@@ -12,6 +12,7 @@ pub mod device_login;
 pub mod echo;
 pub mod events;
 pub mod executions;
+pub mod flows;
 pub mod metrics;
 pub mod operations;
 pub mod sessions;

@@ -1,18 +1,20 @@
-//! The lists of a user's cues. By creation, a page costs the same whatever the user has: an index, and a stored total.
-//! Others read the rows of the user once and keep the places of the page.
+//! The lists of a user's cues. By creation, a page costs the same whatever the user has: an index, and a stored total;
+//! that of a tag is counted. Others read the rows of the user, or those with the tag, once and keep the places of the
+//! page.
 
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
-use rusqlite::params;
+use rusqlite::params_from_iter;
+use rusqlite::types::Value;
 
+use crate::domain::cue::Cue;
 use crate::domain::cue::list::{CueFacts, CueFilter, CueSort, ListPosition, SortValue, letters};
-use crate::domain::cue::{Cue, CueStatus};
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::accounts::users;
-use crate::store::cues::{COLUMNS, find_by_key, text_bytes};
+use crate::store::cues::{COLUMNS, find_by_key, tagged, text_bytes};
 use crate::store::db::columns::{RowReader, from_row, row};
 use crate::store::{MAX_LIST_BYTES, ReadTx};
 
@@ -51,7 +53,7 @@ impl CueList {
     }
 
     pub fn is_indexed(&self) -> bool {
-        let CueFilter { q, status: _, transport, failing } = &self.filter;
+        let CueFilter { q, status: _, transport, tags: _, failing } = &self.filter;
         self.sort.is_by_creation() && q.is_none() && transport.is_none() && failing.is_none()
     }
 
@@ -60,7 +62,7 @@ impl CueList {
             ListStart::Offset(offset) => offset <= MAX_INLINE_OFFSET,
             ListStart::After(_) => true,
         };
-        self.is_indexed() && is_near && self.runs.is_none()
+        self.is_indexed() && is_near && self.runs.is_none() && self.filter.tags.is_empty()
     }
 }
 
@@ -77,23 +79,65 @@ pub fn read_short(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<Op
     Ok((!is_cut).then_some(page))
 }
 
-fn page_sql(has_status: bool, is_descending: bool) -> String {
-    let (bound, order) = if is_descending { ("<=", "DESC") } else { (">=", "ASC") };
-    let status = status_condition(has_status);
-    format!(
-        "SELECT {COLUMNS} FROM cues WHERE user_key = ?1 AND {status} AND key {bound} ?3
-          ORDER BY key {order} LIMIT ?4 + 0"
-    )
+/// The cues of a user that an index has in the order of their creation: all, those with a status, or with tags.
+struct IndexedCues {
+    /// The column of an index that orders them.
+    key: &'static str,
+    /// The clauses from `FROM` to the conditions.
+    source: String,
+    values: Vec<Value>,
 }
 
-fn skip_sql(has_status: bool, is_descending: bool) -> String {
-    let order = if is_descending { "DESC" } else { "ASC" };
-    let status = status_condition(has_status);
-    format!("SELECT key FROM cues WHERE user_key = ?1 AND {status} ORDER BY key {order} LIMIT 1 OFFSET ?3")
+impl IndexedCues {
+    fn new(user_key: i64, filter: &CueFilter) -> Self {
+        let (key, mut source, mut values) = if filter.tags.is_empty() {
+            ("key", "FROM cues WHERE user_key = ?".to_owned(), vec![Value::from(user_key)])
+        } else {
+            let (tagged, values) = tagged(user_key, &filter.tags);
+            // The tags first: SQLite may otherwise read all cues of the user.
+            ("tagged", format!("FROM ({tagged}) CROSS JOIN cues ON key = tagged WHERE true"), values)
+        };
+        if let Some(status) = filter.status {
+            source += " AND status = ?";
+            values.push(Value::from(status.as_str().to_owned()));
+        }
+        Self { key, source, values }
+    }
+
+    fn page_sql(&self, is_descending: bool) -> String {
+        let (Self { key, source, .. }, (bound, order)) = (self, order(is_descending));
+        format!("SELECT {COLUMNS} {source} AND {key} {bound} ? ORDER BY {key} {order} LIMIT ? + 0")
+    }
+
+    fn skip_sql(&self, is_descending: bool) -> String {
+        let (Self { key, source, .. }, (_, order)) = (self, order(is_descending));
+        format!("SELECT key {source} ORDER BY {key} {order} LIMIT 1 OFFSET ?")
+    }
+
+    fn count_sql(&self) -> String {
+        format!("SELECT count(*) {}", self.source)
+    }
+
+    /// Texts are read only to be searched: they are behind the headers, which may be long.
+    fn scan_sql(&self, filter: &CueFilter, columns: &str) -> String {
+        let texts =
+            if filter.q.is_some() { "id, name, description, callback_url" } else { "'', '', NULL, NULL" };
+        let failures = match filter.failing {
+            Some(_) => "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)",
+            None => "0",
+        };
+        let Self { key, source, .. } = self;
+        format!("SELECT status, transport, {failures} > 0, {texts}, {columns} {source} ORDER BY {key}")
+    }
+
+    fn with(&self, bounds: &[i64]) -> impl Iterator<Item = Value> {
+        let bounds: Vec<Value> = bounds.iter().copied().map(Value::from).collect();
+        self.values.iter().cloned().chain(bounds)
+    }
 }
 
-fn status_condition(has_status: bool) -> &'static str {
-    if has_status { "status = ?2" } else { "?2 IS NULL" }
+fn order(is_descending: bool) -> (&'static str, &'static str) {
+    if is_descending { ("<=", "DESC") } else { (">=", "ASC") }
 }
 
 /// Reads a page along the index. Returns whether it is cut because of `max_bytes`.
@@ -103,20 +147,22 @@ fn read_indexed(
     list: &CueList,
     max_bytes: usize,
 ) -> Result<(CuePage, bool)> {
-    let status = list.filter.status;
-    let total = users::stored_cue_counts(read, user_key)?.of(status);
+    let rows = IndexedCues::new(user_key, &list.filter);
+    let total = match list.filter.tags.is_empty() {
+        true => users::stored_cue_counts(read, user_key)?.of(list.filter.status),
+        false => read.one(&rows.count_sql(), params_from_iter(rows.with(&[])))?,
+    };
     let is_descending = list.sort.is_descending();
     let first = match &list.start {
         ListStart::Offset(0) => Some(if is_descending { i64::MAX } else { i64::MIN }),
-        ListStart::Offset(offset) => key_at(read, user_key, list, *offset, total)?,
+        ListStart::Offset(offset) => key_at(read, &rows, is_descending, *offset, total)?,
         ListStart::After(last) => last.key.checked_add(if is_descending { -1 } else { 1 }),
     };
     let mut page = CuePage { cues: Vec::new(), total, has_more: false };
     let Some(first) = first else { return Ok((page, false)) };
     let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
-    let mut rows = read.prepare_cached(&page_sql(status.is_some(), is_descending))?;
-    let mut rows =
-        rows.query(params![user_key, status.map(CueStatus::as_str), first, i64::from(list.limit) + 1])?;
+    let mut query = read.prepare_cached(&rows.page_sql(is_descending))?;
+    let mut rows = query.query(params_from_iter(rows.with(&[first, i64::from(list.limit) + 1])))?;
     let mut bytes = 0;
     page.cues.reserve(limit);
     while let Some(row) = rows.next()? {
@@ -133,18 +179,21 @@ fn read_indexed(
     Ok((page, is_cut))
 }
 
-fn key_at(read: &ReadTx<'_>, user_key: i64, list: &CueList, offset: u64, total: i64) -> Result<Option<i64>> {
+fn key_at(
+    read: &ReadTx<'_>,
+    rows: &IndexedCues,
+    is_descending: bool,
+    offset: u64,
+    total: i64,
+) -> Result<Option<i64>> {
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
     let after = total.saturating_sub(offset) - 1;
     if after < 0 {
         return Ok(None);
     }
-    let is_descending = list.sort.is_descending();
     let (is_descending, skipped) =
         if offset <= after { (is_descending, offset) } else { (!is_descending, after) };
-    let status = list.filter.status;
-    let sql = skip_sql(status.is_some(), is_descending);
-    read.find(&sql, params![user_key, status.map(CueStatus::as_str), skipped])
+    read.find(&rows.skip_sql(is_descending), params_from_iter(rows.with(&[skipped])))
 }
 
 fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage> {
@@ -200,8 +249,8 @@ fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CueP
     Ok(page)
 }
 
-/// The ids of the user's cues that match, oldest first, at most `limit`. Reads the user's rows until it has found so
-/// many.
+/// The ids of the user's cues that match, oldest first, at most `limit`. Reads the user's rows, or those with the tags,
+/// until it has found so many.
 pub fn select(read: &ReadTx<'_>, user_key: i64, filter: &CueFilter, limit: usize) -> Result<Vec<String>> {
     let mut ids = Vec::new();
     scan(read, user_key, filter, "id", |columns| {
@@ -218,8 +267,9 @@ pub(in crate::store) fn scan(
     columns: &str,
     mut found: impl FnMut(&mut RowReader<'_, '_>) -> rusqlite::Result<bool>,
 ) -> Result<()> {
-    let mut rows = read.prepare_cached(&scan_sql(filter, columns))?;
-    let mut rows = rows.query(params![user_key, filter.status.map(CueStatus::as_str)])?;
+    let rows = IndexedCues::new(user_key, filter);
+    let mut query = read.prepare_cached(&rows.scan_sql(filter, columns))?;
+    let mut rows = query.query(params_from_iter(&rows.values))?;
     while let Some(row) = rows.next()? {
         let mut columns = RowReader::new(row);
         if is_match(filter, &mut columns)? && !found(&mut columns)? {
@@ -227,20 +277,6 @@ pub(in crate::store) fn scan(
         }
     }
     Ok(())
-}
-
-/// Texts are read only to be searched: they are behind the headers, which may be long.
-fn scan_sql(filter: &CueFilter, columns: &str) -> String {
-    let status = if filter.status.is_some() { "status = ?2" } else { "?2 IS NULL" };
-    let texts = if filter.q.is_some() { "id, name, description, callback_url" } else { "'', '', NULL, NULL" };
-    let failures = match filter.failing {
-        Some(_) => "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)",
-        None => "0",
-    };
-    format!(
-        "SELECT status, transport, {failures} > 0, {texts}, {columns} FROM cues
-          WHERE user_key = ?1 AND {status} ORDER BY key"
-    )
 }
 
 fn is_match(filter: &CueFilter, columns: &mut RowReader<'_, '_>) -> rusqlite::Result<bool> {
@@ -296,20 +332,43 @@ pub fn find_runs(read: &ReadTx<'_>, cue: &Cue, count: u32) -> Result<RecentRuns>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::cue::CueStatus;
     use crate::domain::cue::list::SearchText;
+    use crate::domain::cue::tags::Tags;
     use crate::store::test_support::{assert_plans, plan, plan_test};
+
+    fn tags(tags: &[&str]) -> Tags {
+        Tags::new(tags.iter().map(|tag| (*tag).to_owned()).collect())
+    }
 
     #[test]
     fn pages_are_read_along_an_index_that_begins_with_the_user() {
-        for (has_status, index) in [
-            (false, "SEARCH cues USING INDEX cues_by_user (user_key=?"),
-            (true, "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?"),
+        for (filter, index, key) in [
+            (CueFilter::default(), "SEARCH cues USING INDEX cues_by_user (user_key=?", "key"),
+            (
+                CueFilter { status: Some(CueStatus::Paused), ..CueFilter::default() },
+                "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?",
+                "key",
+            ),
+            (
+                CueFilter {
+                    tags: tags(&["a", "b", "c"]),
+                    status: Some(CueStatus::Paused),
+                    ..CueFilter::default()
+                },
+                "SEARCH t USING PRIMARY KEY (user_key=? AND tag=?",
+                "cue_key",
+            ),
         ] {
-            for (is_descending, key) in [(false, " AND key>?)"), (true, " AND key<?)")] {
-                let page = page_sql(has_status, is_descending);
-                let skip = skip_sql(has_status, is_descending);
-                assert_plans(&[(&page, &format!("{index}{key}")), (&skip, &format!("{index})"))]);
+            let rows = IndexedCues::new(1, &filter);
+            for (is_descending, bound) in [(false, ">"), (true, "<")] {
+                let (page, skip) = (rows.page_sql(is_descending), rows.skip_sql(is_descending));
+                assert_plans(&[
+                    (&page, &format!("{index} AND {key}{bound}?)")),
+                    (&skip, &format!("{index})")),
+                ]);
             }
+            assert_plans(&[(&rows.count_sql(), &format!("{index})"))]);
         }
     }
 
@@ -317,11 +376,13 @@ mod tests {
     fn only_rows_of_the_user_are_read_and_in_order() {
         let all = CueFilter { q: Some(SearchText::new("a")), failing: Some(true), ..CueFilter::default() };
         let paused = CueFilter { status: Some(CueStatus::Paused), ..all.clone() };
+        let tagged = CueFilter { tags: tags(&["a", "b"]), ..paused.clone() };
         for (filter, step) in [
             (all, "SEARCH cues USING INDEX cues_by_user (user_key=?)"),
             (paused, "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)"),
+            (tagged, "SEARCH t USING PRIMARY KEY (user_key=? AND tag=?)"),
         ] {
-            let steps = plan(&scan_sql(&filter, "key"));
+            let steps = plan(&IndexedCues::new(1, &filter).scan_sql(&filter, "key"));
             assert_eq!(steps[0], step);
             assert!(steps.iter().all(|step| !step.contains("SCAN ") && !step.contains("TEMP")), "{steps:?}");
             assert_eq!(

@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::domain::account::stats::Figures;
 use crate::domain::cue::{CueStatus, StoredSchedule};
+use crate::domain::execution::policies::Policies;
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
@@ -27,6 +28,7 @@ pub struct DueCue {
     pub payload_key: Option<i64>,
     pub task: Option<String>,
     pub agent: Option<String>,
+    pub policies: Policies = "overlap, max_age_seconds, outcome_deadline_seconds",
 } }
 row! { missed_columns, "missed_runs.",
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,6 +175,10 @@ pub fn end_once(
     tx.run(sql, params![cue_key, status.as_str(), millis(now)])
 }
 
+const EXTEND_MISSED: &str = "UPDATE missed_runs SET last = ?3, count = count + ?4
+  WHERE key = (SELECT key FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1) AND reason = ?5 AND ?2 > last
+    AND last > (SELECT scheduled_for FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1)";
+
 /// Records at `now` the runs of a user's cue for which no execution was created. Does nothing if `missed` is empty.
 pub fn insert_missed(
     tx: &WriteTx<'_>,
@@ -183,10 +189,14 @@ pub fn insert_missed(
 ) -> Result<()> {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
-    tx.run(
-        "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![cue_key, millis(first), millis(last), count, reason.as_str()],
-    )?;
+    let row = params![cue_key, millis(first), millis(last), count, reason.as_str()];
+    // While one execution lasts, the runs that it skips are one row.
+    if reason != MissReason::Overlap || !tx.changes(EXTEND_MISSED, row)? {
+        tx.run(
+            "INSERT INTO missed_runs (cue_key, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
+            row,
+        )?;
+    }
     tx.counters().add_to_hour(user_key, now, &Figures { missed: count, ..Figures::default() });
     tx.count(WriteEvent::Missed(reason), missed.count);
     Ok(())

@@ -3,17 +3,21 @@
 
 pub mod cue_list;
 pub mod due_cues;
+pub mod flows;
 
+use std::iter;
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use rusqlite::params;
+use rusqlite::types::Value;
 use serde::Serialize;
 
+use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{Cue, CueStatus, OnFailure, Payload, ScheduleSpec, StoredSchedule};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
-use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method, destination_hash};
+use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::error::Result;
 use crate::store::db::columns::{Binder, FromRow, RowReader, ToRow, column_list, from_row, millis, row};
 use crate::store::{ReadTx, WriteTx};
@@ -45,12 +49,13 @@ macro_rules! cue_columns {
 
 cue_columns! {
     kept: id, user_key, last_run, run_count, missed_count, transport, payload_key, created_at;
-    changed: name, description, status, next_run, schedule = "cron, every, counts_from, at, timezone, catch_up, \
+    changed: name, description, tags, status, next_run, schedule = "cron, every, counts_from, at, timezone, catch_up, \
         start_at, end_at, jitter_seconds, delay_seconds",
         callback = "callback_url, callback_method, callback_headers, outcome_from_response, \
-            timeout_seconds, destination_hash",
+            timeout_seconds, \
+            flow_key, flow_parallelism, flow_per_minute, destination_hash",
         retry = "max_attempts, backoff_minutes, backoff_seconds", on_failure, verification, claim_within_minutes,
-        warning, updated_at;
+        policies = "overlap, max_age_seconds, outcome_deadline_seconds", warning, updated_at;
     counted: failing = "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)";
 }
 
@@ -146,6 +151,18 @@ pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> 
     tx.run(sql, params![cue_key, millis(now)])
 }
 
+const OTHER_TAG: &str = " AND EXISTS (
+    SELECT 1 FROM cue_tags o WHERE o.user_key = t.user_key AND o.tag = ? AND o.cue_key = t.cue_key)";
+
+/// A query for the keys of the user's cues that have all of the tags, in their order, and its parameters.
+pub(in crate::store) fn tagged(user_key: i64, tags: &Tags) -> (String, Vec<Value>) {
+    let others = OTHER_TAG.repeat(tags.iter().len().saturating_sub(1));
+    let sql =
+        format!("SELECT t.cue_key AS tagged FROM cue_tags t WHERE t.user_key = ? AND t.tag = ?{others}");
+    let tags = tags.iter().map(|tag| Value::from(tag.to_owned()));
+    (sql, iter::once(Value::from(user_key)).chain(tags).collect())
+}
+
 fn text_bytes(cue: &Cue) -> usize {
     let callback = cue.callback.as_ref().map_or(0, |callback| {
         let headers: usize = callback.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -153,6 +170,12 @@ fn text_bytes(cue: &Cue) -> usize {
     });
     let description = cue.description.as_ref().map_or(0, String::len);
     cue.name.len() + description + cue.warning.as_ref().map_or(0, String::len) + callback
+}
+
+impl ToRow for Tags {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+        to.add((!self.is_empty()).then(|| to_json(self)).transpose()?)
+    }
 }
 
 impl ToRow for StoredSchedule {
@@ -183,7 +206,11 @@ impl ToRow for Option<Callback> {
         to.add(to_json(&headers)?)?;
         to.add(self.as_ref().is_some_and(|callback| callback.outcome_from_response))?;
         to.add(self.as_ref().map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds))?;
-        to.add(self.as_ref().map(|callback| destination_hash(&callback.url)))
+        let flow = self.as_ref().and_then(|callback| callback.flow.as_ref());
+        to.add(flow.map(|flow| &flow.key))?;
+        to.add(flow.and_then(|flow| flow.parallelism))?;
+        to.add(flow.and_then(|flow| flow.per_minute))?;
+        to.add(self.as_ref().map(Callback::destination_hash))
     }
 }
 

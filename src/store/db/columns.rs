@@ -9,9 +9,11 @@ use serde_json::Value;
 use crate::domain::account::device_login::LoginState;
 use crate::domain::account::session::SignInMethod;
 use crate::domain::billing::{Offer, RequestStatus, SubscriptionState};
+use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{CueStatus, ScheduleSpec, StoredSchedule, Transport};
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::{OutcomeState, VerificationMode};
+use crate::domain::execution::policies::{Overlap, Policies};
 use crate::domain::execution::{ExecutionStatus, RetryPolicy, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonText};
@@ -19,6 +21,7 @@ use crate::domain::notification::NotificationKind;
 use crate::domain::notification::alert::AlertType;
 use crate::domain::schedule::{Bounds, CatchUp};
 use crate::domain::webhook::callback::{Callback, Method};
+use crate::domain::webhook::flow::Flow;
 
 /// A value in the next columns of a row: a plain value has one, a struct or a tuple several.
 pub trait FromRow: Sized {
@@ -178,6 +181,7 @@ words!(
     Method,
     NotificationKind,
     OutcomeState,
+    Overlap,
     RequestStatus,
     SignInMethod,
     SubscriptionState,
@@ -278,9 +282,18 @@ impl FromRow for RetryPolicy {
     }
 }
 
+impl FromRow for Tags {
+    /// Null is none.
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        let tags = columns.maybe_text()?.map(serde_json::from_str).transpose();
+        Ok(tags.map_err(|error| invalid_column(&error.to_string()))?.unwrap_or_default())
+    }
+}
+
 impl FromRow for Callback {
-    /// `callback_url`, `callback_method`, `callback_headers`, `outcome_from_response`, `timeout_seconds`, `destination_hash`.
-    const WIDTH: usize = 6;
+    /// `callback_url`, `callback_method`, `callback_headers`, `outcome_from_response`, `timeout_seconds`, `flow_key`,
+    /// `flow_parallelism`, `flow_per_minute`, `destination_hash`.
+    const WIDTH: usize = 9;
 
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         let url: Option<String> = columns.get()?;
@@ -290,10 +303,29 @@ impl FromRow for Callback {
             headers: columns.json()?,
             outcome_from_response: columns.get()?,
             timeout_seconds: columns.get()?,
+            flow: columns.get()?,
         };
-        // The hash follows from the URL.
+        // The hash follows from the flow or the URL.
         columns.next += 1;
         Ok(callback)
+    }
+}
+
+impl FromRow for Flow {
+    const WIDTH: usize = 3;
+
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        Ok(Self { key: columns.get()?, parallelism: columns.get()?, per_minute: columns.get()? })
+    }
+}
+
+row!(Policies { overlap, max_age_seconds, outcome_deadline_seconds });
+
+impl ToRow for Policies {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
+        self.overlap.bind(to)?;
+        self.max_age_seconds.bind(to)?;
+        self.outcome_deadline_seconds.bind(to)
     }
 }
 

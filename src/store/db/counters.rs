@@ -152,6 +152,11 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
           WHERE NOT EXISTS (SELECT 1 FROM cues WHERE cues.key = referring.cue_key)
             AND NOT EXISTS (SELECT 1 FROM deleted_cues WHERE deleted_cues.cue_key = referring.cue_key)
          UNION ALL
+         SELECT 'cue ' || cue_key || ' and its row of cue_tags differ in tag ' || tag
+           FROM (SELECT user_key, value AS tag, cues.key AS cue_key FROM cues, json_each(cues.tags)
+                 UNION ALL SELECT user_key, tag, cue_key FROM cue_tags)
+          GROUP BY user_key, tag, cue_key HAVING count(*) <> 2
+         UNION ALL
          SELECT 'execution ' || executions.key || ' refers to payload ' || payload_key || ', which does not exist'
            FROM executions LEFT JOIN payloads ON payloads.key = payload_key
           WHERE payload_key IS NOT NULL AND body IS NULL
@@ -167,7 +172,28 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
          LIMIT 1000",
     )?;
     let messages = query.query_map([], |row| row.get(0))?;
-    Ok(messages.collect::<rusqlite::Result<Vec<String>>>()?)
+    let mut messages = messages.collect::<rusqlite::Result<Vec<String>>>()?;
+    messages.extend(wrong_policies(file)?);
+    Ok(messages)
+}
+
+fn wrong_policies(file: &Connection) -> Result<Vec<String>> {
+    let mut query = file.prepare(
+        "SELECT 'execution ' || key || ' has ended, but has a policy left'
+           FROM executions
+          WHERE (status IN ('success', 'failed') AND (blocks_cue IS NOT NULL OR expires_at IS NOT NULL))
+             OR (outcome_state IS NOT NULL AND outcome_due_at IS NOT NULL)
+         UNION ALL
+         SELECT 'execution ' || key || ' waits for the end of another one, but there is none'
+           FROM executions
+          WHERE queue_name = 'waiting' AND due_at = 253370764800000
+            AND cue_key NOT IN (SELECT cue_key FROM deleted_cues)
+            AND NOT EXISTS (SELECT 1 FROM executions AS earlier
+                             WHERE earlier.blocks_cue = executions.cue_key AND earlier.key <> executions.key)
+         LIMIT 1000",
+    )?;
+    let messages = query.query_map([], |row| row.get(0))?;
+    Ok(messages.collect::<rusqlite::Result<_>>()?)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +207,7 @@ pub enum WriteEvent {
 }
 
 /// The number of counters: the cases of [`WriteEvent::index`].
-const EVENT_KINDS: usize = 8;
+const EVENT_KINDS: usize = 9;
 
 impl WriteEvent {
     fn index(self) -> usize {
@@ -194,6 +220,7 @@ impl WriteEvent {
             Self::ClaimExpired => 5,
             Self::Missed(MissReason::Downtime) => 6,
             Self::Missed(MissReason::Clock) => 7,
+            Self::Missed(MissReason::Overlap) => 8,
         }
     }
 }

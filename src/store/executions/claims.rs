@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
+use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::worker::NOT_CLAIMED;
 use crate::domain::execution::{Execution, ExecutionStatus};
 use crate::domain::ids::ExecutionId;
@@ -11,7 +12,7 @@ use crate::error::Result;
 use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
 use crate::store::db::counters::{QueueName, WriteEvent};
 use crate::store::db::meta;
-use crate::store::executions::{attempts, columns};
+use crate::store::executions::{NEVER, attempts, columns};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,7 +96,8 @@ pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result
 const CLAIM: &str = "
     UPDATE executions
        SET status = 'delivering', queue_name = NULL, due_at = NULL, attempts = attempts + 1,
-           claimed_by_worker = ?2, claimed_at = ?3, started_at = coalesce(started_at, ?3), last_attempt_at = ?3, lease_expires_at = ?4, updated_at = ?3
+           claimed_by_worker = ?2, claimed_at = ?3, started_at = coalesce(started_at, ?3), last_attempt_at = ?3, lease_expires_at = ?4, updated_at = ?3,
+           blocks_cue = (SELECT cues.key FROM cues WHERE cues.key = cue_key AND overlap <> 'allow')
      WHERE key = ?1 AND status = 'pending' AND queue_name = 'claim'";
 
 pub fn claim(
@@ -123,13 +125,14 @@ pub struct EndedLease {
     pub execution: Execution,
     pub lease_expires_at: Timestamp,
     pub max_attempts: Option<u32>,
+    pub max_age_seconds: Option<u32>,
     pub last_heartbeat: Option<Timestamp>,
 } }
 
 const ENDED: &str = concat!(
     "SELECT ",
     columns!(),
-    ", e.lease_expires_at, c.max_attempts, w.last_heartbeat
+    ", e.lease_expires_at, c.max_attempts, c.max_age_seconds, w.last_heartbeat
        FROM executions e
        LEFT JOIN cues c ON c.key = e.cue_key
        LEFT JOIN workers w ON w.user_key = e.user_key AND w.worker_id = e.claimed_by_worker
@@ -161,7 +164,7 @@ pub fn release(
     tx: &WriteTx<'_>,
     execution: &Execution,
     status: ExecutionStatus,
-    reason: &str,
+    (reason, cause): (&str, Option<FailureCause>),
     now: Timestamp,
 ) -> Result<bool> {
     let sql = concat!(
@@ -171,10 +174,15 @@ pub fn release(
         ", NULL), lease_expires_at = NULL,
                 claimed_by_worker = iif(?2 = 'pending', NULL, claimed_by_worker),
                 claimed_at = iif(?2 = 'pending', NULL, claimed_at), error_message = ?3, updated_at = ?4,
-                duration_ms = max(?4 - last_attempt_at, 0)
+                duration_ms = max(?4 - last_attempt_at, 0), cause = ?5,
+                expires_at = iif(?2 = 'pending', scheduled_for + 1000 * (SELECT max_age_seconds FROM cues
+                                                                          WHERE cues.key = cue_key), expires_at)
           WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
     );
-    if !tx.changes(sql, params![execution.key, status.as_str(), reason, millis(now)])? {
+    if !tx.changes(
+        sql,
+        params![execution.key, status.as_str(), reason, millis(now), cause.map(FailureCause::as_str)],
+    )? {
         return Ok(false);
     }
     let worker_id = execution.claimed_by_worker.as_deref().unwrap_or_default();
@@ -183,13 +191,6 @@ pub fn release(
     tx.count(WriteEvent::ClaimExpired, 1);
     Ok(true)
 }
-
-/// In `due_at`: never checked again. The year 9999, because every reader of an execution reads the column as an
-/// instant.
-const NEVER: Timestamp = Timestamp::constant(253_370_764_800, 0);
-
-/// Executions of a cue checked in one write when its limit changes. More would delay other writes.
-const RECHECK_BATCH: u32 = 1_000;
 
 /// The first check of an execution that becomes claimable at `$now`, as SQL: after 15 minutes, or at the limit of its
 /// cue.
@@ -219,21 +220,6 @@ const CHECK_AT: &str = "SELECT due_at FROM executions WHERE key = ?1";
 
 const SET_CHECK: &str = "UPDATE executions SET due_at = ?2 WHERE key = ?1 AND queue_name = 'claim'";
 
-const CHANGED: &str =
-    "INSERT OR REPLACE INTO changed_claim_limits (cue_key, before) VALUES (?1, 9223372036854775807)";
-
-const FIRST_CHANGED: &str = "SELECT cue_key, before FROM changed_claim_limits ORDER BY cue_key LIMIT 1";
-
-const OLDEST_OF_BATCH: &str =
-    "SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3 - 1";
-
-const RECHECK: &str = "UPDATE executions SET due_at = NULL WHERE queue_name = 'claim' AND key IN (
-    SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3 + 0)";
-
-const SET_BEFORE: &str = "UPDATE changed_claim_limits SET before = ?2 WHERE cue_key = ?1";
-
-const END_RECHECK: &str = "DELETE FROM changed_claim_limits WHERE cue_key = ?1";
-
 const WAITING: &str = "SELECT count(*) FROM (
     SELECT queue_name FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0) WHERE queue_name = 'claim'";
 
@@ -257,9 +243,6 @@ pub struct UnclaimedExecution {
 } }
 
 pub fn next_check(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    if read.any(FIRST_CHANGED, [])? {
-        return Ok(Some(Timestamp::MIN));
-    }
     let first: Option<Option<Timestamp>> = read.find(NEXT_CHECK, [])?;
     Ok(first.map(|due_at| due_at.unwrap_or(Timestamp::MIN)).filter(|due_at| *due_at < NEVER))
 }
@@ -287,25 +270,6 @@ pub fn set_check(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()
     tx.run(SET_CHECK, [key, millis(at.unwrap_or(NEVER))])
 }
 
-/// Checks the waiting executions of a cue again, because its limit has changed. [`continue_recheck`] marks them.
-pub fn recheck(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.run(CHANGED, [cue_key])
-}
-
-/// The marked executions are due at once. Returns false if no limit has changed.
-pub fn continue_recheck(tx: &WriteTx<'_>) -> Result<bool> {
-    let changed: Option<(i64, i64)> = tx.find(FIRST_CHANGED, [])?;
-    let Some((cue_key, before)) = changed else { return Ok(false) };
-    let batch = params![cue_key, before, RECHECK_BATCH];
-    let oldest: Option<i64> = tx.find(OLDEST_OF_BATCH, batch)?;
-    tx.run(RECHECK, batch)?;
-    match oldest {
-        Some(oldest) => tx.run(SET_BEFORE, [cue_key, oldest])?,
-        None => tx.run(END_RECHECK, [cue_key])?,
-    };
-    Ok(true)
-}
-
 pub fn count_waiting(read: &ReadTx<'_>, cue_key: i64, limit: u32) -> Result<u32> {
     read.one(WAITING, params![cue_key, limit])
 }
@@ -325,9 +289,6 @@ mod tests {
     crate::store::test_support::plan_test! { checks_are_found_by_index_and_never_sorted:
         NEXT_CHECK => "executions_unclaimed",
         DUE => "SCAN e USING INDEX executions_unclaimed",
-        FIRST_CHANGED => "SCAN changed_claim_limits",
-        OLDEST_OF_BATCH => "executions_by_cue (cue_key=? AND key<?)",
-        RECHECK => "executions_by_cue (cue_key=? AND key<?)",
         WAITING => "executions_by_cue (cue_key=?)",
         SET_CHECK => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
         FAIL_UNCLAIMED => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",

@@ -19,8 +19,8 @@ use crate::error::Result;
 use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::db::meta;
-use crate::store::executions::attempts;
 use crate::store::executions::claims::first_check;
+use crate::store::executions::{NEVER, attempts};
 use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
@@ -47,12 +47,14 @@ pub struct AttemptRecord {
     pub error_message: Option<String>,
     pub cause: Option<FailureCause>,
     pub outcome: Option<Outcome>,
+    pub has_outcome_deadline: bool,
 }
 
 /// Copies of a response that is taken as an outcome: its bytes, and the report that is read from them.
 const RESPONSE_COPIES: usize = 2;
 
-const NEXT_DUE: &str = "SELECT due_at FROM executions WHERE queue_name = 'waiting' ORDER BY due_at LIMIT 1";
+const NEXT_DUE: &str =
+    "SELECT due_at FROM executions WHERE queue_name = 'waiting' AND due_at < ?1 ORDER BY due_at LIMIT 1";
 
 // Reads the destination again, because the callback of the cue may have changed since.
 const PROMOTE: &str = concat!(
@@ -100,6 +102,10 @@ pub struct ClaimedDelivery {
     /// The most that its body and its custom headers take in memory while it is sent.
     pub bytes: usize = "coalesce(octet_length(payloads.body), 0) + 3 * coalesce(octet_length(callback_headers), 0)",
     pub takes_outcome: bool = "outcome_from_response IS 1",
+    pub has_outcome_deadline: bool = "outcome_deadline_seconds IS NOT NULL",
+    /// No attempt follows one that ends after it.
+    pub expires_at: Option<Timestamp> = "executions.scheduled_for + 1000 * max_age_seconds",
+    pub max_age_seconds: Option<u32>,
 } }
 
 // Outer joins: an execution without a cue must be claimed and failed, or it would stay first in the queue. Reads
@@ -118,11 +124,14 @@ const CLAIM: &str = "UPDATE executions
         started_at = coalesce(started_at, ?2), last_attempt_at = ?2, updated_at = ?2
   WHERE key = ?1 AND queue_name = 'send'";
 
-// Compares the id as well, because SQLite reuses the row key of a deleted execution.
+// Compares the id as well, because SQLite reuses the row key of a deleted execution. The expiry of one that is tried again
+// may have passed, and been ignored, during the attempt.
 const RECORD: &str = "UPDATE executions
     SET status = ?4, queue_name = CASE WHEN ?5 IS NULL THEN NULL ELSE 'waiting' END, due_at = ?5, delivered_at = ?6,
         http_status = ?7, response_body = ?8, error_message = ?9, updated_at = ?10,
-        duration_ms = ?11, cause = ?12, response_headers = ?13
+        duration_ms = ?11, cause = ?12, response_headers = ?13,
+        expires_at = CASE WHEN ?5 IS NOT NULL
+                          THEN scheduled_for + 1000 * (SELECT max_age_seconds FROM cues WHERE cues.key = cue_key) END
   WHERE key = ?1 AND id = ?2 AND attempts = ?3 AND status = 'delivering'";
 
 /// Indexes of unfinished executions with their conditions. The history of a single user may be far longer.
@@ -138,7 +147,7 @@ fn fail_all(index: &str, condition: &str) -> String {
     format!(
         "UPDATE executions INDEXED BY executions_{index}
             SET status = 'failed', queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = ?2,
-                updated_at = ?3,
+                updated_at = ?3, blocks_cue = NULL, expires_at = NULL,
                 duration_ms = iif(lease_expires_at IS NULL, duration_ms, max(?3 - last_attempt_at, 0))
           WHERE user_key = ?1 AND {condition}"
     )
@@ -149,11 +158,12 @@ const RETRIES: &str = "SELECT count(*) FROM executions INDEXED BY executions_wai
 
 const REQUEUE: &str = "UPDATE executions
     SET status = CASE WHEN attempts > 1 THEN 'retrying' ELSE 'pending' END, queue_name = 'send',
-        attempts = attempts - 1, started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?1
+        attempts = attempts - 1, started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?1,
+        expires_at = scheduled_for + 1000 * (SELECT max_age_seconds FROM cues WHERE cues.key = cue_key)
   WHERE status = 'delivering' AND transport = 'webhook'";
 
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(NEXT_DUE, [])
+    read.find(NEXT_DUE, [millis(NEVER)])
 }
 
 /// Longest overdue first, at most `limit`. Returns their number.
@@ -282,8 +292,8 @@ pub struct LoadedDelivery {
 }
 
 row!(spec_columns, "", DeliverySpec {
-    callback = "callback_url, callback_method, callback_headers, outcome_from_response, \
-        timeout_seconds, cues.destination_hash",
+    callback = "callback_url, callback_method, callback_headers, outcome_from_response, timeout_seconds, \
+        flow_key, flow_parallelism, flow_per_minute, cues.destination_hash",
     cue_id = "cues.id",
     payload = "payloads.body",
     secret = "webhook_secret",
@@ -390,17 +400,20 @@ const RELEASE: &str = "UPDATE executions
     SET queue_name = CASE transport WHEN 'worker' THEN 'claim' ELSE 'send' END, due_at = ?2,
         destination_hash = coalesce((SELECT cues.destination_hash FROM cues WHERE cues.key = executions.cue_key),
                                     destination_hash),
+        expires_at = CASE status WHEN 'pending' THEN expires_at - max(scheduled_for - ?2, 0) ELSE expires_at END,
         scheduled_for = CASE status WHEN 'pending' THEN min(scheduled_for, ?2) ELSE scheduled_for END, updated_at = ?2
   WHERE key = ?1 AND queue_name = 'waiting'
   RETURNING transport = 'worker', status = 'retrying'";
 
-const CANCEL: &str = "UPDATE executions
-    SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3
+const FAIL_QUEUED: &str = "UPDATE executions
+    SET status = 'failed', queue_name = NULL, due_at = NULL, error_message = ?2, updated_at = ?3,
+        cause = coalesce(?4, cause)
   WHERE key = ?1 AND queue_name IS NOT NULL";
 
 // The result of an attempt that runs is not recorded then: it records only an execution that is being delivered.
 const FAIL_DELIVERING: &str = "UPDATE executions INDEXED BY executions_in_flight
-    SET status = 'failed', error_message = ?2, updated_at = ?3, duration_ms = max(?3 - last_attempt_at, 0)
+    SET status = 'failed', error_message = ?2, updated_at = ?3, duration_ms = max(?3 - last_attempt_at, 0),
+        blocks_cue = NULL, expires_at = NULL
   WHERE user_key = ?1 AND status = 'delivering' AND transport = 'webhook'";
 
 const TO_SEND: &str = "SELECT key, status = 'retrying' FROM executions
@@ -466,9 +479,16 @@ pub fn release(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
     Ok(released.is_some())
 }
 
-pub fn cancel(tx: &WriteTx<'_>, key: i64, reason: &str, now: Timestamp) -> Result<bool> {
+/// Ends an execution without another attempt. Returns `false` if it is in no queue.
+pub fn fail_queued(
+    tx: &WriteTx<'_>,
+    key: i64,
+    reason: &str,
+    cause: Option<FailureCause>,
+    now: Timestamp,
+) -> Result<bool> {
     let Some(place) = find_place(tx, key)? else { return Ok(false) };
-    tx.run(CANCEL, params![key, reason, millis(now)])?;
+    tx.run(FAIL_QUEUED, params![key, reason, millis(now), cause.map(FailureCause::as_str)])?;
     match place {
         QueuePlace::Send => tx.counters().add_queued(QueueName::Send, -1),
         QueuePlace::Claim => tx.counters().add_queued(QueueName::Claim, -1),
@@ -533,7 +553,7 @@ mod tests {
         FAIL_DELIVERING => "INDEX executions_in_flight (user_key=?)",
         PLACE => "USING INTEGER PRIMARY KEY (rowid=?)",
         RELEASE => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
-        CANCEL => "USING INTEGER PRIMARY KEY (rowid=?)",
+        FAIL_QUEUED => "USING INTEGER PRIMARY KEY (rowid=?)",
         TO_SEND => "executions_to_send (user_key=?)",
     }
 }

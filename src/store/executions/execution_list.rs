@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
+use crate::domain::cue::tags::Tags;
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{CANCELLED, ExecutionStatus, Trigger};
@@ -59,6 +60,8 @@ pub struct ExecutionFilter {
     pub cause: Option<FailureCause>,
     pub replayed_from: Option<ExecutionId>,
     pub of_failing_cues: bool,
+    /// Their cues have all of them.
+    pub tags: Tags,
     pub created: CreatedRange,
 }
 
@@ -142,7 +145,8 @@ impl<'a> ResolvedFilter<'a> {
             },
         };
         let created = filter.created.conditions(read)?;
-        let mut resolved = Self::from_keys(user_key, cue_key, &created, filter);
+        let is_by_tags = reads_tagged(read, user_key, filter)?;
+        let mut resolved = Self::from_keys(user_key, cue_key, &created, filter, is_by_tags);
         if retention::has_deleted_cues(read, user_key)? {
             resolved.base.condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned());
         }
@@ -154,6 +158,7 @@ impl<'a> ResolvedFilter<'a> {
         cue_key: Option<i64>,
         created: &[(&'static str, i64)],
         filter: &'a ExecutionFilter,
+        is_by_tags: bool,
     ) -> Self {
         let text = |word: &str| Value::from(word.to_owned());
         let by_value = [
@@ -174,6 +179,7 @@ impl<'a> ResolvedFilter<'a> {
             // The cues are few: counting their entries is far quicker than reading all rows of the user. A page is
             // sorted.
             None if filter.of_failing_cues && filter.statuses.is_empty() => "cue",
+            None if is_by_tags => "cue",
             None => "user",
         };
         let mut base = Scan::new(format!("executions_by_{index}"));
@@ -191,6 +197,9 @@ impl<'a> ResolvedFilter<'a> {
         }
         if filter.of_failing_cues {
             base.filter(FAILING_CUES, user_key);
+        }
+        if !filter.tags.is_empty() {
+            base.filter_by_tags(user_key, &filter.tags);
         }
         // A literal, as the statuses below, because SQLite uses a partial index only then.
         if let Some(trigger) = filter.triggered_by {
@@ -234,6 +243,26 @@ impl<'a> ResolvedFilter<'a> {
         scan.conditions.extend(status);
         scan
     }
+}
+
+/// Returns whether the executions of the cues with the tags are read, and not those of the user with a status: the fewer.
+/// To count entries of an index costs a tenth of reading their rows.
+fn reads_tagged(read: &ReadTx<'_>, user_key: i64, filter: &ExecutionFilter) -> Result<bool> {
+    if filter.tags.is_empty() {
+        return Ok(false);
+    }
+    let finished: Vec<_> = filter.statuses.iter().filter(|status| status.is_over()).collect();
+    let [status] = finished.as_slice() else {
+        // Those that have not ended are found in the queues, and the others together are nearly all.
+        return Ok(filter.statuses.is_empty() || !finished.is_empty());
+    };
+    let mut tagged = Scan::new("executions_by_cue".to_owned());
+    tagged.filter_by_tags(user_key, &filter.tags);
+    let mut more = Scan::new("executions_finished".to_owned());
+    more.filter("e.user_key = ?", user_key);
+    more.condition(format!("e.status = '{}'", status.as_str()));
+    more.values.push(tagged.count(read)?.into());
+    read.any(&format!("{} LIMIT 1 OFFSET ?", more.sql("1")), params_from_iter(&more.values))
 }
 
 fn status_condition(statuses: &[ExecutionStatus]) -> String {
@@ -294,6 +323,12 @@ impl Scan {
         self.values.push(value.into());
     }
 
+    fn filter_by_tags(&mut self, user_key: i64, tags: &Tags) {
+        let (tagged, values) = cues::tagged(user_key, tags);
+        self.condition(format!("e.cue_key IN ({tagged})"));
+        self.values.extend(values);
+    }
+
     fn sql(&self, columns: &str) -> String {
         let index = if self.index.is_empty() { String::new() } else { format!("INDEXED BY {}", self.index) };
         format!("SELECT {columns} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
@@ -332,12 +367,15 @@ mod tests {
     }
 
     #[test]
-    fn every_filter_uses_an_index_and_none_but_that_of_failing_cues_sorts() {
+    fn every_filter_uses_an_index_and_none_but_those_of_several_cues_sort() {
         let filter = |set: fn(&mut ExecutionFilter)| {
             let mut filter = ExecutionFilter::default();
             set(&mut filter);
             filter
         };
+        fn tags() -> Tags {
+            Tags::new(vec!["a".to_owned(), "b".to_owned()])
+        }
         let failed = |set: fn(&mut ExecutionFilter)| ExecutionFilter {
             statuses: vec![ExecutionStatus::Failed],
             ..filter(set)
@@ -373,6 +411,8 @@ mod tests {
             ),
             (filter(|it| it.of_failing_cues = true), "by_cue (cue_key=?)"),
             (failed(|it| it.of_failing_cues = true), "finished (user_key=? AND status=?)"),
+            (filter(|it| it.tags = tags()), "by_cue (cue_key=?)"),
+            (failed(|it| it.tags = tags()), "by_cue (cue_key=?)"),
             (filter(|it| it.created.since = Some(Timestamp::UNIX_EPOCH)), "by_user (user_key=? AND key>?)"),
             (
                 failed(|it| it.created.since = Some(Timestamp::UNIX_EPOCH)),
@@ -382,11 +422,12 @@ mod tests {
             let created = [("e.key >= ?", 3), ("e.created_at >= ?", 4)];
             let created = if filter.created.since.is_some() { &created[..] } else { &[] };
             let cue_key = filter.cue_id.as_ref().map(|_| 7);
-            let resolved = ResolvedFilter::from_keys(1, cue_key, created, &filter);
+            let is_by_tags = !filter.tags.is_empty();
+            let resolved = ResolvedFilter::from_keys(1, cue_key, created, &filter, is_by_tags);
             let sql = format!("{} ORDER BY e.key DESC", resolved.ordered_scan().sql("e.key"));
             let index = format!("executions_{index}");
             // Of several cues, the executions come in the order of the cues.
-            let sorts = filter.of_failing_cues && filter.statuses.is_empty();
+            let sorts = is_by_tags || (filter.of_failing_cues && filter.statuses.is_empty());
             let order = if sorts { "USE TEMP B-TREE FOR ORDER BY" } else { index.as_str() };
             assert_plans(&[(&sql, &index), (&sql, order)]);
         }

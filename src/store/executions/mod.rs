@@ -4,6 +4,7 @@ pub mod attempts;
 pub mod claims;
 pub mod delivery_queue;
 pub mod execution_list;
+pub mod policies;
 pub mod workers;
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use crate::domain::account::stats::Figures;
 use crate::domain::execution::outcome::{
     Evidence, Outcome, OutcomeReport, OutcomeState, Verdict, VerificationMode,
 };
+use crate::domain::execution::policies::Overlap;
 use crate::domain::execution::{Execution, ExecutionStatus, NewExecution};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
@@ -49,6 +51,8 @@ row!(columns, "e.", Execution {
     claimed_at,
     lease_expires_at,
     outcome_state,
+    expires_at,
+    outcome_due_at,
     created_at,
     updated_at,
 });
@@ -63,6 +67,10 @@ pub struct ExecutionDetails {
     pub cue_name: String = "c.name",
     pub max_attempts: u32 = "c.max_attempts",
     pub verification: VerificationMode = "c.verification",
+    /// It waits for the end of the earlier executions of its cue.
+    pub is_buffered: bool = "e.queue_name IS 'waiting' AND e.due_at = 253370764800000",
+    /// It waits for its turn in this flow.
+    pub flow_key: Option<String> = "iif(e.queue_name = 'send' AND e.destination_hash < 0, c.flow_key, NULL)",
     pub outcome: Option<Outcome> = "o.recorded_at, o.success, o.result, o.error, o.metadata, o.evidence, o.verified_at, o.valid, o.reason",
 } }
 
@@ -81,8 +89,12 @@ macro_rules! select {
     };
 }
 
+/// In `due_at`: an execution that is never checked, or that waits for the end of another one. The year 9999, because
+/// every reader of an execution reads the column as an instant.
+pub(in crate::store) const NEVER: Timestamp = Timestamp::constant(253_370_764_800, 0);
+
 pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
-    let is_waiting = new.scheduled_for > new.now;
+    let is_waiting = new.scheduled_for > new.now || new.is_buffered;
     let queue_name = match (is_waiting, new.is_worker) {
         (true, _) => "waiting",
         (false, true) => "claim",
@@ -104,14 +116,16 @@ fn insert_row(
     queue_name: Option<&str>,
     error_message: Option<&str>,
 ) -> Result<i64> {
-    let due_at = (queue_name == Some("waiting")).then(|| millis(new.scheduled_for));
+    let waits_until = if new.is_buffered { NEVER } else { new.scheduled_for };
+    let due_at = (queue_name == Some("waiting")).then(|| millis(waits_until));
+    let policies = Some(new.policies).filter(|_| queue_name.is_some());
     tx.prepare_cached(concat!(
         "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash,
                                  task, agent, scheduled_for, triggered_by, payload_key, attempts, error_message,
-                                 created_at, updated_at, is_catch_up, replayed_from)
+                                 created_at, updated_at, is_catch_up, replayed_from, blocks_cue, expires_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, iif(?6 = 'claim', ",
         first_check!("?15", "?2"),
-        ", ?7), ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16, ?17)"
+        ", ?7), ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16, ?17, ?18, ?19)"
     ))?
     .execute(params![
         new.id.bytes(),
@@ -131,6 +145,8 @@ fn insert_row(
         millis(new.now),
         new.is_catch_up,
         new.replayed_from.as_ref().map(ExecutionId::bytes),
+        policies.filter(|policies| policies.overlap != Overlap::Allow).map(|_| new.cue_key),
+        policies.and_then(|policies| policies.expires_at(new.scheduled_for)).map(millis),
     ])?;
     match queue_name {
         Some("send") => tx.counters().add_queued(QueueName::Send, 1),
@@ -204,7 +220,7 @@ pub fn set_outcome_state(
     now: Timestamp,
 ) -> Result<()> {
     tx.run(
-        "UPDATE executions SET outcome_state = ?2, updated_at = ?3 WHERE key = ?1",
+        "UPDATE executions SET outcome_state = ?2, outcome_due_at = NULL, updated_at = ?3 WHERE key = ?1",
         params![execution_key, state.as_str(), millis(now)],
     )
 }

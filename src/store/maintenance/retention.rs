@@ -6,6 +6,7 @@ use rusqlite::{Params, params};
 
 use crate::domain::time::EARLIEST_CLOCK;
 use crate::error::Result;
+use crate::store::cues::flows;
 use crate::store::cues::{self, OLDEST_FIRST, SharedPayload, current_payload_key, find_shared_payload};
 use crate::store::db::columns::row_count;
 use crate::store::db::meta;
@@ -221,8 +222,10 @@ pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: i64, limit: u32) -> Result<
 }
 
 fn remove_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
-    let sql = "DELETE FROM cues WHERE id = ?2 AND user_key = ?1 RETURNING key";
+    let sql = "SELECT key FROM cues WHERE id = ?2 AND user_key = ?1";
     let Some(cue_key) = tx.find(sql, params![user_key, id])? else { return Ok(None) };
+    flows::leave(tx, cue_key)?;
+    tx.run("DELETE FROM cues WHERE key = ?1", [cue_key])?;
     tx.run("DELETE FROM retention_queue WHERE cue_key = ?1", [cue_key])?;
     // First: the trigger that subtracts the bytes of a payload finds the user by it.
     tx.run("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)", [cue_key, user_key])?;

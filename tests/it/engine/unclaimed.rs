@@ -7,10 +7,12 @@ use cued::domain::ids::ExecutionId;
 use cued::domain::notification::alert::{Alert, AlertType};
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
-use cued::engine::scheduler::reaper::{look_for_unclaimed, next_look, release_expired_claims};
+use cued::engine::scheduler::reaper::{
+    follow_changes, look_for_unclaimed, next_look, release_expired_claims,
+};
 use cued::store::alerts::{self, AlertFilter};
 use cued::store::cues;
-use cued::store::executions::claims;
+use cued::store::executions::{claims, policies};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::support::*;
@@ -168,7 +170,7 @@ fn change_time(fixture: &Fixture, cue: &Cue, minutes: Option<u32>) {
     changed.apply(&patch, fixture.now()).unwrap();
     let saved = fixture.app.store.write(move |tx| {
         cues::save(tx, &changed)?;
-        claims::recheck(tx, changed.key)
+        policies::follow_change(tx, changed.key)
     });
     saved.wait().unwrap();
 }
@@ -189,14 +191,18 @@ fn a_changed_time_for_claims_applies_in_parts_that_outlast_a_restart() {
         let count = fixture.app.store.read(move |read| claims::count_waiting(read, key, 10_000));
         count.wait().unwrap()
     };
-    // A part of 1,000, then 200 in a write.
+    // The newest 1,000 are due, 200 in a write.
     for _ in 0..3 {
         assert!(look_for_unclaimed(&fixture.app, fixture.now()).unwrap());
     }
-    assert_eq!(waiting(&fixture, cue.key), 2_500 - 400);
+    assert_eq!(waiting(&fixture, cue.key), 2_500 - 600);
     let fixture = fixture.restart();
     fixture.app.clock.set(after_begin(1_900));
-    assert_eq!(look(&fixture), 3 + 1 + 5 + 1 + 3, "the rest of the first part, and two further ones");
+    assert_eq!(look(&fixture), 3, "the rest of the first part");
+    for has_more in [true, true, false] {
+        assert_eq!(follow_changes(&fixture.app).unwrap(), has_more);
+    }
+    look(&fixture);
     assert_eq!((waiting(&fixture, cue.key), waiting(&fixture, other.key)), (0, 5));
     assert_eq!(next_look(&fixture.app).unwrap(), None);
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cued::clock::Clock;
+use cued::domain::cue::tags::Tags;
 use cued::domain::cue::{NewCue, OnFailure, Transport};
 use cued::domain::execution::RetryPolicy;
 use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
+use cued::domain::execution::policies::Policies;
 use cued::domain::notification::NotificationKind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
@@ -103,8 +105,10 @@ impl Trial {
             let stored = trial.fixture.app.store.write(move |tx| {
                 let mut new = NewCue {
                     claim_within_minutes: None,
+                    policies: Policies::default(),
                     name: "n".to_owned(),
                     description: None,
+                    tags: Tags::default(),
                     schedule: Schedule::recurring("0 * * * *", "UTC", CatchUp::Latest).unwrap(),
                     transport: Transport::Worker,
                     callback: None,
@@ -254,6 +258,7 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
             headers: Vec::new(),
             outcome_from_response: false,
             timeout_seconds: 30,
+            flow: None,
         });
         new.on_failure = OnFailure { email: true, webhook: Some(url), pause: false };
     });

@@ -29,17 +29,19 @@ fn a_new_cue_has_every_field_with_its_default() {
     }));
     assert!(id(&created).starts_with("cue_") && id(&created).len() == 16, "{created}");
     let expected = json!({
-        "id": id(&created), "name": "nightly", "description": null, "status": "active",
+        "id": id(&created), "name": "nightly", "description": null, "tags": [], "status": "active",
         "next_run": "2026-01-05T09:30:00+00:00", "last_run": null,
         "schedule": {
             "type": "recurring", "cron": "30 9 * * *", "every": null, "at": null, "timezone": "UTC",
             "catch_up": "latest", "start": null, "end": null, "jitter_seconds": 0,
         },
-        "callback": {"url": url, "method": "POST", "headers": {}, "outcome_from_response": false, "timeout_seconds": 30},
+        "callback": {
+            "url": url, "method": "POST", "headers": {}, "outcome_from_response": false, "timeout_seconds": 30, "flow": null,
+        },
         "transport": "webhook", "payload": null,
         "retry": {"max_attempts": 4, "backoff_minutes": [1, 5, 15]},
         "on_failure": created["on_failure"], "verification": created["verification"],
-        "claim_within_minutes": null,
+        "claim_within_minutes": null, "overlap": "allow", "max_age_seconds": null, "outcome_deadline_seconds": null,
         "run_count": 0, "fired_count": 0, "missed_count": 0, "failing": 0, "warning": null,
         "created_at": START, "updated_at": START,
     });
@@ -69,13 +71,14 @@ fn a_new_cue_shows_the_given_values() {
         "schedule": {"type": "once", "at": once, "timezone": "Europe/Berlin"},
         "callback": {
             "url": "http://127.0.0.1:9/", "method": "PUT", "headers": {"X-Own": "mine"}, "outcome_from_response": true,
-            "timeout_seconds": 60,
+            "timeout_seconds": 60, "flow": {"key": "nas", "parallelism": 2, "per_minute": null},
         },
+        "overlap": "skip", "max_age_seconds": 60, "outcome_deadline_seconds": 10,
         "retry": {"max_attempts": 2, "backoff_minutes": [3]},
     });
     let created = user.create(&given);
-    for name in ["name", "description", "transport", "payload", "callback", "retry"] {
-        assert_eq!(created[name], given[name], "{name}");
+    for (name, value) in given.as_object().unwrap().iter().filter(|(name, _)| *name != "schedule") {
+        assert_eq!(&created[name], value, "{name}");
     }
     let schedule = &created["schedule"];
     assert_eq!(

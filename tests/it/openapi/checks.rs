@@ -185,10 +185,11 @@ fn header_problems(described: &'static Value, response: &Response) -> Vec<String
 fn query_problems(operation: &'static Operation, query: &str) -> Vec<String> {
     let pairs: Vec<(String, String)> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     let of = |parameter: &'static Value| {
-        let name = parameter["name"].as_str().unwrap();
-        let (_, text) = pairs.iter().rev().find(|(given, _)| given == name)?;
-        let schema = &parameter["schema"];
-        let found = faults(&DOCUMENT, schema, &typed(schema, text));
+        let (name, schema) = (parameter["name"].as_str().unwrap(), &parameter["schema"]);
+        let all: Vec<&String> =
+            pairs.iter().filter(|(given, _)| given == name).map(|(_, text)| text).collect();
+        let value = if schema["type"] == "array" { json!(all) } else { typed(schema, all.last()?) };
+        let found = if all.is_empty() { Vec::new() } else { faults(&DOCUMENT, schema, &value) };
         (!found.is_empty()).then(|| format!("the query was accepted: {name}: {}", found.join(", ")))
     };
     operation.parameters("query").filter_map(of).collect()

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
+use cued::domain::cue::tags::Tags;
 use cued::domain::execution::attempt::FailureCause;
 use cued::domain::execution::outcome::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
@@ -152,6 +153,10 @@ struct Row {
 fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
     let users = [fixture.user("ada"), fixture.user("bob")];
     let cues = [users[0], users[0], users[1]].map(|user| fixture.worker_cue(user, |_| ()));
+    fixture.sql(&format!(
+        r#"UPDATE cues SET tags = '["a"]'; UPDATE cues SET tags = '["b","a"]' WHERE key = {}"#,
+        cues[0].key
+    ));
     let failing = cues[1].key;
     let streak = "INSERT INTO consecutive_failures (cue_key, failures) VALUES (?1, 2)";
     fixture.app.store.write(move |tx| Ok(tx.execute(streak, [failing])?)).wait().unwrap();
@@ -227,6 +232,9 @@ fn filter(random: &mut Random, rows: &[Row]) -> ExecutionFilter {
     filter.cause = row.cause.filter(|_| more.0);
     filter.replayed_from = row.original.filter(|_| more.1);
     filter.of_failing_cues = more.2;
+    let tags: [&[&str]; 6] = [&[], &[], &["a"], &["b"], &["b", "a"], &["c"]];
+    let tags = tags[usize::try_from(random.below(6)).unwrap()].iter();
+    filter.tags = Tags::new(tags.map(|tag| (*tag).to_owned()).collect());
     let minutes = |minutes| SignedDuration::from_mins(i64::try_from(minutes).unwrap());
     filter.created.since = more.3.then_some(row.created_at);
     filter.created.until = more.4.then(|| row.created_at + minutes(random.below(2_000)));
@@ -246,6 +254,7 @@ fn fits(row: &Row, filter: &ExecutionFilter, failing_cue: &str) -> bool {
         && filter.cause.is_none_or(|cause| Some(cause) == row.cause)
         && filter.replayed_from.is_none_or(|original| Some(original) == row.original)
         && (!filter.of_failing_cues || row.cue_id == failing_cue)
+        && filter.tags.iter().all(|tag| tag == "a" || (tag == "b" && row.cue_id != failing_cue))
         && since.is_none_or(|since| row.created_at >= since)
         && until.is_none_or(|until| row.created_at < until)
         && (filter.statuses.is_empty() || filter.statuses.contains(&row.status))

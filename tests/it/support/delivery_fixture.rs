@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Mutex;
 
 use cued::clock::Clock;
+use cued::domain::execution::policies::Policies;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
 use cued::domain::webhook::callback::destination_hash;
@@ -111,6 +112,8 @@ impl DeliveryFixture {
                 payload_key,
                 replayed_from: None,
                 is_catch_up: false,
+                is_buffered: false,
+                policies: Policies::default(),
                 now,
             };
             executions::insert(tx, &new).unwrap();

@@ -7,8 +7,10 @@ use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::api_error::ErrorCode;
+use cued::domain::cue::tags::Tags;
 use cued::domain::cue::{Cue, NewCue, OnFailure, Transport};
 use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
+use cued::domain::execution::policies::Policies;
 use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
@@ -129,6 +131,7 @@ impl Fixture {
         let mut new = NewCue {
             name: "resize images".to_owned(),
             description: None,
+            tags: Tags::default(),
             schedule: Schedule::recurring("0 * * * *", "UTC", CatchUp::Latest).unwrap(),
             transport: Transport::Worker,
             callback: None,
@@ -137,6 +140,7 @@ impl Fixture {
             on_failure: OnFailure::default(),
             verification: VerificationMode::None,
             claim_within_minutes: None,
+            policies: Policies::default(),
             warning: None,
         };
         change(&mut new);
@@ -183,6 +187,8 @@ impl Fixture {
             payload_key: None,
             replayed_from: None,
             is_catch_up: false,
+            is_buffered: false,
+            policies: cue.policies,
             now: self.now(),
         }
     }

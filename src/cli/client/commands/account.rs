@@ -1,4 +1,5 @@
-//! `cued account`, `cued worker` and `cued alert`: what the server knows of the account, its workers and its alerts.
+//! `cued account`, `cued worker`, `cued flow` and `cued alert`: what the server knows of the account, its workers, its flows
+//! and its alerts.
 
 use serde_json::{Value, json};
 
@@ -223,6 +224,15 @@ const WORKERS: Columns = &[
     ("REGISTERED", Form::Time("registered_since"), ColumnRule::Wide),
 ];
 
+const FLOWS: Columns = &[
+    ("FLOW", Form::Text("key"), ColumnRule::Shortened),
+    ("AT ONCE", Form::Text("parallelism"), ColumnRule::Always),
+    ("A MINUTE", Form::Text("per_minute"), ColumnRule::Always),
+    ("CUES", Form::Text("cues"), ColumnRule::Always),
+    ("WAITING", Form::Text("waiting"), ColumnRule::Always),
+    ("RUNNING", Form::Text("running"), ColumnRule::Always),
+];
+
 const ALERTS: Columns = &[
     ("TIME", Form::ShortTime("created_at"), ColumnRule::Always),
     ("TYPE", Form::Cell(alert_type), ColumnRule::Always),
@@ -255,9 +265,20 @@ pub fn worker_entries() -> Vec<Entry> {
     ]
 }
 
+pub fn flow_entries() -> Vec<Entry> {
+    vec![entry(
+        "list",
+        "List flows with their limits, and what waits and runs\n\nA flow limits the calls of all cues with its name, which \
+         is the host and port of the URL unless --flow-key of `cued cue add` sets another. If they disagree, the strictest \
+         limits hold.",
+        [],
+        Work::Request("GET /v1/flows", View::Pages("key", "flows", FLOWS)),
+    )]
+}
+
 pub fn alert_entries() -> Vec<Entry> {
-    let types =
-        "Only of this type: consecutive_failures, verification_failed, claim_lost, catch_up or unclaimed";
+    let types = "Only of this type: consecutive_failures, verification_failed, claim_lost, catch_up, unclaimed, \
+                 outcome_missing or clock_behind";
     let since = "Only since then: a duration before now (2h), a date or an instant";
     vec![
         entry(

@@ -30,12 +30,28 @@ pub const ZONE: &str = "Time zone of the schedule, such as Europe/Berlin [defaul
 #[derive(Debug, Args)]
 pub struct Preview {
     /// Cron expression, in quotes: minute, hour, day of month, month, day of week
-    #[arg(value_name = "CRON", required_unless_present = "at", conflicts_with = "at")]
+    #[arg(value_name = "CRON", group = "schedule", required_unless_present_any = ["at", "every"])]
     cron: Option<String>,
 
     /// The instant of a schedule with one run; without an offset in the time zone of the schedule
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", group = "schedule")]
     at: Option<String>,
+
+    /// Runs at intervals of elapsed time, such as 90s, 5m, 1h30m or 2d
+    #[arg(long, value_name = "TIME", group = "schedule")]
+    every: Option<String>,
+
+    /// No run is before this instant; intervals are counted from it
+    #[arg(long, value_name = "TIME", conflicts_with = "at")]
+    start: Option<String>,
+
+    /// No run is at or after this instant
+    #[arg(long, value_name = "TIME", conflicts_with = "at")]
+    end: Option<String>,
+
+    /// Runs come later by up to so many seconds; the cue decides by how many, so they are shown without it
+    #[arg(long, value_name = "SECONDS")]
+    jitter: Option<u32>,
 
     /// Runs that are shown
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
@@ -49,10 +65,14 @@ pub struct Preview {
 impl ClientAction for Preview {
     fn run(self, context: &Context) -> Result<(), CliError> {
         let zone = context.zone.as_deref().unwrap_or("UTC");
-        let schedule = match (&self.cron, &self.at) {
-            (Some(cron), _) => json!({"type": "recurring", "cron": cron, "timezone": zone}),
-            (None, at) => json!({"type": "once", "at": at, "timezone": zone}),
-        };
+        let Self { cron, at, every, start, end, jitter, .. } = &self;
+        let mut schedule = json!({
+            "type": if at.is_some() { "once" } else { "recurring" }, "timezone": zone, "cron": cron, "at": at,
+            "every": every, "start": start, "end": end, "jitter_seconds": jitter,
+        });
+        if let Some(fields) = schedule.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
         let mut body = json!({"limit": self.count, "schedule": schedule});
         if let Some(from) = &self.from {
             let utc = TimeZone::UTC;

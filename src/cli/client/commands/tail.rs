@@ -38,6 +38,10 @@ pub struct Tail {
     #[arg(long, value_name = "CUE")]
     cue: Option<String>,
 
+    /// Only what concerns cues with this tag; more than once for cues with all of them
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+
     /// Only failures: failed attempts and runs, missed runs, alerts
     #[arg(long, conflicts_with = "types")]
     failed: bool,
@@ -60,6 +64,7 @@ impl ClientAction for Tail {
         let cue_id = find_maybe_id(context, self.cue.as_deref())?;
         let selection = Selection::new(&self.types, self.failed);
         let request = request(Some(&selection.words.join(",")), cue_id.as_deref());
+        let request = with_tags(request, &self.tags);
         end_on_signals()?;
         let mut stream = context.open_stream(request, None)?;
         end_with_reader()?;
@@ -82,8 +87,8 @@ impl ClientAction for Tail {
                         // The clock of this machine stands in for that of a server that does not state its time.
                         let now = text_of(&hello, "time").parse();
                         let now: Timestamp = now.unwrap_or_else(|_| context.client.clock().now());
-                        events =
-                            past(context, cue_id.as_deref(), now.checked_sub(since).unwrap_or_default())?;
+                        let begin = now.checked_sub(since).unwrap_or_default();
+                        events = past(context, cue_id.as_deref(), &self.tags, begin)?;
                     }
                 }
                 StreamItem::Event(event) => events.extend(TailEvent::streamed(event)),
@@ -101,10 +106,19 @@ impl ClientAction for Tail {
     }
 }
 
+fn with_tags(request: ApiRequest, tags: &[String]) -> ApiRequest {
+    tags.iter().fold(request, |request, tag| request.query("tag", tag))
+}
+
 /// The last events of the runs that were created since then, oldest first: what their list has.
-fn past(context: &Context, cue_id: Option<&str>, begin: Timestamp) -> Result<Vec<TailEvent>, CliError> {
+fn past(
+    context: &Context,
+    cue_id: Option<&str>,
+    tags: &[String],
+    begin: Timestamp,
+) -> Result<Vec<TailEvent>, CliError> {
     let request = ApiRequest::get("/v1/executions").maybe_query("cue_id", cue_id);
-    let request = request.query("since", begin.to_string());
+    let request = with_tags(request, tags).query("since", begin.to_string());
     let list = fetch(|page| context.fetch(page), &request, "executions", MAX_LISTED)?;
     if list.has_more {
         context.output.note("some older runs are not shown: there are too many")?;
@@ -202,13 +216,20 @@ fn result(event: &TailEvent) -> String {
         "execution.failed" => of("failed"),
         "execution.succeeded" if attempt > Some(1) => of("success"),
         "execution.succeeded" => "success".to_owned(),
-        "execution.outcome" => return event.field("outcome_state").replace('_', " "),
+        "execution.outcome" => return outcome(event),
         other => return other.trim_start_matches("execution.").replace('_', " "),
     };
     let status = event.field(if event.data["http_status"].is_null() { "cause" } else { "http_status" });
     let took = event.number("duration_ms").map(duration).unwrap_or_default();
     let parts = [word, status.replace('_', " "), took];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ")
+}
+
+fn outcome(event: &TailEvent) -> String {
+    match event.field("outcome_state") {
+        state if state == "missing" => "no result in time".to_owned(),
+        state => state.replace('_', " "),
+    }
 }
 
 /// The rest about an attempt: its lateness, the next step, its worker.
@@ -330,7 +351,8 @@ impl TailEvent {
     }
 
     fn is_failed_outcome(&self) -> bool {
-        matches!(self.data["outcome_state"].as_str(), Some("reported_failure" | "verification_failed"))
+        let failures = ["reported_failure", "verification_failed", "missing"];
+        self.data["outcome_state"].as_str().is_some_and(|state| failures.contains(&state))
     }
 
     /// A line of JSON. An alert has an id of its own: so the data stays an object in the object.

@@ -135,6 +135,38 @@ fn cues_are_listed_by_filters_and_in_every_form() {
 }
 
 #[test]
+fn tags_are_added_shown_changed_and_selected_by() {
+    let (_server, user, home) = start();
+    let add = |line: &str| {
+        let line = format!("cue add --cron '0 9 * * *' --worker -q --name {line}");
+        home.ok(&words(&line)).trim().to_owned()
+    };
+    let (one, both, none) = (add("one --tag a"), add("both --tag a --tag b"), add("none"));
+    assert_eq!(stored(&user, &both)["tags"], json!(["a", "b"]));
+    let list = |line: &str| home.ok(&[&["cue", "list", "-q"], &words(line)[..]].concat());
+    assert_eq!(list("--tag a --tag b"), format!("{both}\n"));
+    assert_eq!(list("--tag a --sort created"), format!("{one}\n{both}\n"));
+    let wide = home.ok(&["cue", "list", "-o", "wide"]);
+    assert!(wide.contains("TAGS") && wide.contains("  a, b  "), "{wide}");
+    assert!(home.ok(&["cue", "show", "both"]).contains("\ntags          a, b\n"));
+    assert!(!home.ok(&["cue", "show", "none"]).contains("tags"));
+    home.ok(&["cue", "set", &none, "tags=x, 2030"]);
+    assert_eq!(stored(&user, &none)["tags"], json!(["x", "2030"]));
+    home.ok(&["cue", "set", &none, "tags=[\"y\"]"]);
+    assert_eq!(stored(&user, &none)["tags"], json!(["y"]));
+    home.ok(&["cue", "set", &none, "tags=null"]);
+    assert_eq!(stored(&user, &none)["tags"], json!([]));
+    let error = home.fails(&["cue", "pause", "--all", "--tag", "a", "--tag", "b"], 2);
+    assert!(error.contains("Pause all 1 active cue with a, b?"), "{error}");
+    assert_eq!(home.ok(&["cue", "pause", "--all", "--tag", "a", "--tag", "b", "-y"]), "paused 1 cue\n");
+    assert_eq!(list("--status paused"), format!("{both}\n"));
+    assert_eq!(home.ok(&["cue", "resume", "--all", "--tag", "a", "-y"]), "resumed 1 cue\n");
+    home.fails(&["cue", "pause", "one", "--tag", "a"], 2);
+    let error = home.fails(&["cue", "set", &none, "tags=A"], 5);
+    assert!(error.contains("tags.0") && error.contains("a-z"), "{error}");
+}
+
+#[test]
 fn all_cues_are_listed_over_pages() {
     let (_server, user, home) = start();
     for number in 0..105 {

@@ -61,8 +61,8 @@ fn the_editor_shows_the_cue_and_its_changes_are_sent() {
     assert_eq!(changed, expected);
     let seen = fs::read_to_string(editing.home.folder().join("seen")).unwrap();
     let fields: Vec<&str> = seen.lines().filter(|line| !line.starts_with([' ', '#'])).collect();
-    let expected =
-        "'name: \"n\"' 'description: d' schedule: callback: payload: retry: on_failure: verification:";
+    let expected = "'name: \"n\"' 'description: d' 'tags: []' schedule: callback: payload: retry: on_failure: verification: \
+         'overlap: allow' 'max_age_seconds: null' 'outcome_deadline_seconds: null'";
     assert_eq!(fields, words(expected), "{seen}");
     assert!(seen.contains("  cron: \"0 9 * * *\"\n  timezone: UTC\n  catch_up: latest\n"), "{seen}");
     let cue = editing.cue(&id);

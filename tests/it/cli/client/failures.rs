@@ -10,7 +10,7 @@ use cued::cli::Cli;
 use crate::support::*;
 
 /// A run of each command that makes requests and ends by itself.
-pub const COMMANDS: [&[&str]; 40] = [
+pub const COMMANDS: [&[&str]; 41] = [
     &["login", "--key", "-"],
     &["logout"],
     &["whoami"],
@@ -38,6 +38,7 @@ pub const COMMANDS: [&[&str]; 40] = [
     &["preview", "0 9 * * *"],
     &["worker", "list"],
     &["worker", "rm", "w1", "-y"],
+    &["flow", "list"],
     &["alert", "list"],
     &["alert", "test"],
     &["account", "usage"],

@@ -4,6 +4,7 @@ mod cue;
 mod cue_edit;
 mod failures;
 mod output;
+mod policies;
 mod run;
 mod sign_in;
 mod sink;

@@ -47,6 +47,24 @@ fn runs_are_listed_newest_first_and_filtered() {
 }
 
 #[test]
+fn runs_are_listed_and_replayed_by_the_tags_of_their_cues() {
+    let desk = Desk::new();
+    let (one, both) = (desk.worker_cue("one"), desk.worker_cue("both"));
+    desk.home.ok(&["cue", "set", &one, "tags=a"]);
+    desk.home.ok(&["cue", "set", &both, "tags=a,b"]);
+    let runs = [&one, &both].map(|cue| desk.failed_run(cue));
+    let list = |line: &str| desk.home.ok(&[&["run", "list", "-q"], &words(line)[..]].concat());
+    assert_eq!(list("--tag a"), format!("{}\n{}\n", runs[1], runs[0]));
+    assert_eq!(list("--tag a --tag b --failed"), format!("{}\n", runs[1]));
+    assert_eq!(list("--tag a --cue one"), format!("{}\n", runs[0]));
+    let replay = |line: &str| desk.home.ok(&[&["run", "replay", "--failed"], &words(line)[..]].concat());
+    assert_eq!(replay("--tag a --dry-run"), "would replay 2 failed runs\n");
+    assert_eq!(replay("--tag a --tag b -y"), "replayed 1 of 1 run\n");
+    assert_eq!(desk.user.executions_of(&both).len(), 2);
+    desk.home.fails(&["run", "replay", &runs[0], "--tag", "a"], 2);
+}
+
+#[test]
 fn a_bad_filter_is_refused() {
     let desk = Desk::new();
     let refused = desk.home.fails(&["run", "list", "--status", "broken"], 5);

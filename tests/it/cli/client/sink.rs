@@ -349,6 +349,28 @@ fn failures_alone_with_the_bodies_of_their_responses() {
 }
 
 #[test]
+fn only_what_concerns_cues_with_all_of_the_tags() {
+    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
+    let [plain, tagged] = ["plain", "tagged"].map(|name| cue(&user, name, &receiver, 1));
+    user.patch(&format!("/v1/cues/{tagged}"), &json!({"tags": ["a", "b"]})).expect(200);
+    user.patch(&format!("/v1/cues/{plain}"), &json!({"tags": ["a"]})).expect(200);
+    let both = || {
+        fire(&user, &plain);
+        let run = fire(&user, &tagged);
+        user.settle();
+        run
+    };
+    let past = both();
+    let home = ClientHome::signed_in(&server, &user);
+    let mut tail = LiveCommand::following(&home, &["tail", "--tag", "a", "--tag", "b", "--since", "10m"]);
+    let line = tail.line();
+    assert!(line.contains("  tagged  ") && line.contains(&past), "{line}");
+    let next = both();
+    let line = tail.line();
+    assert!(line.contains("  tagged  ") && line.contains(&next), "{line}");
+}
+
+#[test]
 fn the_past_comes_first_in_its_order() {
     let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = cue(&user, "a", &receiver, 2);

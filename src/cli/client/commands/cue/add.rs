@@ -3,9 +3,10 @@
 use std::str::FromStr as _;
 
 use clap::{Arg, ArgAction};
+use jiff::SignedDuration;
 use serde_json::{Number, Value, json};
 
-use crate::cli::client::command::{Call, Part, flag, own, switch, words};
+use crate::cli::client::command::{Call, Part, flag, number, own, switch, tag_flag, words};
 use crate::cli::client::commands::cue;
 use crate::cli::client::commands::cue::change::{document, edit_until_accepted, is_empty, read};
 use crate::cli::client::commands::schedule::with_caret;
@@ -17,7 +18,7 @@ use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
 
-pub fn arguments() -> [(Arg, Part); 22] {
+pub fn arguments() -> [(Arg, Part); 29] {
     let description = "Text for people about the purpose of the cue";
     let cron = "Run by a cron expression: minute, hour, day of month, month, day of week";
     let at = "Run once at an instant; without an offset in the time zone of the schedule";
@@ -36,9 +37,16 @@ pub fn arguments() -> [(Arg, Part); 22] {
     let actions =
         "Actions after a failed run: email, pause, a URL to call, several of them with commas, or none";
     let minutes = flag("claim-within", "MINUTES", "Minutes that a worker has to claim a run");
+    let overlap = "A run that falls due while an earlier one has not finished is skipped, or one waits";
+    let max_age = "Give up a run that has not succeeded so long after its time, such as 10m";
+    let deadline = "Time after a call in which somebody reports its result, such as 1h";
+    let parallelism = "Calls at once of all cues of its flow";
+    let per_minute = "Calls in a minute of all cues of its flow";
+    let flow_key = "Name of the flow, whose cues share these limits [default: host and port of the URL]";
     [
         flag("name", "NAME", "Name of the cue").required_unless_present("edit"),
         flag("description", "TEXT", description),
+        tag_flag("Tag of the cue, more than once for several"),
         flag("cron", "CRON", cron).group("schedule"),
         flag("at", "TIME", at).group("schedule"),
         flag("every", "TIME", every).group("schedule"),
@@ -58,6 +66,12 @@ pub fn arguments() -> [(Arg, Part); 22] {
         flag("retry", "N:PAUSES", retries).value_parser(retry),
         flag("on-failure", "ACTIONS", actions).value_parser(on_failure),
         minutes.requires("worker").value_parser(clap::value_parser!(u32)),
+        words("overlap", "WHICH", &["allow", "skip", "buffer-one"], overlap),
+        flag("max-age", "SPAN", max_age).value_parser(parse_duration),
+        flag("outcome-deadline", "SPAN", deadline).conflicts_with("worker").value_parser(parse_duration),
+        number("parallelism", 64, parallelism).conflicts_with("worker"),
+        number("per-minute", 6_000, per_minute).conflicts_with("worker"),
+        flag("flow-key", "KEY", flow_key).conflicts_with("worker"),
         switch("edit", "Edit the cue as YAML in an editor before it is added"),
     ]
     .map(own)
@@ -116,6 +130,9 @@ fn body(call: &Call<'_>) -> Result<Value, CliError> {
         ("on_failure", call.get("on-failure").cloned()),
         ("claim_within_minutes", call.get::<u32>("claim-within").map(|minutes| (*minutes).into())),
         ("transport", call.is_set("worker").then(|| "worker".into())),
+        ("overlap", call.text("overlap").map(|word| word.replace('-', "_").into())),
+        ("max_age_seconds", seconds(call, "max-age")),
+        ("outcome_deadline_seconds", seconds(call, "outcome-deadline")),
     ];
     for (field, value) in others.into_iter().filter_map(|(field, value)| Some((field, value?))) {
         body[field] = value;
@@ -129,11 +146,36 @@ fn body(call: &Call<'_>) -> Result<Value, CliError> {
     if let Some(method) = call.text("method") {
         body["callback"]["method"] = method.to_ascii_uppercase().into();
     }
+    let tags = call.texts("tag");
+    if !tags.is_empty() {
+        body["tags"] = json!(tags);
+    }
     for text in call.texts("header") {
         let (name, value) = header(text)?;
         body["callback"]["headers"][name] = value.into();
     }
+    if let Some(flow) = flow(call)? {
+        body["callback"]["flow"] = flow;
+    }
     Ok(body)
+}
+
+fn seconds(call: &Call<'_>, flag: &str) -> Option<Value> {
+    call.get::<SignedDuration>(flag).map(|span| span.as_secs().into())
+}
+
+fn flow(call: &Call<'_>) -> Result<Option<Value>, CliError> {
+    let number = |flag: &str| call.get::<u32>(flag).map(|number| Value::from(*number));
+    let limits = [("parallelism", number("parallelism")), ("per_minute", number("per-minute"))];
+    let key = ("key", call.text("flow-key").map(Value::from));
+    match (limits.iter().any(|(_, limit)| limit.is_some()), &key.1) {
+        (false, Some(_)) => Err(usage("--flow-key needs a limit: add --parallelism, --per-minute, or both")),
+        (false, None) => Ok(None),
+        (true, _) => {
+            let parts = [key].into_iter().chain(limits);
+            Ok(Some(parts.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()))
+        }
+    }
 }
 
 fn payload(call: &Call<'_>) -> Result<Option<Value>, CliError> {

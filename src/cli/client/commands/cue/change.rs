@@ -67,8 +67,11 @@ pub fn fetch(context: &Context, cue: &FoundCue) -> Result<Value, CliError> {
 
 /// The fields of a cue that can be changed. A field that cannot be set for the transport is left out.
 fn editable(cue: &Value) -> Value {
-    let other = if cue["transport"] == "worker" { "callback" } else { "claim_within_minutes" };
-    let fields = FIELDS.into_iter().filter(|field| ![other, "transport"].contains(field));
+    let others: &[&str] = match cue["transport"] == "worker" {
+        true => &["transport", "callback", "outcome_deadline_seconds"],
+        false => &["transport", "claim_within_minutes"],
+    };
+    let fields = FIELDS.into_iter().filter(|field| !others.contains(field));
     let mut fields: Map<String, Value> = fields.map(|field| (field.to_owned(), cue[field].clone())).collect();
     if let Some(Value::Object(schedule)) = fields.get_mut("schedule") {
         // The type follows from `cron` or `at`; the other of the two is null.
@@ -86,7 +89,11 @@ fn difference(old: &Value, new: &Value) -> Value {
             fields.entry(name).or_insert(Value::Null);
         }
     }
-    for (field, part, empty) in [("callback", "headers", json!({})), ("on_failure", "webhook", Value::Null)] {
+    for (field, part, empty) in [
+        ("callback", "headers", json!({})),
+        ("callback", "flow", Value::Null),
+        ("on_failure", "webhook", Value::Null),
+    ] {
         if let Some(Value::Object(parts)) = new.get_mut(field) {
             parts.entry(part).or_insert(empty);
         }
@@ -117,7 +124,7 @@ pub fn set(call: &Call<'_>) -> Result<(), CliError> {
 
 /// Fields that the API replaces as a whole, with the number of their names. Their entries change one by one, so the
 /// other ones are sent with them.
-const WHOLE: [(&str, usize); 2] = [("payload.", 1), ("callback.headers.", 2)];
+const WHOLE: [(&str, usize); 3] = [("payload.", 1), ("callback.headers.", 2), ("callback.flow.", 2)];
 
 fn patch(cue: &Value, assignments: &[&str]) -> Result<Value, CliError> {
     let mut patch = json!({});
@@ -165,7 +172,11 @@ fn value_of(field: &str, text: &str) -> Result<Value, CliError> {
     // The end of the line of a file is no part of a value.
     let read = if read.len() == text.len() { read } else { read.trim_end_matches(['\n', '\r']).to_owned() };
     let is_text = TEXT_FIELDS.split(' ').any(|text| text == field) || field.starts_with("callback.headers.");
+    let is_list = field == "tags";
     Ok(match serde_json::from_str::<Value>(&read) {
+        Ok(value) if is_list && (value.is_array() || value.is_null()) => value,
+        // As people write a list of words.
+        _ if is_list => read.split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect(),
         Ok(value) if !is_text || value.is_null() || value.is_string() => value,
         _ => Value::String(read),
     })
@@ -173,7 +184,7 @@ fn value_of(field: &str, text: &str) -> Result<Value, CliError> {
 
 /// The parts of fields, in the order of the text.
 const PARTS: &str = "cron every at timezone catch_up start end jitter_seconds url method headers timeout_seconds \
-     max_attempts backoff_minutes backoff_seconds email webhook pause";
+     flow key parallelism per_minute max_attempts backoff_minutes backoff_seconds email webhook pause";
 
 pub fn document(fields: &Value, note: &str) -> String {
     let order: Vec<&str> = FIELDS.into_iter().chain(PARTS.split(' ')).collect();
@@ -268,7 +279,7 @@ mod tests {
         let cue = json!({
             "id": "cue_1", "name": "n", "description": "d", "transport": "webhook", "payload": {"a": 1},
             "schedule": {"type": "recurring", "cron": "0 9 * * *", "at": null, "timezone": "UTC"},
-            "callback": {"url": "http://x", "headers": {"A": "1"}, "outcome_from_response": false},
+            "callback": {"url": "http://x", "headers": {"A": "1"}, "flow": {"key": "x:80", "per_minute": 5}},
             "retry": {"max_attempts": 4}, "on_failure": {"email": true, "webhook": "http://y"},
         });
         let old = editable(&cue);
@@ -279,7 +290,12 @@ mod tests {
             ("payload", json!({"b": {}}), json!({"payload": {"b": {}}})),
             ("payload", json!({}), json!({"payload": {}})),
             ("on_failure", json!({"email": true}), json!({"on_failure": {"webhook": null}})),
-            ("callback", json!({"url": "z"}), json!({"callback": {"url": "z", "headers": {}}})),
+            ("callback", json!({"url": "z"}), json!({"callback": {"url": "z", "headers": {}, "flow": null}})),
+            (
+                "callback",
+                json!({"url": "http://x", "headers": {"A": "1"}, "flow": {"key": "x:80", "per_minute": 9}}),
+                json!({"callback": {"flow": {"key": "x:80", "per_minute": 9}}}),
+            ),
             ("retry", json!(3), json!({"retry": 3})),
             ("other", json!(1), json!({"other": 1})),
         ] {
@@ -294,8 +310,8 @@ mod tests {
 
     #[test]
     fn assignments_are_a_patch() {
-        let cue =
-            json!({"payload": {"a": {"b": 1}, "c": 2}, "callback": {"headers": {"X-A": "1", "X-B": "2"}}});
+        let cue = json!({"payload": {"a": {"b": 1}, "c": 2},
+            "callback": {"headers": {"X-A": "1", "X-B": "2"}, "flow": {"key": "x:80", "parallelism": 2}}});
         for (texts, expected) in [
             (&["name=123", "description=null"][..], r#"{"description":null,"name":"123"}"#),
             (
@@ -303,12 +319,21 @@ mod tests {
                 r#"{"retry":{"backoff_minutes":[1,5],"max_attempts":3}}"#,
             ),
             (&["callback.url=http://x/?a=b"], r#"{"callback":{"url":"http://x/?a=b"}}"#),
+            (&["tags=2026, db"], r#"{"tags":["2026","db"]}"#),
+            (&["tags=[\"a\"]"], r#"{"tags":["a"]}"#),
+            (&["tags="], r#"{"tags":[]}"#),
+            (&["tags=null"], r#"{"tags":null}"#),
             (&["payload={a: 12345678901234567890123}"], r#"{"payload":{"a":12345678901234567890123}}"#),
             (&["payload.a.d=x", "payload.c=null"], r#"{"payload":{"a":{"b":1,"d":"x"}}}"#),
             (
                 &["callback.headers.x-a=9", "callback.headers.X-B=null"],
                 r#"{"callback":{"headers":{"x-a":"9"}}}"#,
             ),
+            (
+                &["callback.flow.per_minute=9", "callback.flow.key=80"],
+                r#"{"callback":{"flow":{"key":"80","parallelism":2,"per_minute":9}}}"#,
+            ),
+            (&["callback.flow=null", "overlap=skip"], r#"{"callback":{"flow":null},"overlap":"skip"}"#),
         ] {
             assert_eq!(patch(&cue, texts).unwrap().to_string(), expected, "{texts:?}");
         }

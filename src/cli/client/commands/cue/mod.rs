@@ -4,11 +4,13 @@ mod add;
 mod change;
 
 use clap::Arg;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cli::client::arguments::{FoundCue, find_all, label_of};
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, cue, entry, flag, number, own, place, switch, words,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, cue, entry, flag, number, own, place, switch,
+    tag_filter, tag_flag, words,
 };
 use crate::cli::client::commands::run::{print_end, until_ended};
 use crate::cli::client::commands::schedule::print_next;
@@ -33,6 +35,7 @@ const COLUMNS: Columns = &[
     ("NEXT RUN", Form::Time("next_run"), ColumnRule::Always),
     ("FAILING", Form::Text("failing"), ColumnRule::Always),
     ("TARGET", Form::Cell(|_, cue| target(cue).into()), ColumnRule::Wide),
+    ("TAGS", Form::List("tags"), ColumnRule::Wide),
     ("RUNS", Form::Text("run_count"), ColumnRule::Wide),
     ("MISSED", Form::Text("missed_count"), ColumnRule::Wide),
     ("RECENT", Form::Text("recent.statuses"), ColumnRule::Wide),
@@ -42,6 +45,7 @@ const LINES: Lines = &[
     ("id", Form::Text("id")),
     ("name", Form::Text("name")),
     ("description", Form::Text("description")),
+    ("tags", Form::List("tags")),
     ("status", Form::Status("status")),
     ("warning", Form::Cell(|_, cue| Cell::new(text_of(cue, "warning"), Style::Warning))),
     ("schedule", Form::Cell(|context, cue| schedule(context, cue).into())),
@@ -69,6 +73,10 @@ const LINES: Lines = &[
             minutes => format!("{minutes} min").into(),
         }),
     ),
+    ("overlap", Form::Cell(|_, cue| overlap(cue).into())),
+    ("max age", Form::Cell(|_, cue| span(&cue["max_age_seconds"]).into())),
+    ("report within", Form::Cell(|_, cue| span(&cue["outcome_deadline_seconds"]).into())),
+    ("flow", Form::Cell(|_, cue| flow(cue).into())),
     ("verification", Form::Text("verification.mode")),
     ("runs", Form::Template("{run_count}, {missed_count} missed, {failing} failing")),
     ("created", Form::Time("created_at")),
@@ -76,8 +84,7 @@ const LINES: Lines = &[
     ("latest runs", Form::Cell(|context, cue| latest(context, cue).into())),
 ];
 
-const FIELDS: &str =
-    "Field and value: name=x, schedule.cron='0 3 * * *', payload=@payload.json, retry.max_attempts=3";
+const FIELDS: &str = "Field and value: name=x, schedule.cron='0 3 * * *', tags=a,b, payload=@payload.json, retry.max_attempts=3";
 
 const GAPS: Columns = &[
     ("FIRST", Form::Time("first"), ColumnRule::Always),
@@ -90,6 +97,8 @@ pub fn entries() -> Vec<Entry> {
     let runs = number("runs", 100, "Latest runs that are shown").default_value("5");
     let count = number("count", 100, "Runs that are shown").short('n').default_value("10");
     let all = || own(switch("all", "All cues in the right state").conflicts_with("cues"));
+    let with_tag = "With --all: only cues with this tag; more than once for cues with all of them";
+    let tag = || own(tag_flag(with_tag).conflicts_with("cues"));
     let several = |arg: Arg| own(arg.num_args(1..=MAX_AT_ONCE));
     let cues = || place("cues", "CUE", "Ids or names of cues");
     let some_cues = || several(cues().required(false).required_unless_present("all"));
@@ -116,21 +125,21 @@ pub fn entries() -> Vec<Entry> {
             "set",
             "Change fields of a cue\n\nA field inside another follows a dot. A value is JSON if it can be read as JSON, \
              else text; @FILE is the content of a file and - standard input (not for the cron expression and the name), \
-             null removes what may be removed. Header fields and keys of the payload change one by one.\n\nExample: cued \
-             cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true",
+             null removes what may be removed. Header fields, keys of the payload and parts of the flow change one by \
+             one.\n\nExample: cued cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true",
             [cue(), own(place("fields", "FIELD=VALUE", FIELDS).num_args(1..))],
             Work::Code(change::set),
         ),
         entry(
             "pause",
             "Pause cues: they have no runs until they are resumed",
-            [some_cues(), all()],
+            [some_cues(), all(), tag()],
             Work::Code(|call| change_status(call, "pause")),
         ),
         entry(
             "resume",
             "Resume paused cues from now on",
-            [some_cues(), all()],
+            [some_cues(), all(), tag()],
             Work::Code(|call| change_status(call, "resume")),
         ),
         entry("rm", "Delete cues and their executions", [several(cues())], Work::Code(delete)),
@@ -172,6 +181,7 @@ fn list() -> Entry {
                 switch("failing", "Only cues whose latest execution failed"),
                 Part::QuerySwitch("failing", "true"),
             ),
+            tag_filter(),
             (sort.allow_hyphen_values(true), Part::Query("sort")),
             (flag("search", "TEXT", search), Part::Query("q")),
         ],
@@ -237,6 +247,28 @@ fn timeout(cue: &Value) -> String {
     }
 }
 
+/// Empty for the default.
+fn overlap(cue: &Value) -> &'static str {
+    match cue["overlap"].as_str() {
+        Some("skip") => "runs are skipped while an earlier one lasts",
+        Some("buffer_one") => "one run waits while an earlier one lasts",
+        _ => "",
+    }
+}
+
+/// A number of seconds: `1h 30m`.
+fn span(seconds: &Value) -> String {
+    seconds.as_i64().map(|seconds| format!("{:#}", SignedDuration::from_secs(seconds))).unwrap_or_default()
+}
+
+fn flow(cue: &Value) -> String {
+    let flow = &cue["callback"]["flow"];
+    let limits = [("parallelism", "at once"), ("per_minute", "a minute")];
+    let limits = limits.map(|(name, words)| flow[name].as_u64().map(|limit| format!("{limit} {words}")));
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    if limits.is_empty() { String::new() } else { format!("{}, {}", text_of(flow, "key"), limits.join(", ")) }
+}
+
 fn headers(cue: &Value) -> String {
     let headers = cue["callback"]["headers"].as_object().into_iter().flatten();
     let lines = headers.map(|(name, value)| {
@@ -288,12 +320,18 @@ fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> 
     let mut body = json!({ "action": action, "ids": ids(&cues) });
     if call.is_set("all") {
         // The server refuses if the number of cues in this status is another than the confirmed one.
+        let tags = call.texts("tag");
         let request = ApiRequest::get("/v1/cues").query("status", from).query("limit", "1");
+        let request = tags.iter().fold(request, |request, tag| request.query("tag", *tag));
         let total = context.fetch(&request)?.value()?["total"].as_i64().unwrap_or(0);
         if total > 0 {
-            context.confirm(&format!("{title} all {}?", count(total, &format!("{from} cue"))))?;
+            let with = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(", ")) };
+            context.confirm(&format!("{title} all {}{with}?", count(total, &format!("{from} cue"))))?;
         }
         body = json!({ "action": action, "expected": total, "filter": { "status": from } });
+        if !tags.is_empty() {
+            body["filter"]["tags"] = json!(tags);
+        }
     }
     let answer = context.send(&ApiRequest::post("/v1/cues/bulk").json(body).idempotent())?;
     report(context, done, &answer, &cues)

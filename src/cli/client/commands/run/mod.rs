@@ -10,8 +10,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, cue_filter, details, entry, flag, moment, number,
-    own, place, run_id, switch, table,
+    Call, Columns, Entry, Form, Lines, Part, TAG_HELP, View, Work, cue_filter, details, entry, flag, moment,
+    number, own, place, run_id, switch, table, tag_filter, tag_flag,
 };
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
@@ -26,7 +26,7 @@ const COLUMNS: Columns = &[
     ("ID", Form::Text("id"), ColumnRule::Always),
     ("CUE", Form::Text("cue_name"), ColumnRule::Shortened),
     ("STATUS", Form::Status("status"), ColumnRule::Always),
-    ("RESULT", Form::Cell(|_, run| result_of(run).into()), ColumnRule::Shortened),
+    ("RESULT", Form::Cell(|_, run| result_or_wait(run).into()), ColumnRule::Shortened),
     ("SCHEDULED", Form::ShortTime("scheduled_for"), ColumnRule::Always),
     ("LATE", Form::Millis("late_ms"), ColumnRule::Wide),
     ("TOOK", Form::Millis("duration_ms"), ColumnRule::Wide),
@@ -118,13 +118,14 @@ fn list() -> Entry {
     let states = "Only in these states: pending, delivering, retrying, success, failed; several with commas";
     let since = "Only created since then: a duration before now (2h), a date or an instant";
     let trigger = "Only with this trigger: schedule, manual_fire or replay";
-    let cause = "Only with this cause of the last failure, such as timeout or status_5xx";
-    let outcome = "Only with this state of the outcome, such as verification_pending";
+    let cause = "Only with this cause of the last failure, such as timeout, status_5xx or expired";
+    let outcome = "Only with this state of the outcome, such as verification_pending or missing";
     entry(
         "list",
         "List runs, newest first",
         [
             cue_filter(),
+            tag_filter(),
             (flag("status", "STATUS", states), Part::Query("status__in")),
             (
                 switch("failed", "Only failed ones").conflicts_with("status"),
@@ -158,7 +159,7 @@ fn verify_entry() -> Entry {
     )
 }
 
-fn replay_arguments() -> [(Arg, Part); 7] {
+fn replay_arguments() -> [(Arg, Part); 8] {
     let runs = place("runs", "RUN", "Ids of runs, or at least 8 characters of the beginning of each");
     let failed =
         "Replay all failed runs that match the other flags, oldest first; cancelled ones are left out";
@@ -169,6 +170,7 @@ fn replay_arguments() -> [(Arg, Part); 7] {
         runs,
         switch("failed", failed),
         flag("cue", "CUE", "Only of this cue: its id or its name").requires("failed"),
+        tag_flag(TAG_HELP).conflicts_with("runs"),
         moment("since", since).requires("failed"),
         moment("until", "Only created before then").requires("failed"),
         flag("cause", "CAUSE", cause).requires("failed"),
@@ -182,6 +184,26 @@ fn attempt_result(attempt: &Value) -> Cell {
         None => "running".into(),
         Some(word @ ("claim_lost" | "cut")) => Cell::new(word, Style::Warning),
         Some(word) => status(word),
+    }
+}
+
+/// The result of a run, or what it waits for.
+fn result_or_wait(run: &Value) -> String {
+    match wait_of(run) {
+        wait if !wait.is_empty() => wait,
+        _ if run["outcome_state"] == "missing" => format!("{}, no result in time", result_of(run)),
+        _ if !run["outcome_due_at"].is_null() => format!("{}, no result yet", result_of(run)),
+        _ if run["cause"] == "expired" => "expired".to_owned(),
+        _ => result_of(run),
+    }
+}
+
+/// What holds up a run that is due; empty if nothing does.
+fn wait_of(run: &Value) -> String {
+    match run["waits_for"]["reason"].as_str() {
+        None => String::new(),
+        Some("flow") => format!("waits for its turn (flow {})", text_of(run, "waits_for.key")),
+        Some(_) => "waits for the earlier run".to_owned(),
     }
 }
 

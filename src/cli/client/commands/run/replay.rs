@@ -60,6 +60,10 @@ fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
     ];
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
     let mut filter = Value::Object(fields.collect());
+    let tags = call.texts("tag");
+    if !tags.is_empty() {
+        filter["tags"] = json!(tags);
+    }
     let ids = find(context, filter.clone())?;
     let runs = count(ids.len() as u64, "failed run");
     if call.is_set("dry-run") {
@@ -85,6 +89,7 @@ fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
         let flags = [("cue", "cue_id"), ("cause", "cause"), ("since", "since"), ("until", "until")];
         let flags =
             flags.iter().filter_map(|(flag, field)| Some(format!(" --{flag} {}", filter[*field].as_str()?)));
+        let flags = flags.chain(tags.iter().map(|tag| format!(" --tag {tag}")));
         format!("To replay the rest: cued run replay --failed{}", flags.collect::<String>())
     })
 }

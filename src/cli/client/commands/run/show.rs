@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use crate::cli::client::command::{Call, Form, Lines, details};
-use crate::cli::client::commands::run::result_of;
+use crate::cli::client::commands::run::{result_of, wait_of};
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::output::print;
 use crate::cli::output::table::{Cell, Style, Times, details as as_text, duration, text_of};
+use crate::cli::output::{count, print};
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::execution::CANCELLED;
 
@@ -26,6 +26,7 @@ const LINES: Lines = &[
     ("last attempt", Form::Time("last_attempt_at")),
     ("took", Form::Millis("duration_ms")),
     ("next attempt", Form::Time("next_retry")),
+    ("gives up at", Form::Time("expires_at")),
     ("claimed by", Form::Cell(claim)),
     ("lease until", Form::Time("lease_expires_at")),
     ("HTTP status", Form::Text("http_status")),
@@ -33,6 +34,7 @@ const LINES: Lines = &[
     ("error", Form::Text("error_message")),
     ("answer", Form::Text("response_body")),
     ("delivered", Form::Time("delivered_at")),
+    ("result due", Form::Time("outcome_due_at")),
     ("outcome", Form::Cell(outcome)),
     ("reported", Form::Time("outcome.recorded_at")),
     ("result", Form::Text("outcome.result")),
@@ -78,6 +80,7 @@ fn why_cell(context: &Context, run: &Value) -> Cell {
     let style = match run["status"].as_str() {
         Some("failed") => Style::Bad,
         Some("retrying") => Style::Warning,
+        _ if run["outcome_state"] == "missing" => Style::Bad,
         _ => Style::Plain,
     };
     Cell::new(failure_reason(run, &context.output.times), style)
@@ -94,7 +97,7 @@ fn outcome(_: &Context, run: &Value) -> Cell {
     let state = text_of(run, "outcome_state");
     let style = match state.as_str() {
         "reported_success" | "verified_success" => Style::Good,
-        "reported_failure" | "verification_failed" => Style::Bad,
+        "reported_failure" | "verification_failed" | "missing" => Style::Bad,
         "verification_pending" => Style::Warning,
         _ => Style::Plain,
     };
@@ -119,12 +122,14 @@ fn verdict(_: &Context, run: &Value) -> Cell {
     }
 }
 
-/// The reason for the state of a run, and its next step. Empty for a success.
+/// The reason for the state of a run, and its next step. Empty for a success that is complete.
 fn failure_reason(run: &Value, times: &Times) -> String {
     let attempts = run["attempts"].as_i64().unwrap_or(0);
     let result = if run["http_status"].is_null() { reason_of(run) } else { result_of(run) };
     let worker = text_of(run, "claimed_by_worker");
+    let wait = wait_of(run);
     match run["status"].as_str() {
+        Some("pending") if !wait.is_empty() => format!("it {wait}"),
         Some("pending") if run["transport"] != "worker" => {
             "it waits for its time, or for other deliveries to end".to_owned()
         }
@@ -136,6 +141,9 @@ fn failure_reason(run: &Value, times: &Times) -> String {
             format!("worker {worker} has claimed it and not reported yet")
         }
         Some("delivering") => format!("attempt {} is running", attempts + 1),
+        Some("retrying") if !wait.is_empty() => {
+            format!("attempt {attempts} failed ({result}); the next one {wait}")
+        }
         Some("retrying") => {
             let next = times.instant(&text_of(run, "next_retry"));
             format!("attempt {attempts} failed ({result}); the next one is at {next}")
@@ -146,6 +154,9 @@ fn failure_reason(run: &Value, times: &Times) -> String {
         Some("failed") if run["outcome"]["success"] == false => {
             format!("{} reported a failure", if worker.is_empty() { "its handler" } else { &worker })
         }
+        Some("failed") if run["cause"] == "expired" => {
+            format!("it reached its maximum age after {}", count(attempts, "attempt"))
+        }
         Some("failed") if attempts > 0 => {
             let which = match attempts {
                 1 => "its only attempt failed".to_owned(),
@@ -155,6 +166,12 @@ fn failure_reason(run: &Value, times: &Times) -> String {
             format!("{which}{} ({result})", took.unwrap_or_default())
         }
         Some("failed") => format!("it was never sent ({result})"),
+        Some("success") if run["outcome_state"] == "missing" => {
+            "it was delivered, but nobody reported its result in time".to_owned()
+        }
+        Some("success") if !run["outcome_due_at"].is_null() => {
+            format!("delivered; no result yet, due at {}", times.instant(&text_of(run, "outcome_due_at")))
+        }
         _ => String::new(),
     }
 }
@@ -186,6 +203,27 @@ mod tests {
                 "it was never sent (over the quota)",
             ),
             (json!({"status": "success", "attempts": 1}), ""),
+            (
+                json!({"status": "success", "outcome_due_at": "2030-01-01T00:00:00Z"}),
+                "delivered; no result yet, due at 2030-01-01 00:00:00+00:00",
+            ),
+            (
+                json!({"status": "success", "outcome_state": "missing"}),
+                "it was delivered, but nobody reported its result in time",
+            ),
+            (
+                json!({"status": "pending", "waits_for": {"reason": "overlap"}}),
+                "it waits for the earlier run",
+            ),
+            (
+                json!({"status": "retrying", "attempts": 1, "http_status": 503,
+                       "waits_for": {"reason": "flow", "key": "nas:80"}}),
+                "attempt 1 failed (503); the next one waits for its turn (flow nas:80)",
+            ),
+            (
+                json!({"status": "failed", "attempts": 2, "http_status": 503, "cause": "expired"}),
+                "it reached its maximum age after 2 attempts",
+            ),
         ] {
             assert_eq!(failure_reason(&run, &Times::new(true, None).unwrap()), expected);
         }

@@ -1,0 +1,55 @@
+//! Executions that reach their maximum age, and outcomes that nobody has reported in time (contract §4.16).
+
+use crate::domain::execution::attempt::FailureCause;
+use crate::domain::execution::policies::expired_message;
+use crate::domain::notification::event::EventType;
+use crate::error::Result;
+use crate::service::events;
+use crate::service::finish::{FinishedExecution, on_execution_finished, on_missing_outcome};
+use crate::service::fire::CueFirer;
+use crate::store::WriteTx;
+use crate::store::db::meta;
+use crate::store::executions::delivery_queue;
+use crate::store::executions::policies::{self, ExpiredExecution};
+
+/// Handled in one transaction. Each takes several statements, and other writes wait for the batch.
+const BATCH: usize = 200;
+
+/// Returns whether there may be more. Call it before a claim: what has expired is not tried again.
+pub fn fail_expired(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<bool> {
+    let expired = policies::list_expired(tx, firer.now(), BATCH)?;
+    if expired.is_empty() || meta::is_held(tx)? {
+        return Ok(false);
+    }
+    // The end of one may have fired another that is as old.
+    let mut may_have_more = expired.len() == BATCH;
+    for execution in &expired {
+        may_have_more |= fail(tx, execution, firer)?;
+    }
+    Ok(may_have_more)
+}
+
+/// Returns false if it does not wait: an attempt is under way.
+fn fail(tx: &WriteTx<'_>, expired: &ExpiredExecution, firer: &CueFirer) -> Result<bool> {
+    let ExpiredExecution { execution, is_deleted, max_age_seconds } = expired;
+    let message = expired_message(*max_age_seconds, execution.error_message.as_deref());
+    let cause = Some(FailureCause::Expired);
+    if *is_deleted || !delivery_queue::fail_queued(tx, execution.key, &message, cause, firer.now())? {
+        policies::ignore_expiry(tx, execution.key)?;
+        return Ok(false);
+    }
+    on_execution_finished(tx, &FinishedExecution::new(execution, false, firer.now()), firer)?;
+    Ok(true)
+}
+
+/// Returns whether there may be more.
+pub fn miss_outcomes(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<bool> {
+    let now = firer.now();
+    let overdue = policies::list_overdue_outcomes(tx, now, BATCH)?;
+    for outcome in &overdue {
+        policies::miss_outcome(tx, outcome.key, now)?;
+        events::execution(tx, EventType::ExecutionOutcome, outcome.user_key, outcome.key, now);
+        on_missing_outcome(tx, outcome.key, outcome.deadline_seconds, firer)?;
+    }
+    Ok(overdue.len() == BATCH)
+}
