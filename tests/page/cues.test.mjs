@@ -9,6 +9,7 @@ const { attemptsOf, ruleText } = await import(page + "app/words.js");
 const { asCued } = await import(page + "parts/snippets.js");
 const { event, inPlace } = await import(page + "screens/cues.js");
 const { twoZones } = await import(page + "parts/pieces.js");
+const { tagsOf } = await import(page + "parts/tags.js");
 const { localInstant } = await import(page + "app/time.js");
 
 const run = (status, scheduled_for = "") => ({ status, scheduled_for });
@@ -39,7 +40,8 @@ const CUE = {
   retry: { max_attempts: 1, backoff_minutes: [1] },
   on_failure: { email: true, webhook: null, pause: false },
   verification: { mode: "none" },
-  claim_within_minutes: null,
+  claim_within_minutes: null, overlap: "allow", max_age_seconds: null, outcome_deadline_seconds: null,
+  tags: [],
   payload_text: '{"n":12345678901234567890123}',
 };
 
@@ -58,6 +60,12 @@ test("a copied schedule has its interval, bounds and jitter", () => {
     timezone: "UTC", catch_up: "latest", start: "2030-01-01T08:00:00Z", jitter_seconds: 40 });
   assert.equal(ruleText(schedule), "every 5m");
   assert.equal(ruleText(CUE.schedule), "@daily");
+});
+
+test("a copied cue has its policies and tags", () => {
+  const policies = { overlap: "skip", max_age_seconds: 600, outcome_deadline_seconds: 60, tags: ["a"] };
+  const copied = JSON.parse(creation({ ...CUE, ...policies }));
+  for (const [name, value] of Object.entries(policies)) assert.deepEqual(copied[name], value, name);
 });
 
 test("a copied worker cue has no callback", () => {
@@ -100,4 +108,9 @@ test("a date that two zones share stands once", () => {
     "Thu 26 Nov, 02:00 Berlin · 01:00 yours");
   assert.equal(twoZones("09:00", "Tokyo", "Thu 26 Nov, 00:00"), "09:00 Tokyo · Thu 26 Nov, 00:00 yours");
   assert.equal(twoZones("12:00", "Tokyo", "03:00"), "12:00 Tokyo · 03:00 yours");
+});
+
+test("the tags of an address, each once", () => {
+  assert.deepEqual(tagsOf({ tag: "a,b,,a" }), ["a", "b"]);
+  assert.deepEqual(tagsOf({}), []);
 });

@@ -1,17 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bodyWith } from "../../src/http/page/app/api.js";
-import { PRESETS, attemptTimes, blank, createBody, defaultName, differing, formOf, headersProblem, inWords,
-  merged, networkOf, patchBody, problemsOf, scheduleOf } from "../../src/http/page/screens/editor/model.js";
+import { PRESETS, attemptTimes, blank, createBody, defaultName, differing, flowKeyOf, formOf, hasMore,
+  headersProblem, inWords, merged, networkOf, patchBody, problemsOf, scheduleOf,
+  secondsOf } from "../../src/http/page/screens/editor/model.js";
+
+// lit-html looks for a document when it is loaded; these tests render nothing.
+globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
+const { bounds, limits, tags, tagsProblem, withTags } =
+  await import("../../src/http/page/screens/editor/more.js");
 
 const CUE = {
   id: "cue_1", name: "backup", description: null, transport: "webhook", claim_within_minutes: null,
   schedule: { type: "recurring", cron: "0 3 * * *", every: null, at: null, timezone: "Europe/Berlin",
     catch_up: "all", start: null, end: null, jitter_seconds: 0 },
   callback: { url: "https://example.com/backup", method: "PUT", headers: { "X-A": "1" },
-    outcome_from_response: false, timeout_seconds: 30 },
-  retry: { max_attempts: 2, backoff_minutes: [0.5, 5], backoff_seconds: null }, on_failure: { email: true, webhook: null,
-    pause: false }, verification: { mode: "manual" },
+    outcome_from_response: false, timeout_seconds: 30, flow: null },
+  overlap: "allow", max_age_seconds: null, outcome_deadline_seconds: null, tags: [],
+  retry: { max_attempts: 2, backoff_minutes: [0.5, 5], backoff_seconds: null },
+  on_failure: { email: true, webhook: null, pause: false }, verification: { mode: "manual" },
 };
 const BIG = '{"n": 12345678901234567890}';
 const form = (changes) => ({ ...blank(), url: "https://example.com/x", name: "a", ...changes });
@@ -67,7 +74,7 @@ test("an interval, bounds, jitter, a time limit and seconds come back as they we
   const was = formOf(EVERY, BOUNDS);
   assert.equal(was.cron, "@every 5m");
   assert.deepEqual([was.start, was.end, was.jitter], ["2030-01-01T09:00", "2030-02-01T09:00", "40"]);
-  assert.deepEqual([was.timeout, was.waits], ["5", "30s, 2m, 60m"]);
+  assert.deepEqual([was.timeout, was.waits], ["5", "30s, 2m, 1h"]);
   assert.deepEqual(patchBody(structuredClone(was), was).body, {});
   assert.deepEqual(createBody(was).body, { name: "backup",
     schedule: { type: "recurring", cron: "@every 5m", start: "2030-01-01T09:00", end: "2030-02-01T09:00",
@@ -96,6 +103,79 @@ test("of an interval, bounds, jitter, time limit and seconds only what was chang
   const minutes = formOf(CUE);
   assert.deepEqual(patchBody({ ...minutes, waits: "0.5m; 5,2h  x" }, minutes).body,
     { retry: { backoff_seconds: [30, 300, 7_200, "x"] } });
+});
+
+const LIMITED = {
+  ...CUE, overlap: "skip", max_age_seconds: 5_400, outcome_deadline_seconds: 86_400, tags: ["prod", "nas"],
+  callback: { ...CUE.callback, flow: { key: "nas", parallelism: 2, per_minute: null } },
+};
+
+test("policies and tags come back as they were, and are sent in a new cue", () => {
+  const was = formOf(LIMITED);
+  assert.deepEqual([was.overlap, was.maxAge, was.outcomeWithin, was.flowKey, was.parallel, was.perMinute],
+    ["skip", "90m", "1d", "nas", "2", ""]);
+  assert.deepEqual(patchBody(structuredClone(was), was).body, {});
+  const { callback, overlap, max_age_seconds, outcome_deadline_seconds, tags } = createBody(was).body;
+  assert.deepEqual({ flow: callback.flow, overlap, max_age_seconds, outcome_deadline_seconds, tags }, {
+    flow: { key: "nas", parallelism: 2, per_minute: null }, overlap: "skip", max_age_seconds: 5_400,
+    outcome_deadline_seconds: 86_400, tags: ["prod", "nas"] });
+});
+
+test("of policies and tags only what was changed is sent; a flow as a whole", () => {
+  const was = formOf(LIMITED);
+  const patch = (changes) => JSON.parse(JSON.stringify(patchBody({ ...was, ...changes }, was).body));
+  assert.deepEqual(patch({ overlap: "allow", maxAge: "", outcomeWithin: "1h 30m" }),
+    { overlap: "allow", max_age_seconds: null, outcome_deadline_seconds: 5_400 });
+  assert.deepEqual(patch({ tags: ["prod"] }), { tags: ["prod"] });
+  assert.deepEqual(patch({ perMinute: "10" }),
+    { callback: { flow: { key: "nas", parallelism: 2, per_minute: 10 } } });
+  assert.deepEqual(patch({ flowKey: " " }), { callback: { flow: { parallelism: 2, per_minute: null } } });
+  assert.deepEqual(patch({ flowKey: "", parallel: "" }), { callback: { flow: null } });
+  assert.deepEqual(patch({ parallel: "0" }).callback.flow.parallelism, 0, "the server says what is wrong");
+  assert.deepEqual(patch({ maxAge: "soon" }), { max_age_seconds: "soon" });
+  assert.equal(inWords(differing({ ...was, tags: [], parallel: "3", perMinute: "1" }, was)), "flow, tags");
+});
+
+test("a cue for a worker has no flow and no time for a result", () => {
+  const worker = form({ transport: "worker", overlap: "skip", outcomeWithin: "10m", parallel: "1" });
+  assert.deepEqual(createBody(worker).body, { name: "a", schedule: { type: "recurring", cron: "0 3 * * *" },
+    transport: "worker", overlap: "skip" });
+});
+
+test("a key of a flow that is the host of the address is no key of its own", () => {
+  const of = (url) => formOf({ ...CUE, callback: { ...CUE.callback, url, flow: { key: flowKeyOf(url),
+    parallelism: 1, per_minute: null } } }).flowKey;
+  assert.equal(flowKeyOf("http://nas.lan:8080/x"), "nas.lan:8080");
+  assert.equal(flowKeyOf("https://example.com/x"), "example.com:443");
+  assert.deepEqual([of("http://nas.lan/x"), flowKeyOf("nonsense"), flowKeyOf(null)], ["", "", ""]);
+});
+
+test("a duration has units", () => {
+  assert.deepEqual(["90s", "10m", "1h30m", "1h 30m", "2d", ""].map(secondsOf),
+    [90, 600, 5_400, 5_400, 172_800, null]);
+  for (const text of ["10", "10 min", "m", "1.5h", "-5m"]) assert.equal(secondsOf(text), text);
+});
+
+test("tags are words of one kind, each once", () => {
+  assert.deepEqual(withTags(["a"], " Prod,a, b.c\n"), ["a", "prod", "b.c"]);
+  for (const tag of ["a", "0", "a.b_c-d", "x".repeat(32)]) assert.equal(tagsProblem([tag]), "", tag);
+  for (const tag of ["-a", "ä", "a/b", "x".repeat(33)])
+    assert.match(tagsProblem(["ok", tag]), /is no tag/, tag);
+  assert.match(tagsProblem(Array.from({ length: 11 }, (_, i) => `t${i}`)), /at most 10/);
+});
+
+test("a folded part says what is in it, and only values that are no defaults open it early", () => {
+  assert.equal(limits.summary(blank()), "");
+  assert.equal(limits.summary(formOf(LIMITED)),
+    "skip the new run, missed: run all, up to 100, give up after 90m, a result within 1d, a flow");
+  assert.equal(limits.summary(form({ transport: "worker", kind: "once", overlap: "skip", claimWithin: "5" })),
+    "taken within 5 min");
+  assert.equal(tags.summary(form({ tags: ["a", "b"], description: "x" })), "a, b, x");
+  assert.equal(bounds.summary(form({ start: "2030-01-01T09:00", jitter: "40" })),
+    "from 2030-01-01 09:00, up to 40 s later");
+  assert.equal(hasMore(form({ cron: "1 1 * * *", payload: "{}", attempts: "2" })), false);
+  for (const changed of [{ tags: ["a"] }, { parallel: "1" }, { timeout: "5" }, { end: "2030-01-01T09:00" }])
+    assert.equal(hasMore(form(changed)), true);
 });
 
 test("a preview keeps the stored bounds that were not touched", () => {
@@ -192,6 +272,9 @@ test("every problem of an answer stands at its field", () => {
     "callback.timeout_seconds", "retry.backoff_seconds"),
   ["cron", "start", "end", "jitter", "timeout", "waits"]);
   assert.deepEqual(fields("retry.backoff_seconds.1"), ["waits"]);
+  assert.deepEqual(fields("overlap", "max_age_seconds", "outcome_deadline_seconds", "callback.flow.key",
+    "callback.flow", "callback.flow.per_minute", "tags.3"),
+  ["overlap", "maxAge", "outcomeWithin", "flowKey", "parallel", "perMinute", "tags"]);
 });
 
 test("refusals with a code stand at their field, a blocked address with its flag", () => {

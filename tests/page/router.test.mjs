@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import vm from "node:vm";
+import { address } from "../../src/http/page/app/api.js";
 import { link, parse, withQuery } from "../../src/http/page/app/router.js";
 
 const SCREENS = { "": "overview", "#/": "overview", "#/cues": "cues", "#/cues/new": "editor",
@@ -39,6 +40,8 @@ test("a changed filter keeps the others and starts paging again", () => {
   assert.equal(withQuery(route, { status: "paused" }), "#/cues?q=a&status=paused");
   assert.equal(withQuery(route, { page: 5 }), "#/cues?q=a&status=active&page=5");
   assert.equal(withQuery(route, { q: null, status: "" }), "#/cues");
+  assert.equal(withQuery(route, { q: null, status: null, tag: "a,b" }), "#/cues?tag=a,b");
+  assert.equal(address("v1/cues", { tag: ["a", "b"], q: "x & y" }), "v1/cues?tag=a&tag=b&q=x+%26+y");
 });
 
 test("the modules of the screen of the address are loaded before the first script of the page runs", () => {

@@ -42,6 +42,14 @@ test("a sentence says what became of a run and why", () => {
   assert.equal(shown({ status: "delivering", claimed_by_worker: "pi-1" })[1],
     "The worker \u2068pi-1\u2069 has it.");
   assert.equal(shown({ status: "pending", attempts: 1 })[0], "warn");
+  assert.deepEqual(shown({ status: "pending", attempts: 1, waits_for: { reason: "overlap" } }),
+    ["", "It waits for the earlier run."]);
+  assert.deepEqual(shown({ status: "success", attempts: 1, outcome_due_at: "2030-01-01T09:00:00Z" }),
+    ["", "Delivered at the first attempt in 87 ms, no result yet."]);
+  assert.deepEqual(shown({ status: "success", attempts: 1, outcome_state: "missing" }),
+    ["bad", "It was delivered, but no result was reported in time."]);
+  assert.equal(shown({ cause: "expired", http_status: null, attempts: 2 })[1],
+    "Failed after 2 attempts: it had not succeeded in the time given.");
 });
 
 test("a cancelled run is not shown as a failed one", () => {
@@ -86,13 +94,18 @@ test("the address becomes a query of the API, and only known filters pass", () =
     page: "3", color: "red" }), { status: "failed", cue_id: "cue_1", worker_id: "pi",
     outcome_state: "reported_failure" });
   assert.deepEqual(apiQuery({ status: "pending,retrying" }), { status__in: "pending,retrying" });
+  assert.deepEqual(apiQuery({ tag: "a,b" }), { tag: ["a", "b"] });
+  assert.deepEqual(activeFilters({ worker: "pi", tag: "a,b" }),
+    [["worker", "Worker", "pi"], ["tag", "Tag", "a", "b"], ["tag", "Tag", "b", "a"]]);
   assert.deepEqual(activeFilters({ cue: "cue_1", cause: "status_5xx", status: "failed" },
     "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Answered 5xx"]);
 });
 
 test("a replay by filter is asked for only where the filter says the same as the list", () => {
-  assert.deepEqual(replayFilter({ status: "failed", cue_id: "c", until: "2030-01-01T00:00:00Z" }),
-    { status: "failed", cue_id: "c", cause: undefined, since: undefined, until: "2030-01-01T00:00:00Z" });
+  const until = "2030-01-01T00:00:00Z";
+  const sent = (filter) => JSON.parse(JSON.stringify(replayFilter(filter)));
+  assert.deepEqual(sent({ status: "failed", cue_id: "c", until }), { status: "failed", cue_id: "c", until });
+  assert.deepEqual(sent({ status: "failed", tag: ["a", "b"] }), { status: "failed", tags: ["a", "b"] });
   assert.equal(replayFilter({ status: "failed", triggered_by: "replay" }), null);
   assert.equal(replayFilter({ status: "success" }), null);
   assert.equal(replayFilter({}), null);
@@ -126,7 +139,8 @@ test("an event changes its row, or is counted, or asks for the list", () => {
   const apply = (type, payload, query = {}) => event(data, type, payload, { query });
   assert.equal(apply("execution.failed", { execution_id: "a", status: "failed", cause: "timeout",
     secret: 1 }), false);
-  assert.deepEqual(data.runs, [{ id: "a", status: "failed", attempts: 0, cause: "timeout", isTold: true }]);
+  assert.deepEqual(data.runs, [{ id: "a", status: "failed", attempts: 0, cause: "timeout", isTold: true,
+    waits_for: null }]);
   assert.equal(apply("execution.created", { execution_id: "b", cue_id: "c1", triggered_by: "schedule" }),
     false);
   assert.equal(apply("execution.created", { execution_id: "b", cue_id: "c1" }, { cue: "c2" }), false);

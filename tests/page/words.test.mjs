@@ -38,6 +38,31 @@ test("the reason is the server's message, else the status, else the cause", () =
   assert.equal(words.why({ error_message: "execution_limit_exceeded" }),
     "the quota of the month was used up, so it was not sent");
   assert.equal(words.why({}), "no reason is known");
+  const expired = (more) => words.why({ cause: "expired",
+    error_message: `not successful within 60 s of its scheduled time (max_age_seconds)${more}` });
+  assert.equal(expired(""), "it had not succeeded in the time given");
+  assert.equal(expired("; the last attempt: the callback returned 503"),
+    "it had not succeeded in the time given; the last attempt: the callback returned 503");
+});
+
+test("what a run waits for, and what a flow lets through", () => {
+  assert.equal(words.waitText({ waits_for: null }), "");
+  assert.equal(words.waitText({ waits_for: { reason: "overlap" } }), "waits for the earlier run");
+  assert.equal(words.waitText({ waits_for: { reason: "flow", key: "nas:80" } }),
+    "waits for its turn (flow nas:80)");
+  assert.equal(words.flowText({ parallelism: 2, per_minute: 1000 }), "2 at once, 1,000 a minute");
+  assert.equal(words.flowText({ parallelism: null, per_minute: 10 }), "10 a minute");
+});
+
+test("a delivered run has not succeeded before its result is there", () => {
+  const run = { status: "success", outcome_state: null, outcome_due_at: null };
+  const outcome_due_at = "2030-01-01T09:00:00Z";
+  const state = (more) => words.stateOfRun({ ...run, ...more });
+  assert.equal(state({}), "success");
+  assert.equal(state({ outcome_due_at }), "delivered");
+  assert.equal(state({ outcome_due_at, outcome_state: "reported_success" }), "success");
+  assert.equal(state({ outcome_state: "missing" }), "delivered");
+  assert.equal(state({ status: "failed", outcome_state: "missing" }), "failed");
 });
 
 test("numbers, sizes and plurals", () => {

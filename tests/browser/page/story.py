@@ -29,7 +29,8 @@ class Story:
         berlin = "Europe/Berlin"
         retry = {"max_attempts": 3, "backoff_minutes": [1, 5]}
         self.backup = self._cue("nightly-backup", "0 2-5 * * *", berlin, hook + "/backup", retry=retry,
-                                description="Copies the database to the storage box.", payload={"bucket": "backups", "keep": 14})
+                                description="Copies the database to the storage box.", payload={"bucket": "backups", "keep": 14},
+                                overlap="skip", tags=["prod", "nas"])
         self.invoices = self._cue("sync-invoices", "*/15 * * * *", "UTC", hook + "/invoices")
         self.rates = self._cue("exchange-rates", "*/30 * * * *", "UTC", hook + "/rates", retry=retry)
         late = {"max_attempts": 2, "backoff_minutes": [600]}

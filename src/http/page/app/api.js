@@ -60,10 +60,13 @@ export const getCue = (id, runs = 1) =>
   get(cuePath(id), { payload: "text", execution_limit: runs });
 export const cuePath = (id) => "v1/cues/" + encodeURIComponent(id);
 
-/** Path with a query; values `null`, `undefined` and "" are left out. */
+/** Path with a query; values `null`, `undefined` and "" are left out, those of a list repeat. */
 export function address(path, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => (value ?? "") !== "");
-  return given.length ? path + "?" + new URLSearchParams(given) : path;
+  const given = Object.entries(query).flatMap(([name, value]) =>
+    [value].flat().filter((one) => (one ?? "") !== "").map((one) => [name, one]));
+  // A comma separates words within a value, and needs no escape.
+  const text = new URLSearchParams(given).toString().replaceAll("%2C", ",");
+  return text ? `${path}?${text}` : path;
 }
 
 // JSON text of an object; `raw` fields are inserted unchanged: a payload with integers beyond 2^53

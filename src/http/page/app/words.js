@@ -22,6 +22,8 @@ const STATES = {
   verification_pending: ["○", "To be verified", "warn"],
   verification_failed: ["✕", "Rejected", "bad"],
   running: ["◐", "Running", "act"],
+  delivered: ["◐", "Delivered", "act"],
+  missing: ["✕", "No result", "bad"],
 };
 
 /** `{sign, word, color}` of a state of a run, cue, worker, attempt or outcome. */
@@ -49,6 +51,7 @@ const CAUSES = {
   status_5xx: ["the callback failed", "answered 5xx"],
   status_other: ["the callback's answer was not understood", "odd answer"],
   fault: ["an internal error", "internal error"],
+  expired: ["it had not succeeded in the time given", "given up"],
 };
 export const CAUSE_NAMES = Object.keys(CAUSES);
 
@@ -64,6 +67,7 @@ const MESSAGES = {
 };
 
 export function why({ cause, http_status: status, error_message: message }) {
+  if (cause === "expired") return CAUSES[cause][0] + (/; the last [^]*/.exec(message) ?? "");
   if (message) return MESSAGES[message] || message;
   if (status && (!CAUSES[cause] || cause.startsWith("status_"))) {
     return `the callback returned ${status}`;
@@ -82,10 +86,17 @@ export const catchUpText = textsOf({
 });
 export const missReason = textsOf({
   downtime: "the server was not running", clock: "the clock was set forward",
+  overlap: "the earlier run was still going",
 });
 export const viaText = textsOf({
   key: "API key", mail: "link by mail", link: "one-time link", dev: "development sign-in",
 });
+
+// A run falls due while an earlier one of its cue is not finished.
+export const OVERLAP = {
+  allow: "Run anyway", skip: "Skip the new run",
+  buffer_one: "Wait for the earlier run (one waits)",
+};
 
 /** When a schedule recurs: "0 3 * * *" or "every 5m". */
 export const ruleText = ({ cron, every }) => (every ? `every ${every}` : cron);
@@ -107,7 +118,17 @@ export const isLimited = (limit) => limit !== null && limit !== undefined && lim
 
 /** A cancelled run has not failed. */
 export const isCancelled = (run) => run.status === "failed" && run.error_message === "cancelled";
-export const stateOfRun = (run) => (isCancelled(run) ? "cancelled" : run.status);
+/** Somebody must still report the result of a delivered run, which has not succeeded before. */
+export const awaitsResult = (run) => !!run.outcome_due_at && !run.outcome_state;
+export const stateOfRun = (run) => isCancelled(run) ? "cancelled" : run.status === "success"
+  && (awaitsResult(run) || run.outcome_state === "missing") ? "delivered" : run.status;
+
+/** What an unfinished run waits for, or "". */
+export const waitText = ({ waits_for: hold }) => !hold ? ""
+  : hold.key ? `waits for its turn (flow ${hold.key})` : "waits for the earlier run";
+/** Limits of a flow: "2 at once, 10 a minute" */
+export const flowText = ({ parallelism: most, per_minute: rate }) =>
+  [most && `${most} at once`, rate && `${number(rate)} a minute`].filter(Boolean).join(", ");
 
 /** Attempts of a retry in minutes after the first; the last wait given repeats. */
 export function attemptsOf({ max_attempts: most, backoff_minutes: minutes, backoff_seconds: s }) {

@@ -132,7 +132,7 @@ export function badge(name, more = "") {
 }
 
 /** Badges of a run: a success may have been reported as a failure, or not be accepted. */
-export const badges = (run) => html`${badge(stateOfRun(run))}${
+export const badges = (run, more) => html`${badge(stateOfRun(run), more)}${
   [null, undefined, "reported_success"].includes(run.outcome_state) ? ""
   : html` ${badge(run.outcome_state)}`}`;
 

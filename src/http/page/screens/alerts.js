@@ -11,7 +11,8 @@ const SPANS = [
 ];
 const TYPES = {
   consecutive_failures: "Failing", verification_failed: "Rejected", claim_lost: "Worker lost",
-  unclaimed: "Not taken", catch_up: "Caught up", clock_behind: "Clock behind",
+  outcome_missing: "No result", unclaimed: "Not taken", catch_up: "Caught up",
+  clock_behind: "Clock behind",
 };
 
 export const live = ["alert"];
@@ -78,8 +79,8 @@ function sentence({ severity, message, execution_id: run }) {
 const none = (isFiltered) => html`<div class="empty">
   <h2>${isFiltered ? "No alert matches" : "No alert"}</h2><p>${isFiltered
   ? anchor(link("alerts"), "Show all alerts", "button")
-  : `An alert is raised when a cue fails 3 times in a row, a result is rejected, a worker is lost,
-    no worker takes a run, or runs are caught up after an outage.`}</p></div>`;
+  : `An alert is raised when a cue fails 3 times in a row, a result is rejected or comes too late,
+    a worker is lost, no worker takes a run, or runs are caught up after an outage.`}</p></div>`;
 
 function destinations(data) {
   const { test } = data;

@@ -1,11 +1,12 @@
 // One cue: what it is, when it runs next, how its runs went, and what can be done with it.
-import { anchor, attemptsOf, badge, button, byteLength, bytes, capital, card, catchUpText, coloured,
-  copyButton, copyKey, copyMenu, cuePath, duration, facts, get, getCue, go, html, link, menu,
-  missReason, muted, nextRuns, note, number, plural, reload, ruleText, stateOfRun, toast,
-  triggerText, update, when, why } from "../kit.js";
+import { OVERLAP, anchor, attemptsOf, awaitsResult, badge, badges, button, byteLength, bytes,
+  capital, card, catchUpText, coloured, copyButton, copyKey, copyMenu, cuePath, duration, facts,
+  flowText, get, getCue, go, html, link, menu, missReason, muted, nextRuns, note, number, plural,
+  reload, ruleText, stateOfRun, toast, triggerText, update, waitText, when, why } from "../kit.js";
 import { attemptLine } from "../parts/attempts.js";
 import { runHistory, sparkline } from "../parts/charts.js";
 import { table } from "../parts/table.js";
+import { tagLinks } from "../parts/tags.js";
 import { creation, creationCall, edit, fire, fireWith, lettersOf, remove, replayFailed, setPaused,
   streakOf } from "./cue/actions.js";
 
@@ -52,7 +53,8 @@ export function head(data, route, isReady) {
   const times = streak > 1 ? `${streak} times in a row` : "last time";
   return {
     title: cue.name, tab: (streak ? "Failing: " : "") + cue.name, actions: actions(data),
-    titleMore: html`${badge(cue.status)}${streak ? badge("failed", times) : ""}`,
+    titleMore: html`${badge(cue.status)}${streak ? badge("failed", times) : ""}${
+      tagLinks(cue.tags)}`,
     note: at
       ? html`Next run ${when(at, { zone: cue.schedule.timezone, local: occurrences[0]?.local })}`
       : cue.status === "paused" ? "Paused: it does not run until it is resumed."
@@ -122,9 +124,12 @@ function runsCard({ cue, runs, total, missed }) {
   const zone = cue.schedule.timezone;
   const past = runs.toReversed();
   const isBad = (run) => ["failed", "retrying"].includes(stateOfRun(run));
+  const waits = (run) => waitText(run) || (awaitsResult(run) && "no result yet");
+  const more = (text, kind) =>
+    (text ? html`<div class="small wrap ${kind}">${capital(text)}</div>` : "");
   const result = (run) => html`${
-    badge(stateOfRun(run), run.attempts > 1 ? `${run.attempts}/${run.max_attempts}` : "")}${
-    isBad(run) ? html`<div class="small bad wrap">${capital(why(run))}</div>` : ""}`;
+    badges(run, run.attempts > 1 ? `${run.attempts}/${run.max_attempts}` : "")}${
+    more(isBad(run) && why(run), "bad")}${more(waits(run), "muted")}`;
   const columns = [
     ["Due", (run) => anchor(link("runs", run.id), when(run.scheduled_for, { zone }))],
     ["Result", result, "wide"],
@@ -141,7 +146,7 @@ function runsCard({ cue, runs, total, missed }) {
       ${table("Newest runs", columns, runs.slice(0, ROWS))}`);
 }
 
-function scheduleCard({ cue: { schedule }, next }) {
+function scheduleCard({ cue: { schedule, overlap }, next }) {
   const { type, timezone: zone, catch_up: catchUp, start, end, jitter_seconds: jitter } = schedule;
   const { description, occurrences, transitions, per_month: month } = next;
   const change = ({ at, from, to }) =>
@@ -152,6 +157,7 @@ function scheduleCard({ cue: { schedule }, next }) {
     ["Start", start && when(start, { zone })], ["End", end && when(end, { zone })],
     ["Jitter", jitter && `up to ${number(jitter)} s later`],
     ["Time zone", zone], ["Catch-up", capital(catchUpText(catchUp))],
+    ["Overlap", overlap !== "allow" && OVERLAP[overlap]],
     month > 1 && ["In a month", plural(month, "run")], ...transitions.map(change),
   ])}${!occurrences.length ? ""
     : html`<div><h3>Next runs</h3>${nextRuns(occurrences, zone)}</div>`}</div>`);
@@ -193,6 +199,7 @@ const VERIFICATION = {
 function about(data) {
   const { cue } = data;
   const { callback, on_failure: failure, verification, retry, claim_within_minutes: claim } = cue;
+  const { max_age_seconds: age, outcome_deadline_seconds: within } = cue;
   const isWorker = cue.transport === "worker";
   const after = [
     failure.email && "sends a mail", failure.webhook && html`calls <code>${failure.webhook}</code>`,
@@ -205,8 +212,11 @@ function about(data) {
     ["Headers", Object.keys(callback.headers).length && headers(data)],
     ["Outcome", callback.outcome_from_response && "is the answer of the callback"],
     ["Time limit", !isWorker && `${callback.timeout_seconds} s for an attempt`],
+    ["Flow", callback.flow && html`<code>${callback.flow.key}</code>: ${flowText(callback.flow)}`],
     ["Attempts", html`${retry.max_attempts}${
       retry.max_attempts > 1 ? attemptLine(attemptsOf(retry)) : ""}`],
+    ["Gives up", age && `${duration(age * 1_000)} after it was due`],
+    ["Result", within && `must be reported within ${duration(within * 1_000)} of its delivery`],
     ["Verification", VERIFICATION[verification.mode]],
     ["After a failure", after.length ? after : "nothing more"],
     ["Id", html`<code>${cue.id}</code>`],

@@ -6,6 +6,7 @@ import { act, ago, anchor, asCued, badge, busily, button, capital, causeShort, c
 import { runHistory } from "../parts/charts.js";
 import { clearSelection, countSelected, newSelection, offsetOf, pagedTable,
   selectionBar } from "../parts/table.js";
+import { filterChips, tagFilters, tagLinks, tagsOf } from "../parts/tags.js";
 import { live as same } from "../lit/directives/live.js";
 import { currentRow } from "../app/keyboard.js";
 import { creation, creationCall, edit, fire, remove, setPaused } from "./cue/actions.js";
@@ -29,6 +30,7 @@ const listInUse = () => document.querySelector("#cue-list:is(:hover, :focus-with
 export async function load(data, { query }) {
   const set = FILTERS.filter((name) => query[name]);
   const filter = Object.fromEntries(set.map((name) => [name, query[name]]));
+  if (tagsOf(query).length) filter.tag = tagsOf(query);
   const offset = offsetOf(query, PER_PAGE);
   const list = get("v1/cues", { ...filter, sort: query.sort, runs: RUNS, limit: PER_PAGE, offset });
   const [{ total, cues: fresh }, overview] = await Promise.all([list, loadOverview()]);
@@ -77,7 +79,8 @@ export function view(data, route) {
   const back = total ? anchor(withQuery(route, {}), "First page", "button")
     : anchor("#/cues", "Clear the filters", "button");
   const bar = { selection, total, onPage: rows.length, noun: "cue", actions: bulkActions(data) };
-  return html`${states(route, data)}${filters(data, route)}${refusals(data)}
+  return html`${states(route, data)}${filters(data, route)}${
+    filterChips(route, tagFilters(route.query))}${refusals(data)}
     ${rows.length ? list(data, route)
       : empty(total ? "This page is empty" : "No cue matches", "", back)}${selectionBar(bar)}`;
 }
@@ -91,10 +94,10 @@ const STATES = [
 ];
 
 function states(route, { total }) {
-  const { q, transport, status: shown = "", failing: shownFailing = "" } = route.query;
+  const { q, transport, tag, status: shown = "", failing: shownFailing = "" } = route.query;
   const cues = state.overview?.cues || {};
   // The counts of the account say nothing about a search.
-  const isCounted = !q && !transport && cues.active !== undefined;
+  const isCounted = !q && !transport && !tag && cues.active !== undefined;
   const list = STATES.map(([text, status, failing, title]) => {
     const isCurrent = shown === status && shownFailing === failing;
     const all = failing ? cues.failing : status ? cues[status] : countOf(cues);
@@ -138,11 +141,11 @@ function filters(data, route) {
 
 export const leave = (data) => clearTimeout(data.timer);
 
-const nameCell = ({ id, name, status, transport, schedule, schedule_words: words }) => html`${
+const nameCell = (route, { id, name, status, transport, schedule, ...cue }) => html`${
   anchor(link("cues", id), html`<bdi>${name}</bdi>`, "name")}<div class="small muted">${
   status === "active" ? "" : html`${badge(status)} `}${
   transport === "worker" ? html`<span class="tag">worker</span> ` : ""}${
-  words ?? ruleText(schedule)}</div>`;
+  cue.schedule_words ?? ruleText(schedule)}${tagLinks(cue.tags, route)}</div>`;
 
 function lastCell({ recent: { last }, failing }) {
   if (!last) return muted("no runs yet");
@@ -163,7 +166,7 @@ function list(data, route) {
   const leave = () => settle(data);
   return html`<section class="card" id="cue-list" @pointerleave=${leave} @focusout=${leave}>${
     pagedTable(route, "Cues", [
-      ["Cue", nameCell, "", "name"],
+      ["Cue", (cue) => nameCell(route, cue), "", "name"],
       ["Next run", next, "short", "next_run"],
       ["Last runs", history, "wide"],
       ["Last result", lastCell, "", "last_run"],
@@ -216,7 +219,7 @@ async function bulk(data, action) {
   let done = 0;
   await busily(data, () => act(async () => {
     // The filter of the rows that are shown: the address may be ahead of them.
-    const { failing, ...filter } = data.filter;
+    const { failing, tag, ...filter } = { ...data.filter, tags: data.filter.tag };
     if (failing) filter.failing = failing === "true";
     const parts = selection.all ? [{ filter, expected: total }] : [];
     for (let i = 0; !selection.all && i < ids.length; i += MOST_IDS) {

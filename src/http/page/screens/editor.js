@@ -2,11 +2,11 @@
 import { act, anchor, bodyWith, button, copyMenu, cuePath, getCue, go, html, instant, link,
   localText, note, patch, post, prettyJson, randomKey, readableJson, requestOf, set, settings,
   state, toast, update, yourZone } from "../kit.js";
-import { LOCAL, blank, createBody, defaultName, differing, formOf, headersProblem, inWords, merged,
-  patchBody, problemsOf } from "./editor/model.js";
+import { LOCAL, blank, createBody, defaultName, differing, formOf, hasMore, headersProblem,
+  inWords, merged, patchBody, problemsOf } from "./editor/model.js";
 import { ask, preview } from "./editor/preview.js";
-import { boundsCard, forgetZones, headersCard, moreCards, payloadCard, readPayload, scheduleCard,
-  showProblems, targetCard } from "./editor/form.js";
+import { boundsCard, forgetZones, headersCard, loadMore, moreCards, payloadCard, readPayload,
+  scheduleCard, showProblems, targetCard } from "./editor/form.js";
 
 const RECENT_ZONES = 5; // zones that come first in the list
 
@@ -36,6 +36,7 @@ function take(data, form, cue) {
   Object.assign(data, { form, was: structuredClone(form), cue, ...none });
   readPayload(data);
   ask(data);
+  if (hasMore(form)) loadMore();
 }
 
 /** Notes the fields that another client changed since the form was filled. */

@@ -1,7 +1,7 @@
 // Overview: what fails first, then what waits, what comes next, and the last 24 hours.
-import { absolute, act, ago, anchor, badge, button, bytes, card, countOf, cuePath, duration, get,
-  go, html, instant, isLimited, link, loadOverview, meter, missReason, note, nothing, number, patch,
-  plural, post, shownZone, streakText, toast, when, why } from "../kit.js";
+import { absolute, act, ago, anchor, badge, button, bytes, card, countOf, cuePath, duration,
+  flowText, get, go, html, instant, isLimited, link, loadOverview, meter, missReason, note, nothing,
+  number, patch, plural, post, shownZone, streakText, toast, when, why } from "../kit.js";
 import { bars, sparkline } from "../parts/charts.js";
 import { currentRow } from "../app/keyboard.js";
 
@@ -15,7 +15,8 @@ export const live = ["execution", "cue", "missed", "worker", "quota", "server"];
 export async function load(data) {
   const isOld = !(Date.now() - data.healthAt < HEALTH_MS);
   const sizes = isOld ? get("health").catch(() => null) : data.health;
-  const [overview, health] = await Promise.all([loadOverview(), sizes]);
+  const limits = get("v1/flows").catch(() => ({ flows: data.flows ?? [] }));
+  const [overview, health, { flows }] = await Promise.all([loadOverview(), sizes, limits]);
   const { cues } = overview;
   const first = countOf(cues) ? null : (await import("./overview/first_cue.js")).firstCue;
   // The overview does not say which of the failing cues are paused or over.
@@ -23,7 +24,7 @@ export async function load(data) {
   const query = { failing: true, sort: "-last_run", limit: 30 };
   const states = isMixed ? (await get("v1/cues", query)).cues : [];
   return {
-    first, overview, health, healthAt: isOld ? Date.now() : data.healthAt,
+    first, overview, health, flows, healthAt: isOld ? Date.now() : data.healthAt,
     stateOf: new Map(states.map(({ id, status }) => [id, status])),
   };
 }
@@ -49,11 +50,12 @@ export function shortcuts({ overview, stateOf }) {
 }
 
 export function view(data) {
-  const { overview, health, first } = data;
+  const { overview, health, first, flows } = data;
   if (first) return first();
   return html`${overview.failing.length ? whatFails(data) : allWell(overview)}
     ${tiles(overview, health)}<div class="grid">${nextRuns(overview)}
-      <div class="stack">${lastDay(overview.hours)}${missedRuns(overview.missed)}</div></div>`;
+      <div class="stack">${lastDay(overview.hours)}${missedRuns(overview.missed)}${
+        flowsCard(flows)}</div></div>`;
 }
 
 const cueLink = ({ cue_id: id, name }) =>
@@ -174,3 +176,8 @@ function missedRuns(missed) {
     aria-hidden="true">┄</span><p>${cueLink(gap)} missed ${runs(gap)}: ${
     missReason(gap.reason)}</p></li>`));
 }
+
+const flowsCard = (flows) => !flows.length ? "" : card("flows", "Flows", "", lines(flows,
+  (flow) => html`<li><p><b class="name wrap">${flow.key}</b> <span class="small muted">${
+    flowText(flow)}, ${plural(flow.cues, "cue")}</span></p><span class="small num end">${
+    number(flow.waiting)} waiting, ${number(flow.running)} running</span></li>`));

@@ -1,8 +1,8 @@
 // One run: why it failed at once, then its timeline, the request as sent, and what can be done.
-import { ApiError, act, ago, anchor, badge, badges, button, capital, card, confirmed, copy,
-  copyButton, copyLine, copyMenu, createdMs, cuePath, empty, get, go, html, idEnd, instant, link,
-  menu, note, orNull, patch, post, prompt, serverNow, shellWord, stateOf, stateOfRun, textBlock,
-  toast } from "../kit.js";
+import { ApiError, act, ago, anchor, awaitsResult, badge, badges, button, capital, card, confirmed,
+  copy, copyButton, copyLine, copyMenu, createdMs, cuePath, empty, get, go, html, idEnd, instant,
+  link, menu, note, orNull, patch, post, prompt, serverNow, shellWord, stateOf, stateOfRun,
+  textBlock, toast, waitText, when } from "../kit.js";
 import { fireWith } from "./cue/actions.js";
 import { headerList, headline, isFinal, rawField, timeline } from "./runs/timeline.js";
 
@@ -90,12 +90,16 @@ export function view(data) {
 
 function reason({ run, attempts }) {
   const [kind, sentence] = headline(run);
-  const next = run.status === "retrying" ? html`Next attempt ${ago(run.next_retry)}.`
+  const held = waitText(run);
+  const next = awaitsResult(run) ? html`It is due ${ago(run.outcome_due_at)}.`
+    : run.status === "retrying"
+    ? held ? `It ${held}.` : html`Next attempt ${ago(run.next_retry)}.`
     : run.status === "pending" ? html`Due ${ago(run.scheduled_for)}.` : "";
+  const end = !isFinal(run) && run.expires_at ? html` Gives up ${when(run.expires_at)}.` : "";
   const isBad = kind === "bad" || kind === "warn";
   const answer = isBad && attempts.at(-1)?.response_body?.trim();
   const quote = answer && answer.slice(0, QUOTED) + (answer.length > QUOTED ? "…" : "");
-  return html`<div id="why">${note(html`<b class="wrap">${sentence}</b> ${next}${
+  return html`<div id="why">${note(html`<b class="wrap">${sentence}</b> ${next}${end}${
     quote ? html`<div class="small mono wrap" dir="auto">${quote}</div>` : ""}`, kind)}</div>`;
 }
 

@@ -1,16 +1,17 @@
 // Runs: every run with its result and its reason; filters are in the address.
-import { CAUSE_NAMES, absolute, act, address, ago, anchor, announce, badges, button, capital,
-  causeShort, copyKey, copyMenu, createdMs, duration, empty, fieldError, fromLocal, get, getCue, go,
-  html, idEnd, instant, isCancelled, link, number, plural, prompt, reload, serverNow, stateOf, tabs,
-  toLocal, triggerText, when, why, withQuery, yourZone } from "../kit.js";
+import { CAUSE_NAMES, absolute, act, address, ago, anchor, announce, awaitsResult, badges, button,
+  capital, causeShort, copyKey, copyMenu, createdMs, duration, empty, fieldError, fromLocal, get,
+  getCue, go, html, idEnd, instant, isCancelled, link, number, plural, prompt, reload, serverNow,
+  stateOf, tabs, toLocal, triggerText, waitText, when, why, withQuery, yourZone } from "../kit.js";
 import { newSelection, offsetOf, pagedTable, selectionBar } from "../parts/table.js";
+import { filterChips, tagFilters, tagsOf } from "../parts/tags.js";
 
 const PER_PAGE = 30;
 const TABS = ["", "failed", "retrying", "delivering", "pending", "success"];
 // Fields of an event that replace those of the row.
 const COPIED = [
   "status", "attempts", "cause", "http_status", "error_message", "duration_ms", "late_ms",
-  "next_retry", "outcome_state",
+  "next_retry", "outcome_state", "outcome_due_at",
 ];
 
 export const live = ["execution"];
@@ -24,7 +25,7 @@ export function event(data, type, payload, { query }) {
   const row = data.runs?.find((run) => run.id === payload.execution_id);
   if (row) {
     for (const field of COPIED) if (payload[field] !== undefined) row[field] = payload[field];
-    row.isTold = true;
+    Object.assign(row, { isTold: true, waits_for: null });
     return false;
   }
   const { status, cue, triggered_by: trigger, page, ...others } = query;
@@ -119,7 +120,8 @@ export function view(data, route) {
     button("Cancel runs", later("cancelSelected", data), "danger", { id: "cancel-selected", off }),
     button("Replay", later("replaySelected", data), "primary", { id: "replay-selected", off }),
   ];
-  return html`${tabs("State", states)}${chips(route, data.cue?.name)}
+  return html`${tabs("State", states)}${
+    filterChips(route, activeFilters(route.query, data.cue?.name))}
     ${fresh ? button(`Show ${number(fresh)} new`, () => showNew(data, route), "primary",
       { id: "new-runs" }) : ""}
     ${runs.length ? list(data, route) : none(route)}
@@ -161,8 +163,13 @@ function list({ runs, selection, total }, route) {
 
 function reason(run) {
   const { status, claimed_by_worker: worker } = run;
-  if (status === "retrying") return html`${capital(why(run))}, next ${ago(run.next_retry)}`;
+  const held = waitText(run);
+  if (status === "retrying") {
+    return html`${capital(why(run))}, ${held || html`next ${ago(run.next_retry)}`}`;
+  }
+  if (status === "pending") return capital(held);
   if (status === "failed") return isCancelled(run) ? "" : capital(why(run));
+  if (awaitsResult(run)) return html`No result yet, due ${ago(run.outcome_due_at)}`;
   if (status !== "delivering" || !worker) return run.outcome?.error;
   return html`by <bdi>${worker}</bdi>, lease ends ${ago(run.lease_expires_at)}`;
 }
@@ -175,7 +182,8 @@ const FILTERS = {
   cause: ["cause", "Cause", (cause) => capital(causeShort({ cause })), CAUSE_NAMES],
   triggered_by: ["triggered_by", "Started by", triggerText, ["schedule", "manual_fire", "replay"]],
   outcome: ["outcome_state", "Outcome", (state) => stateOf(state).word, ["reported_success",
-    "reported_failure", "verified_success", "verification_pending", "verification_failed"]],
+    "reported_failure", "verified_success", "verification_pending", "verification_failed",
+    "missing"]],
   worker: ["worker_id", "Worker"],
   since: ["since", "From", timeText],
   until: ["until", "Before", timeText],
@@ -189,23 +197,13 @@ export function apiQuery({ status = "", ...query }) {
   for (const [word, [field]] of Object.entries(FILTERS)) {
     if (query[word]) filter[field] = query[word];
   }
-  return filter;
+  const tag = tagsOf(query);
+  return tag.length ? { ...filter, tag } : filter;
 }
 
 export const activeFilters = (query, cueName) =>
   Object.entries(FILTERS).filter(([word]) => query[word]).map(([word, [, label, text = String]]) =>
-    [word, label, (word === "cue" && cueName) || text(query[word])]);
-
-function chips(route, cueName) {
-  const active = activeFilters(route.query, cueName);
-  if (!active.length) return "";
-  const none = Object.fromEntries(active.map(([word]) => [word, null]));
-  const chip = ([word, label, text]) => html`<a class="button small chip" data-filter=${word}
-    href=${withQuery(route, { [word]: null })} aria-label=${`Remove the filter ${label}: ${text}`}
-    ><span class="cut">${label}: <bdi>${text}</bdi></span> ✕</a>`;
-  return html`<div class="row" role="group" aria-label="Filters">${active.map(chip)}
-    ${active.length > 1 ? anchor(withQuery(route, none), "Clear all", "small") : ""}</div>`;
-}
+    [word, label, (word === "cue" && cueName) || text(query[word])]).concat(tagFilters(query));
 
 async function askFilter(route, cueName) {
   const { query } = route;
@@ -226,10 +224,12 @@ async function askFilter(route, cueName) {
       { name: "cue", label: "Cue", value: cueText, help: "Its name or id" },
       ...["cause", "triggered_by", "outcome"].map(choice),
       { name: "worker", label: "Worker", value: query.worker || "" },
+      { name: "tag", label: "Tags of the cue", value: tagsOf(query).join(", "),
+        help: "With a comma between: all of them" },
       time("since", "Created from"), time("until", "Created before"),
     ],
-    send: async ({ cue, since, until, ...values }) => ({
-      ...values, cue: await cueId(cue.trim(), query.cue, cueName),
+    send: async ({ cue, since, until, tag, ...values }) => ({
+      ...values, tag: tag.replace(/\s/g, ""), cue: await cueId(cue.trim(), query.cue, cueName),
       since: fromLocal(since, zone), until: fromLocal(until, zone),
     }),
   });

@@ -51,6 +51,39 @@ def a_row_has_words_strip_next_run_and_last_result(world):
 
 
 @test
+def a_click_on_a_tag_filters_the_cues_and_the_runs(world):
+    server = world.signed_in()
+    page = world.page
+    both = server.cue("both", tags=["prod", "nas"])
+    for cue in (both, server.cue("one", tags=["prod"]), server.cue("plain")):
+        server.fire(server.key, cue["id"])
+    page.go("#/cues", "cues")
+    page.click("#cue-list a.tag", "prod")
+    page.gone("plain", "#cue-list")
+    check(page.hash() == "#/cues?tag=prod", page.hash())
+    page.click("#cue-list a.tag", "nas")
+    page.gone("one", "#cue-list")
+    check(page.hash() == "#/cues?tag=prod,nas", page.hash())
+    page.click("[data-filter=tag]", "Remove the filter Tag: nas")
+    page.see("one", "#cue-list")
+    page.click("#select-all", "Select all 2")
+    page.click("#bulk-pause")
+    page.see("2 cues paused", "#toasts")
+    check([cue["name"] for cue in server.get("/v1/cues?status=active")["cues"]] == ["plain"], "the third is not")
+    page.go(f"#/cues/{both['id']}", "cue")
+    page.click(".title a.tag", "nas")
+    page.loaded("cues")
+    check(page.hash() == "#/cues?tag=nas", page.hash())
+    page.go("#/runs?tag=prod", "runs")
+    page.see("2 runs match")
+    page.click("#filter")
+    page.fill("#d-tag", "prod, nas")
+    page.click("dialog button", "Show")
+    page.see("1 run matches")
+    check(page.hash() == "#/runs?tag=prod,nas", page.hash())
+
+
+@test
 def six_hundred_cues_are_paused_with_two_clicks(world):
     server = world.signed_in()
     page = world.page

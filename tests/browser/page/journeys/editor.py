@@ -101,6 +101,59 @@ def an_interval_with_an_end_jitter_and_a_time_limit_is_made_and_changed_on_a_pho
 
 
 @test
+def limits_and_tags_are_set_and_changed_on_a_phone(world):
+    server = world.signed_in()
+    page = world.page
+    page.look("light", 360, 740)
+    page.expect("status of 422")
+    new(page, world.receiver.url + "/hook")
+    page.click("summary", "Overlap and limits")
+    page.choose("#f-overlap", "buffer_one")
+    page.fill("#f-maxAge", "10")
+    page.see("Write a number with its unit", "#f-maxAge-problem")
+    page.fill("#f-maxAge", "10m")
+    page.fill("#f-outcomeWithin", "90s")
+    page.fill("#f-parallel", "65")
+    page.click("summary", "Tags and more")
+    page.click("#f-tags")
+    page.keys("prod,Nas")
+    page.press("Enter")
+    page.keys("no/slash")
+    page.press("Enter")
+    page.see("“no/slash” is no tag", "#f-tags-problem")
+    page.press("Backspace")
+    page.gone("is no tag")
+    page.see("wait for the earlier run (one waits), give up after 10m, a result within 90s, a flow", "summary")
+    page.see("prod, nas", "summary")
+    check(not page.overflows(), "it fits a phone")
+    page.click(".editor button.primary")
+    page.see("less than or equal to 64", "#f-parallel-problem")
+    page.fill("#f-parallel", "2")
+    page.click(".editor button.primary")
+    page.loaded("cue")
+    for text in ("Wait for the earlier run", "10 min after it was due", "1 min 30 s of its delivery", ": 2 at once"):
+        page.see(text)
+    page.see("prod nas", ".title .tag")
+    cue = server.get("/v1/cues")["cues"][0]
+    flow = {"key": world.receiver.url[7:], "parallelism": 2, "per_minute": None}
+    check((cue["overlap"], cue["max_age_seconds"], cue["outcome_deadline_seconds"]) == ("buffer_one", 600, 90), cue)
+    check((cue["callback"]["flow"], cue["tags"]) == (flow, ["prod", "nas"]), cue)
+    page.go(f"#/cues/{cue['id']}/edit", "editor")
+    page.see("Nothing changed yet")
+    page.click("summary", "Overlap and limits")
+    page.fill("#f-parallel", "")
+    page.fill("#f-maxAge", "")
+    page.click("summary", "Tags and more")
+    page.click("button", "Remove the tag prod")
+    page.see("Changed: time to give up, flow, tags")
+    page.click(".editor button.primary")
+    page.loaded("cue")
+    cue = server.get(f"/v1/cues/{cue['id']}")
+    check((cue["overlap"], cue["max_age_seconds"], cue["outcome_deadline_seconds"]) == ("buffer_one", None, 90), cue)
+    check((cue["callback"]["flow"], cue["tags"]) == (None, ["nas"]), cue)
+
+
+@test
 def a_cue_without_a_run_before_its_end_is_completed_and_can_go_on(world):
     server = world.signed_in()
     page = world.page

@@ -107,3 +107,16 @@ def every_address_has_a_screen_and_a_wrong_one_says_so(world):
     page.see("This run is gone")
     page.go("#/cues/cue_000000000000", "cue")
     page.see("not found")
+
+
+@test
+def flows_are_shown_where_there_are_some(world):
+    server = world.signed_in()
+    page = world.page
+    server.cue("plain")
+    page.show("#/", "overview")
+    page.see("plain", "#next")
+    check(page.count("#flows") == 0, "no cue has a flow")
+    for name in ("one", "two"):
+        server.cue(name, callback={"url": "http://127.0.0.1:9/", "flow": {"key": "nas", "parallelism": 2}})
+    page.see("nas 2 at once, 2 cues 0 waiting, 0 running", "#flows li")

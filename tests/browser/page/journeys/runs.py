@@ -230,3 +230,48 @@ def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
     page.click("dialog button", "Reject")
     page.see("It was done, but not accepted: the file is empty", "#why")
     page.see("Rejected", ".title")
+
+
+@test
+def a_run_says_what_it_waits_for_and_when_it_is_given_up(world):
+    server = world.signed_in()
+    page = world.page
+    schedule = {"type": "recurring", "every": "1m"}
+    server.cue("report", schedule=schedule, transport="worker", overlap="buffer_one", max_age_seconds=600)
+    server.advance("PT130S")
+    page.go("#/runs", "runs")
+    page.see("Waits for the earlier run")
+    page.click("tbody tr:first-child .name")
+    page.loaded("run")
+    page.see("It waits for the earlier run.", "#why")
+    page.see("Gives up in 9 min", "#why")
+    server.advance("PT61S")
+    cue = server.get("/v1/cues")["cues"][0]["id"]
+    page.go(f"#/cues/{cue}", "cue")
+    page.see("The earlier run was still going", "#missed")
+    server.advance("PT10M")
+    page.go("#/runs?status=failed", "runs")
+    page.see("It had not succeeded in the time given")
+
+
+@test
+def a_delivery_whose_result_nobody_reports_is_not_shown_as_a_success(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (200, "")
+    cue = server.cue("sync", world.receiver.url + "/hook", outcome_deadline_seconds=300)
+    run = server.fire(server.key, cue["id"])
+    server.settle()
+    page.go("#/runs", "runs")
+    page.see("Delivered No result yet, due in 5 min", ".result")
+    page.go(f"#/runs/{run}", "run")
+    page.see("no result yet. It is due in 5 min.", "#why")
+    server.advance("PT301S")
+    page.see("It was delivered, but no result was reported in time.", "#why")
+    page.go("#/runs?outcome=missing", "runs")
+    page.see("Delivered ✕ No result", ".result")
+    page.go("#/alerts", "alerts")
+    page.see("No result", "td .tag")
+    server.post(f"/v1/executions/{run}/outcome", {"success": True})
+    page.go(f"#/runs/{run}", "run")
+    page.see("Succeeded at the first attempt", "#why")

@@ -12,6 +12,7 @@ axe.run(document).then(
   (found) => done(found.violations.map((rule) => rule.id + ": " + rule.nodes.slice(0, 3).map((node) => node.html).join(" | "))),
   (error) => done([String(error)]));
 """
+OPEN = "for (const one of document.querySelectorAll('.editor details')) one.open = true"
 LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 360)]
 MOVING = """
 return document.getAnimations().filter((one) => one.playState === "running" && one.effect.getComputedTiming().duration > 1).length
@@ -30,6 +31,12 @@ def places(story):
             ("runs", "#/runs?cause=timeout"), ("run", f"#/runs/{story.done['id']}")]
 
 
+def visit(page, screen, hash):
+    """Goes to a screen and opens what is folded in a form."""
+    page.go(hash, screen)
+    page.run(OPEN)
+
+
 @test
 def axe_finds_nothing_on_any_screen(world):
     story = world.story()
@@ -40,7 +47,7 @@ def axe_finds_nothing_on_any_screen(world):
         page.look(scheme, width, 800)
         page.show("#/", "overview")
         for screen, hash in places(story):
-            page.go(hash, screen)
+            visit(page, screen, hash)
             found += [f"{hash} {scheme} {width}: {one}" for one in violations(page)]
     check(not found, "\n".join(found))
 
@@ -85,7 +92,7 @@ def no_screen_scrolls_sideways_at_320_px(world):
     page.show("#/", "overview")
     wide = []
     for screen, hash in places(story):
-        page.go(hash, screen)
+        visit(page, screen, hash)
         if page.overflows():
             wide.append(hash)
     check(not wide, wide)
@@ -100,7 +107,7 @@ def text_of_twice_the_size_fits(world):
     # 200 % in a window of 1280 px is a window of 640 px.
     page.devtools("Emulation.setDeviceMetricsOverride", width=640, height=400, deviceScaleFactor=2, mobile=False)
     for screen, hash in places(story):
-        page.go(hash, screen)
+        visit(page, screen, hash)
         check(not page.overflows(), hash)
 
 
@@ -112,7 +119,7 @@ def targets_of_a_phone_are_large_enough(world):
     page.show("#/", "overview")
     small = {}
     for screen, hash in places(story):
-        page.go(hash, screen)
+        visit(page, screen, hash)
         found = page.run(
             "return [...document.querySelectorAll('main :is(button, select, input, a.button), #nav :is(a, button)')]"
             ".filter((one) => one.checkVisibility({visibilityProperty: true}) && !one.matches('.link, :disabled'))"

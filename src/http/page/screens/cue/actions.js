@@ -87,11 +87,14 @@ export function creation(cue) {
   const { name, description, transport, callback, retry, on_failure, verification } = cue;
   const schedule = Object.fromEntries(Object.entries(cue.schedule).filter(([, value]) => value));
   const claim_within_minutes = transport === "worker" && cue.claim_within_minutes;
+  const { overlap, tags, max_age_seconds, outcome_deadline_seconds } = cue;
   return bodyWith({
     name, ...(description && { description }),
     schedule, ...(transport === "worker" ? { transport } : { callback }), retry, on_failure,
     ...(verification.mode !== "none" && { verification }),
     ...(claim_within_minutes && { claim_within_minutes }),
+    ...(overlap !== "allow" && { overlap }), ...(max_age_seconds && { max_age_seconds }),
+    ...(outcome_deadline_seconds && { outcome_deadline_seconds }), ...(tags.length && { tags }),
   }, { payload: cue.payload_text });
 }
 export const creationCall = (cue) => ({ method: "POST", path: "v1/cues", body: creation(cue) });

@@ -1,10 +1,9 @@
 // The form of the editor: what the cue does, when, its payload, headers, and what else it has.
-import { anchor, browserZone, button, bytes, card, check, faultText, field, html, knowsZone, link,
-  localText, muted, note, nothing, plural, prettyJson, segments, serverNow, settings, state,
-  surveyJson, update, withMember, yourZone } from "../../kit.js";
+import { act, anchor, browserZone, button, bytes, card, faultText, field, html, knowsZone, link,
+  localText, muted, note, nothing, prettyJson, segments, serverNow, settings, state, surveyJson,
+  update, withMember, yourZone } from "../../kit.js";
 import { attemptLine } from "../../parts/attempts.js";
-import { PRESETS, attemptTimes, attemptsText, defaultName, headersProblem,
-  networkOf } from "./model.js";
+import { PRESETS, attemptTimes, attemptsText, defaultName, networkOf } from "./model.js";
 import { WHEN, ask, previewProblem } from "./preview.js";
 
 const TYPING_MS = 250;
@@ -12,7 +11,7 @@ const LETTERS_PER_MS = 1_000; // a long text is read after a longer pause
 const HOUR_MS = 3_600_000;
 const MOST_PAYLOAD = 1_048_576; // bytes that the server takes
 
-function change(data, name, value) {
+export function change(data, name, value) {
   data.form[name] = value;
   delete data.problems[name];
   if (WHEN.includes(name)) ask(data, TYPING_MS);
@@ -38,17 +37,14 @@ function read(text) {
   return { size, task: value?.startsWith('"') ? JSON.parse(value) : "" };
 }
 
-const bound = (data, name, label, more) => field({
-  name, label, value: data.form[name],
-  problem: data.problems[name] || previewProblem(data, name), oninput: (value) => change(data, name, value), ...more,
-});
-const boundCheck = (data, name, label, help) => check({
-  name, label, help, checked: data.form[name], onchange: (value) => change(data, name, value),
+export const bound = (data, name, label, more) => field({
+  name, label, value: data.form[name], problem: data.problems[name] || previewProblem(data, name),
+  oninput: (value) => change(data, name, value), ...more,
 });
 
 /** A part that is folded until it is wanted; `showProblems` opens those with a problem. */
-const folded = (title, summary, content, isOpen = false) => html`<details class="card"
-  ?open=${isOpen}><summary><h2>${title}</h2>${
+const folded = (title, summary, content, isOpen = false, toggle = nothing) => html`<details
+  class="card" ?open=${isOpen} @toggle=${toggle}><summary><h2>${title}</h2>${
     summary ? html` <span class="muted small wrap">${summary}</span>` : ""}</summary>
   <div class="pad stack">${content}</div></details>`;
 
@@ -123,24 +119,6 @@ function recurring(data) {
       problem: cronProblem(data),
       help: "minute, hour, day of month, month, day of week; or an interval such as @every 90s",
     })}`;
-}
-
-/** Start, end and jitter; a cue that runs once has only the last. */
-export function boundsCard(data) {
-  const { kind, start, end, jitter } = data.form;
-  const time = (name, label, help) => bound(data, name, label, { type: "datetime-local", help });
-  const recurs = kind === "recurring";
-  const shown = (text) => text.replace("T", " ");
-  const summary = [
-    recurs && start && `from ${shown(start)}`, recurs && end && `until ${shown(end)}`,
-    Number(jitter) ? `up to ${jitter} s later` : "",
-  ].filter(Boolean).join(", ");
-  return folded(recurs ? "Start, end, jitter" : "Jitter", summary || "none", [
-    recurs ? time("start", "Start", "Local time there. No run is before it.") : "",
-    recurs ? time("end", "End", "Local time there. No run is at or after it.") : "",
-    bound(data, "jitter", "Jitter (seconds)", { type: "number", help: `All runs come later by the
-      same part of it, which spreads cues that are due at one time. 0 to 3,600.` }),
-  ]);
 }
 
 function cronProblem(data) {
@@ -241,73 +219,32 @@ function payloadArea(data, problem) {
       @scroll=${scroll}></textarea></div>`;
 }
 
-export function headersCard(data) {
-  const { headers, fromResponse, timeout } = data.form;
-  const problem = data.problems.headers || headersProblem(headers);
-  const put = (list) => change(data, "headers", list);
-  const edit = (row, at) => ({ target }) =>
-    put(headers.map((pair, i) => (i === row ? pair.with(at, target.value) : pair)));
-  const input = (row, at, label) => html`<input aria-label=${label} id=${`h-${row}-${at}`}
-    placeholder=${at ? "Value" : "Name"} autocomplete="off" spellcheck="false"
-    aria-describedby=${problem ? "headers-problem" : nothing}
-    aria-invalid=${problem && !at ? "true" : nothing} .value=${headers[row][at]}
-    @input=${edit(row, at)}>`;
-  const add = () => {
-    put([...headers, ["", ""]]);
-    setTimeout(() => document.getElementById(`h-${headers.length}-0`)?.focus(), 50);
-  };
-  const line = ([name], row) => {
-    const label = `Remove ${name || `header ${row + 1}`}`;
-    return html`<div class="three">${input(row, 0, `Name of header ${row + 1}`)}${
-      input(row, 1, `Value of ${name || `header ${row + 1}`}`)}${
-      button("✕", () => put(headers.toSpliced(row, 1)), "", { label })}</div>`;
-  };
-  const summary = [
-    headers.length && plural(headers.length, "header"), fromResponse && "the answer is the outcome",
-    Number(timeout || 30) !== 30 && `${timeout} s`,
-  ].filter(Boolean).join(", ");
-  return folded("Headers and answer", summary || "defaults", html`${headers.map(line)}
-    ${problem ? html`<p class="bad small" id="headers-problem">${problem}</p>` : ""}
-    ${button("Add a header", add)}
-    ${boundCheck(data, "fromResponse", "The response reports the outcome", `A 2xx answer with a JSON
-      object such as {"success": true} is taken as the report of the run.`)}
-    ${bound(data, "timeout", "Seconds for an attempt", { type: "number", help: "1 to 300" })}`);
-}
+let more = null;
 
-const VERIFICATION = [
-  ["none", "Not at all"], ["manual", "By hand"],
-  ["require_external_id", "Needs an id of another system"],
-  ["require_result_url", "Needs the address of a result"],
-  ["require_artifacts", "Needs artifacts"],
-];
-const CATCH_UP = [
-  ["latest", "Run the latest one"], ["all", "Run all, up to 100"], ["none", "Skip them"],
-];
+export const loadMore = () => more ?? act(async () => {
+  more = await import("./more.js");
+  update();
+});
+
+/** A part of more.js, which is loaded when it is opened or has values. */
+const later = (data, title, part, otherwise = "defaults") => folded(title,
+  more?.[part].summary(data.form) || otherwise,
+  more?.[part].fields(data) ?? muted("Loading"), false, loadMore);
+
+export const headersCard = (data) => later(data, "Headers and answer", "headers");
+export const boundsCard = (data) =>
+  later(data, data.form.kind === "once" ? "Jitter" : "Start, end, jitter", "bounds", "none");
 
 export function moreCards(data) {
   const { form } = data;
-  const isRecurring = form.kind === "recurring";
   const times = attemptTimes(form.attempts, form.waits);
-  const after = [form.email && "mail", form.pause && "pause", form.failureUrl && "call"];
   return [
     folded("Retries", times ? attemptsText(times) : "not correct", html`<div class="pair">${
       bound(data, "waits", "Minutes between attempts",
         { help: "Such as 1, 5, 15, or with units: 30s, 5m. The last one repeats." })}${
       bound(data, "attempts", "Attempts", { type: "number", help: "1 to 10" })}</div>${
       times ? attemptLine(times) : ""}`),
-    folded("If a run fails", after.filter(Boolean).join(", ") || "nothing", [
-      boundCheck(data, "email", "Send me a mail"),
-      isRecurring ? boundCheck(data, "pause", "Pause the cue") : "",
-      bound(data, "failureUrl", "Call this address",
-        { type: "url", help: "A signed POST with what happened. Empty: none." }),
-    ]),
-    folded("More", form.description, [
-      bound(data, "description", "Description", { lines: 3 }),
-      isRecurring ? bound(data, "catchUp", "Times missed in an outage", { choices: CATCH_UP }) : "",
-      bound(data, "verification", "Check a reported success", { choices: VERIFICATION }),
-      form.transport !== "worker" ? "" : bound(data, "claimWithin",
-        "Fails if no worker takes it within (minutes)",
-        { type: "number", help: "Empty: it waits." }),
-    ]),
+    later(data, "If a run fails", "failure", "mail"),
+    later(data, "Overlap and limits", "limits"), later(data, "Tags and more", "tags", "none"),
   ];
 }

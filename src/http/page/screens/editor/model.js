@@ -19,6 +19,19 @@ const trimmed = (text) => text?.trim();
 const orNull = (text) => text.trim() || null;
 const headersOf = (list) => Object.fromEntries(list.filter(([name]) => name));
 
+// Seconds of a unit
+const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 };
+
+/** Seconds of "90s" or "1h 30m"; another text as it is. */
+export const secondsOf = (text) => !/^\s*(\d+[smhd]\s*)+$/.test(text) ? orNull(text)
+  : text.match(/\d+./g).reduce((sum, part) => sum + parseInt(part) * UNITS[part.at(-1)], 0);
+
+/** 5400 as "90m" */
+export function withUnit(seconds) {
+  const [unit, size] = Object.entries(UNITS).findLast(([, size]) => seconds % size === 0);
+  return seconds / size + unit;
+}
+
 // Field of the form -> [name, place in the API's body, the API's default in the form, its value in
 // the body where that is another one]
 const FIELDS = {
@@ -46,6 +59,13 @@ const FIELDS = {
   pause: ["pause on failure", "on_failure.pause", false],
   failureUrl: ["address on failure", "on_failure.webhook", "", orNull],
   claimWithin: ["claim time", "claim_within_minutes", "", numberOf],
+  overlap: ["overlap", "overlap", "allow"],
+  maxAge: ["time to give up", "max_age_seconds", "", secondsOf],
+  outcomeWithin: ["time for a result", "outcome_deadline_seconds", "", secondsOf],
+  flowKey: ["flow", "callback.flow.key", "", (text) => orNull(text) ?? undefined],
+  parallel: ["flow", "callback.flow.parallelism", "", numberOf],
+  perMinute: ["flow", "callback.flow.per_minute", "", numberOf],
+  tags: ["tags", "tags", []],
 };
 const NAMES = Object.keys(FIELDS);
 const formWith = (value) =>
@@ -55,13 +75,10 @@ export const blank = (zone = "UTC") => ({ ...formWith((words, path, initial) => 
 
 export const LOCAL = ["at", "start", "end"]; // local times as `YYYY-MM-DDTHH:MM`
 
-// Seconds of a unit
-const UNITS = { s: 1, m: 60, h: 3_600 };
-
 /** Waits in minutes as the API has them; in seconds if one has a unit, such as "30s, 5m". */
 function waitsOf(text) {
   const waits = text.split(/[\s,;]+/).filter(Boolean);
-  const parts = waits.map((wait) => /^(\d*\.?\d+)([smh]?)$/.exec(wait) ?? [wait]);
+  const parts = waits.map((wait) => /^(\d*\.?\d+)([smhd]?)$/.exec(wait) ?? [wait]);
   if (!parts.some(([, , unit]) => unit)) {
     return { backoff_minutes: waits.length ? waits.map(numberOf) : null, backoff_seconds: null };
   }
@@ -71,17 +88,19 @@ function waitsOf(text) {
 
 /** The form of a cue; `texts` are its local times and its payload as they are edited. */
 export function formOf(cue, texts = {}) {
-  const read = (words, path, initial) => {
-    const value = path.split(".").reduce((part, key) => part[key], { payload: "", ...cue });
-    if (Array.isArray(initial)) return Object.entries(value);
-    if (typeof initial === "boolean") return value;
-    return Array.isArray(value) ? value.join(", ") : String(value ?? "");
+  const read = (words, path, initial, inBody) => {
+    const value = path.split(".").reduce((part, key) => part?.[key], cue) ?? initial;
+    if (path === "callback.headers") return Object.entries(value);
+    if (typeof initial !== "string") return value;
+    if (inBody === secondsOf && value) return withUnit(value);
+    return Array.isArray(value) ? value.join(", ") : String(value);
   };
-  const { schedule: { every }, retry: { backoff_seconds: waits } } = cue;
+  const { schedule: { every }, retry: { backoff_seconds: waits }, callback: { url, flow } } = cue;
   return {
     ...formWith(read), at: "", start: "", end: "", payload: "", ...texts,
     ...(every && { cron: "@every " + every }),
-    ...(waits && { waits: waits.map((s) => (s % 60 ? s + "s" : s / 60 + "m")).join(", ") }),
+    ...(waits && { waits: waits.map(withUnit).join(", ") }),
+    ...(flow?.key === flowKeyOf(url) && { flowKey: "" }),
   };
 }
 
@@ -89,14 +108,17 @@ export function formOf(cue, texts = {}) {
 function bodyOf(form) {
   const body = {};
   const unused = ["payload", ...(form.kind === "once" ? ["cron", "start", "end"] : ["at"]),
-    form.transport === "worker" ? "callback" : "claimWithin"];
+    ...(form.transport === "worker" ? ["callback", "outcomeWithin"] : ["claimWithin"])];
   for (const [name, [, path, , value = (own) => own]] of Object.entries(FIELDS)) {
-    const [part, last] = path.split(".");
-    if (unused.includes(name) || unused.includes(part)) continue;
-    if (last) (body[part] ??= {})[last] = value(form[name]);
-    else body[part] = value(form[name]);
+    const parts = path.split(".");
+    if (unused.includes(name) || unused.includes(parts[0])) continue;
+    const last = parts.pop();
+    parts.reduce((object, part) => (object[part] ??= {}), body)[last] = value(form[name]);
   }
   body.retry = { max_attempts: body.retry.max_attempts, ...waitsOf(form.waits) };
+  const { callback } = body;
+  const isNone = (value) => (value ?? null) === null;
+  if (callback && Object.values(callback.flow).every(isNone)) callback.flow = null;
   return body;
 }
 
@@ -104,11 +126,11 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 const same = (a, b) =>
   a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 
-/** The parts of a body that differ from another one, field by field; headers as a whole. */
+/** The parts of a body that differ from another one, field by field; headers, a flow as a whole. */
 const changes = (body, was) => Object.fromEntries(Object.entries(body)
   .filter(([name, value]) => !same(value ?? null, was[name] ?? null))
   .map(([name, value]) => [name, isObject(value) && isObject(was[name]) && name !== "headers"
-    ? changes(value, was[name]) : value]));
+    && name !== "flow" ? changes(value, was[name]) : value]));
 
 /** `{body, raw}` of `POST /v1/cues`: what the API asks for, and what is not its default. */
 export function createBody(form) {
@@ -132,6 +154,11 @@ export function patchBody(form, was) {
   return { body: { ...body, ...(!raw.payload && { payload: null }) }, raw };
 }
 
+// Fields that are shown at once. The others are in more.js, which is loaded when it is needed.
+const FIRST = ["name", "kind", "cron", "at", "zone", "transport", "url", "method", "payload",
+  "attempts", "waits"];
+export const hasMore = (form) => differing(form, blank()).some((name) => !FIRST.includes(name));
+
 export const differing = (form, was) => NAMES.filter((name) => !same(form[name], was[name]));
 
 export const inWords = (fields) => [...new Set(fields.map((name) => FIELDS[name][0]))].join(", ");
@@ -146,6 +173,12 @@ export function scheduleOf(form, was, cue) {
   const isKept = (name) => schedule[name] && form[name] === was[name] && form.zone === was.zone;
   for (const name of LOCAL.filter(isKept)) schedule[name] = cue?.schedule[name] ?? form[name];
   return schedule;
+}
+
+/** The key of a flow that has none of its own: host and port of the address. */
+export function flowKeyOf(url) {
+  const { protocol, hostname, port } = addressOf(url ?? "");
+  return hostname && `${hostname}:${port || (protocol.startsWith("https") ? 443 : 80)}`;
 }
 
 /** A name for a cue without one: "example.com/backup", or its task. */
@@ -201,7 +234,8 @@ export function problemsOf(error, allowed = []) {
   return { problems, rest };
 }
 
-const OTHER = { schedule: "cron", "schedule.every": "cron", callback: "url" };
+const OTHER = { schedule: "cron", "schedule.every": "cron", callback: "url",
+  "callback.flow": "parallel" };
 const fieldAt = (path) => OTHER[path] ?? NAMES.find((name) =>
   (path.replace("backoff_seconds", "backoff_minutes") + ".").startsWith(FIELDS[name][1] + "."));
 

@@ -39,6 +39,7 @@ async function run(form) {
     at: new Date(serverNow() + DAY_MS).toISOString(),
     url: `${state.info?.public_url || baseUrl()}/v1/echo/${token}`, attempts: "1", email: false,
     pause: false, failureUrl: "", fromResponse: false, verification: "none",
+    outcomeWithin: "", flowKey: "", parallel: "", perMinute: "",
   });
   let cue = null;
   try {

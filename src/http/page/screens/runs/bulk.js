@@ -68,9 +68,9 @@ async function replayIds(ids) {
 }
 
 /** The filter that `POST v1/executions/replay` takes, or `null` if it cannot say what is asked. */
-export function replayFilter({ status, cue_id, cause, since, until, ...rest }) {
+export function replayFilter({ status, cue_id, cause, since, until, tag: tags, ...rest }) {
   if (status !== "failed" || Object.keys(rest).length) return null;
-  return { status, cue_id, cause, since, until };
+  return { status, cue_id, cause, since, until, tags };
 }
 
 /** Number of runs that a filter replays: it leaves out cancelled ones. */

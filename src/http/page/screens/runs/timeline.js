@@ -1,7 +1,7 @@
 // The course of a run: in words, and as a timeline.
-import { ago, badge, byteLength, bytes, capital, causeShort, duration, facts, html, instant,
-  isCancelled, lateText, number, plural, prettyJson, stateOf, stateOfRun, svg, textBlock,
-  triggerText, when, why } from "../../kit.js";
+import { ago, awaitsResult, badge, byteLength, bytes, capital, causeShort, duration, facts, html,
+  instant, isCancelled, lateText, number, plural, prettyJson, stateOf, stateOfRun, svg, textBlock,
+  triggerText, waitText, when, why } from "../../kit.js";
 
 const KEPT_BYTES = 2_000; // of an answer, by the server
 const LATE_MS = 1_000; // a shorter delay is no news beside the result
@@ -19,18 +19,20 @@ export function headline(run) {
   const which = attempts > 1 ? `attempt ${attempts} of ${most}` : "the first attempt";
   const done = attempts ? `Succeeded at ${which}${took}${late}.` : "A success was reported.";
   const reason = outcome?.error || outcome?.result || "no reason was reported";
-  const success = outcome && !outcome.success
+  const success = state === "missing"
+    ? ["bad", "It was delivered, but no result was reported in time."] : outcome && !outcome.success
     ? ["bad", end(`It was delivered, but the work failed: ${reason}`)]
     : state === "verification_failed"
     ? ["bad", end(`It was done, but not accepted: ${verdict?.reason || "no reason was given"}`)]
+    : awaitsResult(run) ? ["", `Delivered at ${which}${took}${late}, no result yet.`]
     : ["good", state === "verification_pending" ? done + " It needs verification." : done];
   return {
     success,
     failed: ["bad", end(`${attempts ? `Failed after ${tried}` : "Not done"}: ${why(run)}`)],
     retrying: ["warn", end(`Attempt ${attempts} of ${most} failed: ${why(run)}`)],
     delivering: ["", atWorker(run.claimed_by_worker) || "It is being sent."],
-    pending: attempts ? ["warn", "Its worker was lost. It waits for another one."]
-      : ["", "It waits for its turn."],
+    pending: attempts && !run.waits_for ? ["warn", "Its worker was lost. It waits for another one."]
+      : ["", run.waits_for ? `It ${waitText(run)}.` : "It waits for its turn."],
   }[status] ?? success;
 }
 
@@ -85,6 +87,7 @@ export function timeline({ run, attempts, cue }) {
   const started = { schedule: "by its schedule", replay: "as a replay" }[run.triggered_by]
     ?? triggerText(run.triggered_by);
   const isLast = (i) => isFinal(run) && i === attempts.length - 1;
+  const held = capital(waitText(run));
   const waitsFor = attempts.length ? "Waits for another worker"
     : cue?.transport === "worker" ? "Waits for a worker" : "Not sent yet";
   return html`<ol class="timeline">
@@ -93,8 +96,9 @@ export function timeline({ run, attempts, cue }) {
       attemptStep(run, attempt, stamp, i === first ? lateText(run.late_ms) : "", i === answered),
       gaps[i] === null || isLast(i) ? "" : waitStep(gaps[i], longest),
     ])}
-    ${run.status === "retrying" ? step("retrying", "Next attempt", stamp(run.next_retry)) : ""}
-    ${run.status === "pending" ? step("pending", waitsFor) : ""}
+    ${run.status === "retrying"
+      ? step("retrying", "Next attempt", held || stamp(run.next_retry)) : ""}
+    ${run.status === "pending" ? step("pending", held || waitsFor) : ""}
     ${isFinal(run) ? endStep(run, attempts, stamp) : ""}
     ${run.outcome ? outcomeStep(run, stamp) : ""}
     ${run.verdict ? verdictStep(run.verdict, stamp) : ""}</ol>`;
