@@ -206,6 +206,24 @@ def update(world):
     same(world.cues.get(cue.id), seen)
 
 
+@rows.shows("cues.get, cues.update: a cue with policies that the client does not know keeps them")
+def keeps_policies(world):
+    policies = {
+        "tags": ["nas"], "overlap": "skip", "max_age_seconds": 600, "outcome_deadline_seconds": 60,
+        "schedule": {"type": "recurring", "every": "5m", "jitter_seconds": 30},
+        "retry": {"max_attempts": 2, "backoff_seconds": [10]},
+    }
+    flow = {"key": "nas", "parallelism": 1, "per_minute": 10}
+    callback = {"url": world.receiver.url, "timeout_seconds": 60, "flow": flow}
+    before = world.server.call("POST", "/v1/cues", {"name": "p", "callback": callback, **policies}, world.key)
+    seen = world.cues.get(before["id"])
+    same((seen.name, seen.schedule.type, seen.schedule.cron), ("p", "recurring", None))
+    world.cues.update(seen.id, name="new", retry=seen.retry.model_dump(), callback=seen.callback.url)
+    after = world.server.call("GET", f"/v1/cues/{seen.id}", key=world.key)
+    for name in (*policies, "callback"):
+        same((name, after[name]), (name, before[name]))
+
+
 @rows.faulty(
     "cues.update: timezone alone",
     place("cueapi/resources/cues.py", "if cron is not None or at is not None:"),

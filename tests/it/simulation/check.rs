@@ -14,19 +14,23 @@ use crate::simulation::model::{Sums, read_sums};
 use crate::simulation::runner::Simulation;
 
 /// A row of `executions`.
-struct RunRow {
-    key: i64,
+pub struct RunRow {
+    pub key: i64,
     cue_key: i64,
     error: Option<String>,
-    run: Run,
+    pub run: Run,
     outcome_state: Option<String>,
+    outcome_due: Option<Ms>,
+    pub has_expired: bool,
 }
 
 struct MissedRow {
+    key: i64,
     cue_key: i64,
     first: Ms,
     last: Ms,
     count: usize,
+    is_overlap: bool,
 }
 
 /// Status, next run, number of runs, number of missed runs, name.
@@ -36,7 +40,6 @@ struct State {
     runs: Vec<RunRow>,
     missed: Vec<MissedRow>,
     newest_run: i64,
-    newest_missed: i64,
     cues: BTreeMap<i64, CueRow>,
     active: BTreeMap<i64, i64>,
     used: BTreeMap<(i64, i64), i64>,
@@ -48,8 +51,9 @@ const RUNS: &str =
     "SELECT key, cue_key, id, scheduled_for, triggered_by, status, queue_name, due_at, attempts,
         claimed_by_worker, lease_expires_at, outcome_state, error_message, is_catch_up,
         (SELECT group_concat(attempt || iif(is_counted, iif(worker_id IS NULL, ' retrying', ' claim_lost'), ' cut'))
-           FROM attempts WHERE execution_key = executions.key) FROM executions
-    WHERE key > ?1 OR ?2 OR status NOT IN ('success', 'failed') ORDER BY key";
+           FROM attempts WHERE execution_key = executions.key), outcome_due_at, cause IS 'expired' FROM executions
+    WHERE key > ?1 OR ?2 OR status NOT IN ('success', 'failed') OR cause = 'expired' OR outcome_due_at IS NOT NULL
+    ORDER BY key";
 
 const LIMIT_EXCEEDED: &str = "execution_limit_exceeded";
 
@@ -68,6 +72,7 @@ impl Simulation {
             let account = &mut self.model.accounts[user];
             account.most_active = account.most_active.min(active);
         }
+        self.busy = self.model.runs.values().filter(|run| !run.is_over()).map(|run| run.cue).collect();
         Ok(())
     }
 
@@ -78,12 +83,12 @@ impl Simulation {
     }
 
     fn read(&self, is_full: bool) -> Checked<State> {
-        let (newest_run, newest_missed) = (self.newest_run, self.newest_missed);
+        let newest_run = self.newest_run;
         let file = self.machine.file();
         let read = || {
             // One snapshot for all tables.
             let snapshot = file.unchecked_transaction()?;
-            let state = State::read(&snapshot, newest_run, newest_missed, is_full)?;
+            let state = State::read(&snapshot, newest_run, is_full)?;
             let wrong = if is_full { counters::discrepancies(&snapshot)? } else { Vec::new() };
             Ok((state, wrong))
         };
@@ -94,6 +99,7 @@ impl Simulation {
 
     /// Takes over the runs that the step has created, if it had to, and the missed runs.
     fn adopt(&mut self, state: &State) -> Checked {
+        self.adopt_expired(&state.runs)?;
         let model = &mut self.model;
         let cues: BTreeMap<i64, usize> = model
             .cues
@@ -107,7 +113,9 @@ impl Simulation {
         for row in state.runs.iter().filter(|row| row.key > self.newest_run) {
             let Some(cue) = cues.get(&row.cue_key).copied() else { continue };
             let at = row.run.scheduled_for;
+            let mut place = Queue::Ready;
             let payload = if row.run.trigger == "schedule" {
+                place = model.place_of_new(cue)?;
                 let settlement = settlements.get_mut(&cue);
                 let is_due = settlement.is_some_and(|it| {
                     it.due.remove(&at) && {
@@ -131,7 +139,7 @@ impl Simulation {
             let (status, queue) = match is_allowed {
                 false => ("failed", Queue::None),
                 true if at > model.now => ("pending", Queue::Waiting(at)),
-                true => ("pending", Queue::Ready),
+                true => ("pending", place),
             };
             let (worker, lease) = (None, None);
             let (attempts, kept, since) = (0, BTreeMap::new(), model.now);
@@ -140,28 +148,44 @@ impl Simulation {
             model.runs.insert(row.key, run);
             if !is_allowed {
                 model.end_once(cue, at, false);
+                // Which runs it has not held up depends on the quota.
+                let settlement = settlements.get_mut(&cue).filter(|_| model.cues[cue].policies.has_overlap());
+                settlement.map(|it| it.runs.take());
             }
+            self.busy.insert(cue);
         }
         ensure!(model.requested.is_empty(), "an acknowledged run is lost: {:?}", model.requested);
         for row in &state.missed {
             let Some(cue) = cues.get(&row.cue_key).copied() else { continue };
+            // A row of skipped runs may have become longer.
+            let known = self.missed.insert(row.key, (row.cue_key, row.last, row.count));
+            let known = known.filter(|(cue_key, ..)| *cue_key == row.cue_key);
+            let (first, count) = known.map_or((row.first, 0), |(_, last, count)| (last + 1, count));
+            if row.count == count {
+                continue;
+            }
             let due = settlements.entry(cue).or_default();
-            let missed: Vec<Ms> = due.due.range(row.first..=row.last).copied().collect();
-            let ends = (missed.first().copied(), missed.last().copied());
+            let missed: Vec<Ms> = due.due.range(first..=row.last).copied().collect();
+            let is_right = missed.last() == Some(&row.last)
+                && (known.is_some() || missed.first() == Some(&row.first))
+                && count + missed.len() == row.count;
             ensure!(
-                ends == (Some(row.first), Some(row.last)) && missed.len() == row.count,
+                is_right,
                 "cue {cue}: {} missed runs from {} to {} are not those that were due, {missed:?}",
                 row.count,
                 Model::timestamp(row.first),
                 Model::timestamp(row.last)
             );
+            let is_held_up = self.busy.contains(&cue) && model.cues[cue].policies.has_overlap();
+            ensure!(!row.is_overlap || is_held_up, "cue {cue} skips runs, and nothing holds them up");
             missed.iter().for_each(|at| {
                 due.due.remove(at);
             });
-            model.cues[cue].missed_count += i64::try_from(row.count).unwrap();
+            model.cues[cue].missed_count += i64::try_from(missed.len()).unwrap();
         }
-        (self.newest_run, self.newest_missed) = (state.newest_run, state.newest_missed);
-        settlements.into_iter().try_for_each(|(cue, settlement)| settlement.check(cue))
+        self.newest_run = state.newest_run;
+        settlements.into_iter().try_for_each(|(cue, settlement)| settlement.check(cue))?;
+        self.adopt_expired(&state.runs)
     }
 
     fn check_runs(&self, state: &State, is_full: bool) -> Checked {
@@ -182,14 +206,9 @@ impl Simulation {
                 )
             };
             ensure!(parts(run) == parts(&row.run), "run {} is {:?}, expected {run:?}", row.key, row.run);
-            let expected = run.outcome.as_ref().map(|outcome| outcome.state);
-            let is_same = expected == row.outcome_state.as_deref();
-            ensure!(
-                is_same,
-                "the outcome of run {} is {:?}, expected {expected:?}",
-                row.key,
-                row.outcome_state
-            );
+            let is_same = run.outcome_state() == row.outcome_state.as_deref()
+                && self.model.outcome_due(run) == row.outcome_due;
+            ensure!(is_same, "the outcome of run {} is {:?}, expected {run:?}", row.key, row.outcome_state);
         }
         let all = self.model.runs.values().filter(|run| is_full || !run.is_over()).count();
         let found =
@@ -265,17 +284,19 @@ impl Settlement {
 }
 
 impl State {
-    fn read(file: &Connection, newest_run: i64, newest_missed: i64, is_full: bool) -> Result<Self> {
+    fn read(file: &Connection, newest_run: i64, is_full: bool) -> Result<Self> {
         let newest = |sql: &str| file.prepare_cached(sql)?.query_row([], |row| row.get(0));
         let mut missed = file.prepare_cached(
-            "SELECT cue_key, first, last, count FROM missed_runs WHERE key > ?1 ORDER BY key",
+            "SELECT cue_key, first, last, count, reason = 'overlap', key FROM missed_runs ORDER BY key",
         )?;
-        let missed = missed.query_map([newest_missed], |row| {
+        let missed = missed.query_map([], |row| {
             Ok(MissedRow {
                 cue_key: row.get(0)?,
                 first: row.get(1)?,
                 last: row.get(2)?,
                 count: usize::try_from(row.get::<_, i64>(3)?).unwrap(),
+                is_overlap: row.get(4)?,
+                key: row.get(5)?,
             })
         })?;
         let mut cues =
@@ -293,7 +314,6 @@ impl State {
         let runs = runs.query_map((newest_run, is_full), read_run)?;
         Ok(Self {
             newest_run: newest("SELECT coalesce(max(key), 0) FROM executions")?,
-            newest_missed: newest("SELECT coalesce(max(key), 0) FROM missed_runs")?,
             sums: read_sums(file)?,
             runs: runs.collect::<rusqlite::Result<_>>()?,
             missed: missed.collect::<rusqlite::Result<_>>()?,
@@ -340,10 +360,14 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
             lease: row.get(10)?,
             since: 0,
             outcome: None,
+            delivered: None,
+            is_missing: false,
             payload: Value::Null,
             is_catch_up: row.get(13)?,
         },
         outcome_state: row.get(11)?,
+        outcome_due: row.get(15)?,
+        has_expired: row.get(16)?,
         error: row.get(12)?,
     })
 }

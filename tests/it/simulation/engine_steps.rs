@@ -16,7 +16,7 @@ use cued::store::outbox::Notification;
 use serde_json::{Value, json};
 
 use crate::simulation::machine::{Machine, STORAGE_MB};
-use crate::simulation::model::{Checked, MINUTE, Model, Outcome, Queue, Rule, Run, SECOND, ensure};
+use crate::simulation::model::{Checked, Cue, MINUTE, Model, Outcome, Queue, Rule, Run, SECOND, ensure};
 use crate::simulation::receivers::{FIRST_SLOW, InFlight, Next, end_unsent};
 use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;
@@ -29,6 +29,7 @@ pub struct Unrecorded {
     id: String,
     attempt: u32,
     next: Next,
+    has_deadline: bool,
 }
 
 /// Repetitions of a pass that met a failing disk; a step refuses one commit.
@@ -98,11 +99,13 @@ impl Simulation {
             let (store, now) = (&machine.app().store, machine.app().clock.now());
             while reaper::release_expired_claims(machine.app(), now)?.has_more {}
             while reaper::look_for_unclaimed(machine.app(), now)? {}
+            while reaper::end_overdue(machine.app(), now)? {}
+            while reaper::follow_changes(machine.app())? {}
             reaper::RESPONSES.delete_if_due(store, now)
         })?;
         self.model.reap();
         self.model.fail_unclaimed();
-        Ok(())
+        self.check_deadlines()
     }
 
     pub fn sweep(&mut self) -> Checked {
@@ -143,7 +146,7 @@ impl Simulation {
         for attempt in &mut self.machine.in_flight {
             attempt.age += 1;
         }
-        let mut bound = self.ready_to_send().len() + 3;
+        let mut bound = self.unfinished() + 3;
         let mut passes = 0;
         let mut finished = self.end_attempts(mode)?;
         loop {
@@ -155,24 +158,29 @@ impl Simulation {
             self.record_attempts();
             let (is_empty, mut dropped) = (claimed.is_empty(), Vec::new());
             for delivery in claimed {
-                let AttemptRef { key, attempt, .. } = delivery.attempt_ref;
+                let AttemptRef { key, attempt, destination, .. } = delivery.attempt_ref;
                 let store = &self.machine.app().store;
                 let loaded = store.read_blocking(|read| delivery_queue::load_request(read, delivery));
                 let loaded = loaded.map_err(|error| format!("run {key} cannot be read: {error}"))?;
-                // The end of an attempt may fire a cue, and the same write may claim the new run.
-                if !self.model.runs.contains_key(&key) {
+                // The end of an attempt or of a maximum age may fire a cue or start a run that waits for it, and the same
+                // write may claim it.
+                if self.model.runs.get(&key).is_none_or(|run| run.queue != Queue::Ready) {
                     let known = self.model.runs.len();
                     self.adopt_created()?;
                     bound += self.model.runs.len() - known;
                 }
-                let Some(run) = self.model.runs.get_mut(&key) else {
+                let Some(run) = self.model.runs.get(&key) else {
                     // Until the sweeper erases the runs of a deleted cue, they are in the queue.
                     dropped.push(end_unsent(loaded, self.model.now)?);
                     bound += 1;
                     continue;
                 };
-                let cue = &self.model.cues[run.cue];
-                ensure!(run.queue == Queue::Ready && !cue.is_worker, "run {key} is sent as {run:?}");
+                let is_ready = run.queue == Queue::Ready && !self.model.cues[run.cue].is_worker;
+                ensure!(is_ready && !self.model.has_expired(run), "run {key} is sent as {run:?}");
+                let cue = run.cue;
+                self.model.start_in_flow(cue, destination, &self.machine.in_flight)?;
+                let run = self.model.runs.get_mut(&key).unwrap();
+                let cue = &self.model.cues[cue];
                 run.attempts += 1;
                 ensure!(run.attempts <= cue.max_attempts, "run {key} is attempted {} times", run.attempts);
                 ensure!(attempt == run.attempts, "run {key} counts its attempts wrongly");
@@ -182,7 +190,10 @@ impl Simulation {
             }
             finished = self.end_attempts(mode)?;
             finished.append(&mut dropped);
-            if is_empty && finished.is_empty() {
+            // A pass that ends expired runs claims nothing.
+            let before = (self.unfinished(), self.newest_run);
+            self.adopt_created()?;
+            if is_empty && finished.is_empty() && before == (self.unfinished(), self.newest_run) {
                 break;
             }
             ensure!(passes <= bound, "the dispatcher does not rest after {passes} passes");
@@ -193,7 +204,10 @@ impl Simulation {
     /// A run of an account whose receivers answer at once never waits for those that do not.
     fn check_victims(&mut self, mode: DispatcherMode) -> Checked {
         let left = self.ready_to_send();
-        let victim = left.iter().find(|key| !self.model.accounts[self.model.cue_of(**key).user].is_slow);
+        let is_victim = |cue: &Cue| {
+            !self.model.accounts[cue.user].is_slow && !self.model.waits_for_turn(cue, &self.machine.in_flight)
+        };
+        let victim = left.iter().find(|key| is_victim(self.model.cue_of(**key)));
         let is_claiming = mode == DispatcherMode::Running;
         ensure!(!is_claiming || victim.is_none(), "run {victim:?} waits for receivers of another account");
         let unfinished = self.machine.engine().dispatcher.unfinished();
@@ -201,6 +215,10 @@ impl Simulation {
         ensure!(unfinished == in_flight, "{unfinished} deliveries are unfinished, {in_flight} are under way");
         ensure!(self.machine.in_flight.iter().all(|it| it.receiver >= FIRST_SLOW), "an answer is not taken");
         Ok(())
+    }
+
+    fn unfinished(&self) -> usize {
+        self.model.runs.values().filter(|run| !run.is_over()).count()
     }
 
     fn ready_to_send(&self) -> Vec<i64> {
@@ -216,16 +234,16 @@ impl Simulation {
         let ended: Vec<InFlight> = ended;
         let mut finished = Vec::new();
         for it in ended {
-            let (key, id, attempt) = (it.key, it.id.clone(), it.attempt);
+            let (key, id, attempt, has_deadline) = (it.key, it.id.clone(), it.attempt, it.has_deadline);
             let (end, next) = it.end(self.model.now)?;
-            self.unrecorded.push(Unrecorded { key, id, attempt, next });
+            self.unrecorded.push(Unrecorded { key, id, attempt, next, has_deadline });
             finished.push(end);
         }
         Ok(finished)
     }
 
     fn record_attempts(&mut self) {
-        for Unrecorded { key, id, attempt, next } in take(&mut self.unrecorded) {
+        for Unrecorded { key, id, attempt, next, has_deadline } in take(&mut self.unrecorded) {
             let Some(run) = self.model.runs.get_mut(&key) else { continue };
             // The cue was deleted, or a crash has made the attempt again.
             if run.id != id || run.status != "delivering" || run.attempts != attempt {
@@ -248,6 +266,10 @@ impl Simulation {
                 // A report that came during the delivery counts.
                 self.model.change(key, |run| run.outcome = run.outcome.take().or(Some(outcome)));
             }
+            let (now, has_deadline) =
+                (self.model.now, has_deadline && self.model.cue_of(key).policies.deadline.is_some());
+            let waits = |run: &Run| has_deadline && run.status == "success" && run.outcome.is_none();
+            self.model.change(key, |run| run.delivered = waits(run).then_some(now));
         }
     }
 
@@ -321,6 +343,10 @@ impl Simulation {
     /// is due runs first.
     pub fn change_plan(&mut self) -> Checked {
         let (user, now) = (self.user(), self.model.now);
+        let may_end = |cue: usize| self.model.cues[cue].user == user && self.model.may_end_first(cue);
+        if (0..self.model.cues.len()).any(may_end) {
+            return Ok(());
+        }
         let is_pro = !self.model.accounts[user].is_pro;
         let plan = if is_pro { "pro" } else { "free" };
         let app = self.machine.app().clone();
@@ -386,6 +412,7 @@ impl Simulation {
         let path = format!("{path}/cancel");
         if self.call(user, ("POST", &path), &[], Some(&Self::nothing()), expected)?.is_some() {
             self.model.change(key, |run| (run.status, run.queue) = ("failed", Queue::None));
+            self.model.start_waiting_if_free(run.cue);
             if run.trigger == "schedule" {
                 self.model.end_once(run.cue, run.scheduled_for, false);
             }
@@ -402,7 +429,8 @@ impl Simulation {
             matches!(it.rule, Rule::Once(_)) && it.next_run.is_some_and(|next_run| next_run <= now)
         };
         // The runs that fire first may use up the quota, and then a `once` cue fails in the same write.
-        if cues.is_empty() || cues.iter().any(is_due_once) {
+        let is_unsure = |cue: &usize| is_due_once(cue) || self.model.may_end_first(*cue);
+        if cues.is_empty() || cues.iter().any(is_unsure) {
             return Ok(());
         }
         let (mut active, limit) = (self.model.active_cues(user), self.model.cue_limit(user));

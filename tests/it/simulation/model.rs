@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use serde_json::Value;
 
+use crate::simulation::policies::{FlowStarts, Policies};
 use crate::simulation::runner::Simulation;
 
 pub use crate::simulation::run::{Queue, Run};
@@ -40,8 +41,12 @@ pub(crate) use ensure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// At every multiple of a period, in UTC.
-    Every(Ms),
+    /// From an instant on, which is 1970 for a cron expression in UTC, and before `end`.
+    Every {
+        period: Ms,
+        from: Ms,
+        end: Option<Ms>,
+    },
     Once(Ms),
 }
 
@@ -69,6 +74,7 @@ pub struct Cue {
     /// True if its responses are outcomes.
     pub takes_outcome: bool,
     pub payload: Value,
+    pub policies: Policies,
     pub is_deleted: bool,
 }
 
@@ -157,13 +163,17 @@ pub struct Model {
     pub outage_until: Ms,
     /// No run fails for want of a claim before.
     pub looks_from: Ms,
+    pub flow_starts: FlowStarts,
 }
 
 impl Rule {
     /// The first instant after `after`.
     pub fn next_after(self, after: Ms) -> Option<Ms> {
         match self {
-            Self::Every(period) => Some((after.div_euclid(period) + 1) * period),
+            Self::Every { period, from, end } => {
+                let next = from + ((after - from).max(-1).div_euclid(period) + 1) * period;
+                end.is_none_or(|end| next < end).then_some(next)
+            }
             Self::Once(at) => (at > after).then_some(at),
         }
     }
@@ -247,9 +257,15 @@ impl Model {
                 continue;
             }
             let runs = self.runs_to_fire(cue);
+            let runs = self.without_overlap(cue, runs);
             self.fired_at = self.now;
             let next_run = rule.next_after(now);
             self.settle(cue, next_run);
+            match rule {
+                Rule::Once(at) if runs.is_empty() => self.end_once(cue, at, false),
+                Rule::Every { .. } if next_run.is_none() => self.cues[cue].status = "completed",
+                _ => {}
+            }
             if let Some(settlement) = self.settlements.get_mut(&cue) {
                 settlement.runs = Some(runs);
             }
@@ -260,7 +276,7 @@ impl Model {
     fn runs_to_fire(&self, cue: usize) -> Vec<Ms> {
         let cue = &self.cues[cue];
         let due = cue.rule.instants(cue.next_run.unwrap_or(self.now), self.now);
-        let Rule::Every(_) = cue.rule else { return due };
+        let Rule::Every { .. } = cue.rule else { return due };
         let (before, after): (Vec<Ms>, Vec<Ms>) = due.into_iter().partition(|at| *at <= self.outage_until);
         let kept = match cue.catch_up {
             "latest" => 1,
@@ -311,7 +327,8 @@ impl Model {
                 }
                 continue;
             }
-            let is_last = run.attempts >= cue.max_attempts;
+            let is_last = run.attempts >= cue.max_attempts || self.has_expired(run);
+            let cue = run.cue;
             self.change(key, |run| {
                 run.lease = None;
                 run.kept.insert((run.attempts, false), "claim_lost");
@@ -321,8 +338,9 @@ impl Model {
                     (run.status, run.queue, run.worker, run.since) = ("pending", Queue::Ready, None, now);
                 }
             });
-            if is_last {
-                self.finish(key, false);
+            match is_last {
+                true => self.finish(key, false),
+                false => self.start_waiting_if_free(cue),
             }
         }
         for account in &mut self.accounts {
@@ -350,8 +368,15 @@ impl Model {
         if run.trigger == "schedule" {
             self.end_once(cue, at, success);
         }
+        self.start_waiting_if_free(cue);
+        if !success {
+            self.pause_after_failure(cue);
+        }
+    }
+
+    pub fn pause_after_failure(&mut self, cue: usize) {
         let it = &self.cues[cue];
-        if !success && it.pauses && it.status == "active" && matches!(it.rule, Rule::Every(_)) {
+        if it.pauses && it.status == "active" && matches!(it.rule, Rule::Every { .. }) {
             self.settle(cue, None);
             self.cues[cue].status = "paused";
         }
@@ -360,7 +385,9 @@ impl Model {
     /// A `once` cue ends with its only run.
     pub fn end_once(&mut self, cue: usize, at: Ms, success: bool) {
         let it = &mut self.cues[cue];
-        if it.rule == Rule::Once(at) && it.next_run.is_none() {
+        // The program allows for the longest jitter.
+        let is_only = |due: Ms| (due..=due + HOUR).contains(&at);
+        if matches!(it.rule, Rule::Once(due) if is_only(due)) && it.next_run.is_none() {
             it.status = if success { "completed" } else { "failed" };
         }
     }

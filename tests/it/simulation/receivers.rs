@@ -64,6 +64,10 @@ pub struct InFlight {
     scheduled_for: Ms,
     max_attempts: u32,
     takes_outcome: bool,
+    pub user: usize,
+    pub flow: Option<&'static str>,
+    expires_at: Option<Ms>,
+    pub has_deadline: bool,
     backoff: Ms,
     secret: String,
     payload: Value,
@@ -115,6 +119,10 @@ impl InFlight {
             scheduled_for: run.scheduled_for,
             max_attempts: cue.max_attempts,
             takes_outcome: cue.takes_outcome,
+            user: cue.user,
+            flow: cue.policies.flow.as_ref().map(|flow| flow.key),
+            expires_at: cue.policies.max_age.map(|age| run.scheduled_for + age),
+            has_deadline: cue.policies.deadline.is_some(),
             backoff: cue.backoff_minutes[index] * MINUTE,
             secret: secret.to_owned(),
             payload: run.payload.clone(),
@@ -140,6 +148,7 @@ impl InFlight {
         let next = match () {
             () if is_success => Next::Success(self.reported()),
             () if is_gone || self.attempt >= self.max_attempts => Next::Failed,
+            () if self.expires_at.is_some_and(|end| end <= now) => Next::Failed,
             () => Next::RetryAt(now + self.backoff.max(pause)),
         };
         let client = OneAnswer { answer, request: Mutex::default() };

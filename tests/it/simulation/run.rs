@@ -30,6 +30,10 @@ pub struct Run {
     /// Since when it is ready, for the last time.
     pub since: Ms,
     pub outcome: Option<Outcome>,
+    /// Since when it waits for an outcome that has a deadline.
+    pub delivered: Option<Ms>,
+    /// Nobody has reported an outcome in time.
+    pub is_missing: bool,
     pub payload: Value,
     /// As the file has it: it decides the order of claims only.
     pub is_catch_up: bool,

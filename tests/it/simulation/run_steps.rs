@@ -1,5 +1,6 @@
 //! Requests about runs: workers claim, extend and report; users verify, replay and read.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::simulation::engine_steps::Room;
@@ -18,6 +19,7 @@ impl Simulation {
 
     /// An action about a run: of any kind, but mostly one to which the action applies.
     pub fn request_about_run(&mut self, action: Action) -> Checked {
+        let has_buffered = self.model.runs.values().any(Run::is_buffered);
         let applies = |key: &i64, run: &Run| match action {
             Action::Claim => run.queue == Queue::Ready && self.model.cue_of(*key).is_worker,
             Action::Extend => run.is_claimed(),
@@ -25,7 +27,11 @@ impl Simulation {
             Action::Verify | Action::Reopen | Action::Evidence => run.outcome.is_some(),
             Action::Replay => run.is_over(),
             Action::Retry => matches!(run.queue, Queue::Waiting(_)),
-            Action::Cancel => matches!(run.status, "pending" | "retrying"),
+            // Rather one for whose end another one waits.
+            Action::Cancel => {
+                matches!(run.status, "pending" | "retrying")
+                    && (!has_buffered || self.model.buffered(run.cue).is_some())
+            }
             _ => true,
         };
         let all: Vec<i64> = self.model.runs.keys().copied().collect();
@@ -55,6 +61,10 @@ impl Simulation {
         let worker = self.worker();
         let is_worker = self.model.cues[run.cue].is_worker;
         let is_ready = is_worker && run.status == "pending" && run.queue == Queue::Ready;
+        let is_ready = is_ready && !self.model.has_expired(run);
+        if self.model.is_chain_due() {
+            return Ok(());
+        }
         let expected = if is_ready { Done(200) } else { Refused(409, "already_claimed") };
         let body = json!({"worker_id": worker});
         let claimed = self.call(user, ("POST", &format!("{path}/claim")), &[], Some(&body), expected)?;
@@ -63,7 +73,11 @@ impl Simulation {
 
     pub fn claim_next(&mut self) -> Checked {
         let (user, worker) = (self.user(), self.worker());
-        let first = self.model.claimable(user).first().copied();
+        if self.model.is_chain_due() {
+            return Ok(());
+        }
+        let claimable = self.model.claimable(user);
+        let first = claimable.into_iter().find(|key| !self.model.has_expired(&self.model.runs[key]));
         let expected = if first.is_some() { Done(200) } else { Refused(409, "claim_failed") };
         let body = json!({"worker_id": worker});
         let claimed = self.call(user, ("POST", "/v1/executions/claim"), &[], Some(&body), expected)?;
@@ -126,13 +140,27 @@ impl Simulation {
             (true, false) => "failed",
         };
         self.model.change(key, |run| {
-            run.outcome = Some(outcome);
+            (run.outcome, run.delivered, run.is_missing) = (Some(outcome), None, false);
             if is_worker {
                 (run.status, run.queue, run.lease) = (status, Queue::None, None);
             }
         });
         if status != run.status {
             self.model.finish(key, success);
+        }
+        Ok(())
+    }
+
+    /// Ends the runs of workers.
+    pub fn finish_claims(&mut self) -> Checked {
+        for key in self.model.runs.keys().copied().collect::<Vec<_>>() {
+            let (run, user) = (self.model.runs[&key].clone(), self.model.cue_of(key).user);
+            let path = format!("/v1/executions/{}", run.id);
+            if run.queue == Queue::Ready && self.model.cue_of(key).is_worker {
+                self.claim(user, key, &run, &path)?;
+            } else if run.is_claimed() {
+                self.report(user, key, &run, &path)?;
+            }
         }
         Ok(())
     }
@@ -195,10 +223,14 @@ impl Simulation {
 
     fn read_run(&mut self, user: usize, run: &Run, path: &str) -> Checked {
         let found = self.call(user, ("GET", path), &[], None, Done(200))?.unwrap_or_default();
-        let outcome_state = run.outcome.as_ref().map(|outcome| outcome.state);
+        let instant =
+            |name: &str| found[name].as_str().map(|it| it.parse::<Timestamp>().unwrap().as_millisecond());
         let is_right = found["status"] == run.status
             && found["attempts"] == run.attempts
-            && found["outcome_state"] == json!(outcome_state)
+            && found["outcome_state"] == json!(run.outcome_state())
+            && instant("outcome_due_at") == self.model.outcome_due(run)
+            && (!run.is_queued() || instant("expires_at") == self.model.expires_at(run))
+            && (found["waits_for"]["reason"] == "overlap") == run.is_buffered()
             && found["triggered_by"] == run.trigger;
         ensure!(is_right, "the run is {found}, expected {run:?}");
         let path = format!("{path}/attempts");

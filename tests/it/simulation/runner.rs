@@ -1,5 +1,6 @@
 //! One simulation: the program and the model side by side, step by step.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use cued::domain::schedule::wall_clock::PROOF_TIME;
@@ -15,6 +16,9 @@ use crate::support::*;
 /// 2026-01-30T22:00:00Z: most simulations reach the next month, when quotas begin again.
 const BEGIN: Ms = 1_769_810_400_000;
 
+/// Passes that end all runs of an account: some 80 in one flow, with three attempts each.
+const MAX_DRAIN: usize = 1_000;
+
 /// A full comparison follows every so many steps, and the last.
 const FULL_CHECK: usize = 16;
 
@@ -23,7 +27,10 @@ pub struct Simulation {
     pub model: Model,
     pub unrecorded: Vec<Unrecorded>,
     pub newest_run: i64,
-    pub newest_missed: i64,
+    /// Cue, end and number of runs of the known rows of missed runs.
+    pub missed: BTreeMap<i64, (i64, Ms, usize)>,
+    /// Cues of which an execution was not finished since the last check.
+    pub busy: BTreeSet<usize>,
     pub ended: FinishedRuns,
     pub random: Random,
     /// The current step.
@@ -75,6 +82,7 @@ impl Simulation {
             newest: now,
             outage_until: now - 1,
             looks_from: Ms::MIN,
+            flow_starts: Default::default(),
         };
         let mut machine = Machine::start(&model);
         for (user, is_slow) in [true, false, false].into_iter().enumerate() {
@@ -96,7 +104,8 @@ impl Simulation {
             model,
             unrecorded,
             newest_run: 0,
-            newest_missed: 0,
+            missed: BTreeMap::new(),
+            busy: BTreeSet::new(),
             ended: FinishedRuns::default(),
             random,
             step: None,
@@ -183,6 +192,10 @@ impl Simulation {
     pub fn set_clock(&mut self, to: Ms) {
         self.note(&format!("the clock is set to {}", Model::timestamp(to)));
         self.model.now = to;
+        // The program forgets a start that is in the future, if it looks.
+        for (last, is_certain) in self.model.flow_starts.values_mut() {
+            *is_certain &= *last <= to;
+        }
         self.model.newest = self.model.newest.max(to);
         let clock = &self.machine.app().clock;
         // The program reads its clock all the time, so two jumps of less than a day are not one of more.
@@ -196,8 +209,10 @@ impl Simulation {
         let runs = model.cues.iter().filter(|cue| !cue.is_deleted).filter_map(|cue| cue.next_run);
         let waits = model.runs.values().filter_map(|run| match run.queue {
             Queue::Waiting(at) => Some(at),
-            _ => run.lease.or_else(|| model.claim_deadline(run)),
+            _ => run.lease.or_else(|| model.claim_deadline(run)).or_else(|| model.outcome_due(run)),
         });
+        let expiries = model.runs.values().filter(|run| run.is_queued());
+        let waits = waits.chain(expiries.filter_map(|run| model.expires_at(run))).chain(model.turns());
         let near = model.now + 2 * HOUR;
         let mut instants: Vec<Ms> = runs.chain(waits).filter(|at| *at > model.now && *at < near).collect();
         instants.sort_unstable();
@@ -240,7 +255,41 @@ impl Simulation {
     fn end(&mut self) -> Checked {
         self.pass()?;
         self.check(true)?;
+        self.drain()?;
+        self.check(true)?;
         self.quick_check()
+    }
+
+    /// Without new runs, all that waits has an end: nothing starves.
+    fn drain(&mut self) -> Checked {
+        for cue in 0..self.model.cues.len() {
+            if !self.model.cues[cue].is_deleted {
+                self.patch(cue, Action::Pause)?;
+                self.check(false)?;
+            }
+        }
+        for _ in 0..MAX_DRAIN {
+            self.machine.in_flight.iter_mut().for_each(|it| it.age += 10);
+            self.pass()?;
+            self.finish_claims()?;
+            self.check(false)?;
+            let runs = self.model.runs.values().filter(|run| !run.is_over());
+            let waits = runs.clone().filter_map(|run| match run.queue {
+                Queue::Waiting(at) if !run.is_buffered() => Some(at),
+                _ => None,
+            });
+            if runs.clone().next().is_none() {
+                return Ok(());
+            }
+            let now = self.model.now;
+            let cues = self.model.cues.iter().filter(|cue| !cue.is_deleted).filter_map(|cue| cue.next_run);
+            let next = waits.chain(self.model.turns()).chain(cues).chain([self.model.last_seen]);
+            let next = next.filter(|at| *at > now).min();
+            if let Some(next) = next {
+                self.set_clock(next.min(now + DAY / 2));
+            }
+        }
+        Err(format!("a run has no end: {:?}", self.model.runs.values().find(|run| !run.is_over())))
     }
 
     fn quick_check(&self) -> Checked {

@@ -69,7 +69,19 @@ impl Simulation {
             // Every minute is rare: its runs are many.
             let place = self.random.index(17) / 4;
             let (period, cron) = PERIODS[place];
-            (Rule::Every(period), json!({"type": "recurring", "cron": cron}))
+            let (now, is_every) = (self.model.now, self.random.below(3) == 0);
+            let starts = [-HOUR, -1, 0, MINUTE, HOUR];
+            let from = if is_every { now + starts[self.random.index(5)] } else { 0 };
+            let ends = [None, None, None, Some(5 * MINUTE), Some(HOUR), Some(5 * HOUR)];
+            let end = ends[self.random.index(6)].map(|span| now.max(from) + span);
+            let text = |at: Ms| Model::timestamp(at).to_string();
+            let mut schedule =
+                json!({"type": "recurring", "start": is_every.then(|| text(from)), "end": end.map(text)});
+            match is_every {
+                true => schedule["every"] = format!("{}s", period / SECOND).into(),
+                false => schedule["cron"] = cron.into(),
+            }
+            (Rule::Every { period, from, end }, schedule)
         }
     }
 
@@ -99,12 +111,18 @@ impl Simulation {
             "on_failure": {"email": self.random.below(4) == 0, "pause": pauses},
             "payload": payload,
         });
+        let policies = self.policies(is_worker);
+        for (name, value) in policies.fields(is_worker).as_object().unwrap() {
+            body[name] = value.clone();
+        }
         match is_worker {
             true => {
                 (body["transport"], body["claim_within_minutes"]) = ("worker".into(), claim_within.into())
             }
             false => {
-                body["callback"] = json!({"url": url(receiver), "outcome_from_response": takes_outcome});
+                body["callback"] = json!({
+                    "url": url(receiver), "outcome_from_response": takes_outcome, "flow": policies.flow_field(),
+                });
             }
         }
         let next_run = rule.next_after(self.model.now);
@@ -139,6 +157,7 @@ impl Simulation {
             mode,
             takes_outcome,
             payload,
+            policies,
             is_deleted: false,
         });
         Ok(())
@@ -201,17 +220,25 @@ impl Simulation {
         Ok(())
     }
 
-    fn patch(&mut self, cue: usize, action: Action) -> Checked {
+    pub fn patch(&mut self, cue: usize, action: Action) -> Checked {
         let (now, it) = (self.model.now, self.model.cues[cue].clone());
         let is_due = it.next_run.is_some_and(|next_run| next_run <= now);
-        if is_due && matches!(it.rule, Rule::Once(_)) && !self.model.has_quota(it.user) {
+        let fails_first = is_due && matches!(it.rule, Rule::Once(_)) && !self.model.has_quota(it.user);
+        if fails_first || self.model.may_end_first(cue) {
             // The run fails in the same write, before the change: the answer depends on the order of the two.
             return Ok(());
         }
         let (mut body, mut changed) = (json!({}), it.clone());
         let mut rescheduled = false;
         let mut room = Room::Enough;
-        match (action, self.random.below(4)) {
+        match (action, self.random.below(7)) {
+            (Action::Patch, 4..) => {
+                self.change_policy(&mut changed.policies, it.is_worker);
+                body = changed.policies.fields(it.is_worker);
+                if changed.policies.flow != it.policies.flow {
+                    body["callback"] = json!({"flow": changed.policies.flow_field()});
+                }
+            }
             (Action::Patch, 3) => {
                 changed.payload = self.payload();
                 // The payload before it is deleted unless runs have it.
@@ -250,7 +277,8 @@ impl Simulation {
         if room != Room::Enough {
             return Ok(());
         }
-        let is_past = body["schedule"]["at"].is_string() || activates;
+        let is_set = |name: &str| body["schedule"][name].is_string();
+        let is_past = is_set("at") || is_set("end") || activates;
         let next_run = changed.rule.next_after(now);
         let is_full = self.model.active_cues(it.user) >= self.model.cue_limit(it.user);
         let expected = match action {
@@ -273,6 +301,7 @@ impl Simulation {
         }
         let next_run = self.model.cues[cue].next_run;
         self.model.cues[cue] = Cue { next_run, ..changed };
+        self.model.follow_change(cue, &it.policies);
         Ok(())
     }
 
@@ -281,6 +310,7 @@ impl Simulation {
         let path = format!("/v1/cues/{}", it.id);
         if self.call(it.user, ("DELETE", &path), &[], None, Done(204))?.is_some() {
             self.model.cues[cue].is_deleted = true;
+            self.model.leave_flow(cue, &it.policies);
             self.ended.delete_cue(&self.model, cue);
             self.model.runs.retain(|_, run| run.cue != cue);
             self.call(it.user, ("GET", &path), &[], None, Refused(404, "cue_not_found"))?;
