@@ -14,7 +14,6 @@ use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::cue::{
     CallbackPatch, Cue, CuePatch, NO_CLAIMS, NO_OUTCOMES, NewCue, OnFailure, OnFailurePatch, Payload,
     RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch, ScheduleSpec, StoredSchedule, Transport,
-    bounds_errors,
 };
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
@@ -400,14 +399,8 @@ fn check_bounds(fields: &mut JsonFields<'_>, patch: &SchedulePatch, is_whole: bo
         fields.reject(name, &problem);
         is_valid = false;
     }
-    // A PATCH may leave the zone and other parts to the stored schedule: `SchedulePatch::applied_to` checks those.
-    let has_bounds = patch.start.is_some() || patch.end.is_some() || patch.jitter_seconds.is_some();
-    if let Some(kind) = patch.kind.filter(|_| is_whole && is_valid && has_bounds)
-        && let Ok(schedule) = patch.schedule(kind)
-    {
-        for (name, message) in bounds_errors(&schedule) {
-            fields.reject(name, message);
-        }
+    for (name, message) in patch.contradictions(is_whole).into_iter().filter(|_| is_valid) {
+        fields.reject(name, message);
     }
 }
 

@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::cue::{
-    Cue, CuePatch, CueStatus, NO_CLAIMS, NO_OUTCOMES, RequestedStatus, ScheduleSpec, StoredSchedule,
-    Transport, jitter_delay, set,
+    Cue, CuePatch, CueStatus, NO_CLAIMS, NO_OUTCOMES, RequestedStatus, ScheduleKind, SchedulePatch,
+    ScheduleSpec, StoredSchedule, Transport, bounds_errors, jitter_delay, set,
 };
 use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{Bounds, Schedule, ScheduleRule};
@@ -104,6 +104,29 @@ impl Cue {
         self.next_run = Some(self.schedule.read()?.first_run(now)?);
         self.status = CueStatus::Active;
         Ok(())
+    }
+}
+
+impl SchedulePatch {
+    /// The bounds that contradict other given parts, and why. Those of a PATCH, which is not `whole`, may depend on parts
+    /// of the cue as well: [`Self::applied_to`] checks them.
+    pub fn contradictions(&self, is_whole: bool) -> Vec<(&'static str, &'static str)> {
+        let is_instant = |bound: &Option<Option<String>>| {
+            bound.iter().flatten().all(|text| text.parse::<Timestamp>().is_ok())
+        };
+        // A local time needs the zone of the cue.
+        let is_zone_known = self.timezone.is_some() || (is_instant(&self.start) && is_instant(&self.end));
+        let has_bounds = self.start.is_some() || self.end.is_some() || self.jitter_seconds.is_some();
+        if !has_bounds || !(is_whole || is_zone_known) {
+            return Vec::new();
+        }
+        let recurs = self.cron.is_some() || self.every.is_some();
+        let schedule = match self.kind.filter(|_| is_whole).or(recurs.then_some(ScheduleKind::Recurring)) {
+            Some(kind) => self.schedule(kind),
+            // Any rule serves to compare the bounds with each other.
+            None => Self { every: Some("366d".to_owned()), ..self.clone() }.schedule(ScheduleKind::Recurring),
+        };
+        schedule.map_or_else(|_| Vec::new(), |schedule| bounds_errors(&schedule))
     }
 }
 

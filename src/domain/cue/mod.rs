@@ -338,7 +338,14 @@ impl SchedulePatch {
         let schedule = Schedule { bounds, ..schedule };
         let errors = bounds_errors(&schedule);
         if current.is_some() && !errors.is_empty() {
-            let errors = errors.into_iter().map(|(field, message)| invalid_bound(field, message));
+            let errors = errors.into_iter().map(|(field, message)| match field {
+                "end" if self.end.is_none() => invalid_bound("start", "start should be before end"),
+                "jitter_seconds" if self.jitter_seconds.is_none() => {
+                    let field = if self.every.is_some() { "every" } else { "cron" };
+                    invalid_bound(field, "the time between two runs should be at least jitter_seconds")
+                }
+                _ => invalid_bound(field, message),
+            });
             return Err(Refusal::invalid(errors.collect()));
         }
         Ok(schedule)
@@ -368,7 +375,7 @@ impl SchedulePatch {
 }
 
 /// The fields of bounds that contradict other parts of the schedule, and why.
-pub fn bounds_errors(schedule: &Schedule) -> Vec<(&'static str, &'static str)> {
+pub(in crate::domain::cue) fn bounds_errors(schedule: &Schedule) -> Vec<(&'static str, &'static str)> {
     let Bounds { start, end, jitter_seconds, .. } = schedule.bounds;
     let mut errors = Vec::new();
     if start.zip(end).is_some_and(|(start, end)| end <= start) {
@@ -426,11 +433,13 @@ impl CallbackPatch {
         let before = authority_of(&callback.url);
         set(&mut callback.url, &self.url);
         let authority = authority_of(&callback.url);
-        match (&self.flow, &mut callback.flow) {
-            (Some(flow), _) => callback.flow = flow.as_ref().map(|flow| flow.for_authority(&authority)),
-            // A key that was the host and port follows them.
-            (None, Some(flow)) if flow.key == before => flow.key = authority,
-            (None, _) => {}
+        // A key that was the host and port follows them, also if the client sends it back.
+        let follows = callback.flow.as_ref().is_some_and(|flow| flow.key == before);
+        if let Some(flow) = &self.flow {
+            callback.flow = flow.as_ref().map(|flow| flow.for_authority(&authority));
+        }
+        if let Some(flow) = callback.flow.as_mut().filter(|flow| follows && flow.key == before) {
+            flow.key = authority;
         }
         set(&mut callback.method, &self.method);
         set(&mut callback.headers, &self.headers);

@@ -1,4 +1,4 @@
-//! Tags: the words by which a user groups cues (contract §4.1).
+//! Tags: labels that group cues (contract §4.1).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ const MAX_CHARS: usize = 32;
 pub const TAG_RULE: &str =
     "a tag should have 1 to 32 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
 
-/// The tags of a cue, or those that a filter asks for: distinct, in the order in which they were given.
+/// The tags of a cue or of a filter: distinct, in the order given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tags(Vec<String>);
 

@@ -31,7 +31,7 @@ pub struct Policies {
     pub overlap: Overlap,
     /// An execution that has not succeeded that long after its scheduled instant fails.
     pub max_age_seconds: Option<u32>,
-    /// Webhook cues: the time after a delivery in which somebody has to report an outcome.
+    /// Webhook cues: the deadline for a reported outcome, counted from the delivery.
     pub outcome_deadline_seconds: Option<u32>,
 }
 

@@ -42,7 +42,7 @@ pub fn is_clock_jump(wall: SignedDuration, real: SignedDuration) -> bool {
     wall.saturating_sub(real) > JUMP_THRESHOLD
 }
 
-/// The outage in which a cue was missed, if it was: the `known` one, or one inferred from its delay.
+/// The outage in which a cue missed its run, if any: the `known` one, or one inferred from the delay.
 pub fn outage_at(known: Option<Outage>, due: Timestamp, now: Timestamp) -> Option<Outage> {
     match known {
         Some(outage) if due <= outage.until => Some(outage),

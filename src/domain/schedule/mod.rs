@@ -61,13 +61,6 @@ impl Bounds {
         SignedDuration::from_secs(self.delay_seconds.unwrap_or_default().into())
     }
 
-    /// The span in which the rule itself has the runs that are in (`after`, `until`] with their delay.
-    fn rule_span(&self, after: Timestamp, until: Timestamp) -> (Timestamp, Timestamp) {
-        let after = saturating_sub(after, self.delay());
-        let until = self.end.map_or(until, |end| until.min(just_before(end)));
-        (self.start.map_or(after, |start| after.max(just_before(start))), saturating_sub(until, self.delay()))
-    }
-
     fn delayed(&self, run: Timestamp) -> Timestamp {
         saturating_add(run, self.delay())
     }
@@ -186,8 +179,22 @@ impl Schedule {
         })
     }
 
+    /// The span of the rule whose runs, delayed, are those of the schedule in (`after`, `until`].
+    fn rule_span(&self, after: Timestamp, until: Timestamp) -> (Timestamp, Timestamp) {
+        let Bounds { start, end, .. } = self.bounds;
+        let earliest = match (&self.rule, start) {
+            (_, Some(start)) => just_before(start),
+            // The instant of the creation is no run, and with a delay it is none either.
+            (ScheduleRule::Every(interval), None) => interval.from(),
+            (_, None) => Timestamp::MIN,
+        };
+        let until = end.map_or(until, |end| until.min(just_before(end)));
+        let undelayed = |at| saturating_sub(at, self.bounds.delay());
+        (undelayed(after).max(earliest), undelayed(until))
+    }
+
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let (after, until) = self.bounds.rule_span(after, Timestamp::MAX);
+        let (after, until) = self.rule_span(after, Timestamp::MAX);
         let run = match &self.rule {
             ScheduleRule::Once(at) => Some(*at).filter(|at| *at > after),
             ScheduleRule::Recurring(cron) => next(cron, &self.zone, after),
@@ -215,7 +222,7 @@ impl Schedule {
 
     /// The runs in (`after`, `until`], counted by arithmetic, so that a minutely cue costs no more than a daily one.
     pub fn occurrences(&self, after: Timestamp, until: Timestamp) -> Occurrences {
-        let (after, until) = self.bounds.rule_span(after, until);
+        let (after, until) = self.rule_span(after, until);
         let found = match &self.rule {
             _ if after >= until => Occurrences::default(),
             ScheduleRule::Once(at) if after < *at && *at <= until => {
@@ -269,7 +276,7 @@ impl Schedule {
     }
 
     pub fn newest(&self, after: Timestamp, until: Timestamp, limit: usize) -> Vec<Timestamp> {
-        let (after, until) = self.bounds.rule_span(after, until);
+        let (after, until) = self.rule_span(after, until);
         if after >= until {
             return Vec::new();
         }

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::domain::time::{saturating_add, saturating_sub};
 
-pub const MAX_KEY: usize = 100;
+/// As long as the longest host and port.
+pub const MAX_KEY: usize = 260;
 pub const MAX_PARALLELISM: i64 = 64;
 pub const MAX_PER_MINUTE: i64 = 6_000;
 

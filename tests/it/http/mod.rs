@@ -12,6 +12,7 @@ pub mod device_login;
 mod echo;
 mod events;
 mod executions;
+mod flows;
 mod limits;
 mod many;
 mod memory;

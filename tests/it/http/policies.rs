@@ -248,6 +248,16 @@ fn a_failure_pauses_a_cue_with_an_interval() {
     assert_has(&user.get(&path(&cue)).expect(200), json!({"status": "paused", "next_run": null}));
 }
 
+#[test]
+fn the_first_run_of_an_interval_with_jitter_is_not_the_creation() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    for _ in 0..5 {
+        let cue = user.create(&work(json!({"type": "recurring", "every": "1d", "jitter_seconds": 3_600})));
+        let next = cue["next_run"].as_str().unwrap();
+        assert!(next.starts_with("2026-01-06T09:") || next == "2026-01-06T10:00:00+00:00", "{next}");
+    }
+}
+
 fn upcoming_run(cue: &Value) -> String {
     cue["next_run"].as_str().unwrap().replace("+00:00", "Z")
 }

@@ -1,5 +1,5 @@
-//! What happens to runs that overlap, take too long, or share a receiver: `overlap`, `max_age_seconds`,
-//! `outcome_deadline_seconds` and `callback.flow` (contract §4.16).
+//! What happens to runs that overlap or take too long: `overlap`, `max_age_seconds` and `outcome_deadline_seconds`
+//! (contract §4.16).
 
 use crate::support::*;
 
@@ -24,7 +24,7 @@ fn with(mut cue: Value, policies: Value) -> Value {
     cue
 }
 
-fn path(cue: &Value) -> String {
+pub fn path(cue: &Value) -> String {
     format!("/v1/cues/{}", id(cue))
 }
 
@@ -61,7 +61,7 @@ fn claim(user: &Client) -> String {
     claimed["execution_id"].as_str().unwrap().to_owned()
 }
 
-fn execution_at(user: &Client, cue: &Value, at: &str) -> Value {
+pub fn execution_at(user: &Client, cue: &Value, at: &str) -> Value {
     let runs = user.executions_of(id(cue));
     runs.into_iter().find(|run| run["scheduled_for"].as_str().unwrap().contains(at)).unwrap()
 }
@@ -388,106 +388,32 @@ fn a_report_in_time_and_a_response_with_an_outcome_meet_the_deadline() {
     assert_eq!(user.execution(id(&run))["outcome_due_at"], Value::Null);
 }
 
-fn in_flow(receiver: &Receiver, name: &str, flow: Value) -> Value {
-    json!({
-        "name": name,
-        "schedule": {"type": "once", "at": "2026-01-05T09:01:00Z"},
-        "callback": {"url": receiver.url(), "flow": flow},
-    })
-}
-
-fn flows(user: &Client) -> Vec<Value> {
-    user.get("/v1/flows").expect(200)["flows"].as_array().unwrap().clone()
-}
-
 #[test]
-fn a_flow_spaces_the_starts_of_its_attempts() {
-    let (mut server, user) = Server::with_clock_and_user(START);
-    let (little, other) = (Receiver::start(), Receiver::start());
-    let authority = little.url().split('/').nth(2).unwrap().to_owned();
-    let cues: Vec<Value> = (0..5)
-        .map(|number| user.create(&in_flow(&little, &format!("{number}"), json!({"per_minute": 10}))))
-        .collect();
-    assert_eq!(cues[0]["callback"]["flow"], json!({"key": authority, "parallelism": null, "per_minute": 10}));
-    user.create(&in_flow(&other, "other", Value::Null));
-    user.advance("PT1M");
-    assert_eq!((little.count(), other.count()), (1, 1), "another cue of the account is not delayed");
-    let waiting = execution_at(&user, &cues[1], "09:01");
-    assert_has(&waiting, json!({"status": "pending", "waits_for": {"reason": "flow", "key": authority}}));
-    let expected = json!([{"key": authority, "parallelism": null, "per_minute": 10, "cues": 5, "waiting": 4, "running": 0}]);
-    assert_eq!(json!(flows(&user)), expected);
-    user.advance("PT11.999S");
-    assert_eq!(little.count(), 2);
-    user.advance("PT0.001S");
-    assert_eq!(little.count(), 3);
-    // A restart does not exceed the rate.
-    assert_eq!(server.stop(), Some(0));
-    server.restart_at("2026-01-05T09:01:13Z");
-    let user = user.at(server.addr());
-    user.settle();
-    assert_eq!(little.count(), 3);
-    user.advance_to("2026-01-05T09:01:18Z");
-    assert_eq!(little.count(), 4);
-    // What waits is sent in its order, at its turn.
-    user.advance("PT1M");
-    let starts: Vec<Value> =
-        cues.iter().map(|cue| execution_at(&user, cue, "09:01")["started_at"].clone()).collect();
-    let expected = [0, 6, 12, 18, 24].map(|second| format!("2026-01-05T09:01:{second:02}Z"));
-    assert_eq!(json!(starts), json!(expected));
-    assert_eq!(flows(&user)[0]["waiting"], 0);
-}
-
-#[test]
-fn the_strictest_limits_of_the_cues_of_a_flow_hold_and_change_at_once() {
+fn a_patch_names_all_bad_fields_that_its_own_fields_show() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let receiver = Receiver::start();
-    let flow = |per_minute: u32| json!({"key": "nas", "per_minute": per_minute});
-    let fast = user.create(&in_flow(&receiver, "fast", flow(60)));
-    let slow = user.create(&in_flow(&receiver, "slow", flow(1)));
-    let third = user.create(&in_flow(&receiver, "third", flow(60)));
-    user.advance("PT1M30S");
-    assert_eq!(receiver.count(), 1);
-    user.patch(&path(&slow), &json!({"callback": {"flow": {"key": "nas", "per_minute": 30}}})).expect(200);
-    user.settle();
-    assert_eq!(receiver.count(), 2, "the last start is longer ago than the new interval");
-    user.patch(&path(&third), &json!({"callback": {"flow": null}})).expect(200);
-    user.settle();
-    assert_eq!(receiver.count(), 3, "it has left the flow");
-    assert_eq!(flows(&user)[0]["cues"], 2);
-    // A key that was the host and port follows the URL.
-    let mut cue = in_flow(&receiver, "moved", json!({"parallelism": 2}));
-    cue["schedule"] = json!({"type": "recurring", "every": "5m"});
-    let moved = user.create(&cue);
-    let patch = json!({"callback": {"url": "http://127.0.0.1:9/"}});
-    let moved = user.patch(&path(&moved), &patch).expect(200);
-    assert_eq!(moved["callback"]["flow"]["key"], "127.0.0.1:9");
-    drop(fast);
-}
-
-#[test]
-fn a_flow_has_no_more_attempts_under_way_than_it_may() {
-    let (_server, user) = Server::with_user(DEV_UNLIMITED);
-    let (receiver, other) = (Receiver::with(Reaction::Hang), Receiver::start());
-    let cue = |receiver: &Receiver, flow: Value| {
-        user.create(&json!({
-            "name": "flow", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
-            "callback": {"url": receiver.url(), "flow": flow},
-        }))
-    };
-    let limited = cue(&receiver, json!({"key": "two", "parallelism": 2}));
-    let runs: Vec<String> = (0..5).map(|_| user.fire(&limited)).collect();
-    receiver.wait_hanging(2);
-    user.fire(&cue(&other, Value::Null));
-    other.wait_for(1);
-    let flow = until("two run", || flows(&user).into_iter().find(|flow| flow["running"] == 2));
-    assert_eq!((&flow["waiting"], receiver.hanging()), (&json!(3), 2));
-    receiver.react(Reaction::Status(200));
-    receiver.release();
-    receiver.wait_for(5);
-    assert!(
-        runs.iter()
-            .all(|run| until("it is over", || (user.execution(run)["status"] != "pending").then_some(true)))
-    );
+    let cue = user.create(&worker_cue(json!({})));
+    let bounds = json!({"start": "2026-03-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"});
+    for (schedule, field) in
+        [(bounds, "end"), (json!({"every": "1m", "jitter_seconds": 61}), "jitter_seconds")]
+    {
+        let refused = user.patch(&path(&cue), &json!({"schedule": schedule, "overlap": "x"})).expect(422);
+        let fields: Vec<&Value> = refused["detail"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["loc"].as_array().unwrap().last().unwrap())
+            .collect();
+        assert!(fields.contains(&&json!(field)) && fields.contains(&&json!("overlap")), "{refused}");
+    }
+    // What depends on the cue names the field that was sent.
+    user.patch(&path(&cue), &json!({"schedule": {"end": "2026-02-01T00:00:00Z", "jitter_seconds": 120}}))
+        .expect(200);
+    for (schedule, field) in
+        [(json!({"start": "2026-03-01T00:00:00Z"}), "start"), (json!({"every": "1m"}), "every")]
+    {
+        let refused = user.patch(&path(&cue), &json!({"schedule": schedule})).expect(422);
+        assert_eq!(refused["detail"][0]["loc"], json!(["body", "schedule", field]));
+    }
 }
 
 #[test]

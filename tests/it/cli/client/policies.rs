@@ -9,7 +9,7 @@ use crate::support::*;
 fn limits_are_set_by_flags_changed_one_by_one_and_shown_in_words() {
     let (_server, user, home) = start();
     let id = home.ok(&words(
-        "cue add --name n --every 1h --url http://127.0.0.1:9/ --overlap buffer-one --max-age 10m \
+        "cue add --name n --every 1h --url http://127.0.0.1:9/ --overlap buffer_one --max-age 10m \
          --outcome-deadline 1h30m --parallelism 2 --per-minute 30 -q",
     ));
     let cue = stored(&user, id.trim());
@@ -45,7 +45,7 @@ fn limits_are_set_by_flags_changed_one_by_one_and_shown_in_words() {
 fn wrong_limits_are_explained() {
     let (_server, user, home) = start();
     for (flags, code, reason) in [
-        ("--url http://127.0.0.1:9/ --overlap never", 2, "[possible values: allow, skip, buffer-one]"),
+        ("--url http://127.0.0.1:9/ --overlap never", 2, "[possible values: allow, skip, buffer_one]"),
         ("--url http://127.0.0.1:9/ --max-age 10", 2, "examples are 90s, 10m, 2h and 1d"),
         ("--url http://127.0.0.1:9/ --parallelism 65", 2, "65 is not in 1..=64"),
         ("--url http://127.0.0.1:9/ --per-minute 0", 2, "0 is not in 1..=6000"),

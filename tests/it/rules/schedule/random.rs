@@ -90,7 +90,9 @@ fn check_bounds(cron: &Cron, zone_name: &str, minutes: &[Minute], random: &mut R
         let period = SignedDuration::from_secs((60 + random.index(40_000)) as i64);
         let from = minutes[begin + random.index(DAY)].at;
         schedule.rule = ScheduleRule::Every(Interval::parse(&format!("{period:#}"), from).unwrap());
-        std::iter::successors(Some(from), |run| run.checked_add(period).ok())
+        // The instant from which intervals count is a run only as their start.
+        let first = if start.is_some() { from } else { from.checked_add(period).unwrap() };
+        std::iter::successors(Some(first), |run| run.checked_add(period).ok())
             .take_while(|run| *run < until)
             .collect()
     };

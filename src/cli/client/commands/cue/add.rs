@@ -17,6 +17,7 @@ use crate::cli::output::Format;
 use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
+use crate::domain::execution::policies::Overlap;
 
 pub fn arguments() -> [(Arg, Part); 29] {
     let description = "Text for people about the purpose of the cue";
@@ -39,7 +40,7 @@ pub fn arguments() -> [(Arg, Part); 29] {
     let minutes = flag("claim-within", "MINUTES", "Minutes that a worker has to claim a run");
     let overlap = "A run that falls due while an earlier one has not finished is skipped, or one waits";
     let max_age = "Give up a run that has not succeeded so long after its time, such as 10m";
-    let deadline = "Time after a call in which somebody reports its result, such as 1h";
+    let deadline = "Deadline for the report of a call's result, such as 1h";
     let parallelism = "Calls at once of all cues of its flow";
     let per_minute = "Calls in a minute of all cues of its flow";
     let flow_key = "Name of the flow, whose cues share these limits [default: host and port of the URL]";
@@ -66,7 +67,7 @@ pub fn arguments() -> [(Arg, Part); 29] {
         flag("retry", "N:PAUSES", retries).value_parser(retry),
         flag("on-failure", "ACTIONS", actions).value_parser(on_failure),
         minutes.requires("worker").value_parser(clap::value_parser!(u32)),
-        words("overlap", "WHICH", &["allow", "skip", "buffer-one"], overlap),
+        words("overlap", "WHICH", &Overlap::WORDS, overlap),
         flag("max-age", "SPAN", max_age).value_parser(parse_duration),
         flag("outcome-deadline", "SPAN", deadline).conflicts_with("worker").value_parser(parse_duration),
         number("parallelism", 64, parallelism).conflicts_with("worker"),
@@ -130,7 +131,7 @@ fn body(call: &Call<'_>) -> Result<Value, CliError> {
         ("on_failure", call.get("on-failure").cloned()),
         ("claim_within_minutes", call.get::<u32>("claim-within").map(|minutes| (*minutes).into())),
         ("transport", call.is_set("worker").then(|| "worker".into())),
-        ("overlap", call.text("overlap").map(|word| word.replace('-', "_").into())),
+        ("overlap", call.text("overlap").map(Value::from)),
         ("max_age_seconds", seconds(call, "max-age")),
         ("outcome_deadline_seconds", seconds(call, "outcome-deadline")),
     ];
