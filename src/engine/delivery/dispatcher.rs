@@ -154,8 +154,9 @@ impl FlowTurns {
 
     /// Keeps the starts of the latest attempts, and wakes the scheduler for those that wait for one.
     fn save(&self, tx: &WriteTx<'_>, claimed: &[ClaimedDelivery]) -> Result<()> {
+        let in_flows = claimed.iter().filter(|it| is_flow(it.attempt_ref.destination));
         let newest: HashMap<DestinationKey, i64> =
-            claimed.iter().map(|it| (it.destination_key(), it.attempt_ref.cue_key)).collect();
+            in_flows.map(|it| (it.destination_key(), it.attempt_ref.cue_key)).collect();
         for (key, flow) in &self.flows {
             if let (Some(cue_key), Some(last_at)) = (newest.get(key), flow.last_at) {
                 flows::set_last(tx, *cue_key, last_at)?;

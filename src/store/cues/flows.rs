@@ -6,15 +6,18 @@ use rusqlite::params;
 use crate::domain::webhook::flow::FlowState;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
-use crate::store::{ReadTx, WriteTx};
+use crate::store::{ReadTx, WakeSet, WriteTx};
 
 // The strictest limits of its cues.
 const FIND: &str = "SELECT min(flow_parallelism), min(flow_per_minute), max(flow_last_at) FROM cues
   WHERE user_key = ?1 AND destination_hash = ?2 AND destination_hash < 0";
 
+const IS_IN_FLOW: &str = "SELECT 1 FROM cues WHERE key = ?1 AND destination_hash < 0";
+
 const SET_LAST: &str = "UPDATE cues SET flow_last_at = ?2 WHERE key = ?1";
 
-const FORGET_STARTS: &str = "UPDATE cues SET flow_last_at = NULL WHERE user_key = ?1 AND destination_hash = ?2 AND destination_hash < 0";
+const FORGET_STARTS: &str = "UPDATE cues SET flow_last_at = NULL
+  WHERE user_key = ?1 AND destination_hash = ?2 AND destination_hash < 0";
 
 // To any other cue of the flow, unless that has a later one.
 const HAND_OVER: &str = "UPDATE cues SET flow_last_at = leaving.flow_last_at
@@ -24,7 +27,7 @@ const HAND_OVER: &str = "UPDATE cues SET flow_last_at = leaving.flow_last_at
                      WHERE other.user_key = leaving.user_key AND other.destination_hash = leaving.destination_hash
                        AND other.destination_hash < 0 AND other.key <> leaving.key LIMIT 1)";
 
-const FORGET_START: &str = "UPDATE cues SET flow_last_at = NULL WHERE key = ?1 AND flow_last_at IS NOT NULL";
+const FORGET_START: &str = "UPDATE cues SET flow_last_at = NULL WHERE key = ?1";
 
 const NEXT_WAITING: &str = "SELECT user_key, destination_hash FROM executions
   WHERE queue_name = 'send' AND destination_hash < 0 AND (user_key, destination_hash) > (?1, ?2)
@@ -56,8 +59,13 @@ pub fn set_last(tx: &WriteTx<'_>, cue_key: i64, at: Timestamp) -> Result<()> {
 
 /// Before the cue gets another destination or is deleted: its flow keeps the rate, and another one does not wait for it.
 pub fn leave(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.run(HAND_OVER, [cue_key])?;
-    tx.run(FORGET_START, [cue_key])
+    if tx.any(IS_IN_FLOW, [cue_key])? {
+        tx.run(HAND_OVER, [cue_key])?;
+        tx.run(FORGET_START, [cue_key])?;
+        // Its limits may have been the strictest.
+        tx.wake(WakeSet { send: true, ..WakeSet::default() });
+    }
+    Ok(())
 }
 
 /// After the clock was set back: the starts that are kept are later than now.
@@ -65,27 +73,25 @@ pub fn forget_starts(tx: &WriteTx<'_>, user_key: i64, destination: i64) -> Resul
     tx.run(FORGET_STARTS, [user_key, destination])
 }
 
+/// The flows in which executions are ready.
+fn waiting(read: &ReadTx<'_>) -> Result<Vec<FlowState>> {
+    let (mut states, mut last) = (Vec::new(), (i64::MIN, i64::MIN));
+    while let Some(flow) = read.find(NEXT_WAITING, [last.0, last.1])? {
+        last = flow;
+        states.push(find(read, flow.0, flow.1)?);
+    }
+    Ok(states)
+}
+
 /// The first turn after `after` of a flow in which executions are ready.
 pub fn next_turn(read: &ReadTx<'_>, after: Timestamp, now: Timestamp) -> Result<Option<Timestamp>> {
-    let (mut next, mut flow) = (None, (i64::MIN, i64::MIN));
-    while let Some((user_key, destination)) = read.find(NEXT_WAITING, [flow.0, flow.1])? {
-        flow = (user_key, destination);
-        let turn = find(read, user_key, destination)?.turn(now).filter(|turn| *turn > after);
-        next = next.into_iter().chain(turn).min();
-    }
-    Ok(next)
+    let turns = waiting(read)?.into_iter().filter_map(|flow| flow.turn(now));
+    Ok(turns.filter(|turn| *turn > after).min())
 }
 
 /// Returns whether a flow may send at `now` what is ready in it.
 pub fn has_turn(read: &ReadTx<'_>, now: Timestamp) -> Result<bool> {
-    let mut flow = (i64::MIN, i64::MIN);
-    while let Some((user_key, destination)) = read.find(NEXT_WAITING, [flow.0, flow.1])? {
-        flow = (user_key, destination);
-        if find(read, user_key, destination)?.turn(now).is_none_or(|turn| turn <= now) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(waiting(read)?.iter().any(|flow| flow.turn(now).is_none_or(|turn| turn <= now)))
 }
 
 row! {

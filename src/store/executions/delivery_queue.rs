@@ -20,7 +20,7 @@ use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::db::meta;
 use crate::store::executions::claims::first_check;
-use crate::store::executions::{NEVER, attempts};
+use crate::store::executions::{NEVER, attempts, policies};
 use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
@@ -81,6 +81,14 @@ const NEXT_DESTINATION: &str = "SELECT destination_hash FROM executions
 const READY: &str = "SELECT key FROM executions
     WHERE queue_name = 'send' AND user_key = ?1 AND is_catch_up = ?2 AND destination_hash = ?3 AND key > ?4
     ORDER BY key LIMIT ?5 + 0";
+
+// While executions follow a change of their cue: without those that are still ready for the destination before it, whose
+// limits would not hold for them.
+const READY_AND_FOLLOWING: &str = "SELECT executions.key FROM executions LEFT JOIN cues ON cues.key = cue_key
+    WHERE queue_name = 'send' AND executions.user_key = ?1 AND is_catch_up = ?2
+      AND executions.destination_hash = ?3 AND executions.key > ?4
+      AND coalesce(cues.destination_hash, ?3) = ?3
+    ORDER BY executions.key LIMIT ?5 + 0";
 
 row!(attempt_ref_columns, "executions.", AttemptRef {
     key,
@@ -159,6 +167,7 @@ const RETRIES: &str = "SELECT count(*) FROM executions INDEXED BY executions_wai
 const REQUEUE: &str = "UPDATE executions
     SET status = CASE WHEN attempts > 1 THEN 'retrying' ELSE 'pending' END, queue_name = 'send',
         attempts = attempts - 1, started_at = CASE WHEN attempts > 1 THEN started_at END, updated_at = ?1,
+        destination_hash = coalesce((SELECT cues.destination_hash FROM cues WHERE cues.key = cue_key), destination_hash),
         expires_at = scheduled_for + 1000 * (SELECT max_age_seconds FROM cues WHERE cues.key = cue_key)
   WHERE status = 'delivering' AND transport = 'webhook'";
 
@@ -183,7 +192,7 @@ fn count_released(tx: &WriteTx<'_>, is_worker: bool, is_retry: bool) {
 
 /// Returns whether any execution is ready to be sent. Always `false` while the database is on hold.
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
-    Ok(DeliveryQueue(read).next_user(i64::MIN)?.is_some() && !meta::is_held(read)?)
+    Ok(read.find::<i64>(NEXT_USER, [i64::MIN])?.is_some() && !meta::is_held(read)?)
 }
 
 /// In the order of [`fair_queue::take`]. Reads no payload. Claims nothing while the database is on hold.
@@ -196,7 +205,8 @@ pub fn claim_batch(
     if meta::is_held(tx)? {
         return Ok(Vec::new());
     }
-    let ready = fair_queue::take(&DeliveryQueue(tx), rotation, try_acquire)?;
+    let ready_sql = if policies::has_changed(tx)? { READY_AND_FOLLOWING } else { READY };
+    let ready = fair_queue::take(&DeliveryQueue { read: tx, ready_sql }, rotation, try_acquire)?;
     let (mut find, mut claim) = (tx.prepare_cached(FIND)?, tx.prepare_cached(CLAIM)?);
     let mut claimed = Vec::with_capacity(ready.len());
     for ReadyRow { key, .. } in ready {
@@ -265,23 +275,26 @@ pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     Ok(requeued)
 }
 
-struct DeliveryQueue<'a, 'b>(&'a ReadTx<'b>);
+struct DeliveryQueue<'a, 'b> {
+    read: &'a ReadTx<'b>,
+    ready_sql: &'static str,
+}
 
 impl FairQueue for DeliveryQueue<'_, '_> {
     const PRIORITIES: u8 = 2;
 
     fn next_user(&self, from: i64) -> Result<Option<i64>> {
-        self.0.find(NEXT_USER, [from])
+        self.read.find(NEXT_USER, [from])
     }
 
     fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
-        self.0.find(NEXT_DESTINATION, params![rows.user_key, rows.priority, from])
+        self.read.find(NEXT_DESTINATION, params![rows.user_key, rows.priority, from])
     }
 
     fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
         let AccountRows { user_key, priority } = rows;
-        let keys = self.0.all(READY, params![user_key, priority, destination, after, row_count(limit)])?;
-        Ok(VecDeque::from(keys))
+        let of = params![user_key, priority, destination, after, row_count(limit)];
+        Ok(VecDeque::from(self.read.all(self.ready_sql, of)?))
     }
 }
 
@@ -514,6 +527,7 @@ mod tests {
         NEXT_USER => "INDEX executions_to_send (user_key>?)",
         NEXT_DESTINATION => "executions_to_send (user_key=? AND is_catch_up=? AND destination_hash>?)",
         READY => "executions_to_send (user_key=? AND is_catch_up=? AND destination_hash=? AND key>?)",
+        READY_AND_FOLLOWING => "executions_to_send (user_key=? AND is_catch_up=? AND destination_hash=? AND key>?)",
         FIND => "executions USING INTEGER PRIMARY KEY",
         CLAIM => "executions USING INTEGER PRIMARY KEY",
         RECORD => "executions USING INTEGER PRIMARY KEY",

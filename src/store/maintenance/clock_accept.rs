@@ -50,10 +50,14 @@ const NOTE_FIRED: &str = "INSERT OR IGNORE INTO fired_ahead (cue_key, first, las
 const DATE_EXECUTIONS: &str = "UPDATE executions
     SET created_at = min(created_at, ?3), updated_at = min(updated_at, ?3),
         lease_expires_at = min(lease_expires_at, ?4),
+        expires_at = iif(queue_name IS 'waiting' AND status = 'pending' AND triggered_by <> 'schedule', expires_at,
+            min(expires_at, ?3 + 1000 * (SELECT max_age_seconds FROM cues WHERE cues.key = cue_key))),
+        outcome_due_at = min(outcome_due_at,
+                             ?3 + 1000 * (SELECT outcome_deadline_seconds FROM cues WHERE cues.key = cue_key)),
         due_at = iif(queue_name = 'claim' OR (status = 'retrying' AND updated_at > ?3)
                      OR error_message = 'address_unconfirmed', min(due_at, ?3), due_at)
   WHERE key > ?1 AND key <= ?2
-    AND (created_at > ?3 OR updated_at > ?3 OR lease_expires_at > ?4 OR (queue_name = 'claim' AND due_at > ?3))";
+    AND (created_at > ?3 OR updated_at > ?3 OR lease_expires_at > ?4 OR outcome_due_at > ?3 OR (queue_name = 'claim' AND due_at > ?3))";
 
 const DATES: [(&str, &str); 8] = [
     ("users", "created_at"),
