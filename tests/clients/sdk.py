@@ -215,7 +215,8 @@ def keeps_policies(world):
     }
     flow = {"key": "nas", "parallelism": 1, "per_minute": 10}
     callback = {"url": world.receiver.url, "timeout_seconds": 60, "flow": flow}
-    before = world.server.call("POST", "/v1/cues", {"name": "p", "callback": callback, **policies}, world.key)
+    body = {"name": "p", "callback": callback, "payload": PAYLOAD, **policies}
+    before = world.server.call("POST", "/v1/cues", body, world.key)
     seen = world.cues.get(before["id"])
     same((seen.name, seen.schedule.type, seen.schedule.cron), ("p", "recurring", None))
     world.cues.update(seen.id, name="new", retry=seen.retry.model_dump(), callback=seen.callback.url)
