@@ -224,7 +224,7 @@ impl ToRow for RetryPolicy {
 
 impl FromRow for OnFailure {
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        columns.json()
+        columns.json_or_usual(r#"{"email":true,"webhook":null,"pause":false}"#, Self::default)
     }
 }
 
