@@ -114,7 +114,8 @@ class Chromium:
         try:
             self._ask("GET", f"/element/{element}/name")
         except RuntimeError as gone:
-            if "stale element" in str(gone) or "no such element" in str(gone):
+            words = ("stale element", "no such element", "does not belong to the document")
+            if any(word in str(gone) for word in words):
                 return False
             raise
         return True
