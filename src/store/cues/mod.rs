@@ -19,7 +19,9 @@ use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
 use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::error::Result;
-use crate::store::db::columns::{Binder, FromRow, RowReader, ToRow, column_list, from_row, millis, row};
+use crate::store::db::columns::{
+    Binder, FromRow, RowReader, ToRow, Usual, column_list, from_row, millis, row,
+};
 use crate::store::{ReadTx, WriteTx};
 
 /// States each column of a cue once. `kept` are those that a change to a cue leaves as they are, `counted` has no column.
@@ -222,9 +224,11 @@ impl ToRow for RetryPolicy {
     }
 }
 
+static USUAL_ON_FAILURE: LazyLock<Usual<OnFailure>> = LazyLock::new(|| Usual::new(OnFailure::default()));
+
 impl FromRow for OnFailure {
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        columns.json_or_usual(r#"{"email":true,"webhook":null,"pause":false}"#, Self::default)
+        columns.json_or_usual(&USUAL_ON_FAILURE)
     }
 }
 

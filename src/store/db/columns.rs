@@ -1,8 +1,11 @@
 //! Rows: how columns become values and structs, always by position. A value that this program never writes is an error.
 
+use std::sync::LazyLock;
+
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::types::{FromSql, Null, Type, ValueRef};
 use rusqlite::{Result, Row, Statement, ToSql};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -115,13 +118,13 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
         serde_json::from_str(self.text()?).map_err(|error| invalid_column(&error.to_string()))
     }
 
-    /// As [`Self::json`]. Most rows of a list have the `usual` text, and to compare it is much faster than to parse it.
-    pub fn json_or_usual<T: DeserializeOwned>(&mut self, usual: &str, make: impl FnOnce() -> T) -> Result<T> {
-        let text = self.text()?;
-        if text == usual {
-            return Ok(make());
+    /// As [`Self::json`], of a column that has the same value in most rows.
+    pub fn json_or_usual<T: DeserializeOwned + Clone>(&mut self, usual: &Usual<T>) -> Result<T> {
+        if self.row.get_ref(self.next)?.as_str_or_null()? == Some(usual.text.as_str()) {
+            self.next += 1;
+            return Ok(usual.value.clone());
         }
-        serde_json::from_str(text).map_err(|error| invalid_column(&error.to_string()))
+        self.json()
     }
 
     fn plain<T: FromSql>(&mut self) -> Result<T> {
@@ -129,6 +132,24 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
         self.row.get(self.next - 1)
     }
 }
+
+/// A value with its JSON, as a row has it: to compare that is much faster than to parse it.
+pub struct Usual<T> {
+    text: String,
+    value: T,
+}
+
+impl<T: Serialize> Usual<T> {
+    pub fn new(value: T) -> Self {
+        // Without a text no row has it, and each is parsed.
+        Self { text: serde_json::to_string(&value).unwrap_or_default(), value }
+    }
+}
+
+static USUAL_BACKOFF: LazyLock<Usual<Vec<f64>>> =
+    LazyLock::new(|| Usual::new(RetryPolicy::default().backoff_minutes));
+
+static NO_HEADERS: LazyLock<Usual<Vec<(String, String)>>> = LazyLock::new(|| Usual::new(Vec::new()));
 
 pub fn from_row<T: FromRow>(row: &Row<'_>) -> Result<T> {
     T::read(&mut RowReader::new(row))
@@ -284,7 +305,7 @@ impl FromRow for StoredSchedule {
 impl FromRow for RetryPolicy {
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         let max_attempts = columns.get()?;
-        let backoff_minutes = columns.json_or_usual("[1.0,5.0,15.0]", || Self::default().backoff_minutes)?;
+        let backoff_minutes = columns.json_or_usual(&USUAL_BACKOFF)?;
         let backoff_seconds: Option<String> = columns.get()?;
         let backoff_seconds = backoff_seconds.map(|text| serde_json::from_str(&text)).transpose();
         let backoff_seconds = backoff_seconds.map_err(|error| invalid_column(&error.to_string()))?;
@@ -310,7 +331,7 @@ impl FromRow for Callback {
         let callback = Self {
             url: url.ok_or_else(|| invalid_column("the cue has no callback"))?,
             method: columns.get()?,
-            headers: columns.json_or_usual("[]", Vec::new)?,
+            headers: columns.json_or_usual(&NO_HEADERS)?,
             outcome_from_response: columns.get()?,
             timeout_seconds: columns.get()?,
             flow: columns.get()?,
