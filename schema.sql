@@ -674,8 +674,11 @@ CREATE INDEX billing_events_by_age ON billing_events (received_at);
 -- means none. All attempts of an execution count once. Manual fires and replays count; executions that were never
 -- attempted (quota, disabled account) do not.
 CREATE TABLE consecutive_failures (
-    cue_key  INTEGER PRIMARY KEY REFERENCES cues (key) ON DELETE CASCADE,
-    failures INTEGER NOT NULL
+    cue_key      INTEGER PRIMARY KEY REFERENCES cues (key) ON DELETE CASCADE,
+    failures     INTEGER NOT NULL,
+    -- The end of the first of them, and whether a channel has told one of them: it then tells the recovery too.
+    since        INTEGER NOT NULL,
+    is_announced INTEGER NOT NULL CHECK (is_announced IN (0, 1))
 ) STRICT;
 
 -- Failure mails of the last hour per user. Limits them to ten an hour (contract §6), across restarts.
@@ -710,16 +713,67 @@ CREATE TABLE alerts (
 CREATE INDEX alerts_by_user ON alerts (user_key, created_at);
 CREATE INDEX alerts_by_cue ON alerts (cue_key, alert_type, created_at);
 
+-- Where an account is told of failures, recoveries and alerts (contract §12).
+CREATE TABLE channels (
+    key            INTEGER PRIMARY KEY,
+    id             TEXT    NOT NULL UNIQUE,
+    user_key       INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    type           TEXT    NOT NULL CHECK (type IN ('email', 'webhook', 'ntfy', 'slack', 'discord', 'mattermost', 'teams',
+                                                    'telegram', 'gotify', 'pushover')),
+    name           TEXT    NOT NULL,
+    -- A JSON object of texts: the settings of its type, tokens included.
+    settings       TEXT    NOT NULL,
+    -- A JSON array of words; one of tags, null without any; the JSON object of the quiet hours.
+    events         TEXT    NOT NULL,
+    tags           TEXT,
+    quiet          TEXT,
+    -- The last notice that it has told or does not take.
+    cursor         INTEGER NOT NULL,
+    -- When it looks for notices. Null while none waits, and while a message of it is in the outbox.
+    due_at         INTEGER,
+    -- The start of its current window and the number of messages in it, which make its pace.
+    window_at      INTEGER,
+    window_count   INTEGER NOT NULL DEFAULT 0,
+    -- In a row.
+    failures       INTEGER NOT NULL DEFAULT 0,
+    last_sent_at   INTEGER,
+    last_failed_at INTEGER,
+    last_error     TEXT,
+    created_at     INTEGER NOT NULL,
+    updated_at     INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX channels_by_user ON channels (user_key, key);
+CREATE INDEX channels_due ON channels (due_at) WHERE due_at IS NOT NULL;
+
+-- What the channels of an account have to tell, until all have. Kept only for accounts with channels.
+CREATE TABLE notices (
+    -- AUTOINCREMENT: channels remember keys of deleted rows.
+    key      INTEGER PRIMARY KEY AUTOINCREMENT,
+    user_key INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
+    -- JSON arrays: the events that it stands for, and the tags of its cue, null without any.
+    events   TEXT    NOT NULL,
+    tags     TEXT,
+    -- When it may be told.
+    ready_at INTEGER NOT NULL,
+    -- The id of its message, which is the JSON object in `body`.
+    id       TEXT    NOT NULL,
+    body     TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX notices_by_user ON notices (user_key, key);
+
 -- Notifications to be sent. A row is inserted in the transaction that records the failure, and deleted when the
 -- receiver or the mail server has accepted it or when it expires. It survives the deletion of its cue. `kind` is
--- 'mail', 'failure' (a POST to `on_failure.webhook`) or an alert type.
+-- 'mail', 'failure' (a POST to `on_failure.webhook`), 'channel' (a message to the service of a channel) or an alert type.
 CREATE TABLE outbox (
     key              INTEGER PRIMARY KEY,
     -- The `webhook-id` header, the same for all attempts.
     id               TEXT    NOT NULL,
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
-    kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'consecutive_failures', 'verification_failed',
-                                                      'claim_lost', 'catch_up', 'unclaimed', 'clock_behind', 'outcome_missing')),
+    kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'channel', 'consecutive_failures',
+                                                      'verification_failed', 'claim_lost', 'catch_up', 'unclaimed',
+                                                      'clock_behind', 'outcome_missing')),
     -- Null for mail.
     url              TEXT,
     destination_hash INTEGER,
@@ -728,8 +782,11 @@ CREATE TABLE outbox (
     -- The time of the next attempt. Null if the notification is ready to be sent.
     due_at           INTEGER,
     created_at       INTEGER NOT NULL,
+    -- The channel that sends it, also of a mail. One message of a channel is in the outbox at a time, beside tests.
+    channel_key      INTEGER REFERENCES channels (key) ON DELETE CASCADE,
     CHECK ((kind = 'mail') = (url IS NULL)),
-    CHECK ((url IS NULL) = (destination_hash IS NULL))
+    CHECK ((url IS NULL) = (destination_hash IS NULL)),
+    CHECK (kind <> 'channel' OR channel_key IS NOT NULL)
 ) STRICT;
 
 CREATE INDEX outbox_waiting ON outbox (due_at) WHERE due_at IS NOT NULL;
@@ -738,6 +795,7 @@ CREATE INDEX outbox_posts ON outbox (user_key, destination_hash, key)
     WHERE due_at IS NULL AND destination_hash IS NOT NULL;
 CREATE INDEX outbox_mails ON outbox (key) WHERE due_at IS NULL AND destination_hash IS NULL;
 CREATE INDEX outbox_by_user ON outbox (user_key, kind);
+CREATE INDEX outbox_by_channel ON outbox (channel_key) WHERE channel_key IS NOT NULL;
 
 -- The number of notifications dropped because too many of the same kind were waiting for the user. The row is deleted
 -- when there is room again.

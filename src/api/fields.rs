@@ -204,6 +204,21 @@ impl<'a> JsonFields<'a> {
         self.text_of(self.at(name), value, &length)
     }
 
+    /// As [`Self::string`], of a value that may also be written as an integer.
+    pub fn text_or_number(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
+        match self.any(name)?.as_number() {
+            Some(number) => {
+                parse_integer(number).map(|_| number.to_owned()).or_else(|| self.string(name, length))
+            }
+            None => self.string(name, length),
+        }
+    }
+
+    /// Returns whether the object has no field of this name; `null` is one.
+    pub fn is_absent(&self, name: &str) -> bool {
+        self.object.get(name).is_none()
+    }
+
     pub fn one_of(&mut self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
         let value = self.any(name)?;
         self.choice_of(name, value, choices)

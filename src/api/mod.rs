@@ -5,6 +5,7 @@
 //! - `fields`: reads the fields of a JSON object and collects all errors, with their sentences.
 //! - `work`: what workers send and receive: claims, heartbeats, reports of outcomes.
 
+pub mod channel;
 pub mod cue;
 pub mod fields;
 pub mod work;

@@ -201,7 +201,8 @@ impl ApiResponse {
 }
 
 /// Error codes that name a limit of the account (contract §2.4).
-const LIMITS: [&str; 3] = ["cue_limit_exceeded", "execution_limit_exceeded", "storage_limit_exceeded"];
+const LIMITS: [&str; 4] =
+    ["channel_limit_exceeded", "cue_limit_exceeded", "execution_limit_exceeded", "storage_limit_exceeded"];
 
 /// Attempts of a request, the first one included.
 const MAX_ATTEMPTS: u32 = 4;

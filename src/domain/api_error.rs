@@ -27,6 +27,8 @@ error_codes! {
     AlreadyClaimed = "already_claimed" 409
     BadRequest = "bad_request" 400
     BillingError = "billing_error" 502
+    ChannelLimitExceeded = "channel_limit_exceeded" 403
+    ChannelNotFound = "channel_not_found" 404
     ClaimFailed = "claim_failed" 409
     CrossSiteRequest = "cross_site_request" 403
     CueLimitExceeded = "cue_limit_exceeded" 403

@@ -1,6 +1,7 @@
 //! Background work: the scheduler, webhook delivery and failure notifications. Every task has a `run_once`
 //! that tests call; its thread is a loop around it.
 
+pub mod channels;
 pub mod delivery;
 pub mod notifications;
 pub mod scheduler;

@@ -26,11 +26,13 @@ use crate::engine::delivery::dispatcher::{DRAIN, DispatcherMode};
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::threads::STACK;
 use crate::engine::webhook_client::{DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest};
-use crate::engine::{AFTER_FAULT, EngineThread};
+use crate::engine::{AFTER_FAULT, EngineThread, channels};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::mail::{Mail, MailTransport, SmtpError};
 use crate::panics;
+use crate::service;
+use crate::service::channels::ChannelResult;
 use crate::store::db::meta;
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::outbox::{self, Notification};
@@ -53,7 +55,7 @@ pub struct NotificationDispatcher {
     in_flight: HashSet<i64>,
     skipped: usize,
     mails: usize,
-    unrecorded: Vec<(i64, NextStep)>,
+    unrecorded: Vec<EndedNotification>,
     deadline: Option<Timestamp>,
 }
 
@@ -98,7 +100,7 @@ impl NotificationDispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for NotificationResult { key, user_key, destination, is_confirmed, next, end } in finished {
+        for NotificationResult { key, user_key, destination, is_confirmed, next, end, channel } in finished {
             match destination {
                 Some(destination) => self.slots.release(user_key, destination, end),
                 None => {
@@ -108,18 +110,20 @@ impl NotificationDispatcher {
                     }
                 }
             }
-            self.end(key, next);
+            self.end(EndedNotification { key, next, channel });
         }
         self.record(app)?;
         if mode == DispatcherMode::Draining {
             return Ok(Vec::new());
         }
         let now = app.clock.now();
-        self.deadline = promote_due(app, now)?;
+        let next_composed = channels::compose_due(app, now)?;
+        self.deadline = promote_due(app, now)?.into_iter().chain(next_composed).min();
         let mut found = self.scan(app)?;
         found.retain(|notification| match self.postpone(app, notification, now) {
             Some(next) => {
-                self.end(notification.key, next);
+                let channel = channels::given_up(notification, next);
+                self.end(EndedNotification { key: notification.key, next, channel });
                 false
             }
             None => true,
@@ -156,28 +160,31 @@ impl NotificationDispatcher {
         self.in_flight.len() == self.skipped
     }
 
-    fn end(&mut self, key: i64, next: NextStep) {
-        self.in_flight.insert(key);
-        self.unrecorded.push((key, next));
+    fn end(&mut self, ended: EndedNotification) {
+        self.in_flight.insert(ended.key);
+        self.unrecorded.push(ended);
     }
 
     fn record(&mut self, app: &App) -> Result<()> {
         // Each in a write of its own, so that a row that cannot be recorded holds up no other; they share a commit.
-        let write =
-            |(key, next)| (key, next, app.store.write_with_priority(move |tx| record_result(tx, key, next)));
+        let now = app.clock.now();
+        let write = |ended: EndedNotification| {
+            let recorded = ended.clone();
+            (ended, app.store.write_with_priority(move |tx| record_result(tx, &recorded, now)))
+        };
         let writes: Vec<_> = self.unrecorded.drain(..).map(write).collect();
         let mut recorded = Ok(());
-        for (key, next, write) in writes {
+        for (ended, write) in writes {
             match write.wait() {
                 // It is repeated after a disk error. After a fault the row is sent again after the next start.
                 Err(error @ Error::Storage(_)) => {
-                    self.unrecorded.push((key, next));
+                    self.unrecorded.push(ended);
                     recorded = Err(error);
                 }
-                Err(error) => self.skip(app, key, &error),
+                Err(error) => self.skip(app, ended.key, &error),
                 Ok(()) => {
-                    app.engine_stats.notifications.with([next.status().as_str()]).add(1);
-                    self.in_flight.remove(&key);
+                    app.engine_stats.notifications.with([ended.next.status().as_str()]).add(1);
+                    self.in_flight.remove(&ended.key);
                 }
             }
         }
@@ -243,8 +250,11 @@ fn promote_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
     }
 }
 
-fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
-    outbox::record_result(tx, key, next)?;
+fn record_result(tx: &WriteTx<'_>, ended: &EndedNotification, now: Timestamp) -> Result<()> {
+    outbox::record_result(tx, ended.key, ended.next)?;
+    if let Some(channel) = &ended.channel {
+        service::channels::record_result(tx, channel, now)?;
+    }
     // More rows may be ready than the last pass had slots for, and the next deadline has changed.
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
@@ -286,18 +296,22 @@ impl Sender {
     /// Sends a notification and decides the next step. `None` if the program stops.
     fn send(&self, notification: &Notification) -> Option<NotificationResult> {
         let now = || self.app.upgrade().map(|app| app.clock.now());
-        if notification.destination.is_none() {
-            let sent = send_mail(&self.mail, &self.base, notification);
-            return Some(result_of_mail(notification, &sent, now()?));
-        }
         let started = now()?;
-        let sent = send(&*self.webhook_client, notification, started);
-        let ended = now()?;
-        let result = result_of_post(notification, &sent, ended);
+        let (result, http_status, error_message, response, ended) = if notification.destination.is_none() {
+            let (sent, ended) = (send_mail(&self.mail, &self.base, notification), now()?);
+            let error = sent.as_ref().err().map(ToString::to_string);
+            (result_of_mail(notification, &sent, ended), None, error, None, ended)
+        } else {
+            let (sent, ended) = (send(&*self.webhook_client, notification, started), now()?);
+            let result = result_of_post(notification, &sent, ended);
+            let (http_status, error) = status_and_error(&sent, result.next == NextStep::Success);
+            let error = result.channel.as_ref().map_or(error, |channel| channel.error.clone());
+            let response = sent.ok().map(|response| channels::excerpt(&response.body));
+            (result, http_status, error, response, ended)
+        };
         let attempt = || {
-            let (http_status, error_message) = status_and_error(&sent, result.next == NextStep::Success);
             let duration = ended.duration_since(started);
-            TestAttempt { http_status, duration, error_message, next: result.next }
+            TestAttempt { http_status, duration, error_message, response, next: result.next }
         };
         // A request may wait for the result of a test alert.
         if self.tests.lock().record(notification.user_key, &notification.id, attempt) {
@@ -337,6 +351,14 @@ fn run_pass(app: &App, dispatcher: &mut NotificationDispatcher, sender: &Arc<Sen
     }
 }
 
+/// The result of a notification, before it is stored.
+#[derive(Debug, Clone)]
+struct EndedNotification {
+    key: i64,
+    next: NextStep,
+    channel: Option<ChannelResult>,
+}
+
 pub struct NotificationResult {
     key: i64,
     user_key: i64,
@@ -345,12 +367,13 @@ pub struct NotificationResult {
     is_confirmed: bool,
     next: NextStep,
     end: AttemptEnd,
+    channel: Option<ChannelResult>,
 }
 
 impl NotificationResult {
     fn new(notification: &Notification, next: NextStep, end: AttemptEnd) -> Self {
         let Notification { key, user_key, destination, is_confirmed, .. } = *notification;
-        Self { key, user_key, destination, is_confirmed, next, end }
+        Self { key, user_key, destination, is_confirmed, next, end, channel: None }
     }
 }
 
@@ -369,7 +392,11 @@ pub fn result_of_post(
     now: Timestamp,
 ) -> NotificationResult {
     let attempt = notification.attempts + 1;
-    let next = after_post(attempt, notification.created_at, &attempt_result(result, now), now);
+    let channel = channels::result(notification, result, now);
+    let next = match &channel {
+        Some((next, _)) => *next,
+        None => after_post(attempt, notification.created_at, &attempt_result(result, now), now),
+    };
     if next == NextStep::Failed {
         let why = match result {
             Ok(response) => format!("it returned {}", response.http_status),
@@ -380,11 +407,9 @@ pub fn result_of_post(
         give_up(notification, &format!("attempt {attempt} to reach {host} failed: {why}"));
     }
     let has_timed_out = matches!(result, Err(DeliveryError::Timeout { .. }));
-    NotificationResult::new(
-        notification,
-        next,
-        if has_timed_out { AttemptEnd::TimedOut } else { AttemptEnd::InTime },
-    )
+    let end = if has_timed_out { AttemptEnd::TimedOut } else { AttemptEnd::InTime };
+    let channel = channel.map(|(_, result)| result);
+    NotificationResult { channel, ..NotificationResult::new(notification, next, end) }
 }
 
 /// Sends a mail, with links to the server at `base`, and waits until the mail server accepts or refuses it. Never
@@ -408,6 +433,7 @@ pub fn result_of_mail(
     let attempt = notification.attempts + 1;
     let next = match sent {
         Ok(()) => NextStep::Success,
+        Err(_) if channels::is_test(notification) => NextStep::Failed,
         Err(error) if error.is_transient => after_mail(attempt, notification.created_at, now),
         Err(_) => NextStep::Failed,
     };
@@ -423,12 +449,15 @@ pub fn result_of_mail(
         }
         (Err(error), _) => give_up(notification, &format!("attempt {attempt} to mail it failed: {error}")),
     }
-    NotificationResult::new(notification, next, AttemptEnd::InTime)
+    let error = sent.as_ref().err().map(ToString::to_string);
+    let channel = channels::ended(notification, error, next);
+    NotificationResult { channel, ..NotificationResult::new(notification, next, AttemptEnd::InTime) }
 }
 
 fn request(notification: &Notification, now: Timestamp) -> std::result::Result<WebhookRequest, String> {
     let url = notification.url.clone().ok_or("the notification has no URL")?;
     let secrets = match notification.kind {
+        NotificationKind::Channel => return channels::request(notification, now),
         NotificationKind::Alert(_) => {
             SigningSecrets { current: &notification.alert_webhook_secret, previous: None }
         }

@@ -2,8 +2,8 @@
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::{
-    account, alerts, attempts, billing, bulk, claims, cue_list, cues, device_login, echo, events, executions,
-    flows, metrics, operations, sessions, stats, workers,
+    account, alerts, attempts, billing, bulk, channels, claims, cue_list, cues, device_login, echo, events,
+    executions, flows, metrics, operations, sessions, stats, workers,
 };
 use crate::http::assets;
 use crate::http::router::{FORM_LIMIT, Route};
@@ -86,6 +86,13 @@ pub static ROUTES: &[Route] = routes! {
     DELETE "/v1/workers/{worker_id}"                  ApiKey    workers::remove,
 
     GET    "/v1/flows"                                ApiKey    flows::list,
+
+    GET    "/v1/channels"                             ApiKey    channels::list,
+    POST   "/v1/channels"                             ApiKey    channels::create,
+    GET    "/v1/channels/{channel_id}"                ApiKey    channels::show,
+    PATCH  "/v1/channels/{channel_id}"                ApiKey    channels::update,
+    DELETE "/v1/channels/{channel_id}"                ApiKey    channels::delete,
+    POST   "/v1/channels/{channel_id}/test"           ApiKey    channels::test,
 
     GET    "/v1/alerts"                               ApiKey    alerts::list,
     POST   "/v1/alerts/test"                          ApiKey    alerts::test,

@@ -17,7 +17,7 @@ use crate::random;
 use crate::service::accounts::disabled;
 use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::CueFirer;
-use crate::service::{events, overlap};
+use crate::service::{channels, events, overlap};
 use crate::store::accounts::idempotency::{
     IdempotencyRequest, StoredResponse, find_response, store_response,
 };
@@ -122,6 +122,9 @@ impl ChangeContext {
         }
         cues::save(tx, &cue)?;
         events::cue_changed(tx, (before.status, cue.status), user_key, cue.key, now);
+        if cue.status == CueStatus::Paused && before.status != CueStatus::Paused {
+            channels::announce_pause(tx, (user_key, cue.key), "by request", now)?;
+        }
         if holds_for_waiting(&cue) != holds_for_waiting(&before) {
             if cue.policies.overlap == Overlap::Allow {
                 overlap::start_waiting(tx, cue.key, now)?;

@@ -22,6 +22,7 @@ use crate::service::finish::pause_above_limit;
 use crate::store::accounts::sessions::{self, LinkKind};
 use crate::store::accounts::users::{self, NewUser};
 use crate::store::accounts::{api_keys, device_logins};
+use crate::store::channels;
 use crate::store::db::meta;
 use crate::store::executions::delivery_queue;
 use crate::store::outbox;
@@ -197,6 +198,7 @@ fn revoke_other_keys(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Time
     sessions::delete_links(tx, user_key, LinkKind::Session)?;
     sessions::delete_links(tx, user_key, LinkKind::Plan)?;
     users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
+    channels::delete_all(tx, user_key)?;
     pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;
     // Many of these may not be sent yet.

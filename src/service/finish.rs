@@ -5,12 +5,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::stats::{Figures, whole_millis};
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::channel::alert_event;
 use crate::domain::cue::Cue;
 use crate::domain::execution::outcome::{
     Outcome, OutcomeState, VerificationMode, after_report, failure_reason,
 };
 use crate::domain::execution::{CANCELLED, Execution, ExecutionStatus, NextStep, Trigger, after_outcome};
-use crate::domain::notification::alert::{ALERT_THRESHOLD, NewAlert};
+use crate::domain::notification::alert::{ALERT_THRESHOLD, AlertType, NewAlert};
 use crate::domain::notification::event::EventType;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::just_before;
@@ -18,7 +19,7 @@ use crate::domain::webhook::delivery::AttemptRef;
 use crate::error::{Error, Result};
 use crate::service::fire::{CueFirer, MAX_OVERDUE_RUNS, end_once_cue};
 use crate::service::notify::{self, mail_failure, post_failure};
-use crate::service::{events, overlap};
+use crate::service::{channels, events, overlap};
 use crate::store::accounts::users;
 use crate::store::cues::{self, due_cues};
 use crate::store::executions::delivery_queue::{self, AttemptRecord};
@@ -81,7 +82,12 @@ pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, fir
         end_once_cue(tx, finished.cue_key, finished.scheduled_for, success, firer.now())?;
     }
     overlap::after_end(tx, finished.key, firer.now())?;
-    if success { outbox::delete_streak(tx, finished.cue_key) } else { after_failure(tx, finished.key, firer) }
+    if !success {
+        return after_failure(tx, finished.key, firer);
+    }
+    let Some(streak) = outbox::delete_streak(tx, finished.cue_key)? else { return Ok(()) };
+    let keys = (finished.user_key, finished.cue_key, finished.key);
+    channels::announce_recovery(tx, keys, streak, firer.now())
 }
 
 pub fn count_retry(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) {
@@ -110,11 +116,15 @@ fn after_failure(tx: &WriteTx<'_>, key: i64, firer: &CueFirer) -> Result<()> {
     let now = firer.now();
     let Some(failed) = outbox::find_failed(tx, key)? else { return Ok(()) };
     let cue_key = failed.subject.cue_key;
-    let failures = outbox::increment_streak(tx, cue_key)?;
-    if failures >= ALERT_THRESHOLD {
-        notify::raise_alert_for(tx, &failed.subject, &NewAlert::ConsecutiveFailures { failures }, now)?;
-    }
-    apply_on_failure(tx, &failed, firer)
+    let failures = outbox::increment_streak(tx, cue_key, now)?;
+    let alert = NewAlert::ConsecutiveFailures { failures };
+    let raised = if failures >= ALERT_THRESHOLD {
+        notify::raise_alert_for(tx, &failed.subject, &alert, now)?
+    } else {
+        None
+    };
+    let is_mailed = channels::announce_failure(tx, (&failed, key), failures, raised.as_ref(), now)?;
+    apply_on_failure(tx, &failed, is_mailed, firer)
 }
 
 /// The delivery was no failure, so that no streak grows.
@@ -132,18 +142,31 @@ pub(super) fn on_missing_outcome(
         firer.now(),
     )?;
     let error = format!("delivered, but no outcome was reported within {deadline_seconds} s");
-    apply_on_failure(tx, &FailedExecution { error: Some(error), ..failed }, firer)
+    let (keys, event) = ((failed.subject.user_key, failed.subject.cue_key), AlertType::OutcomeMissing);
+    let is_mailed = channels::is_mailed(tx, keys, &alert_event(event))?;
+    apply_on_failure(tx, &FailedExecution { error: Some(error), ..failed }, is_mailed, firer)
 }
 
-fn apply_on_failure(tx: &WriteTx<'_>, failed: &FailedExecution, firer: &CueFirer) -> Result<()> {
+/// `is_mailed` if a channel mails the failure: it is not mailed twice.
+fn apply_on_failure(
+    tx: &WriteTx<'_>,
+    failed: &FailedExecution,
+    is_mailed: bool,
+    firer: &CueFirer,
+) -> Result<()> {
     let now = firer.now();
     if let Some(url) = &failed.webhook {
         post_failure(tx, failed, url, now)?;
     }
-    if failed.email {
+    if failed.email && !is_mailed {
         mail_failure(tx, failed, now)?;
     }
-    if failed.pause { pause(tx, failed.subject.cue_key, firer) } else { Ok(()) }
+    if !failed.pause {
+        return Ok(());
+    }
+    pause(tx, failed.subject.cue_key, firer)?;
+    let keys = (failed.subject.user_key, failed.subject.cue_key);
+    channels::announce_pause(tx, keys, "a run has failed (on_failure.pause)", now)
 }
 
 /// Pauses the cue in row `cue_key`. A run that is due fires first; runs that cannot be fired are recorded as missed.
@@ -345,6 +368,7 @@ pub fn pause_above_limit(
     let paused = cues::pause_above_limit(tx, user_key, limit, now)?;
     for key in &paused {
         events::cue(tx, EventType::CuePaused, user_key, *key, now);
+        channels::announce_pause(tx, (user_key, *key), "more cues were active than the plan allows", now)?;
     }
     Ok(paused.len())
 }

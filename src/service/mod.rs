@@ -4,6 +4,7 @@
 pub mod accounts;
 pub mod billing;
 pub mod bulk;
+pub mod channels;
 pub mod cues;
 pub mod deadlines;
 pub mod device_login;

@@ -6,6 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::api_error::ErrorCode;
+use crate::domain::channel::message::Message;
+use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
 use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{
     Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, NewAlert, TEST_KIND, TestAttempt, test_alert,
@@ -18,7 +20,7 @@ use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{instant, saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::{Error, Result};
-use crate::service::events;
+use crate::service::{channels, events};
 use crate::store::accounts::users;
 use crate::store::alerts::{self, AlertSubject};
 use crate::store::db::meta;
@@ -72,13 +74,11 @@ pub fn mail_replacement(tx: &WriteTx<'_>, user_key: i64, replaced: Credential, n
     if users::confirmation_token(tx, user_key)?.is_some() || suppressed_until(oldest_counted, now).is_some() {
         return Ok(());
     }
-    let suppressed = outbox::suppressed_mails(tx, user_key)?;
-    outbox::delete_mails(tx, user_key, saturating_sub(now, RATE_WINDOW))?;
-    outbox::insert_mail(tx, user_key, now, suppressed)?;
+    channels::count_mail(tx, user_key, now)?;
     let mail = StoredMail::Replacement { replaced, replaced_at: instant(now) };
     let (kind, body) = (NotificationKind::Mail, mail.body());
     let id = notification_id(&user_key.to_be_bytes(), kind, now);
-    enqueue(tx, &NewNotification { id, user_key, kind, url: None, body }, now)
+    enqueue(tx, &NewNotification { id, user_key, kind, url: None, body, channel_key: None }, now)
 }
 
 fn ask_to_confirm(
@@ -163,7 +163,7 @@ fn notification(
 ) -> NewNotification {
     let subject = &failed.subject;
     let id = notification_id(subject.execution_id.bytes(), kind, now);
-    NewNotification { id, user_key: subject.user_key, kind, url, body }
+    NewNotification { id, user_key: subject.user_key, kind, url, body, channel_key: None }
 }
 
 const CATCH_UP: NotificationKind = NotificationKind::Alert(AlertType::CatchUp);
@@ -173,8 +173,8 @@ const CATCH_UP_QUIET: SignedDuration = SignedDuration::from_secs(60);
 
 /// Returns `false` if the cue has a recent alert of this type or the user is disabled.
 pub fn raise_alert(tx: &WriteTx<'_>, execution_key: i64, alert: &NewAlert, now: Timestamp) -> Result<bool> {
-    let subject = alerts::find_subject(tx, execution_key)?;
-    subject.map_or(Ok(false), |subject| raise_alert_for(tx, &subject, alert, now))
+    let Some(subject) = alerts::find_subject(tx, execution_key)? else { return Ok(false) };
+    Ok(raise_alert_for(tx, &subject, alert, now)?.is_some())
 }
 
 pub(super) fn raise_alert_for(
@@ -182,11 +182,11 @@ pub(super) fn raise_alert_for(
     subject: &AlertSubject,
     alert: &NewAlert,
     now: Timestamp,
-) -> Result<bool> {
+) -> Result<Option<Alert>> {
     let alert_type = alert.alert_type();
     let since = saturating_sub(now, alert_type.dedup_window());
     if alerts::exists_since(tx, subject.cue_key, alert_type, since)? {
-        return Ok(false);
+        return Ok(None);
     }
     let alert = Alert {
         id: notification_id(subject.execution_id.bytes(), NotificationKind::Alert(alert_type), now),
@@ -199,7 +199,7 @@ pub(super) fn raise_alert_for(
     };
     let url = subject.alert_webhook_url.clone();
     insert_alert(tx, (subject.user_key, Some(subject.cue_key)), &alert, url, (now, None))?;
-    Ok(true)
+    Ok(Some(alert))
 }
 
 /// Adds the runs to the alert about `outage`, or creates it. Its POST waits until the last of them, or
@@ -226,6 +226,7 @@ pub(super) fn add_caught_up(
         };
         let alert = Alert::catch_up(known.id, caught_up, outage.until);
         alerts::update_catch_up(tx, user_key, &alert)?;
+        channels::postpone_alert(tx, user_key, &alert, due_at)?;
         return outbox::postpone_unsent(tx, user_key, (CATCH_UP, &alert.id), &alert_body(&alert), due_at);
     }
     let id = notification_id(&user_key.to_be_bytes(), CATCH_UP, outage.until);
@@ -234,8 +235,9 @@ pub(super) fn add_caught_up(
 }
 
 /// Call it when all runs have caught up, so that the alert counts them all.
-pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage) -> Result<()> {
+pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage, now: Timestamp) -> Result<()> {
     let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
+    channels::release_alert(tx, user_key, &alert, now)?;
     outbox::release_unsent(tx, user_key, (CATCH_UP, &alert.id))
 }
 
@@ -279,11 +281,16 @@ fn insert_alert(
     alerts::insert(tx, user_key, cue_key, alert)?;
     events::alert(tx, user_key, alert);
     alerts::delete_surplus(tx, user_key, MAX_KEPT)?;
+    // Its failure is announced together with it.
+    if alert.alert_type != AlertType::ConsecutiveFailures {
+        channels::announce_alert(tx, (user_key, cue_key), alert, due_at.unwrap_or(now))?;
+    }
     if url.is_none() {
         return Ok(());
     }
     let kind = NotificationKind::Alert(alert.alert_type);
-    let new = NewNotification { id: alert.id.clone(), user_key, kind, url, body: alert_body(alert) };
+    let (id, body) = (alert.id.clone(), alert_body(alert));
+    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
     enqueue_at(tx, &new, now, due_at)
 }
 
@@ -303,21 +310,38 @@ pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp)
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     let body = canonical(JsonText::from(&test_alert(&id, now)).get());
-    enqueue(tx, &NewNotification { id, user_key, kind, url: Some(url), body }, now)
+    enqueue(tx, &NewNotification { id, user_key, kind, url: Some(url), body, channel_key: None }, now)
+}
+
+/// To the confirmed address of the account.
+fn mail_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp) -> Result<()> {
+    if users::confirmation_token(tx, user_key)?.is_some() {
+        let message = "The address of the account is not confirmed, and gets no mail about failures: sign in with it, or \
+                       open the link of the mail that asks to confirm it";
+        return Err(Error::refused(ErrorCode::InvalidState, message));
+    }
+    if suppressed_until(outbox::mail_time(tx, user_key, MAX_MAILS - 1)?, now).is_some() {
+        return Err(channels::too_many_mails());
+    }
+    channels::count_mail(tx, user_key, now)?;
+    let body = Message::test(&id, "Failure mails", now).mail().body();
+    let kind = NotificationKind::Mail;
+    enqueue(tx, &NewNotification { id, user_key, kind, url: None, body, channel_key: None }, now)
 }
 
 fn alert_body(alert: &Alert) -> String {
     canonical(JsonText::from(&alert.json()).get())
 }
 
-pub struct TestAlert {
+/// A test of the alert webhook or of a channel, whose request waits for the first attempt.
+pub struct PendingTest {
     pub id: String,
     app: Arc<App>,
     user_key: i64,
 }
 
-impl TestAlert {
-    /// Errors: `rate_limit_exceeded` if the user waits for another test alert; no random bytes.
+impl PendingTest {
+    /// Errors: `rate_limit_exceeded` if the user waits for another test; no random bytes.
     pub fn begin(app: &Arc<App>, user_key: i64) -> Result<Self> {
         let now = app.clock.now();
         // No execution has this id: two tests within a millisecond have different ones.
@@ -326,11 +350,28 @@ impl TestAlert {
         Ok(Self { id, app: Arc::clone(app), user_key })
     }
 
-    pub fn enqueue(&self) -> Pending<()> {
+    pub fn send_alert(&self) -> Pending<()> {
+        self.send(enqueue_test)
+    }
+
+    /// Errors: `channel_not_found`, and those of [`Self::send_alert`] for the built-in channels.
+    pub fn send_to_channel(&self, channel_id: String) -> Pending<()> {
+        let base = self.app.config.has_public_url.then(|| self.app.config.public_url.clone());
+        self.send(move |tx, user_key, id, now| match channel_id.as_str() {
+            BUILT_IN_EMAIL => mail_test(tx, user_key, id, now),
+            BUILT_IN_ALERT_WEBHOOK => enqueue_test(tx, user_key, id, now),
+            channel_id => channels::enqueue_test(tx, (user_key, channel_id), &id, base.as_deref(), now),
+        })
+    }
+
+    fn send(
+        &self,
+        enqueue: impl FnOnce(&WriteTx<'_>, i64, String, Timestamp) -> Result<()> + Send + 'static,
+    ) -> Pending<()> {
         let (id, user_key, now) = (self.id.clone(), self.user_key, self.app.clock.now());
         self.app.store.write_for(user_key, move |tx| {
             meta::refuse_if_held(tx, "sends nothing")?;
-            enqueue_test(tx, user_key, id, now)
+            enqueue(tx, user_key, id, now)
         })
     }
 
@@ -339,7 +380,7 @@ impl TestAlert {
     }
 }
 
-impl Drop for TestAlert {
+impl Drop for PendingTest {
     fn drop(&mut self) {
         self.app.test_alerts.lock().end(self.user_key);
     }

@@ -6,13 +6,13 @@ use crate::app::App;
 use crate::domain::execution::worker::workers_return_by;
 use crate::domain::notification::event::{Event, ServerChange};
 use crate::error::{Error, Result};
-use crate::store::ReadTx;
 use crate::store::cues::{due_cues, flows};
 use crate::store::db::meta;
 use crate::store::executions::{claims, delivery_queue, policies};
 use crate::store::maintenance::retention;
 use crate::store::outbox;
 use crate::store::stats;
+use crate::store::{ReadTx, channels};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAdvance {
@@ -121,6 +121,7 @@ fn deadline(
         policies::next_deadline(read)?,
         claims::next_end(read)?,
         outbox::next_due_at(read)?,
+        channels::next_due_at(read)?,
     ];
     let check = claims::next_check(read)?.map(|check| check.max(checks_from));
     Ok(others.into_iter().chain([cue, check]).flatten().min())

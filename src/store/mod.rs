@@ -13,6 +13,7 @@
 pub mod accounts;
 pub mod alerts;
 pub mod billing;
+pub mod channels;
 pub mod cues;
 pub mod db;
 pub mod event_data;

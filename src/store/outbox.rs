@@ -6,12 +6,13 @@ use std::collections::{HashSet, VecDeque};
 use jiff::Timestamp;
 use rusqlite::params;
 
+use crate::domain::channel::{ChannelType, Settings};
 use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
 use crate::domain::webhook::callback::destination_hash;
 use crate::error::Result;
 use crate::store::alerts::{AlertSubject, subject_columns};
-use crate::store::db::columns::{millis, row, row_count};
+use crate::store::db::columns::{FromRow, RowReader, millis, row, row_count};
 use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
@@ -22,6 +23,7 @@ pub struct NewNotification {
     pub kind: NotificationKind,
     pub url: Option<String>,
     pub body: String,
+    pub channel_key: Option<i64>,
 }
 
 row! { columns, "",
@@ -29,7 +31,7 @@ row! { columns, "",
 #[derive(Clone)]
 pub struct Notification {
     pub key: i64 = "outbox.key",
-    pub user_key: i64,
+    pub user_key: i64 = "outbox.user_key",
     pub id: String = "outbox.id",
     pub kind: NotificationKind,
     pub url: Option<String>,
@@ -46,11 +48,30 @@ pub struct Notification {
     pub previous_webhook_secret: Option<String>,
     pub previous_webhook_secret_expires_at: Option<Timestamp>,
     pub alert_webhook_secret: String,
+    pub channel: Option<ChannelRef> = "channels.key, channels.type, channels.settings, channels.failures",
 } }
 
+/// The channel of a message, as it is when the message is sent.
+#[derive(Clone)]
+pub struct ChannelRef {
+    pub key: i64,
+    pub channel_type: ChannelType,
+    pub settings: Settings,
+    pub failures: u32,
+}
+
+impl FromRow for ChannelRef {
+    const WIDTH: usize = 4;
+
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        let (key, channel_type) = (columns.get()?, columns.get()?);
+        Ok(Self { key, channel_type, settings: columns.get()?, failures: columns.get()? })
+    }
+}
+
 const INSERT: &str =
-    "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8)";
+    "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at, channel_key)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9)";
 const POSTPONE_UNSENT: &str = "UPDATE outbox SET body = ?4, due_at = ?5
   WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
 const RELEASE_UNSENT: &str = "UPDATE outbox SET due_at = NULL
@@ -78,7 +99,8 @@ const READY_MAILS: &str =
 const FIND: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM outbox JOIN users ON users.key = outbox.user_key WHERE outbox.key = ?1"
+    " FROM outbox JOIN users ON users.key = outbox.user_key LEFT JOIN channels ON channels.key = outbox.channel_key
+     WHERE outbox.key = ?1"
 );
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
 const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
@@ -101,6 +123,7 @@ pub fn insert(
             new.body,
             millis(now),
             due_at.map(millis),
+            new.channel_key,
         ],
     )?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
@@ -236,9 +259,12 @@ const FIND_FAILED: &str = concat!(
     WHERE e.key = ?1"
 );
 // Runs after every success, nearly always on an empty table.
-const DELETE_STREAK: &str = "DELETE FROM consecutive_failures WHERE cue_key = ?1";
-const INCREMENT_STREAK: &str = "INSERT INTO consecutive_failures (cue_key, failures) VALUES (?1, 1)
+const DELETE_STREAK: &str =
+    "DELETE FROM consecutive_failures WHERE cue_key = ?1 RETURNING failures, since, is_announced";
+const INCREMENT_STREAK: &str =
+    "INSERT INTO consecutive_failures (cue_key, failures, since, is_announced) VALUES (?1, 1, ?2, 0)
     ON CONFLICT (cue_key) DO UPDATE SET failures = failures + 1 RETURNING failures";
+const ANNOUNCE_STREAK: &str = "UPDATE consecutive_failures SET is_announced = 1 WHERE cue_key = ?1";
 const MAIL_TIME: &str = "SELECT created_at FROM failure_mails
     WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1 OFFSET ?2";
 const SUPPRESSED_MAILS: &str =
@@ -253,12 +279,27 @@ pub fn find_failed(read: &ReadTx<'_>, key: i64) -> Result<Option<FailedExecution
     read.find(FIND_FAILED, [key])
 }
 
-pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
-    tx.run(DELETE_STREAK, [cue_key])
+row! {
+/// The failures of a cue in a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Streak {
+    pub failures: i64,
+    pub since: Timestamp,
+    /// A channel has told one of them.
+    pub is_announced: bool,
+} }
+
+/// Returns the streak that has ended, if there was one.
+pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<Streak>> {
+    tx.find(DELETE_STREAK, [cue_key])
 }
 
-pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<i64> {
-    tx.one(INCREMENT_STREAK, [cue_key])
+pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<i64> {
+    tx.one(INCREMENT_STREAK, params![cue_key, millis(now)])
+}
+
+pub fn announce_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+    tx.run(ANNOUNCE_STREAK, [cue_key])
 }
 
 pub fn mail_time(read: &ReadTx<'_>, user_key: i64, skipped: usize) -> Result<Option<Timestamp>> {

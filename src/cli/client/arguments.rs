@@ -1,5 +1,5 @@
-//! The meaning of arguments that several commands take: the name of a cue, the beginning of a run's id, an instant; and
-//! the pages of a list.
+//! The meaning of arguments that several commands take: the name of a cue or a channel, the beginning of a run's id, an
+//! instant; and the pages of a list.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -14,6 +14,7 @@ use crate::cli::output::List;
 use crate::cli::output::table::{parse_duration, text_of};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
+use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
 use crate::domain::cue::list::MAX_SEARCH;
 use crate::domain::ids::{CueId, ExecutionId};
 
@@ -118,6 +119,28 @@ pub fn find_all(context: &Context, texts: &[&str]) -> Result<Vec<FoundCue>, CliE
     let mut cues: Vec<FoundCue> = texts.iter().map(|text| find(context, text)).collect::<Result<_, _>>()?;
     cues.retain(|cue| seen.insert(cue.id.clone()));
     Ok(cues)
+}
+
+/// The id of a channel, by the id or a unique name. A text in the form of an id is not looked up.
+pub fn find_channel(context: &Context, text: &str) -> Result<String, CliError> {
+    if text.starts_with("chn_") || [BUILT_IN_EMAIL, BUILT_IN_ALERT_WEBHOOK].contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let request = ApiRequest::get("/v1/channels");
+    let mut channels = fetch(|page| context.fetch(page), &request, "channels", u64::MAX)?.items;
+    channels.retain(|channel| channel["name"] == text);
+    let ids: Vec<String> = channels.iter().map(|channel| text_of(channel, "id")).collect();
+    let name = printable(text);
+    match ids.as_slice() {
+        [] => {
+            Err(not_found(format!("no channel has the id or name {name:?}; `cued channel list` shows all")))
+        }
+        [id] => Ok(id.clone()),
+        several => {
+            let ids = several.join(", ");
+            Err(refused(format!("{} channels have the name {name:?}; use the id: {ids}", several.len())))
+        }
+    }
 }
 
 /// The id of a run, by the id or a unique beginning of it. A whole id is not looked up. An id begins with the

@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use serde_json::Value;
 
-use crate::cli::client::arguments::{FoundCue, Moment, fetch, find, find_run};
+use crate::cli::client::arguments::{FoundCue, Moment, fetch, find, find_channel, find_run};
 use crate::cli::client::context::{ClientArgs, Context, target};
 use crate::cli::error::{CliError, usage};
 use crate::cli::output::table::{Cell, ColumnRule, Table, duration, status, text_of};
@@ -75,9 +75,10 @@ pub enum View {
 /// The part of the request that an argument sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The place of the path that has the name of the argument: the id of a cue or of a run, or the text itself.
+    /// The place of the path that has the name of the argument: the id of a cue, a run or a channel, or the text itself.
     Cue,
     Run,
+    Channel,
     Place,
     /// Once for each value.
     Query(&'static str),
@@ -100,6 +101,10 @@ pub fn cue() -> (Arg, Part) {
 
 pub fn run_id() -> (Arg, Part) {
     (place("run", "RUN", "Id of the run, or at least 8 characters of its beginning"), Part::Run)
+}
+
+pub fn channel() -> (Arg, Part) {
+    (place("channel", "CHANNEL", "Id or name of the channel"), Part::Channel)
 }
 
 pub fn cue_filter() -> (Arg, Part) {
@@ -141,14 +146,15 @@ pub fn moment(id: &'static str, help: &'static str) -> Arg {
 }
 
 /// A command. The first paragraph of `help` is the short help.
-pub fn entry<const N: usize>(
+pub fn entry(
     name: &'static str,
     help: &'static str,
-    arguments: [(Arg, Part); N],
+    arguments: impl IntoIterator<Item = (Arg, Part)>,
     work: Work,
 ) -> Entry {
-    let parts = arguments.iter().map(|(arg, part)| (arg.get_id().to_string(), *part)).collect();
-    let command = Command::new(name).args(arguments.map(|(arg, _)| arg));
+    let with_id = |(arg, part): (Arg, Part)| ((arg.get_id().to_string(), part), arg);
+    let (parts, args): (Vec<_>, Vec<_>) = arguments.into_iter().map(with_id).unzip();
+    let command = Command::new(name).args(args);
     let command = match &work {
         Work::Request(_, View::Pages(..)) => command
             .arg(
@@ -252,6 +258,7 @@ impl<'a> Call<'a> {
                     call.cue.insert(cue).id.clone()
                 }
                 Part::Run => find_run(context, call.text(id).unwrap_or_default())?,
+                Part::Channel => find_channel(context, call.text(id).unwrap_or_default())?,
                 Part::Place => call.text(id).unwrap_or_default().to_owned(),
                 _ => continue,
             };
@@ -334,7 +341,7 @@ impl<'a> Call<'a> {
                     (field, at.map(|at| at.to_string()))
                 }
                 Part::QuerySwitch(field, value) => (field, self.is_set(id).then(|| value.to_owned())),
-                Part::Cue | Part::Run | Part::Place | Part::Own => continue,
+                Part::Cue | Part::Run | Part::Channel | Part::Place | Part::Own => continue,
             };
             request = request.maybe_query(field, value);
         }

@@ -11,7 +11,7 @@ use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 use crate::cli::client::command::{Entry, View, Work, action, entry, run_one};
 use crate::cli::client::commands::sign_in::open::Open;
 use crate::cli::client::commands::sign_in::{Login, Logout, print_account};
-use crate::cli::client::commands::{account, api, cue, health, run, schedule, sink, tail, work};
+use crate::cli::client::commands::{account, api, channel, cue, health, run, schedule, sink, tail, work};
 use crate::cli::error::CliError;
 use crate::logging::LogFormat;
 
@@ -90,6 +90,7 @@ fn entries() -> Vec<Entry> {
         group("worker", "List and remove workers", account::worker_entries()),
         group("flow", "List the limits that cues share, and what waits for them", account::flow_entries()),
         group("alert", "List alerts", account::alert_entries()),
+        group("channel", "Choose where failures, recoveries and alerts are sent", channel::entries()),
         group("account", "Show usage, API keys, sessions and secrets of your account", account::entries()),
         action::<api::Api>(
             "api",

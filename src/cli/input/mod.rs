@@ -4,7 +4,7 @@ pub mod variables;
 pub mod yaml;
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, Read as _};
 
 use serde_json::Value;
 
@@ -12,6 +12,9 @@ use crate::cli::error::{CliError, usage};
 
 /// The most that is read from a file or standard input. A payload has at most 1 MiB in its compact form.
 const MAX_INPUT: u64 = 16 << 20;
+
+/// The most that is read as a line: more than any value that is one.
+const MAX_LINE: u64 = 64 << 10;
 
 /// The text of a value, from its file or standard input if the value names one. `name` is that of the argument.
 pub fn text(name: &str, value: &str) -> Result<String, CliError> {
@@ -26,6 +29,17 @@ pub fn text(name: &str, value: &str) -> Result<String, CliError> {
         return Err(usage(format!("{name}: {place} has more than {} MiB", MAX_INPUT >> 20)));
     }
     String::from_utf8(bytes).map_err(|_| usage(format!("{name}: {place} is no text in UTF-8")))
+}
+
+/// The next line of standard input, without its end, so that several values can be read. `name` is that of the argument.
+pub fn line(name: &str) -> Result<String, CliError> {
+    let mut line = String::new();
+    let read = io::stdin().lock().take(MAX_LINE).read_line(&mut line);
+    read.map_err(|error| usage(format!("{name}: cannot read standard input: {error}")))?;
+    match line.trim_end_matches(['\n', '\r']) {
+        "" => Err(usage(format!("{name} -: standard input has no line for it"))),
+        line => Ok(line.to_owned()),
+    }
 }
 
 pub fn structured(name: &str, value: &str) -> Result<Value, CliError> {

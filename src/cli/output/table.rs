@@ -197,12 +197,14 @@ pub fn text_of(object: &Value, field: &str) -> String {
     }
 }
 
-/// A status of a cue, an execution, an attempt or a worker, in its colour.
+/// A status of a cue, an execution, an attempt, a worker or a channel, in its colour.
 pub fn status(word: &str) -> Cell {
     let style = match word {
         "success" | "active" | "completed" | "healthy" | "ok" | "alive" => Style::Good,
-        "failed" | "missed" | "dead" | "unhealthy" => Style::Bad,
-        "retrying" | "paused" | "stale" | "degraded" | "warning" | "waiting" => Style::Warning,
+        "failed" | "missed" | "dead" | "unhealthy" | "failing" => Style::Bad,
+        "retrying" | "paused" | "stale" | "degraded" | "warning" | "waiting" | "unconfirmed" => {
+            Style::Warning
+        }
         _ => Style::Plain,
     };
     Cell::new(word, style)

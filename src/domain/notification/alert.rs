@@ -254,6 +254,8 @@ pub struct TestAttempt {
     pub http_status: Option<u16>,
     pub duration: SignedDuration,
     pub error_message: Option<String>,
+    /// The beginning of the answer.
+    pub response: Option<String>,
     pub next: NextStep,
 }
 

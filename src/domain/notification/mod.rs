@@ -32,6 +32,7 @@ pub const BACKLOG_CLEARED: u32 = MAX_WAITING / 2;
 pub enum NotificationKind {
     Mail,
     Failure,
+    Channel,
     Alert(AlertType),
 }
 
@@ -40,6 +41,7 @@ impl NotificationKind {
         match self {
             Self::Mail => "mail",
             Self::Failure => "failure",
+            Self::Channel => "channel",
             Self::Alert(alert_type) => alert_type.as_str(),
         }
     }
@@ -48,6 +50,7 @@ impl NotificationKind {
         match word {
             "mail" => Some(Self::Mail),
             "failure" => Some(Self::Failure),
+            "channel" => Some(Self::Channel),
             word => AlertType::parse(word).map(Self::Alert),
         }
     }
@@ -126,6 +129,8 @@ pub enum StoredMail {
     Confirmation { user_id: String, confirmation_token: String },
     /// An API key or a secret was replaced (contract §3.9). The mail contains neither.
     Replacement { replaced: Credential, replaced_at: String },
+    /// The message of a channel; a test is not repeated.
+    Channel { title: String, text: String, link: Option<String>, is_test: bool },
     Failure {
         failure: FailureReport,
         /// Failures since the previous mail that were not mailed, because of the rate limit.
@@ -172,6 +177,7 @@ impl StoredMail {
         match self {
             Self::Confirmation { .. } => "Confirm your email address".to_owned(),
             Self::Replacement { replaced, .. } => format!("Your {} was replaced", replaced.words().0),
+            Self::Channel { title, .. } => title.clone(),
             Self::Failure { failure, .. } => format!("Cue {} failed", one_line(&failure.cue_name, 100)),
         }
     }
@@ -184,6 +190,7 @@ impl StoredMail {
                 format!("{base}/v1/auth/verify?token={confirmation_token}&user={user_id}")
             }
             Self::Replacement { .. } => format!("{base}/auth/device"),
+            Self::Channel { link, .. } => link.clone().unwrap_or_default(),
             Self::Failure { failure, .. } => format!("{base}/v1/executions/{}", failure.execution_id),
         }
     }
@@ -213,6 +220,13 @@ impl StoredMail {
                      curl -X POST -H \"Authorization: Bearer $KEY\" {base}/v1/auth/webhook-secret/regenerate\n    \
                      curl -X POST -H \"Authorization: Bearer $KEY\" {base}/v1/auth/alert-webhook-secret/regenerate\n"
                 )
+            }
+            Self::Channel { title, text, link, .. } => {
+                let parts = [Some(title.as_str()), Some(text.as_str()), link.as_deref()];
+                let mut lines: Vec<&str> =
+                    parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+                lines.push("A channel of your account has sent this. GET /v1/channels lists them.\n");
+                lines.join("\n\n")
             }
             Self::Failure { failure, suppressed, suppressed_until } => {
                 failure_text(failure, *suppressed, suppressed_until.as_deref(), base, &link)

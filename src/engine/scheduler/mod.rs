@@ -364,9 +364,9 @@ impl Scheduler {
         let sum = self.caught_up.values().copied().reduce(CaughtUp::and);
         let users: Vec<i64> = self.caught_up.keys().copied().collect();
         for users in users.chunks(BATCH) {
-            let users = users.to_vec();
+            let (users, now) = (users.to_vec(), app.clock.now());
             let enqueue = move |tx: &WriteTx<'_>| {
-                users.iter().try_for_each(|user_key| notify::post_catch_up(tx, *user_key, outage))
+                users.iter().try_for_each(|user_key| notify::post_catch_up(tx, *user_key, outage, now))
             };
             app.store.write_with_priority(enqueue).wait()?;
         }

@@ -10,7 +10,7 @@ use crate::domain::time::instant;
 use crate::error::Result;
 use crate::http::list::{ListBody, Pagination};
 use crate::http::message::{Request, Response};
-use crate::service::notify::TestAlert;
+use crate::service::notify::PendingTest;
 use crate::store::ReadTx;
 use crate::store::alerts;
 use crate::store::alerts::AlertFilter;
@@ -38,9 +38,9 @@ pub async fn list(request: Request) -> Result<Response> {
 
 /// `POST /v1/alerts/test`: sends a test alert, and answers when the first attempt has ended.
 pub async fn test(request: Request) -> Result<Response> {
-    let test = TestAlert::begin(&request.app, request.caller()?.user_key)?;
-    test.enqueue().await?;
-    let attempt = timeout(MAX_TEST_WAIT, first_attempt(&request, &test)).await.ok().flatten();
+    let test = PendingTest::begin(&request.app, request.caller()?.user_key)?;
+    test.send_alert().await?;
+    let attempt = first_attempt(&request, &test, MAX_TEST_WAIT).await;
     let next_retry = attempt.as_ref().and_then(|attempt| match attempt.next {
         NextStep::RetryAt(due) => Some(instant(due)),
         NextStep::Success | NextStep::Failed => None,
@@ -55,8 +55,12 @@ pub async fn test(request: Request) -> Result<Response> {
     })))
 }
 
-/// Waits until the first attempt has ended; `None` if the server stops before.
-async fn first_attempt(request: &Request, test: &TestAlert) -> Option<TestAttempt> {
+/// Waits until the first attempt has ended; `None` if the time is over or the server stops before.
+pub async fn first_attempt(request: &Request, test: &PendingTest, limit: Duration) -> Option<TestAttempt> {
+    timeout(limit, first_end(request, test)).await.ok().flatten()
+}
+
+async fn first_end(request: &Request, test: &PendingTest) -> Option<TestAttempt> {
     let mut stopping = request.stopping.clone();
     let mut ended = request.app.notifiers.test_alerts.subscribe();
     loop {

@@ -5,6 +5,7 @@ pub mod alerts;
 pub mod attempts;
 pub mod billing;
 pub mod bulk;
+pub mod channels;
 pub mod claims;
 pub mod cue_list;
 pub mod cues;

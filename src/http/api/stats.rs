@@ -20,7 +20,7 @@ use crate::store::accounts::users::MonthlyUsage;
 use crate::store::db::meta;
 use crate::store::stats;
 use crate::store::stats::{FailingCue, Overview};
-use crate::store::{ReadTx, cues};
+use crate::store::{ReadTx, channels, cues};
 
 /// Hours in the overview: a day.
 const HOURS: i64 = 24;
@@ -35,9 +35,10 @@ pub async fn overview(request: Request) -> Result<Response> {
             users::monthly_usage(read, user_key, now)?,
             stats::user_series(read, user_key, &grid)?,
             meta::held_since(read)?,
+            (channels::count(read, user_key)?, channels::list_failing(read, user_key)?),
         ))
     };
-    let ((found, user, month, series, held_since), _turn) = request.read_list(false, read).await?;
+    let ((found, user, month, series, held_since, channels), _turn) = request.read_list(false, read).await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let Overview { cues, next, failing, missed, waiting, workers } = found;
     Ok(Response::ok(&json!({
@@ -70,6 +71,7 @@ pub async fn overview(request: Request) -> Result<Response> {
             "retry": waiting.retry,
             "delivering": waiting.delivering,
         },
+        "channels": render_channels(&channels.1, channels.0 + i64::from(user.alert_webhook_url.is_some())),
         "workers": {"active": workers.active, "stale": workers.stale, "dead": workers.dead},
         "usage": render_usage(&request, &user, &month),
         "hours": grid.begins().zip(&series).map(|(at, figures)| render_hour(at, figures)).collect::<Vec<_>>(),
@@ -87,6 +89,13 @@ fn render_server(app: &App, held_since: Option<Timestamp>) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": uptime_seconds(app),
     })
+}
+
+fn render_channels(failing: &[(String, String, Option<String>)], count: i64) -> Value {
+    let failing = failing.iter();
+    let failing =
+        failing.map(|(id, name, last_error)| json!({"id": id, "name": name, "last_error": last_error}));
+    json!({"count": count, "failing": failing.collect::<Vec<_>>()})
 }
 
 fn render_failing(cue: &FailingCue) -> Value {

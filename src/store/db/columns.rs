@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::domain::account::device_login::LoginState;
 use crate::domain::account::session::SignInMethod;
 use crate::domain::billing::{Offer, RequestStatus, SubscriptionState};
+use crate::domain::channel::ChannelType;
 use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{CueStatus, ScheduleSpec, StoredSchedule, Transport};
 use crate::domain::execution::attempt::FailureCause;
@@ -204,6 +205,7 @@ plain!(bool, u16, u32, i64, String, [u8; 32]);
 words!(
     AlertType,
     CatchUp,
+    ChannelType,
     CueStatus,
     ExecutionStatus,
     FailureCause,

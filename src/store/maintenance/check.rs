@@ -10,12 +10,12 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::metrics::Stopwatch;
-use crate::store::ReadTx;
 use crate::store::cues::due_cues;
 use crate::store::db::counters;
 use crate::store::db::meta::{self, OverdueCounts};
 use crate::store::db::open::{self, OpenError, SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only};
 use crate::store::maintenance::retention::{self, PageUsage};
+use crate::store::{ReadTx, channels};
 
 /// One damaged page can cause thousands, and the first ones are enough to decide on a restore.
 const MAX_LISTED_PROBLEMS: usize = 20;
@@ -58,6 +58,7 @@ pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, 
     if version == SCHEMA_VERSION {
         report.add("cannot check the schema", differences(&snapshot));
         report.add("cannot check the counters", counters::discrepancies(&snapshot));
+        report.add("cannot check the channels", stuck_channels(&ReadTx::new(&snapshot)));
         match summarize(&ReadTx::new(&snapshot), now) {
             Ok(summary) => report.summary = Some(summary),
             Err(error) => report.problems.push(format!("cannot summarize the content: {error}")),
@@ -99,6 +100,11 @@ fn check_foreign_keys(file: &Connection, problems: &mut Vec<String>) -> Result<(
         ));
     }
     Ok(())
+}
+
+fn stuck_channels(read: &ReadTx<'_>) -> Result<Vec<String>> {
+    let stuck = channels::list_stuck(read)?.into_iter();
+    Ok(stuck.map(|id| format!("channel {id} has something to tell, but no time to look for it")).collect())
 }
 
 fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {

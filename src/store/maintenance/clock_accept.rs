@@ -59,11 +59,16 @@ const DATE_EXECUTIONS: &str = "UPDATE executions
   WHERE key > ?1 AND key <= ?2
     AND (created_at > ?3 OR updated_at > ?3 OR lease_expires_at > ?4 OR outcome_due_at > ?3 OR (queue_name = 'claim' AND due_at > ?3))";
 
-const DATES: [(&str, &str); 8] = [
+const DATES: [(&str, &str); 13] = [
     ("users", "created_at"),
     ("outbox", "created_at"),
     ("outbox", "due_at"),
     ("alerts", "created_at"),
+    ("channels", "due_at"),
+    ("channels", "window_at"),
+    ("channels", "last_sent_at"),
+    ("channels", "last_failed_at"),
+    ("notices", "ready_at"),
     ("failure_mails", "created_at"),
     ("workers", "last_heartbeat"),
     ("workers", "registered_since"),

@@ -5,7 +5,7 @@ mod catch_up;
 mod delivery;
 mod delivery_fairness;
 mod leases;
-mod notifications;
+pub mod notifications;
 mod scheduler;
 mod tls;
 mod unclaimed;

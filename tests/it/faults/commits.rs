@@ -1,4 +1,4 @@
-//! A day of three cues, repeated with another failing write each time: the N-th commit for N = 1, 2, 3, …, then the
+//! A day of three cues and a channel, repeated with another failing write each time: the N-th commit for N = 1, 2, 3, …, then the
 //! N-th page that the file grows by. A failed write is repeated, as clients and the engine do. The final state is
 //! always the same as without a failure.
 
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cued::clock::Clock;
+use cued::domain::channel::{ChannelEvents, ChannelType, NewChannel, Settings};
 use cued::domain::cue::tags::Tags;
 use cued::domain::cue::{NewCue, OnFailure, Transport};
 use cued::domain::execution::RetryPolicy;
@@ -21,10 +22,11 @@ use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::reaper;
 use cued::engine::webhook_client::{DeliveryError, WebhookResponse};
 use cued::error::{Error, Result};
+use cued::service;
 use cued::service::executions::{claim_next, report};
-use cued::store::cues;
 use cued::store::executions::delivery_queue;
 use cued::store::outbox::Notification;
+use cued::store::{Pending, cues};
 use rusqlite::types::Value;
 
 use crate::faults::disk::assert_sound;
@@ -55,7 +57,7 @@ impl Trial {
         let fixture = Fixture::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
         fixture.user("ann");
         let (dispatcher, notifications) = (Dispatcher::new(8), notifications::NotificationDispatcher::new(8));
-        let webhook_client = RecordingClient::with([500, 503, 200, 200, 200].map(long_answer));
+        let webhook_client = RecordingClient::with([500, 503, 200, 200, 200, 200, 200].map(long_answer));
         let scheduler = Scheduler::start(&fixture.app).unwrap();
         let trial = Self { fixture, webhook_client, dispatcher, notifications, scheduler, failures: 0 };
         match fault {
@@ -122,6 +124,23 @@ impl Trial {
                 cues::insert(tx, cue, payload.as_ref())
             });
             stored.wait()
+        });
+    }
+
+    /// A channel that is told of the failure and of the recovery.
+    fn create_channel(&mut self) {
+        self.insist(|trial| {
+            let mut settings = Settings::default();
+            settings.set("url", Some("http://127.0.0.1:1/".to_owned()));
+            let new = NewChannel {
+                channel_type: ChannelType::Webhook,
+                name: "n".to_owned(),
+                settings,
+                events: ChannelEvents::default(),
+                tags: Tags::default(),
+                quiet: None,
+            };
+            service::channels::create(&trial.fixture.app, 1, new).and_then(Pending::wait)
         });
     }
 
@@ -230,7 +249,7 @@ fn rows(file: &rusqlite::Connection, table: &str) -> Vec<String> {
         let mut line = table.to_owned();
         for (place, column) in columns.iter().enumerate() {
             let value: Value = row.get(place).unwrap();
-            let is_notification_id = matches!(table, "alerts" | "outbox") && column == "id";
+            let is_notification_id = matches!(table, "alerts" | "outbox" | "channels") && column == "id";
             if !(is_notification_id || matches!(value, Value::Blob(_))) {
                 line += &format!(" {column}={value:?}");
             }
@@ -261,6 +280,7 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
         });
         new.on_failure = OnFailure { email: true, webhook: Some(url), pause: false };
     });
+    trial.create_channel();
     trial.create(2, |_| ());
     trial.create(3, |new| new.schedule = Schedule::once("2026-01-01T11:30:00Z", "UTC").unwrap());
     trial.pass(3_600); // 500

@@ -4,6 +4,7 @@ mod accounts;
 mod attempts;
 mod bad_input;
 mod billing;
+mod channels;
 mod claims;
 mod conventions;
 mod cue_list;

@@ -245,6 +245,7 @@ fn the_overview_of_a_new_account_has_every_field() {
         "cues": {"active": 0, "paused": 0, "completed": 0, "failed": 0, "failing": 0},
         "next": [], "failing": [], "missed": [],
         "waiting": {"send": 0, "claim": 0, "retry": 0, "delivering": 0},
+        "channels": {"count": 0, "failing": []},
         "workers": {"active": 0, "stale": 0, "dead": 0},
     });
     assert_eq!(without(&rest, "server").0, expected);

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod api;
+pub mod channel;
 pub mod cue;
 pub mod health;
 pub mod run;

@@ -10,7 +10,7 @@ use cued::cli::Cli;
 use crate::support::*;
 
 /// A run of each command that makes requests and ends by itself.
-pub const COMMANDS: [&[&str]; 41] = [
+pub const COMMANDS: [&[&str]; 47] = [
     &["login", "--key", "-"],
     &["logout"],
     &["whoami"],
@@ -41,6 +41,12 @@ pub const COMMANDS: [&[&str]; 41] = [
     &["flow", "list"],
     &["alert", "list"],
     &["alert", "test"],
+    &["channel", "list"],
+    &["channel", "show", "chn_0123456789ab"],
+    &["channel", "add", "ntfy", "--url", "https://ntfy.sh/backups"],
+    &["channel", "set", "chn_0123456789ab", "--name", "b"],
+    &["channel", "test", "chn_0123456789ab"],
+    &["channel", "rm", "chn_0123456789ab"],
     &["account", "usage"],
     &["account", "keys", "list"],
     &["account", "keys", "add", "laptop"],

@@ -1,5 +1,6 @@
 //! Commands of a client: account, alerts, health, workers.
 
+mod channel;
 mod cue;
 mod cue_edit;
 mod failures;

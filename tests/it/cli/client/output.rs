@@ -214,12 +214,12 @@ fn without_a_key_the_server_decides() {
 const EVIL: &str = "\u{1b}]0;x\u{7}\u{9b}31m\u{7f}\u{202e}\u{8}";
 
 /// Fields of answers that are texts, and those that are lists of objects.
-const TEXTS: &str = "address api_key at body callback cause code created_at cue_id cue_name description device \
-    device_code email error_message execution_id id key last_seen local mail message method name next_run note offset \
-    outcome plan prefix public_url reason registration result schedule scheduled_for status task transport type url \
-    user_code version via webhook_secret why worker_id";
-const LISTS: &str =
-    "alerts attempts cues detail executions keys missed occurrences sessions transitions warnings workers";
+const TEXTS: &str = "address api_key api_url at body bot_token callback cause chat_id code created_at cue_id cue_name \
+    description device device_code email error_message execution_id id key last_error last_seen local mail \
+    message method name next_run note offset outcome plan prefix public_url reason registration response \
+    result schedule scheduled_for status task to token transport type url user user_code version via \
+    webhook_secret why worker_id";
+const LISTS: &str = "alerts attempts channels cues detail executions keys missed occurrences sessions transitions warnings workers";
 
 fn thing() -> Map<String, Value> {
     words(TEXTS).into_iter().map(|field| (field.to_owned(), json!(EVIL))).collect()

@@ -331,7 +331,7 @@ fn a_key_of_the_environment_is_not_left() {
 }
 
 /// A command at a terminal, and its keyboard.
-fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(LoginCommand, ChildStdin)> {
+pub fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(LoginCommand, ChildStdin)> {
     let mut waiting = LoginCommand::start(home.at_terminal(arguments)?, home, Stdio::piped());
     let keyboard = waiting.process.0.stdin.take().unwrap();
     Some((waiting, keyboard))

@@ -75,7 +75,7 @@ fn secret(user: &Client, which: &str) -> String {
 
 /// Checks both signatures of a POST, each made with the given secrets.
 #[track_caller]
-fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
+pub fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
     let header = |name: &str| sent.header(name).unwrap();
     let seconds = header("x-cueapi-timestamp").parse().unwrap();
     assert_eq!(header("x-cueapi-signature"), signature_v1(current, seconds, &sent.body));

@@ -279,7 +279,7 @@ fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
     fires(3);
     assert_eq!(events()[1..], ["cue.failed"; 3], "each is sent before the next is stored");
     backlog(
-        "INSERT INTO outbox SELECT NULL, id, user_key, kind, url, destination_hash, body, attempts, due_at, created_at
+        "INSERT INTO outbox SELECT NULL, id, user_key, kind, url, destination_hash, body, attempts, due_at, created_at, NULL
         FROM outbox LIMIT 1",
     );
     fires(2);

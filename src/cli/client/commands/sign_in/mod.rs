@@ -32,7 +32,7 @@ fn own_key_id(context: &Context) -> Result<Option<String>, CliError> {
 }
 
 /// There is a person to ask.
-fn can_ask() -> bool {
+pub fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
@@ -178,7 +178,7 @@ fn read_key() -> Result<String, CliError> {
 }
 
 /// Asks for a text that does not appear on the screen.
-fn ask_hidden(question: &str) -> Result<String, CliError> {
+pub fn ask_hidden(question: &str) -> Result<String, CliError> {
     let failed = |error| cannot("hide the input", error);
     let shown = tcgetattr(io::stdin()).map_err(failed)?;
     let mut hidden = shown.clone();

@@ -1,0 +1,248 @@
+//! The channel of the API: the fields of a create, of a PATCH and of a response (contract §12).
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::api::fields::JsonFields;
+use crate::domain::api_error::Refusal;
+use crate::domain::channel::services::{Setting, SettingKind, service};
+use crate::domain::channel::{
+    Channel, ChannelEvents, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, NewChannel, Quiet, Settings,
+    is_event, masked, masked_url, parse_minute,
+};
+use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
+use crate::domain::schedule::Zone;
+use crate::domain::time::JsonTimestamp;
+use crate::domain::webhook::address_policy::AddressPolicy;
+use crate::domain::webhook::callback::{MAX_URL, UrlError, check_url};
+
+/// Longest setting that is no URL.
+const MAX_SETTING: usize = 300;
+
+/// Reads the body of a create.
+pub fn new_channel(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
+    let channel_type = fields.required_one_of("type", &ChannelType::WORDS).and_then(ChannelType::parse);
+    let Some(channel_type) = channel_type else {
+        // Which settings it should have follows from the type.
+        fields.finish()?;
+        return Err(Refusal::invalid(Vec::new()));
+    };
+    let mut settings = Settings::default();
+    for setting in service(channel_type).settings {
+        if setting.is_required && fields.any(setting.name).is_none() {
+            fields.add_missing(setting.name);
+        }
+        if let Some(value) = read_setting(&mut fields, channel_type, setting, None, policy) {
+            settings.set(setting.name, value);
+        }
+    }
+    let name = fields.string("name", 1..=MAX_NAME);
+    let events = read_events(&mut fields);
+    let tags = read_tags(&mut fields);
+    let quiet = read_quiet(&mut fields);
+    fields.forbid_unknown();
+    fields.finish()?;
+    let name = name.unwrap_or_else(|| default_name(channel_type, &settings));
+    Ok(NewChannel {
+        channel_type,
+        name,
+        settings,
+        events: events.unwrap_or_default(),
+        tags: tags.unwrap_or_default(),
+        quiet,
+    })
+}
+
+fn default_name(channel_type: ChannelType, settings: &Settings) -> String {
+    let name = format!("{} {}", channel_type.as_str(), (service(channel_type).label)(settings));
+    name.trim_end().chars().take(MAX_NAME).collect()
+}
+
+/// The fields of a PATCH; `None` are those that stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelPatch {
+    name: Option<String>,
+    settings: Vec<(&'static str, Option<String>)>,
+    events: Option<ChannelEvents>,
+    tags: Option<Tags>,
+    quiet: Option<Option<Quiet>>,
+}
+
+/// Reads the body of a PATCH of `channel`. A setting as it reads back stays what it is.
+pub fn channel_patch(
+    mut fields: JsonFields<'_>,
+    channel: &Channel,
+    policy: &AddressPolicy,
+) -> Result<ChannelPatch, Refusal> {
+    let channel_type = channel.channel_type;
+    let asked = fields.one_of("type", &ChannelType::WORDS);
+    if asked.is_some_and(|asked| asked != channel_type.as_str()) {
+        fields.reject("type", "the type of a channel cannot be changed; make another channel");
+    }
+    let mut settings = Vec::new();
+    for setting in service(channel_type).settings {
+        if fields.is_absent(setting.name) {
+            continue;
+        }
+        if let Some(value) = read_setting(&mut fields, channel_type, setting, Some(channel), policy) {
+            if setting.is_required && fields.any(setting.name).is_none() {
+                fields.reject(setting.name, &format!("a channel of type {} needs it", channel_type.as_str()));
+            }
+            settings.push((setting.name, value));
+        }
+    }
+    let name = fields.string("name", 1..=MAX_NAME);
+    let events = read_events(&mut fields);
+    let tags = if fields.is_absent("tags") { None } else { Some(read_tags(&mut fields).unwrap_or_default()) };
+    let quiet = if fields.is_absent("quiet") { None } else { Some(read_quiet(&mut fields)) };
+    fields.forbid_unknown();
+    fields.finish()?;
+    Ok(ChannelPatch { name, settings, events, tags, quiet })
+}
+
+impl ChannelPatch {
+    pub fn applied_to(self, channel: &Channel) -> NewChannel {
+        let mut settings = channel.settings.clone();
+        for (name, value) in self.settings {
+            settings.set(name, value);
+        }
+        NewChannel {
+            channel_type: channel.channel_type,
+            name: self.name.unwrap_or_else(|| channel.name.clone()),
+            settings,
+            events: self.events.unwrap_or_else(|| channel.events.clone()),
+            tags: self.tags.unwrap_or_else(|| channel.tags.clone()),
+            quiet: self.quiet.unwrap_or_else(|| channel.quiet.clone()),
+        }
+    }
+}
+
+/// `None` for an invalid value, `Some(None)` for none.
+fn read_setting(
+    fields: &mut JsonFields<'_>,
+    channel_type: ChannelType,
+    setting: &Setting,
+    stored: Option<&Channel>,
+    policy: &AddressPolicy,
+) -> Option<Option<String>> {
+    let name = setting.name;
+    let value = match &setting.kind {
+        SettingKind::Number(range) => {
+            return fields
+                .nullable(name, |fields| fields.integer(name, range.clone()))
+                .map(|number| number.map(|number| number.to_string()))
+                .or(Some(None));
+        }
+        SettingKind::Url | SettingKind::SecretUrl => fields.string(name, 1..=MAX_URL),
+        SettingKind::Secret | SettingKind::Address => fields.string(name, 1..=MAX_SETTING),
+        // The id of a chat is a number.
+        SettingKind::Text => fields.text_or_number(name, 1..=MAX_SETTING),
+    };
+    let Some(value) = value else { return Some(None) };
+    let kept = stored.and_then(|channel| channel.settings.get(name));
+    if let Some(kept) = kept.filter(|kept| shown(setting, kept) == value) {
+        return Some(Some(kept.to_owned()));
+    }
+    let checked = match setting.kind {
+        SettingKind::Url | SettingKind::SecretUrl => {
+            check_url(&value, policy).map_err(|error| url_problem(name, &error)).map(|target| target.url)
+        }
+        _ => Ok(value),
+    };
+    let checked = checked.and_then(|value| (service(channel_type).check)(name, &value).map(|()| value));
+    checked.map_err(|problem| fields.reject(name, &problem)).ok().map(Some)
+}
+
+fn url_problem(name: &str, error: &UrlError) -> String {
+    match error {
+        UrlError::UserInfo => format!("{name} must not contain a user name or password"),
+        other => other.to_string().replacen("callback.url", name, 1),
+    }
+}
+
+fn read_events(fields: &mut JsonFields<'_>) -> Option<ChannelEvents> {
+    fields.words("events", 1..=MAX_EVENTS, (is_event, EVENT_RULE)).map(ChannelEvents::new)
+}
+
+fn read_tags(fields: &mut JsonFields<'_>) -> Option<Tags> {
+    fields.words("tags", 0..=MAX_TAGS, (is_tag, TAG_RULE)).map(Tags::new)
+}
+
+fn read_quiet(fields: &mut JsonFields<'_>) -> Option<Quiet> {
+    let mut quiet = fields.object("quiet")?;
+    let (from, to) = (quiet.required_string("from", 1..=20), quiet.required_string("to", 1..=20));
+    let minute = |name: &'static str, text: Option<String>| {
+        let text = text?;
+        let time = parse_minute(&text);
+        if time.is_none() {
+            quiet.reject(name, "should be a time of day from 00:00 to 23:59, as in 22:00");
+        }
+        time
+    };
+    let (from, to) = (minute("from", from), minute("to", to));
+    let timezone = quiet.string("timezone", 1..=100).unwrap_or_else(|| "UTC".to_owned());
+    let zone = Zone::find(&timezone);
+    if let Err(error) = &zone {
+        quiet.reject("timezone", &error.to_string());
+    }
+    quiet.forbid_unknown();
+    let (from, to, zone) = (from?, to?, zone.ok()?);
+    if from == to {
+        quiet.reject("to", "should differ from `from`: the quiet hours are less than a day");
+    }
+    Some(Quiet { from, to, timezone: zone.name().to_owned() })
+}
+
+/// A setting as it reads back.
+fn shown(setting: &Setting, value: &str) -> String {
+    match setting.kind {
+        SettingKind::Secret => masked(value),
+        SettingKind::SecretUrl => masked_url(value),
+        SettingKind::Url | SettingKind::Text | SettingKind::Number(_) | SettingKind::Address => {
+            value.to_owned()
+        }
+    }
+}
+
+/// A channel as the API shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct ChannelView<'a> {
+    pub channel: &'a Channel,
+    pub status: &'static str,
+    /// Messages that wait for their next attempt, and events that wait for their turn.
+    pub waiting: usize,
+    pub is_built_in: bool,
+}
+
+impl Serialize for ChannelView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { channel, status, waiting, is_built_in } = self;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("id", &channel.id)?;
+        object.serialize_entry("type", channel.channel_type.as_str())?;
+        object.serialize_entry("name", &channel.name)?;
+        for setting in service(channel.channel_type).settings {
+            let value = channel.settings.get(setting.name);
+            match setting.kind {
+                SettingKind::Number(_) => {
+                    object
+                        .serialize_entry(setting.name, &value.and_then(|value| value.parse::<i64>().ok()))?;
+                }
+                _ => object.serialize_entry(setting.name, &value.map(|value| shown(setting, value)))?,
+            }
+        }
+        object.serialize_entry("events", &channel.events)?;
+        object.serialize_entry("tags", &channel.tags)?;
+        object.serialize_entry("quiet", &channel.quiet)?;
+        object.serialize_entry("status", status)?;
+        object.serialize_entry("failures", &channel.failures)?;
+        object.serialize_entry("waiting", waiting)?;
+        object.serialize_entry("last_sent_at", &channel.last_sent_at.map(JsonTimestamp))?;
+        object.serialize_entry("last_failed_at", &channel.last_failed_at.map(JsonTimestamp))?;
+        object.serialize_entry("last_error", &channel.last_error)?;
+        object.serialize_entry("built_in", is_built_in)?;
+        object.serialize_entry("created_at", &JsonTimestamp(channel.created_at))?;
+        object.serialize_entry("updated_at", &JsonTimestamp(channel.updated_at))?;
+        object.end()
+    }
+}

@@ -1,0 +1,495 @@
+//! The texts of channels: what has happened to a cue, in one line, and the digest of many such lines. A text has no
+//! payload, no secret and of a URL only the host.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::domain::channel::{CUE_PAUSED, CUE_RECOVERED, EXECUTION_FAILED, alert_event};
+use crate::domain::cue::tags::Tags;
+use crate::domain::execution::attempt::FailureCause;
+use crate::domain::json::JsonText;
+use crate::domain::notification::StoredMail;
+use crate::domain::notification::alert::{Alert, Severity};
+use crate::domain::text::one_line;
+use crate::domain::time::instant;
+
+const MAX_TITLE: usize = 200;
+const MAX_CUE_NAME: usize = 80;
+const MAX_REASON: usize = 120;
+
+/// Cues that a digest names in its title, and lines of its text.
+const NAMED_CUES: usize = 3;
+const DIGEST_LINES: usize = 20;
+
+/// The tone of a message, for its colour, sound or priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mood {
+    Info,
+    Good,
+    Warning,
+    Critical,
+}
+
+/// What a channel is told. The module of its service puts it into the form of the service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    pub id: String,
+    /// An event of a channel, `digest` or `test`.
+    pub event: String,
+    pub mood: Mood,
+    pub title: String,
+    /// Further lines; may be empty.
+    pub text: String,
+    /// Set when it is sent, if the server has a public URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    pub cue_id: Option<String>,
+    pub cue_name: Option<String>,
+    pub execution_id: Option<String>,
+    pub at: String,
+    /// The alert in the form of the API, which a `webhook` channel gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alert: Option<Value>,
+}
+
+pub const DIGEST: &str = "digest";
+pub const TEST: &str = "test";
+
+/// One event of an account, kept until all its channels have told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub key: i64,
+    /// Several if one message stands for several events: a failure and the alert that it raises.
+    pub events: Vec<String>,
+    /// Those that the cue had.
+    pub tags: Tags,
+    /// When it may be told.
+    pub at: Timestamp,
+    pub message: Message,
+}
+
+impl Message {
+    pub fn read(body: &str) -> Option<Self> {
+        serde_json::from_str(body).ok()
+    }
+
+    pub fn body(&self) -> String {
+        JsonText::from(&json!(self)).into_string()
+    }
+
+    pub fn mail(&self) -> StoredMail {
+        let Self { title, text, link, .. } = self;
+        let is_test = self.is_test();
+        StoredMail::Channel { title: title.clone(), text: text.clone(), link: link.clone(), is_test }
+    }
+
+    pub fn is_test(&self) -> bool {
+        self.event == TEST
+    }
+
+    /// The address in the page of the server at `base`: the run, the cue, or for several cues the failed runs.
+    pub fn address(&self, base: &str) -> String {
+        let place = match (&self.execution_id, &self.cue_id) {
+            (Some(execution_id), _) => format!("runs/{execution_id}"),
+            (None, Some(cue_id)) => format!("cues/{cue_id}"),
+            _ if self.event == DIGEST => "runs?status=failed".to_owned(),
+            _ if self.event == TEST => "channels".to_owned(),
+            _ => "alerts".to_owned(),
+        };
+        format!("{base}/#/{place}")
+    }
+
+    pub fn test(id: &str, channel_name: &str, now: Timestamp) -> Self {
+        Self {
+            id: id.to_owned(),
+            event: TEST.to_owned(),
+            mood: Mood::Info,
+            title: format!("Test of the channel {}", one_line(channel_name, MAX_CUE_NAME)),
+            text: "Nothing has failed: this message was sent by request.".to_owned(),
+            link: None,
+            cue_id: None,
+            cue_name: None,
+            execution_id: None,
+            at: instant(now),
+            alert: None,
+        }
+    }
+}
+
+/// The cue and the run that a message is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    pub cue_id: String,
+    pub cue_name: String,
+    pub execution_id: Option<String>,
+}
+
+impl Subject {
+    fn name(&self) -> String {
+        one_line(&self.cue_name, MAX_CUE_NAME)
+    }
+
+    fn message(&self, id: String, event: &str, mood: Mood, title: &str, now: Timestamp) -> Message {
+        Message {
+            id,
+            event: event.to_owned(),
+            mood,
+            title: one_line(title, MAX_TITLE),
+            text: String::new(),
+            link: None,
+            cue_id: Some(self.cue_id.clone()),
+            cue_name: Some(self.name()),
+            execution_id: self.execution_id.clone(),
+            at: instant(now),
+            alert: None,
+        }
+    }
+}
+
+/// How an attempt ended, as far as a text says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptFailure {
+    pub http_status: Option<u16>,
+    pub cause: Option<FailureCause>,
+    pub error: Option<String>,
+}
+
+impl AttemptFailure {
+    /// In a few words. `host` is that of the callback, if there is one.
+    fn reason(&self, host: Option<&str>) -> String {
+        let from = |what: &str| host.map_or_else(|| what.to_owned(), |host| format!("{what} from {host}"));
+        let error =
+            self.error.as_deref().map(|error| one_line(error, MAX_REASON)).filter(|error| !error.is_empty());
+        match (self.http_status, self.cause) {
+            (_, Some(FailureCause::Expired)) => "it did not succeed in time".to_owned(),
+            (_, Some(FailureCause::Timeout)) => from("no answer in time"),
+            (Some(http_status), _) => from(&http_status.to_string()),
+            // "the connection was refused"
+            (None, _) => error.map_or_else(
+                || "no reason was given".to_owned(),
+                |error| error.trim_start_matches("the ").replacen("connection was ", "connection ", 1),
+            ),
+        }
+    }
+}
+
+/// A run that has failed for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedRun {
+    pub subject: Subject,
+    pub attempts: u32,
+    pub last: AttemptFailure,
+    /// The latest attempt before that ended otherwise.
+    pub before: Option<AttemptFailure>,
+    pub host: Option<String>,
+    pub scheduled_for: Timestamp,
+    /// Failed runs of the cue since its last success, with this one.
+    pub streak: i64,
+}
+
+impl FailedRun {
+    /// `backup failed 3 times: 503 from nas.lan (connection refused before)`
+    pub fn message(&self, id: String, now: Timestamp) -> Message {
+        let Self { subject, attempts, streak, .. } = self;
+        let times = if *attempts > 1 { format!(" {attempts} times") } else { String::new() };
+        let (host, reason) = (self.host.as_deref(), self.last.reason(self.host.as_deref()));
+        let before = self.before.as_ref().map(|before| {
+            // The host is named once.
+            before.reason(host.filter(|_| before.http_status.is_none() && self.last.http_status.is_none()))
+        });
+        let before = before.filter(|before| !reason.starts_with(before.as_str()));
+        let before = before.map(|before| format!(" ({before} before)")).unwrap_or_default();
+        let title = format!("{} failed{times}: {reason}{before}", subject.name());
+        let mut message = subject.message(id, EXECUTION_FAILED, Mood::Critical, &title, now);
+        message.text = format!("The run of {} will not be retried.", instant(self.scheduled_for));
+        if *streak > 1 {
+            message.text += &format!("\n{streak} runs in a row have failed.");
+        }
+        message
+    }
+}
+
+/// `backup recovered after 2 h 10 min`
+pub fn recovered(
+    subject: &Subject,
+    id: String,
+    (since, failures): (Timestamp, i64),
+    now: Timestamp,
+) -> Message {
+    let after = in_words(now.duration_since(since));
+    let title = format!("{} recovered after {after}", subject.name());
+    let mut message = subject.message(id, CUE_RECOVERED, Mood::Good, &title, now);
+    let runs = if failures == 1 { "1 run has".to_owned() } else { format!("{failures} runs have") };
+    message.text = format!("{runs} failed since {}.", instant(since));
+    message
+}
+
+pub fn paused(subject: &Subject, id: String, reason: &str, now: Timestamp) -> Message {
+    let title = format!("{} was paused: {reason}", subject.name());
+    subject.message(id, CUE_PAUSED, Mood::Warning, &title, now)
+}
+
+pub fn alert(alert: &Alert, cue_name: Option<&str>) -> Message {
+    let mood = match alert.alert_type.severity() {
+        Severity::Critical => Mood::Critical,
+        Severity::Warning => Mood::Warning,
+    };
+    Message {
+        id: alert.id.clone(),
+        event: alert_event(alert.alert_type),
+        mood,
+        title: one_line(&alert.message, MAX_TITLE),
+        text: String::new(),
+        link: None,
+        cue_id: alert.cue_id.clone(),
+        cue_name: cue_name.map(|name| one_line(name, MAX_CUE_NAME)),
+        execution_id: alert.execution_id.map(|id| id.to_string()),
+        at: instant(alert.created_at),
+        alert: Some(alert.json()),
+    }
+}
+
+/// What a digest counts of one cue, or of the account.
+#[derive(Debug, Default)]
+struct Tally<'a> {
+    failed: usize,
+    recovered: usize,
+    paused: usize,
+    alerts: usize,
+    last: &'a str,
+}
+
+impl<'a> Tally<'a> {
+    fn add(&mut self, message: &'a Message) {
+        match message.event.as_str() {
+            EXECUTION_FAILED => self.failed += 1,
+            CUE_RECOVERED => self.recovered += 1,
+            CUE_PAUSED => self.paused += 1,
+            _ => self.alerts += 1,
+        }
+        self.last = &message.title;
+    }
+
+    fn total(&self) -> usize {
+        self.failed + self.recovered + self.paused + self.alerts
+    }
+
+    /// `3 failures, 1 recovery`
+    fn counts(&self) -> String {
+        let counted = [
+            (self.failed, "failure", "failures"),
+            (self.alerts, "alert", "alerts"),
+            (self.paused, "pause", "pauses"),
+            (self.recovered, "recovery", "recoveries"),
+        ];
+        let words = counted.iter().filter(|(count, ..)| *count > 0);
+        words
+            .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+/// One message about `notices`, which are not empty. `is_cut` if there were more than are kept.
+pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> Message {
+    let (mut all, mut cues) = (Tally::default(), BTreeMap::<&str, (&str, Tally<'_>)>::new());
+    for Notice { message, .. } in notices {
+        all.add(message);
+        let cue_id = message.cue_id.as_deref().unwrap_or_default();
+        let name = message.cue_name.as_deref().unwrap_or("the account");
+        let (known, tally) = cues.entry(cue_id).or_default();
+        *known = name;
+        tally.add(message);
+    }
+    let mut cues: Vec<_> = cues.into_values().collect();
+    cues.sort_by_key(|(name, tally)| (std::cmp::Reverse(tally.total()), *name));
+    let named: Vec<String> =
+        cues.iter().take(NAMED_CUES).map(|(name, tally)| format!("{name} ({})", tally.total())).collect();
+    let and_more = |shown: usize| match cues.len().saturating_sub(shown) {
+        0 => String::new(),
+        1 => " and 1 more cue".to_owned(),
+        more => format!(" and {more} more cues"),
+    };
+    let at_least = if is_cut { "At least " } else { "" };
+    let title = format!("{at_least}{}: {}{}", all.counts(), named.join(", "), and_more(NAMED_CUES));
+    let line = |(name, tally): &(&str, Tally<'_>)| {
+        if tally.total() == 1 {
+            tally.last.to_owned()
+        } else {
+            format!("{name}: {}; last: {}", tally.counts(), tally.last)
+        }
+    };
+    let mut lines: Vec<String> = cues.iter().take(DIGEST_LINES).map(line).collect();
+    let rest = and_more(DIGEST_LINES);
+    if !rest.is_empty() {
+        lines.push(rest.trim_start().to_owned());
+    }
+    Message {
+        id,
+        event: DIGEST.to_owned(),
+        mood: notices.iter().map(|notice| notice.message.mood).max().unwrap_or(Mood::Info),
+        title: one_line(&title, MAX_TITLE),
+        text: lines.join("\n"),
+        link: None,
+        cue_id: None,
+        cue_name: None,
+        execution_id: None,
+        at: instant(now),
+        alert: None,
+    }
+}
+
+/// A duration in its two largest units: `2 h 10 min`, `45 s`.
+fn in_words(span: SignedDuration) -> String {
+    let seconds = span.as_secs().max(0);
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    let two = |(large, unit): (i64, &str), (small, of): (i64, &str)| {
+        if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {of}") }
+    };
+    match (days, hours, minutes) {
+        (1.., ..) => two((days, "d"), (hours, "h")),
+        (_, 1.., _) => two((hours, "h"), (minutes, "min")),
+        (_, _, 1..) => two((minutes, "min"), (seconds % 60, "s")),
+        _ => format!("{seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-01-05T10:00:00Z";
+
+    fn now() -> Timestamp {
+        NOW.parse().unwrap()
+    }
+
+    fn subject() -> Subject {
+        Subject {
+            cue_id: "cue_abcdefghijkl".to_owned(),
+            cue_name: "backup".to_owned(),
+            execution_id: Some("0190a5c0-0000-7000-8000-000000000001".to_owned()),
+        }
+    }
+
+    fn ended(http_status: Option<u16>, cause: Option<FailureCause>, error: &str) -> AttemptFailure {
+        AttemptFailure { http_status, cause, error: Some(error.to_owned()).filter(|error| !error.is_empty()) }
+    }
+
+    #[test]
+    fn a_title_says_what_failed_and_why_in_one_line() {
+        let refused = ended(None, Some(FailureCause::Connection), "the connection was refused");
+        let status = ended(Some(503), Some(FailureCause::Status5xx), "the receiver returned 503");
+        let late = ended(None, Some(FailureCause::Timeout), "no response within 30 s");
+        let host = Some("nas.lan");
+        for (attempts, last, before, host, title) in [
+            (
+                3,
+                &status,
+                Some(&refused),
+                host,
+                "backup failed 3 times: 503 from nas.lan (connection refused before)",
+            ),
+            (1, &status, None, host, "backup failed: 503 from nas.lan"),
+            (
+                2,
+                &late,
+                Some(&status),
+                host,
+                "backup failed 2 times: no answer in time from nas.lan (503 before)",
+            ),
+            (
+                2,
+                &refused,
+                Some(&late),
+                host,
+                "backup failed 2 times: connection refused (no answer in time from nas.lan before)",
+            ),
+            (1, &ended(None, None, "exit code 1\nof tar"), None, None, "backup failed: exit code 1 of tar"),
+            (1, &ended(None, None, ""), None, None, "backup failed: no reason was given"),
+            (
+                1,
+                &ended(None, Some(FailureCause::Expired), "x"),
+                None,
+                host,
+                "backup failed: it did not succeed in time",
+            ),
+        ] {
+            let run = FailedRun {
+                subject: subject(),
+                attempts,
+                last: last.clone(),
+                before: before.cloned(),
+                host: host.map(str::to_owned),
+                scheduled_for: now(),
+                streak: 2,
+            };
+            let message = run.message("id".to_owned(), now());
+            assert_eq!(message.title, title);
+            assert_eq!(
+                message.text,
+                format!("The run of {NOW} will not be retried.\n2 runs in a row have failed.")
+            );
+            assert_eq!(Message::read(&message.body()), Some(message));
+        }
+    }
+
+    #[test]
+    fn a_recovery_says_after_how_long_in_two_units() {
+        for (since, words) in [
+            ("2026-01-05T09:59:15Z", "45 s"),
+            ("2026-01-05T09:57:55Z", "2 min 5 s"),
+            ("2026-01-05T09:55:00Z", "5 min"),
+            ("2026-01-05T07:50:00Z", "2 h 10 min"),
+            ("2026-01-02T10:00:00Z", "3 d"),
+            ("2026-01-02T08:59:00Z", "3 d 1 h"),
+            ("2026-01-05T11:00:00Z", "0 s"),
+        ] {
+            let message = recovered(&subject(), "id".to_owned(), (since.parse().unwrap(), 3), now());
+            assert_eq!(message.title, format!("backup recovered after {words}"));
+        }
+    }
+
+    #[test]
+    fn a_digest_counts_each_kind_and_names_the_cues_with_the_most() {
+        let notice = |cue: &str, event: &str, mood, title: &str| Notice {
+            key: 0,
+            events: Vec::new(),
+            tags: Tags::default(),
+            at: now(),
+            message: Message {
+                cue_id: Some(format!("cue_{cue}")),
+                cue_name: Some(cue.to_owned()),
+                event: event.to_owned(),
+                mood,
+                title: title.to_owned(),
+                ..Message::test("id", "x", now())
+            },
+        };
+        let failed =
+            |cue: &str| notice(cue, EXECUTION_FAILED, Mood::Critical, &format!("{cue} failed: 500 from a"));
+        let mut notices = vec![failed("sync"), failed("backup"), failed("backup")];
+        notices.push(notice("backup", CUE_RECOVERED, Mood::Good, "backup recovered after 2 min"));
+        notices.push(notice("trim", "alert.claim_lost", Mood::Warning, "Worker a lost its claim"));
+        let message = digest("id".to_owned(), &notices, false, now());
+        assert_eq!(message.title, "3 failures, 1 alert, 1 recovery: backup (3), sync (1), trim (1)");
+        assert_eq!(
+            message.text,
+            "backup: 2 failures, 1 recovery; last: backup recovered after 2 min\nsync failed: 500 from a\n\
+             Worker a lost its claim"
+        );
+        assert_eq!(message.mood, Mood::Critical);
+        let many: Vec<Notice> = (0..24).map(|number| failed(&format!("cue {number:02}"))).collect();
+        let message = digest("id".to_owned(), &many, true, now());
+        assert_eq!(
+            message.title,
+            "At least 24 failures: cue 00 (1), cue 01 (1), cue 02 (1) and 21 more cues"
+        );
+        assert_eq!(message.text.lines().count(), DIGEST_LINES + 1);
+        assert!(message.text.ends_with("\nand 4 more cues"));
+    }
+}

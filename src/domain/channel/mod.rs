@@ -1,0 +1,446 @@
+//! Channels: where an account is told of failures, recoveries and alerts (contract §12), and the pace of their messages.
+
+pub mod message;
+pub mod services;
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Time;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::channel::message::Notice;
+use crate::domain::cue::tags::Tags;
+use crate::domain::execution::NextStep;
+use crate::domain::notification::alert::AlertType;
+use crate::domain::notification::is_expired;
+use crate::domain::schedule::Zone;
+use crate::domain::text::word_enum;
+use crate::domain::time::saturating_add;
+
+/// Channels of an account.
+pub const MAX_CHANNELS: i64 = 20;
+
+pub const MAX_NAME: usize = 100;
+
+/// Entries of the list of events of a channel: more than there are words.
+pub const MAX_EVENTS: usize = 20;
+
+/// The ids of the channels that the account and its cues set: `on_failure.email` and `alert_webhook_url`.
+pub const BUILT_IN_EMAIL: &str = "email";
+pub const BUILT_IN_ALERT_WEBHOOK: &str = "alert_webhook";
+
+word_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ChannelType {
+        Email = "email",
+        Webhook = "webhook",
+        Ntfy = "ntfy",
+        Slack = "slack",
+        Discord = "discord",
+        Mattermost = "mattermost",
+        Teams = "teams",
+        Telegram = "telegram",
+        Gotify = "gotify",
+        Pushover = "pushover",
+    }
+}
+
+/// The settings of a channel by name, in the form that its service checks. `priority` is a text of digits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Empty if the setting is absent.
+    pub fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
+    pub fn set(&mut self, name: &str, value: Option<String>) {
+        match value {
+            Some(value) => self.0.insert(name.to_owned(), value),
+            None => self.0.remove(name),
+        };
+    }
+}
+
+/// Shorter secrets show none of their characters.
+const MIN_SHOWN_SECRET: usize = 12;
+
+const SHOWN: usize = 4;
+
+/// A secret as it reads back: its end alone, by which its owner knows it.
+pub fn masked(secret: &str) -> String {
+    let chars = secret.chars().count();
+    let shown = if chars < MIN_SHOWN_SECRET { 0 } else { SHOWN };
+    let end: String = secret.chars().skip(chars - shown).collect();
+    format!("…{end}")
+}
+
+/// A secret URL as it reads back: its scheme and host, and the end of its path.
+pub fn masked_url(url: &str) -> String {
+    let rest = url.find("://").map_or(0, |at| at + "://".len());
+    let path = url[rest..].find(['/', '?']).map_or(url.len(), |at| rest + at);
+    format!("{}/{}", &url[..path], masked(&url[path..]))
+}
+
+/// The words of the events that a channel takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChannelEvents(Vec<String>);
+
+pub const EXECUTION_FAILED: &str = "execution.failed";
+pub const CUE_RECOVERED: &str = "cue.recovered";
+pub const CUE_PAUSED: &str = "cue.paused";
+pub const ALERT_CONSECUTIVE_FAILURES: &str = "alert.consecutive_failures";
+pub const ALL_ALERTS: &str = "alert.*";
+const ALERT: &str = "alert.";
+
+pub const EVENT_RULE: &str = "an event should be execution.failed, cue.recovered, cue.paused, alert.* or alert. with the \
+                              type of an alert";
+
+impl Default for ChannelEvents {
+    fn default() -> Self {
+        Self([EXECUTION_FAILED, CUE_RECOVERED, ALL_ALERTS].map(str::to_owned).to_vec())
+    }
+}
+
+impl ChannelEvents {
+    /// The caller has checked each with [`is_event`].
+    pub fn new(events: Vec<String>) -> Self {
+        let mut distinct = Vec::with_capacity(events.len());
+        for event in events {
+            if !distinct.contains(&event) {
+                distinct.push(event);
+            }
+        }
+        Self(distinct)
+    }
+
+    pub fn has(&self, event: &str) -> bool {
+        self.0.iter().any(|own| own == event || (own == ALL_ALERTS && event.starts_with(ALERT)))
+    }
+}
+
+pub fn is_event(text: &str) -> bool {
+    matches!(text, EXECUTION_FAILED | CUE_RECOVERED | CUE_PAUSED | ALL_ALERTS)
+        || text.strip_prefix(ALERT).and_then(AlertType::parse).is_some()
+}
+
+pub fn alert_event(alert_type: AlertType) -> String {
+    format!("{ALERT}{}", alert_type.as_str())
+}
+
+/// A part of the day in which a channel is silent: from `from`, up to `to` of the same or the next day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quiet {
+    #[serde(with = "minute")]
+    pub from: Time,
+    #[serde(with = "minute")]
+    pub to: Time,
+    pub timezone: String,
+}
+
+/// Times of day in hours and minutes.
+mod minute {
+    use jiff::civil::Time;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{:02}:{:02}", time.hour(), time.minute()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+        crate::domain::channel::parse_minute(&String::deserialize(from)?)
+            .ok_or_else(|| serde::de::Error::custom("not HH:MM"))
+    }
+}
+
+/// Parses `22:00`.
+pub fn parse_minute(text: &str) -> Option<Time> {
+    let (hour, minute) = text.split_once(':')?;
+    let digits = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(hour) || !digits(minute) {
+        return None;
+    }
+    Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
+}
+
+impl Quiet {
+    /// The end of the silence that covers `at`; `None` outside of it.
+    fn end(&self, at: Timestamp) -> Option<Timestamp> {
+        // A zone that the system no longer knows silences nothing.
+        let zone = Zone::find(&self.timezone).ok()?;
+        let local = zone.reading(at);
+        let time = local.time();
+        let covers = if self.from < self.to {
+            (self.from..self.to).contains(&time)
+        } else {
+            time >= self.from || time < self.to
+        };
+        let day = if time < self.to { local.date() } else { local.date().tomorrow().ok()? };
+        // After the end of a repeated hour `to` may have passed.
+        if covers { zone.earliest_instant(day.to_datetime(self.to)).filter(|end| *end > at) } else { None }
+    }
+}
+
+/// What a request sets of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewChannel {
+    pub channel_type: ChannelType,
+    pub name: String,
+    pub settings: Settings,
+    pub events: ChannelEvents,
+    pub tags: Tags,
+    pub quiet: Option<Quiet>,
+}
+
+/// A channel, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Channel {
+    pub key: i64,
+    pub id: String,
+    pub user_key: i64,
+    pub channel_type: ChannelType,
+    pub name: String,
+    pub settings: Settings,
+    pub events: ChannelEvents,
+    pub tags: Tags,
+    pub quiet: Option<Quiet>,
+    /// The last notice that it has told or does not take.
+    pub cursor: i64,
+    /// The start of its current window, and the messages in it; a digest counts as more than [`MAX_SINGLE`].
+    pub window_at: Option<Timestamp>,
+    pub window_count: u32,
+    /// Failures in a row.
+    pub failures: u32,
+    pub last_sent_at: Option<Timestamp>,
+    pub last_failed_at: Option<Timestamp>,
+    pub last_error: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Messages of a window that are sent one by one; more become a digest.
+pub const MAX_SINGLE: u32 = 5;
+
+const WINDOW: SignedDuration = SignedDuration::from_mins(1);
+
+/// A message after the first of its window waits for others to count with it until none has come for this time.
+pub const SETTLE: SignedDuration = SignedDuration::from_secs(5);
+
+/// What a channel does next about the notices that wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing waits.
+    Idle,
+    /// Nothing is sent before this instant.
+    WaitUntil(Timestamp),
+    /// The oldest notice is sent.
+    Single,
+    /// One message tells them all.
+    Digest,
+}
+
+impl Channel {
+    pub fn takes(&self, notice: &Notice) -> bool {
+        notice.events.iter().any(|event| self.takes_event(event, &notice.tags))
+    }
+
+    /// `tags` are those of the cue; an event of the account has none.
+    pub fn takes_event(&self, event: &str, tags: &Tags) -> bool {
+        let has_tag = self.tags.is_empty() || self.tags.iter().any(|tag| tags.iter().any(|own| own == tag));
+        has_tag && self.events.has(event)
+    }
+
+    /// The rule of contract §12: the first message goes at once, and more than [`MAX_SINGLE`] in a window become one. A
+    /// burst is then two messages at most. What fell in the quiet hours is one message at their end.
+    pub fn turn(&self, waiting: &[Notice], now: Timestamp) -> Turn {
+        let (Some(oldest), Some(newest)) = (waiting.first(), waiting.last()) else { return Turn::Idle };
+        let quiet_end = |at| self.quiet.as_ref().and_then(|quiet| quiet.end(at));
+        if let Some(end) = quiet_end(now) {
+            return Turn::WaitUntil(end);
+        }
+        let count = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        if quiet_end(oldest.at).is_some() {
+            return if count > 1 { Turn::Digest } else { Turn::Single };
+        }
+        let (mut sent, mut until) = (0, now);
+        if let Some(end) = self.window_end().filter(|end| *end > now) {
+            sent = self.window_count;
+            until = if sent > MAX_SINGLE { end } else { saturating_add(newest.at, SETTLE).min(end) };
+        }
+        if until > now {
+            Turn::WaitUntil(until)
+        } else if sent + count > MAX_SINGLE {
+            Turn::Digest
+        } else {
+            Turn::Single
+        }
+    }
+
+    fn window_end(&self) -> Option<Timestamp> {
+        self.window_at.map(|start| saturating_add(start, WINDOW))
+    }
+
+    /// The window after a message at `now`.
+    pub fn window_after(&self, turn: Turn, now: Timestamp) -> (Timestamp, u32) {
+        let open =
+            self.window_at.filter(|start| *start <= now && self.window_end().is_some_and(|end| end > now));
+        let sent = if open.is_some() { self.window_count } else { 0 };
+        let count = if turn == Turn::Digest { MAX_SINGLE + 1 } else { sent + 1 };
+        (open.unwrap_or(now), count)
+    }
+
+    pub fn is_failing(&self) -> bool {
+        self.failures >= FAILING
+    }
+
+    /// A channel that is set elsewhere.
+    pub fn built_in(
+        (id, name): (&str, &str),
+        channel_type: ChannelType,
+        settings: Settings,
+        events: &[&str],
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            key: 0,
+            id: id.to_owned(),
+            user_key: 0,
+            channel_type,
+            name: name.to_owned(),
+            settings,
+            events: ChannelEvents(events.iter().map(|event| (*event).to_owned()).collect()),
+            tags: Tags::default(),
+            quiet: None,
+            cursor: 0,
+            window_at: None,
+            window_count: 0,
+            failures: 0,
+            last_sent_at: None,
+            last_failed_at: None,
+            last_error: None,
+            created_at,
+            updated_at: created_at,
+        }
+    }
+}
+
+/// Failures in a row after which a channel counts as failing.
+pub const FAILING: u32 = 10;
+
+/// The pauses after failures in a row; the last one repeats until the channel is failing.
+const PAUSES: [SignedDuration; 5] = [
+    SignedDuration::from_secs(10),
+    SignedDuration::from_mins(1),
+    SignedDuration::from_mins(5),
+    SignedDuration::from_mins(15),
+    SignedDuration::from_mins(30),
+];
+
+const FAILING_PAUSE: SignedDuration = SignedDuration::from_hours(1);
+
+/// The next step for a message that was not accepted, after this number of `failures` of the channel in a row, this one
+/// included. `asked` is the pause that the service asks for.
+pub fn after_failure(
+    failures: u32,
+    asked: Option<SignedDuration>,
+    created_at: Timestamp,
+    now: Timestamp,
+) -> NextStep {
+    let step = (failures.max(1) as usize - 1).min(PAUSES.len() - 1);
+    let pause = if failures >= FAILING { FAILING_PAUSE } else { PAUSES[step] };
+    let due = saturating_add(now, pause.max(asked.unwrap_or_default()));
+    if is_expired(created_at, due) { NextStep::Failed } else { NextStep::RetryAt(due) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn quiet(from: &str, to: &str, timezone: &str) -> Quiet {
+        let (from, to) = (parse_minute(from).unwrap(), parse_minute(to).unwrap());
+        Quiet { from, to, timezone: timezone.to_owned() }
+    }
+
+    #[test]
+    fn quiet_hours_end_at_their_local_time_also_at_a_clock_change() {
+        let (night, noon) = (("22:00", "07:00"), ("12:00", "13:00"));
+        for ((from, to), now, end) in [
+            (night, "2026-01-05T20:59:59Z", None),
+            (night, "2026-01-05T21:00:00Z", Some("2026-01-06T06:00:00Z")),
+            (night, "2026-01-06T05:59:59Z", Some("2026-01-06T06:00:00Z")),
+            (night, "2026-01-06T06:00:00Z", None),
+            (noon, "2026-01-06T11:30:00Z", Some("2026-01-06T12:00:00Z")),
+            (noon, "2026-01-06T12:00:00Z", None),
+            // The night is an hour shorter, then an hour longer.
+            (night, "2026-03-28T22:00:00Z", Some("2026-03-29T05:00:00Z")),
+            (night, "2026-10-24T22:00:00Z", Some("2026-10-25T06:00:00Z")),
+            // 02:30 does not exist, and comes twice.
+            (("22:00", "02:30"), "2026-03-29T00:30:00Z", Some("2026-03-29T01:00:00Z")),
+            (("22:00", "02:30"), "2026-10-25T00:00:00Z", Some("2026-10-25T00:30:00Z")),
+            (("22:00", "02:30"), "2026-10-25T01:10:00Z", None),
+        ] {
+            let quiet = quiet(from, to, "Europe/Berlin");
+            assert_eq!(quiet.end(at(now)), end.map(at), "{from} to {to} at {now}");
+        }
+        assert_eq!(quiet("22:00", "07:00", "No/Where").end(at("2026-01-05T23:00:00Z")), None);
+        for text in ["24:00", "7:00", "07:60", "07-00", "0700", "+7:00", ""] {
+            assert_eq!(parse_minute(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_an_hour_and_a_message_ends_after_a_day() {
+        let (made, now) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
+        for (failures, asked, next) in [
+            (1, None, "2026-01-01T12:00:10Z"),
+            (2, None, "2026-01-01T12:01:00Z"),
+            (5, None, "2026-01-01T12:30:00Z"),
+            (9, None, "2026-01-01T12:30:00Z"),
+            (10, None, "2026-01-01T13:00:00Z"),
+            (1, Some(90), "2026-01-01T12:01:30Z"),
+            (3, Some(90), "2026-01-01T12:05:00Z"),
+        ] {
+            let asked = asked.map(SignedDuration::from_secs);
+            assert_eq!(after_failure(failures, asked, made, now), NextStep::RetryAt(at(next)), "{failures}");
+        }
+        assert_eq!(after_failure(1, None, made, at("2026-01-02T09:59:55Z")), NextStep::Failed);
+    }
+
+    #[test]
+    fn a_secret_shows_its_end_alone() {
+        for (secret, shown) in
+            [("", "…"), ("elevenchars", "…"), ("twelve_chars", "…hars"), ("ключ-от-дома", "…дома")]
+        {
+            assert_eq!(masked(secret), shown);
+        }
+        for (url, shown) in [
+            ("https://hooks.slack.com/services/T0/B0/x7Qz", "https://hooks.slack.com/…x7Qz"),
+            ("https://a.example:8443/hooks/x", "https://a.example:8443/…"),
+            ("https://a.example", "https://a.example/…"),
+        ] {
+            assert_eq!(masked_url(url), shown);
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_of_the_words() {
+        for word in ["execution.failed", "cue.recovered", "cue.paused", "alert.*", "alert.clock_behind"] {
+            assert!(is_event(word), "{word}");
+        }
+        for word in ["", "*", "alert.", "alert.test", "execution.succeeded", "execution.failed "] {
+            assert!(!is_event(word), "{word}");
+        }
+    }
+}

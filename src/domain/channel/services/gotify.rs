@@ -1,0 +1,75 @@
+//! Gotify: <https://gotify.net/docs/pushmsg> and "Message Extras", `POST /message`.
+
+use serde_json::json;
+
+use crate::domain::channel::message::{Message, Mood};
+use crate::domain::channel::services::answer::{failure, is_success, joined, json_body, words};
+use crate::domain::channel::services::form::{cut, link, link_label, title_and_required_text};
+use crate::domain::channel::services::{
+    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, check_base, host_label, is_visible,
+};
+use crate::domain::channel::{ChannelType, Settings};
+
+pub const SERVICE: Service = Service {
+    channel_type: ChannelType::Gotify,
+    name: "Gotify",
+    settings: &[Setting::required("url", SettingKind::Url), Setting::required("token", SettingKind::Secret)],
+    check,
+    label: host_label,
+    request: Some(request),
+    read,
+};
+
+const MAX_TOKEN: usize = 100;
+
+/// Gotify itself has no limit: this is what one reads.
+const MAX_TITLE: usize = 500;
+const MAX_TEXT: usize = 4000;
+
+fn check(name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "url" => check_base(ChannelType::Gotify, value, "https://gotify.example.com"),
+        "token" if !is_visible(value, MAX_TOKEN) => Err(format!(
+            "should be the token of an application: 1 to {MAX_TOKEN} ASCII characters, as in AWSF2n2Tb.4h"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn request(settings: &Settings, message: &Message) -> ServiceRequest {
+    let (title, text) = title_and_required_text(message);
+    let mut text = cut(&text, MAX_TEXT, |_| 1);
+    let mut body = json!({"priority": priority(message.mood)});
+    let mut extras = json!({"client::display": {"contentType": "text/plain"}});
+    if let Some(link) = link(message) {
+        // Only the app for Android opens `click`.
+        text += &format!("\n\n{}: {link}", link_label(message));
+        extras["client::notification"] = json!({"click": {"url": link}});
+    }
+    if let Some(title) = title {
+        body["title"] = cut(&title, MAX_TITLE, |_| 1).into();
+    }
+    body["message"] = text.into();
+    body["extras"] = extras;
+    let url = format!("{}/message", settings.text("url").trim_end_matches('/'));
+    ServiceRequest::json(url, &body).with_header("X-Gotify-Key", settings.text("token").to_owned())
+}
+
+/// From 4 on a phone makes a sound, from 8 on it vibrates too.
+fn priority(mood: Mood) -> u8 {
+    match mood {
+        Mood::Critical => 8,
+        Mood::Warning => 6,
+        Mood::Good | Mood::Info => 4,
+    }
+}
+
+/// An error is `{"error": "Unauthorized", "errorCode": 401, "errorDescription": "you need to provide a valid …"}`.
+fn read(answer: &ServiceAnswer<'_>) -> Verdict {
+    if is_success(answer) {
+        return Verdict::Accepted;
+    }
+    let error = json_body(answer);
+    let details = joined(&[words(&error, "/error"), words(&error, "/errorDescription")]);
+    failure(SERVICE.name, answer, &details, None)
+}

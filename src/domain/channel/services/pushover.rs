@@ -1,0 +1,104 @@
+//! Pushover: <https://pushover.net/api>, "Pushing Messages", `messages.json` with a body of JSON.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::domain::channel::message::{Message, Mood};
+use crate::domain::channel::services::answer::{failure, header, is_success, json_body};
+use crate::domain::channel::services::form::{cut, instant, link, link_label, title_and_required_text};
+use crate::domain::channel::services::{
+    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, check_base,
+};
+use crate::domain::channel::{ChannelType, Settings};
+use crate::domain::execution::attempt::MAX_PAUSE;
+use crate::domain::webhook::callback::host_of;
+
+pub const SERVICE: Service = Service {
+    channel_type: ChannelType::Pushover,
+    name: "Pushover",
+    settings: &[
+        Setting::required("token", SettingKind::Secret),
+        Setting::required("user", SettingKind::Secret),
+        Setting::optional("api_url", SettingKind::Url),
+    ],
+    check,
+    label: |settings| host_of(api_url(settings)),
+    request: Some(request),
+    read,
+};
+
+const API_URL: &str = "https://api.pushover.net";
+
+/// Characters of a token and of a key.
+const KEY: usize = 30;
+
+const MAX_TITLE: usize = 250;
+const MAX_MESSAGE: usize = 1024;
+const MAX_LINK: usize = 512;
+
+fn check(name: &str, value: &str) -> Result<(), String> {
+    let is_key = value.len() == KEY && value.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match name {
+        "token" if !is_key => Err(format!(
+            "should be the API token of an application of yours at Pushover: {KEY} letters and digits"
+        )),
+        "user" if !is_key => Err(format!(
+            "should be your user key at Pushover, or the key of a group: {KEY} letters and digits"
+        )),
+        "api_url" => check_base(ChannelType::Pushover, value, API_URL),
+        _ => Ok(()),
+    }
+}
+
+fn api_url(settings: &Settings) -> &str {
+    settings.get("api_url").unwrap_or(API_URL)
+}
+
+fn request(settings: &Settings, message: &Message) -> ServiceRequest {
+    let (title, text) = title_and_required_text(message);
+    let mut body = json!({
+        "token": settings.text("token"),
+        "user": settings.text("user"),
+        "message": cut(&text, MAX_MESSAGE, |_| 1),
+        "priority": priority(message.mood),
+    });
+    if let Some(title) = title {
+        body["title"] = cut(&title, MAX_TITLE, |_| 1).into();
+    }
+    if let Some(at) = instant(message) {
+        body["timestamp"] = at.as_second().into();
+    }
+    // A longer one could be cut to another address.
+    if let Some(link) = link(message).filter(|link| link.len() <= MAX_LINK) {
+        body["url"] = link.into();
+        body["url_title"] = link_label(message).into();
+    }
+    let url = format!("{}/1/messages.json", api_url(settings).trim_end_matches('/'));
+    ServiceRequest::json(url, &body)
+}
+
+/// -1 makes no sound, 0 is normal. 1 would break the quiet hours that the user has set at Pushover.
+fn priority(mood: Mood) -> i8 {
+    if mood == Mood::Good { -1 } else { 0 }
+}
+
+/// An error is `{"status": 0, "errors": ["user identifier is invalid"], "request": "…"}`. A 429 is the end of the monthly
+/// quota, and names the instant of the next one in a header.
+fn read(answer: &ServiceAnswer<'_>) -> Verdict {
+    let error = json_body(answer);
+    if is_success(answer) && error["status"].as_i64().is_none_or(|status| status == 1) {
+        return Verdict::Accepted;
+    }
+    let errors: Vec<&str> =
+        error["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    match failure(SERVICE.name, answer, &errors.join("; "), until_reset(answer)) {
+        Verdict::Retry { reason, .. } if is_success(answer) => Verdict::Refused { reason },
+        verdict => verdict,
+    }
+}
+
+fn until_reset(answer: &ServiceAnswer<'_>) -> Option<SignedDuration> {
+    let reset = header(answer, "X-Limit-App-Reset").filter(|_| answer.http_status == 429)?;
+    let reset = Timestamp::from_second(reset.parse().ok()?).ok()?;
+    Some(reset.duration_since(answer.now).clamp(SignedDuration::ZERO, MAX_PAUSE))
+}

@@ -1,0 +1,140 @@
+//! Messages of channels: composed when they are due, made into requests of their service, and judged by its answer.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::channel::message::Message;
+use crate::domain::channel::services::{ServiceAnswer, ServiceRequest, Verdict, service};
+use crate::domain::channel::{ChannelType, after_failure};
+use crate::domain::execution::NextStep;
+use crate::domain::notification::{NotificationKind, StoredMail};
+use crate::domain::text::one_line;
+use crate::domain::webhook::callback::Method;
+use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
+use crate::engine::delivery::attempt::SendResult;
+use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookRequest, WebhookResponse};
+use crate::error::{Error, Result};
+use crate::service::channels::{self as composer, ChannelResult};
+use crate::store::db::meta;
+use crate::store::outbox::Notification;
+use crate::store::{WriteTx, channels};
+
+/// Below the 15 s within which a test is answered.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Channels that compose in one transaction.
+const BATCH: u32 = 50;
+
+const MAX_ERROR: usize = 500;
+const MAX_EXCERPT: usize = 300;
+
+/// Puts the messages that are due into the outbox. Returns when the next one is; none is while the database is on hold.
+pub fn compose_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
+    loop {
+        let next = app.store.read_blocking(|read| {
+            if meta::is_held(read)? { Ok(None) } else { channels::next_due_at(read) }
+        })?;
+        if next.is_none_or(|due| due > now) {
+            return Ok(next);
+        }
+        let base = app.config.has_public_url.then(|| app.config.public_url.clone());
+        let compose = move |tx: &WriteTx<'_>| {
+            let due = channels::list_due(tx, now, BATCH)?;
+            due.into_iter().try_for_each(|key| compose(tx, key, base.as_deref(), now))
+        };
+        app.store.write_with_priority(compose).wait()?;
+    }
+}
+
+/// A channel that cannot be read holds up no other: it composes nothing until it is changed.
+fn compose(tx: &WriteTx<'_>, key: i64, base: Option<&str>, now: Timestamp) -> Result<()> {
+    match tx.part(|tx| composer::compose(tx, key, base, now)) {
+        Err(error @ Error::Storage(_)) => Err(error),
+        Err(error) => {
+            tx.on_commit(move || tracing::error!(channel_row = key, %error, "channel skipped"));
+            channels::stop_looking(tx, key)
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The request for a message, as its service expects it. Errors: text, if the message cannot be read.
+pub fn request(notification: &Notification, now: Timestamp) -> std::result::Result<WebhookRequest, String> {
+    let channel = notification.channel.as_ref().ok_or("the notification has no channel")?;
+    let message = Message::read(&notification.body).ok_or("the stored message cannot be read")?;
+    let build = service(channel.channel_type).request.ok_or("the channel sends mails")?;
+    let ServiceRequest { url, mut headers, body } = build(&channel.settings, &message);
+    if channel.channel_type == ChannelType::Webhook {
+        let secrets = SigningSecrets { current: &notification.alert_webhook_secret, previous: None };
+        let signature = signature_headers(secrets, &notification.id, now.as_second(), body.as_bytes());
+        headers.extend(signature.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    }
+    headers.push(("User-Agent".to_owned(), concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()));
+    Ok(WebhookRequest {
+        method: Method::Post,
+        url,
+        headers,
+        body: Some(body.into_bytes()),
+        timeout: Some(TIMEOUT),
+        max_response: MAX_KEPT_BODY,
+    })
+}
+
+/// The next step of a message and what it means for its channel; `None` for another notification. A message that the
+/// service refuses for what it says is not sent again, and neither is a test.
+pub fn result(
+    notification: &Notification,
+    sent: &SendResult,
+    now: Timestamp,
+) -> Option<(NextStep, ChannelResult)> {
+    let channel = notification.channel.as_ref().filter(|_| notification.kind == NotificationKind::Channel)?;
+    let verdict = match sent {
+        Ok(WebhookResponse { http_status, headers, body, .. }) => {
+            let answer = ServiceAnswer { http_status: *http_status, headers, body, now };
+            (service(channel.channel_type).read)(&answer)
+        }
+        Err(error) => Verdict::Retry { after: None, reason: error.to_string() },
+    };
+    let retry = |after| after_failure(channel.failures + 1, after, notification.created_at, now);
+    let (next, error) = match verdict {
+        Verdict::Accepted => (NextStep::Success, None),
+        Verdict::Retry { reason, .. } if is_test(notification) => (NextStep::Failed, Some(reason)),
+        Verdict::Retry { after, reason } => (retry(after), Some(reason)),
+        Verdict::Refused { reason } => (NextStep::Failed, Some(reason)),
+    };
+    ended(notification, error, next).map(|result| (next, result))
+}
+
+/// What the end of an attempt means for the channel of the notification, if it has one.
+pub fn ended(notification: &Notification, error: Option<String>, next: NextStep) -> Option<ChannelResult> {
+    let key = notification.channel.as_ref()?.key;
+    let error = error.map(|error| one_line(&error, MAX_ERROR));
+    Some(ChannelResult { key, error, is_over: !matches!(next, NextStep::RetryAt(_)) })
+}
+
+/// For a message that is not sent: it is too old, or its account is disabled.
+pub fn given_up(notification: &Notification, next: NextStep) -> Option<ChannelResult> {
+    // A mail that waits for the limit of all mails has not failed.
+    let is_over = next == NextStep::Failed;
+    let result = ended(notification, Some("a message was not sent within a day".to_owned()), next);
+    result.filter(|_| is_over)
+}
+
+pub fn is_test(notification: &Notification) -> bool {
+    match notification.kind {
+        NotificationKind::Channel => {
+            Message::read(&notification.body).is_some_and(|message| message.is_test())
+        }
+        NotificationKind::Mail => {
+            matches!(StoredMail::read(&notification.body), Some(StoredMail::Channel { is_test: true, .. }))
+        }
+        NotificationKind::Failure | NotificationKind::Alert(_) => false,
+    }
+}
+
+/// The beginning of an answer, for whoever tests a channel.
+pub fn excerpt(body: &[u8]) -> String {
+    one_line(&String::from_utf8_lossy(body), MAX_EXCERPT)
+}

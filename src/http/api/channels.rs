@@ -1,0 +1,157 @@
+//! `/v1/channels`: where an account is told of failures, recoveries and alerts (contract §12).
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::channel::{ChannelView, channel_patch, new_channel};
+use crate::domain::account::user::User;
+use crate::domain::api_error::ErrorCode;
+use crate::domain::channel::{
+    ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelType, EXECUTION_FAILED, Settings,
+};
+use crate::domain::notification::alert::{TestAttempt, TestStatus};
+use crate::error::{Error, Result};
+use crate::http::api::alerts::first_attempt;
+use crate::http::list::{ListBody, Pagination};
+use crate::http::message::{Request, Response};
+use crate::service;
+use crate::service::channels::not_found;
+use crate::service::notify::PendingTest;
+use crate::store::accounts::users;
+use crate::store::{ReadTx, channels};
+
+/// Longest wait for a test (contract §12).
+const MAX_TEST_WAIT: Duration = Duration::from_secs(15);
+
+/// A channel with what its object says beside its settings.
+struct Shown {
+    channel: Channel,
+    status: &'static str,
+    waiting: usize,
+    is_built_in: bool,
+}
+
+impl Shown {
+    fn stored(read: &ReadTx<'_>, channel: Channel) -> Result<Self> {
+        let status = if channel.is_failing() { "failing" } else { "active" };
+        let waiting = channels::count_waiting(read, &channel)?;
+        Ok(Self { channel, status, waiting, is_built_in: false })
+    }
+
+    fn view(&self) -> ChannelView<'_> {
+        let Self { channel, status, waiting, is_built_in } = self;
+        ChannelView { channel, status, waiting: *waiting, is_built_in: *is_built_in }
+    }
+}
+
+/// The channels that are set elsewhere.
+fn built_in(user: &User) -> Vec<Shown> {
+    let with = |name: &str, value: &str| {
+        let mut settings = Settings::default();
+        settings.set(name, Some(value.to_owned()));
+        settings
+    };
+    let shown = |channel, status| Shown { channel, status, waiting: 0, is_built_in: true };
+    let named = (BUILT_IN_EMAIL, "Failure mails");
+    let to = with("to", &user.email);
+    let email = Channel::built_in(named, ChannelType::Email, to, &[EXECUTION_FAILED], user.created_at);
+    let email = shown(email, if user.confirmed_at.is_some() { "active" } else { "unconfirmed" });
+    let alert_webhook = user.alert_webhook_url.as_deref().map(|url| {
+        let (named, url) = ((BUILT_IN_ALERT_WEBHOOK, "Alert webhook"), with("url", url));
+        shown(Channel::built_in(named, ChannelType::Webhook, url, &[ALL_ALERTS], user.created_at), "active")
+    });
+    [email].into_iter().chain(alert_webhook).collect()
+}
+
+fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Shown> {
+    if !matches!(id, BUILT_IN_EMAIL | BUILT_IN_ALERT_WEBHOOK) {
+        return Shown::stored(read, channels::find(read, user_key, id)?.ok_or_else(not_found)?);
+    }
+    let user = users::find(read, user_key)?.ok_or_else(not_found)?;
+    built_in(&user).into_iter().find(|shown| shown.channel.id == id).ok_or_else(not_found)
+}
+
+/// Errors: `invalid_state` for a channel that is set elsewhere.
+fn require_own(id: &str) -> Result<()> {
+    let message = match id {
+        BUILT_IN_EMAIL => {
+            "This channel is built in: each cue sets with on_failure.email whether its failures are mailed"
+        }
+        BUILT_IN_ALERT_WEBHOOK => {
+            "This channel is built in: set or remove it with PATCH /v1/auth/me {\"alert_webhook_url\": …}"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::refused(ErrorCode::InvalidState, message))
+}
+
+pub async fn list(request: Request) -> Result<Response> {
+    let (user_key, query) = (request.caller()?.user_key, request.query());
+    let pagination = query.pagination(50);
+    query.finish()?;
+    let list = move |read: &ReadTx<'_>| {
+        let user = users::find(read, user_key)?;
+        let mut found = user.as_ref().map(built_in).unwrap_or_default();
+        for channel in channels::list(read, user_key)? {
+            found.push(Shown::stored(read, channel)?);
+        }
+        Ok(found)
+    };
+    let (found, _turn) = request.read_list(false, list).await?;
+    let Pagination { limit, offset } = pagination;
+    let total = i64::try_from(found.len()).unwrap_or(i64::MAX);
+    let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
+    let page = found.iter().skip(skipped).take(limit as usize);
+    let list = ListBody::new("channels", page.map(Shown::view))?;
+    Ok(list.with_page("", total, pagination).into_response())
+}
+
+pub async fn create(request: Request) -> Result<Response> {
+    let caller = request.caller()?;
+    let new = new_channel(request.fields()?, &request.app.config.callbacks)?;
+    let channel = service::channels::create(&request.app, caller.user_key, new)?.await?;
+    let shown = Shown { channel, status: "active", waiting: 0, is_built_in: false };
+    Ok(Response::created(&json!(shown.view())))
+}
+
+pub async fn show(request: Request) -> Result<Response> {
+    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    let shown = request.app.store.read(move |read| find(read, user_key, &id)).await?;
+    Ok(Response::ok(&json!(shown.view())))
+}
+
+pub async fn update(request: Request) -> Result<Response> {
+    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    require_own(&id)?;
+    let of_user = id.clone();
+    let stored = request.app.store.read(move |read| channels::find(read, user_key, &of_user)).await?;
+    let stored = stored.ok_or_else(not_found)?;
+    let patch = channel_patch(request.fields()?, &stored, &request.app.config.callbacks)?;
+    service::channels::update(&request.app, user_key, id, |channel| patch.applied_to(channel)).await?;
+    show(request).await
+}
+
+pub async fn delete(request: Request) -> Result<Response> {
+    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    require_own(&id)?;
+    service::channels::delete(&request.app, user_key, id).await?;
+    Ok(Response::no_content())
+}
+
+/// Sends a test message, and answers when the attempt has ended.
+pub async fn test(request: Request) -> Result<Response> {
+    let id = request.param("channel_id").to_owned();
+    let test = PendingTest::begin(&request.app, request.caller()?.user_key)?;
+    test.send_to_channel(id).await?;
+    let attempt = first_attempt(&request, &test, MAX_TEST_WAIT).await;
+    let attempt = attempt.as_ref();
+    Ok(Response::ok(&json!({
+        "id": test.id,
+        "status": attempt.map_or(TestStatus::Waiting, TestAttempt::status).as_str(),
+        "http_status": attempt.and_then(|attempt| attempt.http_status),
+        "duration_ms": attempt.map(|attempt| attempt.duration.as_millis().max(0)),
+        "error_message": attempt.and_then(|attempt| attempt.error_message.as_deref()),
+        "response": attempt.and_then(|attempt| attempt.response.as_deref()),
+    })))
+}

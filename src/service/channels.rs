@@ -1,0 +1,364 @@
+//! Channels: what their accounts set, what is announced to them in the write of the event, and the composition of their
+//! messages (contract §12).
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::channel::message::{self, DIGEST, Message, Notice, Subject};
+use crate::domain::channel::services::service;
+use crate::domain::channel::{
+    ALERT_CONSECUTIVE_FAILURES, CUE_PAUSED, CUE_RECOVERED, Channel, ChannelType, EXECUTION_FAILED,
+    MAX_CHANNELS, NewChannel, SETTLE, Turn, alert_event,
+};
+use crate::domain::notification::alert::Alert;
+use crate::domain::notification::{
+    MAX_MAILS, NotificationKind, RATE_WINDOW, is_expired, notification_id, suppressed_until,
+};
+use crate::domain::text::hex;
+use crate::domain::time::saturating_sub;
+use crate::error::{Error, Result};
+use crate::random;
+use crate::store::accounts::users;
+use crate::store::channels::{self, NextTurn};
+use crate::store::outbox::{self, FailedExecution, NewNotification};
+use crate::store::{Pending, ReadTx, WriteTx};
+
+/// Notices that wait for an account, at most: a digest counts that many, and says "at least" of more.
+const MAX_NOTICES: u32 = 2_000;
+
+pub fn not_found() -> Error {
+    Error::refused(ErrorCode::ChannelNotFound, "Channel not found")
+}
+
+/// Errors: `channel_limit_exceeded`, and `validation_error` for a mail to an address that is not the confirmed one.
+pub fn create(app: &App, user_key: i64, new: NewChannel) -> Result<Pending<Channel>> {
+    let (now, id) = (app.clock.now(), format!("chn_{}", hex::encode(&random::bytes::<6>()?)));
+    Ok(app.store.write_for(user_key, move |tx| {
+        if channels::count(tx, user_key)? >= MAX_CHANNELS {
+            let message =
+                format!("The account has {MAX_CHANNELS} channels, which is the limit: delete one that is no longer used");
+            return Err(Error::refused(ErrorCode::ChannelLimitExceeded, message));
+        }
+        check_address(tx, user_key, &new)?;
+        channels::insert(tx, user_key, &id, &new, now)?;
+        channels::find(tx, user_key, &id)?.ok_or_else(not_found)
+    }))
+}
+
+/// `change` gets the channel as it is stored, and returns it changed. With other settings its failures count no more.
+pub fn update(
+    app: &App,
+    user_key: i64,
+    id: String,
+    change: impl FnOnce(&Channel) -> NewChannel + Send + 'static,
+) -> Pending<Channel> {
+    let now = app.clock.now();
+    app.store.write_for(user_key, move |tx| {
+        let stored = channels::find(tx, user_key, &id)?.ok_or_else(not_found)?;
+        let new = change(&stored);
+        let failures = if new.settings == stored.settings { stored.failures } else { 0 };
+        check_address(tx, user_key, &new)?;
+        channels::update(tx, stored.key, (&new, failures), now)?;
+        channels::find(tx, user_key, &id)?.ok_or_else(not_found)
+    })
+}
+
+/// Messages to other addresses would make a sender of unwanted mail of the server.
+fn check_address(read: &ReadTx<'_>, user_key: i64, new: &NewChannel) -> Result<()> {
+    if new.channel_type != ChannelType::Email {
+        return Ok(());
+    }
+    let user =
+        users::find(read, user_key)?.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
+    let to = new.settings.text("to");
+    let problem = if !to.eq_ignore_ascii_case(&user.email) {
+        format!("to should be the address of the account, {}", user.email)
+    } else if user.confirmed_at.is_none() {
+        format!(
+            "{to} is not confirmed yet: open the link of the mail that asks to confirm it, or sign in with it"
+        )
+    } else {
+        return Ok(());
+    };
+    let error = FieldError {
+        kind: "value_error",
+        loc: vec!["body".into(), "to".into()],
+        msg: format!("Value error, {problem}"),
+        input: to.into(),
+    };
+    Err(Refusal::invalid(vec![error]).into())
+}
+
+pub fn delete(app: &App, user_key: i64, id: String) -> Pending<()> {
+    app.store.write_for(user_key, move |tx| {
+        if channels::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found()) }
+    })
+}
+
+/// A failed run of a cue, with the alert that its streak raises: one message. Returns whether a channel mails it.
+pub(super) fn announce_failure(
+    tx: &WriteTx<'_>,
+    (failed, key): (&FailedExecution, i64),
+    streak: i64,
+    alert: Option<&Alert>,
+    now: Timestamp,
+) -> Result<bool> {
+    let (user_key, cue_key) = (failed.subject.user_key, failed.subject.cue_key);
+    if !channels::any_exist(tx, user_key)? {
+        return Ok(false);
+    }
+    let execution_id = failed.subject.execution_id;
+    let Some((subject, tags)) = channels::find_subject(tx, cue_key, Some(execution_id))? else {
+        return Ok(false);
+    };
+    let Some(run) = channels::find_failed_run(tx, key, subject, streak)? else { return Ok(false) };
+    let mut message = run.message(notification_id(execution_id.bytes(), NotificationKind::Channel, now), now);
+    message.alert = alert.map(Alert::json);
+    let alert = alert.map(|_| ALERT_CONSECUTIVE_FAILURES.to_owned());
+    let events = [EXECUTION_FAILED.to_owned()].into_iter().chain(alert).collect();
+    let told = announce(tx, user_key, Notice { key: 0, events, tags, at: now, message })?;
+    if !told.is_empty() {
+        outbox::announce_streak(tx, cue_key)?;
+    }
+    Ok(told.contains(&ChannelType::Email))
+}
+
+/// The first success of a cue after failures of which a channel has told one.
+pub(super) fn announce_recovery(
+    tx: &WriteTx<'_>,
+    (user_key, cue_key, key): (i64, i64, i64),
+    streak: outbox::Streak,
+    now: Timestamp,
+) -> Result<()> {
+    if !streak.is_announced || !channels::any_exist(tx, user_key)? {
+        return Ok(());
+    }
+    let execution_id = channels::execution_id(tx, key)?;
+    let Some((subject, tags)) = channels::find_subject(tx, cue_key, execution_id)? else { return Ok(()) };
+    let id = message_id(&[key, 1], now);
+    let message = message::recovered(&subject, id, (streak.since, streak.failures), now);
+    let events = vec![CUE_RECOVERED.to_owned()];
+    announce(tx, user_key, Notice { key: 0, events, tags, at: now, message }).map(drop)
+}
+
+/// `reason` follows "was paused:".
+pub(super) fn announce_pause(
+    tx: &WriteTx<'_>,
+    (user_key, cue_key): (i64, i64),
+    reason: &str,
+    now: Timestamp,
+) -> Result<()> {
+    if !channels::any_exist(tx, user_key)? {
+        return Ok(());
+    }
+    let Some((subject, tags)) = channels::find_subject(tx, cue_key, None)? else { return Ok(()) };
+    let message = message::paused(&subject, message_id(&[cue_key, 2], now), reason, now);
+    announce(tx, user_key, Notice { key: 0, events: vec![CUE_PAUSED.to_owned()], tags, at: now, message })
+        .map(drop)
+}
+
+/// It is told at `at`, or later with what it then says.
+pub(super) fn announce_alert(
+    tx: &WriteTx<'_>,
+    (user_key, cue_key): (i64, Option<i64>),
+    alert: &Alert,
+    at: Timestamp,
+) -> Result<()> {
+    if !channels::any_exist(tx, user_key)? {
+        return Ok(());
+    }
+    let found = cue_key.map(|key| channels::find_subject(tx, key, None)).transpose()?.flatten();
+    let (name, tags) = found.map(|(Subject { cue_name, .. }, tags)| (cue_name, tags)).unzip();
+    let message = message::alert(alert, name.as_deref());
+    let events = vec![alert_event(alert.alert_type)];
+    announce(tx, user_key, Notice { key: 0, events, tags: tags.unwrap_or_default(), at, message }).map(drop)
+}
+
+/// The alert says more now, and waits until `at`.
+pub(super) fn postpone_alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert, at: Timestamp) -> Result<()> {
+    channels::update_notice(tx, user_key, &message::alert(alert, None), at)
+}
+
+pub(super) fn release_alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert, now: Timestamp) -> Result<()> {
+    channels::release_notice(tx, user_key, &alert.id, now)
+}
+
+/// Adds the notice if a channel takes it. Returns the types of those that do.
+fn announce(tx: &WriteTx<'_>, user_key: i64, notice: Notice) -> Result<Vec<ChannelType>> {
+    let takers: Vec<ChannelType> = readable(tx, user_key)?
+        .iter()
+        .filter(|channel| channel.takes(&notice))
+        .map(|channel| channel.channel_type)
+        .collect();
+    if !takers.is_empty() {
+        let settle = i64::try_from(SETTLE.as_millis()).unwrap_or(i64::MAX);
+        channels::insert_notice(tx, user_key, &notice, (MAX_NOTICES, settle))?;
+    }
+    Ok(takers)
+}
+
+/// Returns whether a channel mails events of this word about the cue.
+pub(super) fn is_mailed(tx: &WriteTx<'_>, (user_key, cue_key): (i64, i64), event: &str) -> Result<bool> {
+    if !channels::any_exist(tx, user_key)? {
+        return Ok(false);
+    }
+    let tags = channels::find_subject(tx, cue_key, None)?.map(|(_, tags)| tags).unwrap_or_default();
+    let is_mailed =
+        |channel: &Channel| channel.channel_type == ChannelType::Email && channel.takes_event(event, &tags);
+    Ok(readable(tx, user_key)?.iter().any(is_mailed))
+}
+
+/// Channels that cannot be read must not keep an execution from being recorded: they are told nothing.
+fn readable(tx: &WriteTx<'_>, user_key: i64) -> Result<Vec<Channel>> {
+    match channels::list(tx, user_key) {
+        Err(error @ Error::Storage(_)) => Err(error),
+        Err(error) => {
+            tx.on_commit(
+                move || tracing::error!(user_key, %error, "channels cannot be read and are told nothing"),
+            );
+            Ok(Vec::new())
+        }
+        found => found,
+    }
+}
+
+/// Derived from its arguments, so that repeating a write creates no second message.
+fn message_id(about: &[i64], now: Timestamp) -> String {
+    let about: Vec<u8> = about.iter().flat_map(|number| number.to_be_bytes()).collect();
+    notification_id(&about, NotificationKind::Channel, now)
+}
+
+/// Puts the next message of the channel into the outbox, if it is its turn. `base` is the public URL, for links.
+pub fn compose(tx: &WriteTx<'_>, key: i64, base: Option<&str>, now: Timestamp) -> Result<()> {
+    let Some(channel) = channels::find_by_key(tx, key)? else { return Ok(()) };
+    let window = (channel.window_at, channel.window_count);
+    if channels::count_in_outbox(tx, key)? > 0 {
+        // The end of that message wakes the channel.
+        return channels::set_turn(tx, key, NextTurn { cursor: channel.cursor, due_at: None, window });
+    }
+    let notices = channels::list_notices(tx, channel.user_key, channel.cursor, MAX_NOTICES)?;
+    let is_cut = notices.len() >= MAX_NOTICES as usize;
+    // In the order of the events: what is told later holds up what follows it.
+    let ready = notices.iter().take_while(|notice| notice.at <= now).count();
+    let later = notices.get(ready).map(|notice| notice.at);
+    let last = notices[..ready].last().map_or(channel.cursor, |notice| notice.key);
+    let is_told = |notice: &Notice| channel.takes(notice) && !is_expired(notice.at, now);
+    let waiting: Vec<Notice> = notices.into_iter().take(ready).filter(is_told).collect();
+    let turn = match mail_limit(tx, &channel, now)? {
+        Some(until) if !waiting.is_empty() => Turn::WaitUntil(until),
+        _ => channel.turn(&waiting, now),
+    };
+    let next = match (turn, waiting.first()) {
+        (Turn::WaitUntil(until), _) => NextTurn { cursor: channel.cursor, due_at: Some(until), window },
+        (Turn::Single | Turn::Digest, Some(first)) => {
+            let is_single = turn == Turn::Single;
+            let message = if is_single {
+                first.message.clone()
+            } else {
+                message::digest(message_id(&[key, 3], now), &waiting, is_cut, now)
+            };
+            enqueue(tx, &channel, message, base, now)?;
+            let (start, count) = channel.window_after(turn, now);
+            let cursor = if is_single { first.key } else { last };
+            NextTurn { cursor, due_at: None, window: (Some(start), count) }
+        }
+        _ => NextTurn { cursor: last, due_at: later, window },
+    };
+    channels::set_turn(tx, key, next)?;
+    channels::delete_told(tx, channel.user_key)
+}
+
+/// When the account may get another mail, if it has reached the hourly limit of mails.
+fn mail_limit(read: &ReadTx<'_>, channel: &Channel, now: Timestamp) -> Result<Option<Timestamp>> {
+    if channel.channel_type != ChannelType::Email {
+        return Ok(None);
+    }
+    Ok(suppressed_until(outbox::mail_time(read, channel.user_key, MAX_MAILS - 1)?, now))
+}
+
+/// Counts a mail beside those about failures (contract §6.8).
+pub(super) fn count_mail(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+    let suppressed = outbox::suppressed_mails(tx, user_key)?;
+    outbox::delete_mails(tx, user_key, saturating_sub(now, RATE_WINDOW))?;
+    outbox::insert_mail(tx, user_key, now, suppressed)
+}
+
+fn enqueue(
+    tx: &WriteTx<'_>,
+    channel: &Channel,
+    mut message: Message,
+    base: Option<&str>,
+    now: Timestamp,
+) -> Result<()> {
+    message.link = base.map(|base| message.address(base));
+    // Two channels send the same event under two ids: a receiver takes the second for a repetition of the first otherwise.
+    let id = if message.event == DIGEST || message.is_test() {
+        message.id.clone()
+    } else {
+        notification_id(
+            format!("{}{}", channel.id, message.id).as_bytes(),
+            NotificationKind::Channel,
+            Timestamp::UNIX_EPOCH,
+        )
+    };
+    message.id = id.clone();
+    let new = new_notification(channel, id, message);
+    if new.kind == NotificationKind::Mail {
+        count_mail(tx, new.user_key, now)?;
+    }
+    outbox::insert(tx, &new, now, None)
+}
+
+fn new_notification(channel: &Channel, id: String, message: Message) -> NewNotification {
+    let (user_key, channel_key) = (channel.user_key, Some(channel.key));
+    let Some(request) = service(channel.channel_type).request else {
+        let body = message.mail().body();
+        return NewNotification { id, user_key, kind: NotificationKind::Mail, url: None, body, channel_key };
+    };
+    // For its host: the request is made again when it is sent.
+    let url = Some(request(&channel.settings, &message).url);
+    let body = message.body();
+    NewNotification { id, user_key, kind: NotificationKind::Channel, url, body, channel_key }
+}
+
+pub(super) fn too_many_mails() -> Error {
+    let message =
+        format!("The account has got {MAX_MAILS} mails within an hour, which is the limit; try again later");
+    Error::refused(ErrorCode::RateLimitExceeded, message)
+}
+
+/// Puts a test message into the outbox, which is sent at once. Errors: `channel_not_found`.
+pub fn enqueue_test(
+    tx: &WriteTx<'_>,
+    (user_key, channel_id): (i64, &str),
+    id: &str,
+    base: Option<&str>,
+    now: Timestamp,
+) -> Result<()> {
+    let channel = channels::find(tx, user_key, channel_id)?.ok_or_else(not_found)?;
+    if mail_limit(tx, &channel, now)?.is_some() {
+        return Err(too_many_mails());
+    }
+    enqueue(tx, &channel, Message::test(id, &channel.name, now), base, now)
+}
+
+/// What the end of an attempt means for its channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelResult {
+    pub key: i64,
+    /// Why the service did not accept it; `None` if it did.
+    pub error: Option<String>,
+    /// The message has left the outbox.
+    pub is_over: bool,
+}
+
+pub fn record_result(tx: &WriteTx<'_>, result: &ChannelResult, now: Timestamp) -> Result<()> {
+    match &result.error {
+        None => channels::record_success(tx, result.key, now),
+        Some(error) => {
+            channels::record_failure(tx, result.key, error, now)?;
+            if result.is_over { channels::look_again(tx, result.key, now) } else { Ok(()) }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Channels, and the notices that they tell (contract §12). `service::channels` decides when one is told.
+
+use jiff::Timestamp;
+use rusqlite::params;
+use serde_json::json;
+
+use crate::domain::channel::message::{AttemptFailure, FailedRun, Message, Notice, Subject};
+use crate::domain::channel::{Channel, ChannelEvents, FAILING, NewChannel, Quiet, Settings};
+use crate::domain::cue::tags::Tags;
+use crate::domain::ids::ExecutionId;
+use crate::domain::webhook::callback::host_of;
+use crate::error::Result;
+use crate::store::db::columns::{FromRow, RowReader, invalid_column, millis, row};
+use crate::store::{ReadTx, WakeSet, WriteTx};
+
+row!(columns, "channels.", Channel {
+    key, id, user_key, channel_type = "channels.type", name, settings, events, tags, quiet, cursor, window_at,
+    window_count, failures, last_sent_at, last_failed_at, last_error, created_at, updated_at,
+});
+
+impl FromRow for Settings {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        columns.json()
+    }
+}
+
+impl FromRow for ChannelEvents {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        columns.json()
+    }
+}
+
+impl FromRow for Quiet {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        columns.json()
+    }
+}
+
+impl FromRow for Notice {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        let (key, events, tags, at) = (columns.get()?, columns.json()?, columns.get()?, columns.get()?);
+        let message = Message::read(columns.text()?).ok_or_else(|| invalid_column("no message"))?;
+        Ok(Self { key, events, tags, at, message })
+    }
+}
+
+row!(AttemptFailure { http_status, cause, error });
+
+const INSERT: &str = "INSERT INTO channels (id, user_key, type, name, settings, events, tags, quiet, cursor, created_at,
+                      updated_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'notices'), 0), ?9, ?9)";
+const UPDATE: &str =
+    "UPDATE channels SET name = ?2, settings = ?3, events = ?4, tags = ?5, quiet = ?6, failures = ?7,
+        updated_at = ?8, due_at = ?8
+  WHERE key = ?1";
+const DELETE: &str = "DELETE FROM channels WHERE user_key = ?1 AND id = ?2";
+const DELETE_ALL: &str = "DELETE FROM channels WHERE user_key = ?1";
+const COUNT: &str = "SELECT count(*) FROM channels WHERE user_key = ?1";
+const EXISTS: &str = "SELECT 1 FROM channels WHERE user_key = ?1";
+const LIST: &str = concat!("SELECT ", columns!(), " FROM channels WHERE user_key = ?1 ORDER BY key");
+const FIND: &str = concat!("SELECT ", columns!(), " FROM channels WHERE id = ?2 AND user_key = ?1");
+const FIND_BY_KEY: &str = concat!("SELECT ", columns!(), " FROM channels WHERE key = ?1");
+const IN_OUTBOX: &str = "SELECT count(*) FROM outbox WHERE channel_key = ?1";
+const LIST_FAILING: &str =
+    "SELECT id, name, last_error FROM channels WHERE user_key = ?1 AND failures >= ?2 ORDER BY key";
+
+const NEXT_DUE: &str = "SELECT due_at FROM channels WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+const LIST_DUE: &str =
+    "SELECT key FROM channels WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0";
+const LIST_STUCK: &str = "SELECT id FROM channels WHERE due_at IS NULL
+    AND EXISTS (SELECT 1 FROM notices WHERE notices.user_key = channels.user_key AND notices.key > cursor)
+    AND NOT EXISTS (SELECT 1 FROM outbox WHERE channel_key = channels.key)";
+// A channel that waits for more notices looks again a little later, at most once in that time however many come.
+const WAKE: &str = "UPDATE channels SET due_at = min(coalesce(due_at, ?2), ?2 + iif(due_at IS NULL, 0, ?3))
+  WHERE user_key = ?1 AND (due_at IS NULL OR due_at > ?2 + ?3)
+    AND NOT EXISTS (SELECT 1 FROM outbox WHERE channel_key = channels.key)";
+const SET_TURN: &str = "UPDATE channels SET cursor = max(cursor, ?2), due_at = ?3, window_at = ?4, window_count = ?5 WHERE key = ?1";
+const RECORD_SUCCESS: &str =
+    "UPDATE channels SET failures = 0, last_sent_at = ?2, last_error = NULL, due_at = ?2 WHERE key = ?1";
+const RECORD_FAILURE: &str =
+    "UPDATE channels SET failures = failures + 1, last_failed_at = ?2, last_error = ?3 WHERE key = ?1";
+const LOOK_AGAIN: &str = "UPDATE channels SET due_at = ?2 WHERE key = ?1";
+const RELEASE_MESSAGE: &str = "UPDATE outbox SET due_at = NULL WHERE channel_key = ?1";
+
+const INSERT_NOTICE: &str =
+    "INSERT INTO notices (user_key, events, tags, ready_at, id, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const UPDATE_NOTICE: &str = "UPDATE notices SET ready_at = ?3, body = ?4 WHERE user_key = ?1 AND id = ?2";
+const RELEASE_NOTICE: &str =
+    "UPDATE notices SET ready_at = min(ready_at, ?3) WHERE user_key = ?1 AND id = ?2";
+const LIST_NOTICES: &str = "SELECT key, events, tags, ready_at, body FROM notices
+  WHERE user_key = ?1 AND key > ?2 ORDER BY key LIMIT ?3 + 0";
+const DELETE_TOLD: &str = "DELETE FROM notices WHERE user_key = ?1
+    AND key <= coalesce((SELECT min(cursor) FROM channels WHERE user_key = ?1), 9223372036854775807)";
+const DELETE_SURPLUS: &str = "DELETE FROM notices WHERE user_key = ?1
+    AND key <= (SELECT key FROM notices WHERE user_key = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2 + 0)";
+
+const SUBJECT: &str = "SELECT id, name, tags FROM cues WHERE key = ?1";
+// The error of a worker is in its report, that of a delivery in the execution.
+const FAILURE: &str =
+    "SELECT e.attempts, e.http_status, e.cause, coalesce(o.error, e.error_message), e.scheduled_for,
+        c.callback_url
+   FROM executions e JOIN cues c ON c.key = e.cue_key LEFT JOIN outcomes o ON o.execution_key = e.key
+  WHERE e.key = ?1";
+const OTHER_FAILURE: &str = "SELECT a.http_status, a.cause, a.error_message
+   FROM attempts a JOIN executions e ON e.key = a.execution_key
+  WHERE a.execution_key = ?1 AND a.attempt < e.attempts AND a.is_counted AND coalesce(a.cause, a.error_message) IS NOT NULL
+    AND (a.http_status IS NOT e.http_status OR a.cause IS NOT e.cause)
+  ORDER BY a.attempt DESC LIMIT 1";
+
+pub fn insert(tx: &WriteTx<'_>, user_key: i64, id: &str, new: &NewChannel, now: Timestamp) -> Result<()> {
+    let NewChannel { channel_type, name, settings, events, tags, quiet } = new;
+    let (settings, events) = (json!(settings).to_string(), json!(events).to_string());
+    let (tags, quiet) = (tags_column(tags), quiet.as_ref().map(|quiet| json!(quiet).to_string()));
+    tx.run(
+        INSERT,
+        params![id, user_key, channel_type.as_str(), name, settings, events, tags, quiet, millis(now)],
+    )
+}
+
+/// All but its type, which stays. With changed settings its earlier failures count no more, and its message is sent again
+/// at once.
+pub fn update(tx: &WriteTx<'_>, key: i64, (new, failures): (&NewChannel, u32), now: Timestamp) -> Result<()> {
+    let NewChannel { name, settings, events, tags, quiet, .. } = new;
+    let (settings, events) = (json!(settings).to_string(), json!(events).to_string());
+    let (tags, quiet) = (tags_column(tags), quiet.as_ref().map(|quiet| json!(quiet).to_string()));
+    tx.run(UPDATE, params![key, name, settings, events, tags, quiet, failures, millis(now)])?;
+    if failures == 0 {
+        tx.run(RELEASE_MESSAGE, [key])?;
+    }
+    wake(tx);
+    Ok(())
+}
+
+fn tags_column(tags: &Tags) -> Option<String> {
+    (!tags.is_empty()).then(|| json!(tags).to_string())
+}
+
+fn wake(tx: &WriteTx<'_>) {
+    tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
+}
+
+/// With its message in the outbox. Returns `false` if the user has no such channel.
+pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+    let is_deleted = tx.changes(DELETE, params![user_key, id])?;
+    tx.run(DELETE_TOLD, [user_key])?;
+    Ok(is_deleted)
+}
+
+pub fn delete_all(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    tx.run(DELETE_ALL, [user_key])?;
+    tx.run(DELETE_TOLD, [user_key])
+}
+
+pub fn count(read: &ReadTx<'_>, user_key: i64) -> Result<i64> {
+    read.one(COUNT, [user_key])
+}
+
+pub fn any_exist(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+    read.any(EXISTS, [user_key])
+}
+
+pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Channel>> {
+    read.all(LIST, [user_key])
+}
+
+pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Channel>> {
+    read.find(FIND, params![user_key, id])
+}
+
+pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Channel>> {
+    read.find(FIND_BY_KEY, [key])
+}
+
+/// Id, name and last error of the channels that are failing.
+pub fn list_failing(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<(String, String, Option<String>)>> {
+    read.all(LIST_FAILING, params![user_key, FAILING])
+}
+
+/// The message of the channel in the outbox, and the notices after it that it takes.
+pub fn count_waiting(read: &ReadTx<'_>, channel: &Channel) -> Result<usize> {
+    let notices: Vec<Notice> = read.all(LIST_NOTICES, params![channel.user_key, channel.cursor, i64::MAX])?;
+    let waiting = notices.iter().filter(|notice| channel.takes(notice)).count();
+    Ok(waiting + count_in_outbox(read, channel.key)?)
+}
+
+/// The messages of the channel in the outbox.
+pub fn count_in_outbox(read: &ReadTx<'_>, key: i64) -> Result<usize> {
+    read.one(IN_OUTBOX, [key])
+}
+
+pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    read.find(NEXT_DUE, [])
+}
+
+/// The channels that nothing would wake, although notices wait for them.
+pub fn list_stuck(read: &ReadTx<'_>) -> Result<Vec<String>> {
+    read.all(LIST_STUCK, [])
+}
+
+pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: u32) -> Result<Vec<i64>> {
+    read.all(LIST_DUE, params![millis(now), limit])
+}
+
+/// Where a channel goes on after its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextTurn {
+    pub cursor: i64,
+    pub due_at: Option<Timestamp>,
+    pub window: (Option<Timestamp>, u32),
+}
+
+pub fn set_turn(tx: &WriteTx<'_>, key: i64, next: NextTurn) -> Result<()> {
+    let (window_at, window_count) = next.window;
+    tx.run(SET_TURN, params![key, next.cursor, next.due_at.map(millis), window_at.map(millis), window_count])
+}
+
+/// The service has accepted a message. Another one that waits for its next attempt is sent at once.
+pub fn record_success(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
+    tx.run(RECORD_SUCCESS, params![key, millis(now)])?;
+    tx.run(RELEASE_MESSAGE, [key])
+}
+
+pub fn record_failure(tx: &WriteTx<'_>, key: i64, error: &str, now: Timestamp) -> Result<()> {
+    tx.run(RECORD_FAILURE, params![key, millis(now), error])
+}
+
+/// After its message has left the outbox.
+pub fn look_again(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
+    tx.run(LOOK_AGAIN, params![key, millis(now)])
+}
+
+/// Until it is changed or its next notice.
+pub fn stop_looking(tx: &WriteTx<'_>, key: i64) -> Result<()> {
+    tx.run("UPDATE channels SET due_at = NULL WHERE key = ?1", [key])
+}
+
+/// Adds a notice, and wakes the channels of the account. Of more than `kept` waiting ones the oldest are deleted.
+pub fn insert_notice(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    notice: &Notice,
+    (kept, settle_ms): (u32, i64),
+) -> Result<()> {
+    let Notice { events, tags, at, message, .. } = notice;
+    let (events, ready_at) = (json!(events).to_string(), millis(*at));
+    tx.run(
+        INSERT_NOTICE,
+        params![user_key, events, tags_column(tags), ready_at, message.id, message.body()],
+    )?;
+    tx.run(DELETE_SURPLUS, params![user_key, kept])?;
+    tx.run(WAKE, params![user_key, ready_at, settle_ms])?;
+    wake(tx);
+    Ok(())
+}
+
+/// Changes a notice that has not been told.
+pub fn update_notice(tx: &WriteTx<'_>, user_key: i64, message: &Message, ready_at: Timestamp) -> Result<()> {
+    tx.run(UPDATE_NOTICE, params![user_key, message.id, millis(ready_at), message.body()])
+}
+
+/// Lets the notice of this id be told at `now`.
+pub fn release_notice(tx: &WriteTx<'_>, user_key: i64, id: &str, now: Timestamp) -> Result<()> {
+    if tx.changes(RELEASE_NOTICE, params![user_key, id, millis(now)])? {
+        tx.run(WAKE, params![user_key, millis(now), 0])?;
+        wake(tx);
+    }
+    Ok(())
+}
+
+pub fn list_notices(read: &ReadTx<'_>, user_key: i64, after: i64, limit: u32) -> Result<Vec<Notice>> {
+    read.all(LIST_NOTICES, params![user_key, after, limit])
+}
+
+/// Deletes the notices that all channels of the user have told or do not take.
+pub fn delete_told(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    tx.run(DELETE_TOLD, [user_key])
+}
+
+/// The cue in this row and its tags, for a message about `execution_id`.
+pub fn find_subject(
+    read: &ReadTx<'_>,
+    cue_key: i64,
+    execution_id: Option<ExecutionId>,
+) -> Result<Option<(Subject, Tags)>> {
+    let found: Option<(String, String, Tags)> = read.find(SUBJECT, [cue_key])?;
+    Ok(found.map(|(cue_id, cue_name, tags)| {
+        (Subject { cue_id, cue_name, execution_id: execution_id.map(|id| id.to_string()) }, tags)
+    }))
+}
+
+pub fn execution_id(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionId>> {
+    read.find("SELECT id FROM executions WHERE key = ?1", [key])
+}
+
+/// The failed execution in this row, the last of `streak`.
+pub fn find_failed_run(
+    read: &ReadTx<'_>,
+    key: i64,
+    subject: Subject,
+    streak: i64,
+) -> Result<Option<FailedRun>> {
+    let before = read.find(OTHER_FAILURE, [key])?;
+    let found: Option<(u32, AttemptFailure, Timestamp, Option<String>)> = read.find(FAILURE, [key])?;
+    Ok(found.map(|(attempts, last, scheduled_for, url)| {
+        let host = url.as_deref().map(host_of).filter(|host| !host.is_empty());
+        FailedRun { subject, attempts, last, before, host, scheduled_for, streak }
+    }))
+}
+
+#[cfg(test)]
+crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index:
+    COUNT => "channels_by_user (user_key=?)",
+    EXISTS => "channels_by_user (user_key=?)",
+    LIST => "channels_by_user (user_key=?)",
+    FIND => "(id=?)",
+    DELETE => "(id=?)",
+    DELETE_ALL => "channels_by_user (user_key=?)",
+    IN_OUTBOX => "outbox_by_channel (channel_key=?)",
+    RELEASE_MESSAGE => "outbox_by_channel (channel_key=?)",
+    LIST_FAILING => "channels_by_user (user_key=?)",
+    NEXT_DUE => "channels_due (due_at>?)",
+    LIST_DUE => "channels_due (due_at>? AND due_at<?)",
+    WAKE => "channels_by_user (user_key=?)",
+    UPDATE_NOTICE => "notices_by_user (user_key=?)",
+    LIST_NOTICES => "notices_by_user (user_key=? AND key>?)",
+    DELETE_TOLD => "notices_by_user (user_key=?",
+    DELETE_SURPLUS => "notices_by_user (user_key=?",
+    OTHER_FAILURE => "SEARCH a USING PRIMARY KEY (execution_key=? AND attempt<?)",
+}

@@ -1,0 +1,146 @@
+//! Bad input: each problem is named with its field, all at once, and nothing is changed.
+
+use crate::http::channels::{CHANNELS, START, path, webhook};
+use crate::support::*;
+
+/// The last segment of the place of each problem, with its text.
+fn problems(response: &Response) -> Vec<(String, String)> {
+    let body = response.expect(422);
+    let problems = body["detail"].as_array().unwrap().iter();
+    let place = |problem: &Value| {
+        problem["loc"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .skip(1)
+            .map(|part| part.to_string().replace('"', ""))
+            .collect::<Vec<_>>()
+            .join(".")
+    };
+    problems.map(|problem| (place(problem), problem["msg"].as_str().unwrap().to_owned())).collect()
+}
+
+#[test]
+fn a_channel_without_what_its_service_needs_is_refused_with_all_fields() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    for (body, expected) in [
+        (json!({}), vec![("type", "Field required")]),
+        (json!({"type": "carrier pigeon"}), vec![("type", "Input should be 'email', 'webhook', 'ntfy'")]),
+        (json!({"type": "ntfy"}), vec![("url", "Field required")]),
+        (json!({"type": "telegram"}), vec![("bot_token", "Field required"), ("chat_id", "Field required")]),
+        (
+            json!({"type": "gotify", "url": null}),
+            vec![("url", "Field required"), ("token", "Field required")],
+        ),
+        (
+            json!({"type": "pushover", "token": "x", "user": 5, "priority": 1, "url": "https://a.example"}),
+            vec![
+                ("token", "30"),
+                ("user", "valid string"),
+                ("priority", "Extra inputs"),
+                ("url", "Extra inputs"),
+            ],
+        ),
+        (
+            json!({"type": "slack", "url": "https://discord.com/api/webhooks/1/abc"}),
+            vec![("url", "this is a URL of Discord; use the type discord")],
+        ),
+        (
+            json!({"type": "discord", "url": "https://hooks.slack.com/services/T0/B0/x"}),
+            vec![("url", "use the type slack")],
+        ),
+        (json!({"type": "ntfy", "url": "https://ntfy.sh/"}), vec![("url", "topic")]),
+        (
+            json!({"type": "ntfy", "url": "https://ntfy.sh/t", "priority": 6}),
+            vec![("priority", "less than or equal to 5")],
+        ),
+        (
+            json!({"type": "webhook", "url": "ftp://a.example"}),
+            vec![("url", "url must be absolute and begin with http")],
+        ),
+        (json!({"type": "webhook", "url": "https://u:p@a.example"}), vec![("url", "user name or password")]),
+        (
+            json!({
+                "type": "webhook", "url": "https://a.example", "name": "", "events": ["execution.failed", "boo"],
+                "tags": ["A"], "quiet": {"from": "25:00", "to": "07:00", "timezone": "Mars", "x": 1}, "colour": "red",
+            }),
+            vec![
+                ("name", "at least 1 character"),
+                ("events.1", "an event should be"),
+                ("tags.0", "a tag should have"),
+                ("quiet.from", "22:00"),
+                ("quiet.timezone", "not a time zone"),
+                ("quiet.x", "Extra inputs"),
+                ("colour", "Extra inputs"),
+            ],
+        ),
+        (
+            json!({"type": "webhook", "url": "https://a.example", "events": [], "quiet": {"from": "07:00", "to": "07:00"}}),
+            vec![("events", "at least 1 item"), ("quiet.to", "differ")],
+        ),
+        (json!({"type": "email", "to": "bob@example.com"}), vec![("to", "the address of the account, ")]),
+    ] {
+        let found = problems(&user.post(CHANNELS, &body));
+        assert_eq!(found.len(), expected.len(), "{body}: {found:?}");
+        for ((place, text), (wanted, part)) in found.iter().zip(expected) {
+            assert_eq!(place, wanted, "{body}: {found:?}");
+            assert!(text.contains(part), "{body}: {found:?}");
+        }
+    }
+    assert_eq!(user.get(CHANNELS).expect(200)["total"], 1, "only the failure mails");
+}
+
+#[test]
+fn an_address_that_callbacks_may_not_reach_is_refused() {
+    let server = Server::start(&["--test-clock", START, "--allow-callbacks-to", "192.0.2.0/24"]);
+    let user = server.user();
+    for body in [
+        json!({"type": "webhook", "url": "http://127.0.0.1:9/"}),
+        json!({"type": "ntfy", "url": "http://localhost/topic"}),
+        json!({"type": "gotify", "url": "http://10.0.0.1/", "token": "AbcdefghijklmnO"}),
+        json!({"type": "telegram", "bot_token": "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "chat_id": 5, "api_url": "http://169.254.169.254/"}),
+    ] {
+        let found = problems(&user.post(CHANNELS, &body));
+        assert_eq!(found.len(), 1, "{body}: {found:?}");
+        assert!(found[0].1.contains("the operator can allow it with --allow-callbacks-to"), "{found:?}");
+    }
+}
+
+#[test]
+fn the_21st_channel_is_refused() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let receiver = Receiver::start();
+    let channels: Vec<Value> = (0..20).map(|_| webhook(&user, &receiver, json!({}))).collect();
+    let body = json!({"type": "webhook", "url": receiver.url()});
+    let refused = user.post(CHANNELS, &body).expect_error(403, "channel_limit_exceeded");
+    assert_contains(&refused.to_string(), &["20 channels"]);
+    user.delete(&path(&channels[3])).expect(204);
+    user.post(CHANNELS, &body).expect(201);
+}
+
+#[test]
+fn a_patch_with_bad_values_changes_nothing() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let body = json!({"type": "telegram", "bot_token": "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "chat_id": -100_123});
+    let channel = user.post(CHANNELS, &body).expect(201);
+    assert_has(
+        &channel,
+        json!({"chat_id": "-100123", "bot_token": "…AAAA", "api_url": null, "name": "telegram -100123"}),
+    );
+    let patch =
+        json!({"type": "slack", "bot_token": null, "chat_id": "here", "quiet": 5, "status": "active"});
+    let found = problems(&user.patch(&path(&channel), &patch));
+    let places: Vec<&str> = found.iter().map(|(place, _)| place.as_str()).collect();
+    assert_eq!(places, ["type", "bot_token", "chat_id", "quiet", "status"], "{found:?}");
+    assert_eq!(user.get(&path(&channel)).expect(200), channel);
+}
+
+#[test]
+fn a_mail_needs_a_confirmed_address() {
+    let (_server, first) = Server::with_clock_and_user(START);
+    let user = first.register("bob@example.com");
+    let found = problems(&user.post(CHANNELS, &json!({"type": "email", "to": "bob@example.com"})));
+    assert_contains(&found[0].1, &["bob@example.com is not confirmed yet"]);
+    assert_has(&user.get("/v1/channels/email").expect(200), json!({"status": "unconfirmed"}));
+    user.post("/v1/channels/email/test", &json!({})).expect_error(409, "invalid_state");
+}

@@ -1,0 +1,585 @@
+//! The formats of the services: each kind of message passes the double of its service and shows what it says, and each
+//! answer means what the service says of it.
+
+pub mod receivers;
+pub mod rendering;
+
+use cued::domain::channel::message::{Message, Mood};
+use cued::domain::channel::services::{
+    SERVICES, ServiceAnswer, ServiceRequest, SettingKind, Verdict, service, service_of_host,
+};
+use cued::domain::channel::{ChannelType, Settings};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::http::channels::services::receivers::{
+    Answer, PUSHOVER_RESET, Services, answer, limited, plain, receive, settings,
+};
+use crate::http::channels::services::rendering::{Shown, shown, without_blank_lines};
+use crate::support::*;
+
+const BASE: &str = "http://127.0.0.1:4000";
+const LINK: &str = "https://cued.example.com/#/runs/0190a5c0-0000-7000-8000-000000000001";
+const LOCAL_LINK: &str = "http://nas:8080/#/runs/0190a5c0-0000-7000-8000-000000000001";
+
+fn message(title: &str, text: &str, link: Option<&str>) -> Message {
+    Message {
+        id: "7c1c3f0e-5b1c-4d0a-9a55-0c8f5a1b2c3d".to_owned(),
+        event: "execution.failed".to_owned(),
+        mood: Mood::Critical,
+        title: title.to_owned(),
+        text: text.to_owned(),
+        link: link.map(str::to_owned),
+        cue_id: Some("cue_abcdefghijkl".to_owned()),
+        cue_name: Some("backup".to_owned()),
+        execution_id: Some("0190a5c0-0000-7000-8000-000000000001".to_owned()),
+        at: "2026-01-01T10:00:00Z".to_owned(),
+        alert: None,
+    }
+}
+
+fn settings_of(channel_type: ChannelType) -> Settings {
+    let mut found = Settings::default();
+    for (name, value) in settings(channel_type, BASE) {
+        found.set(name, Some(value));
+    }
+    found
+}
+
+fn with_url(channel_type: ChannelType, path: &str) -> Settings {
+    let mut settings = settings_of(channel_type);
+    settings.set("url", Some(format!("{BASE}{path}")));
+    settings
+}
+
+fn request(channel_type: ChannelType, settings: &Settings, message: &Message) -> ServiceRequest {
+    service(channel_type).request.unwrap()(settings, message)
+}
+
+fn path_of(request: &ServiceRequest) -> &str {
+    match request.url.strip_prefix(BASE).unwrap() {
+        "" => "/",
+        path => path,
+    }
+}
+
+fn send(channel_type: ChannelType, settings: &Settings, message: &Message) -> (ServiceRequest, Answer) {
+    let request = request(channel_type, settings, message);
+    let answer = receive(channel_type, path_of(&request), &request.headers, request.body.as_bytes());
+    (request, answer)
+}
+
+fn read_at(channel_type: ChannelType, (http_status, headers, body): &Answer, now: Timestamp) -> Verdict {
+    let answer = ServiceAnswer { http_status: *http_status, headers, body: body.as_bytes(), now };
+    (service(channel_type).read)(&answer)
+}
+
+fn read(channel_type: ChannelType, answer: &Answer) -> Verdict {
+    read_at(channel_type, answer, "2026-01-01T10:00:00Z".parse().unwrap())
+}
+
+fn posting_types() -> impl Iterator<Item = ChannelType> {
+    ChannelType::ALL.into_iter().filter(|channel_type| *channel_type != ChannelType::Email)
+}
+
+/// Sends the message and returns what is shown of it.
+fn accepted(channel_type: ChannelType, settings: &Settings, message: &Message) -> Shown {
+    let (request, answer) = send(channel_type, settings, message);
+    assert_eq!(
+        read(channel_type, &answer),
+        Verdict::Accepted,
+        "{channel_type:?}: {answer:?}\n{}",
+        request.body
+    );
+    shown(channel_type, path_of(&request), &request.body)
+}
+
+/// Returns whether `part` is `whole`, or a beginning of it that was cut.
+fn is_whole_or_cut(part: &str, whole: &str) -> bool {
+    part == whole || part.strip_suffix('…').is_some_and(|start| !start.is_empty() && whole.starts_with(start))
+}
+
+#[test]
+fn each_type_has_its_row_in_the_table() {
+    for (channel_type, row) in ChannelType::ALL.into_iter().zip(SERVICES) {
+        assert_eq!(row.channel_type, channel_type);
+        assert_eq!(service(channel_type).channel_type, channel_type);
+        assert_eq!(row.request.is_none(), channel_type == ChannelType::Email);
+        let given = settings_of(channel_type);
+        for setting in row.settings {
+            if let Some(value) = given.get(setting.name) {
+                assert_eq!((row.check)(setting.name, value), Ok(()), "{channel_type:?} {}", setting.name);
+            }
+            assert!(
+                !setting.is_required || given.get(setting.name).is_some(),
+                "{channel_type:?} {}",
+                setting.name
+            );
+        }
+    }
+    let names = |channel_type: ChannelType| -> Vec<&str> {
+        service(channel_type).settings.iter().map(|setting| setting.name).collect()
+    };
+    assert_eq!(names(ChannelType::Ntfy), ["url", "token", "priority"]);
+    assert_eq!(names(ChannelType::Telegram), ["bot_token", "chat_id", "api_url"]);
+    assert_eq!(names(ChannelType::Pushover), ["token", "user", "api_url"]);
+    assert_eq!(service(ChannelType::Ntfy).settings[2].kind, SettingKind::Number(1..=5));
+}
+
+#[test]
+fn a_label_names_the_topic_host_or_chat() {
+    for (channel_type, label) in [
+        (ChannelType::Email, "me@example.com"),
+        (ChannelType::Webhook, "127.0.0.1"),
+        (ChannelType::Ntfy, "backups"),
+        (ChannelType::Slack, "127.0.0.1"),
+        (ChannelType::Telegram, "-1001234567890"),
+        (ChannelType::Gotify, "127.0.0.1"),
+        (ChannelType::Pushover, "127.0.0.1"),
+    ] {
+        assert_eq!((service(channel_type).label)(&settings_of(channel_type)), label, "{channel_type:?}");
+    }
+    assert_eq!((service(ChannelType::Pushover).label)(&Settings::default()), "api.pushover.net");
+}
+
+#[test]
+fn every_message_passes_its_service_and_shows_what_it_says() {
+    let hostile =
+        "<b>&lt; *bold* _it_ ~s~ `code` ||x|| @everyone <!channel> <@U123> [x](http://evil) \"q\" \\ 🔥";
+    let control = " a\r\nBcc:\tx\u{1b}[31m\u{7}\u{202e} z\u{2028} ";
+    let lines = "# head\n- item\n+ more\n> quote\r\n1. one\t<script>alert(1)</script>\u{7}\n\n`*_~|[]\\<>&\"@here\n  - in";
+    let shown_lines =
+        "# head\n- item\n+ more\n> quote\n1. one <script>alert(1)</script>\n`*_~|[]\\<>&\"@here\n  - in";
+    let long = |text: &str| text.repeat(20_000 / text.chars().count());
+    let no_text = String::new();
+    let mut cases = vec![
+        ("backup failed 3 times: 503 from nas.lan".to_owned(), no_text.clone()),
+        ("backup failed".to_owned(), "The run of 2026-01-01T10:00:00Z will not be retried.".to_owned()),
+        (hostile.to_owned(), hostile.to_owned()),
+        (control.to_owned(), lines.to_owned()),
+        (long("t"), no_text.clone()),
+        (long("🔥"), "short".to_owned()),
+    ];
+    for text in [
+        "x",
+        "é",
+        "🔥",
+        "<",
+        "&",
+        "*",
+        "\"",
+        "\\",
+        "@",
+        "- ",
+        "line\n",
+        "\n\nx",
+        "<!channel> ",
+        "[x](http://e) ",
+    ] {
+        cases.push(("title".to_owned(), long(text)));
+        cases.push((long(text), long(text)));
+    }
+    for channel_type in posting_types().filter(|channel_type| *channel_type != ChannelType::Webhook) {
+        for (title, text) in &cases {
+            for link in [None, Some(LINK), Some(LOCAL_LINK)] {
+                let found = accepted(channel_type, &settings_of(channel_type), &message(title, text, link));
+                let whole = title.replace(control, "a Bcc: x [31m z");
+                let whole = whole.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(is_whole_or_cut(&found.title, &whole), "{channel_type:?}: {:?}", found.title);
+                let whole = without_blank_lines(text.replace(lines, shown_lines).trim());
+                assert!(
+                    is_whole_or_cut(&found.text, &whole),
+                    "{channel_type:?}: {:?} of {text:.80}",
+                    found.text
+                );
+                assert_eq!(found.link.as_deref(), link, "{channel_type:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_is_cut_at_the_limit_in_the_unit_that_the_service_counts() {
+    let uncut = |channel_type, title: &str, text: &str| {
+        let found = accepted(channel_type, &settings_of(channel_type), &message(title, text, None));
+        let is_cut = |part: &str| part.ends_with('…');
+        (!is_cut(&found.title), !is_cut(&found.text))
+    };
+    // Bytes, UTF-16 units and characters: 4, 2 and 1 for each of these.
+    let fire = |count: usize| "🔥".repeat(count);
+    for (channel_type, most) in [
+        (ChannelType::Ntfy, 4096 / 4),
+        (ChannelType::Slack, 3000 / 2),
+        (ChannelType::Discord, 4096 / 2),
+        // "🔴 title" and an empty line are 10 units.
+        (ChannelType::Telegram, (4096 - 10) / 2),
+        (ChannelType::Pushover, 1024),
+    ] {
+        assert_eq!(uncut(channel_type, "title", &fire(most)), (true, true), "{channel_type:?}");
+        assert_eq!(uncut(channel_type, "title", &fire(most + 1)), (true, false), "{channel_type:?}");
+    }
+    for (channel_type, most) in [(ChannelType::Discord, 256 / 2), (ChannelType::Pushover, 250)] {
+        assert_eq!(uncut(channel_type, &fire(most), "text"), (true, true), "{channel_type:?}");
+        assert_eq!(uncut(channel_type, &fire(most + 1), "text"), (false, true), "{channel_type:?}");
+    }
+    // Escapes count: `<` is `&lt;` for Slack, and `\<` for Discord.
+    assert_eq!(uncut(ChannelType::Slack, "title", &"<".repeat(750)), (true, true));
+    assert_eq!(uncut(ChannelType::Slack, "title", &"<".repeat(751)), (true, false));
+    assert_eq!(uncut(ChannelType::Discord, "title", &"<".repeat(2048)), (true, true));
+    assert_eq!(uncut(ChannelType::Discord, "title", &"<".repeat(2049)), (true, false));
+    // Entities do not count for Telegram.
+    assert_eq!(uncut(ChannelType::Telegram, "title", &"<".repeat(4086)), (true, true));
+}
+
+#[test]
+fn a_header_of_slack_that_is_cut_is_repeated_in_whole() {
+    let title = "x".repeat(200);
+    let (request, _) =
+        send(ChannelType::Slack, &settings_of(ChannelType::Slack), &message(&title, "text", None));
+    let body: Value = serde_json::from_str(&request.body).unwrap();
+    assert_eq!(body["blocks"][0]["text"]["text"], format!("🔴 {}…", "x".repeat(146)));
+    assert_eq!(body["blocks"][1]["text"]["text"], format!("🔴 {title}\ntext"));
+}
+
+#[test]
+fn a_workflow_of_slack_gets_flat_texts() {
+    for path in
+        ["/triggers/T0123456789/3141592653589/c6e6c0d868b3054ca0f4611a5dbadaf", "/workflows/T0/A0/1/x"]
+    {
+        let settings = with_url(ChannelType::Slack, path);
+        let found = accepted(ChannelType::Slack, &settings, &message("a <!channel>", "b", Some(LINK)));
+        assert_eq!((found.title.as_str(), found.link.as_deref()), ("a <\u{200b}!channel>", Some(LINK)));
+    }
+}
+
+#[test]
+fn moods_and_settings_choose_priority_and_colour() {
+    let body = |channel_type, settings: &Settings, mood| -> Value {
+        let message = Message { mood, ..message("title", "text", Some(LINK)) };
+        serde_json::from_str(&request(channel_type, settings, &message).body).unwrap()
+    };
+    let mut ntfy = settings_of(ChannelType::Ntfy);
+    assert_eq!(body(ChannelType::Ntfy, &ntfy, Mood::Critical)["priority"], 4);
+    assert_eq!(body(ChannelType::Ntfy, &ntfy, Mood::Good)["tags"], json!(["white_check_mark"]));
+    ntfy.set("priority", Some("5".to_owned()));
+    assert_eq!(body(ChannelType::Ntfy, &ntfy, Mood::Good)["priority"], 5);
+    let of = |channel_type, mood| body(channel_type, &settings_of(channel_type), mood);
+    assert_eq!(of(ChannelType::Gotify, Mood::Critical)["priority"], 8);
+    assert_eq!(of(ChannelType::Pushover, Mood::Good)["priority"], -1);
+    assert_eq!(of(ChannelType::Pushover, Mood::Info)["url_title"], "Open the run");
+    assert_eq!(of(ChannelType::Discord, Mood::Good)["embeds"][0]["color"], 0x1E_8E_3E);
+    assert_eq!(of(ChannelType::Mattermost, Mood::Warning)["attachments"][0]["color"], "#F29900");
+    let card = of(ChannelType::Teams, Mood::Warning)["attachments"][0]["content"].clone();
+    assert_eq!(card["body"][0]["style"], "warning");
+    // Without a token there is no header.
+    ntfy.set("token", None);
+    let headers = request(ChannelType::Ntfy, &ntfy, &message("title", "", None)).headers;
+    assert!(headers.iter().all(|(name, _)| name != "Authorization"));
+}
+
+#[test]
+fn a_webhook_gets_the_fields_of_an_alert() {
+    let settings = settings_of(ChannelType::Webhook);
+    let body = |message: &Message| -> Value {
+        let (request, answer) = send(ChannelType::Webhook, &settings, message);
+        assert_eq!(read(ChannelType::Webhook, &answer), Verdict::Accepted, "{answer:?}");
+        serde_json::from_str(&request.body).unwrap()
+    };
+    let failed = message("backup failed", "text", Some(LINK));
+    let found = body(&failed);
+    assert_eq!(found["message"], "backup failed");
+    assert_eq!((&found["alert_type"], &found["severity"]), (&Value::Null, &json!("critical")));
+    assert_eq!(
+        (&found["metadata"], &found["link"], &found["created_at"]),
+        (&json!({}), &json!(LINK), &json!(failed.at))
+    );
+    let alert = json!({
+        "id": "of the alert", "alert_type": "claim_lost", "severity": "warning", "cue_id": "cue_1", "execution_id": null,
+        "message": "Worker w lost its claim", "metadata": {"attempt": 1}, "created_at": "2026-01-01T09:00:00Z",
+    });
+    let found = body(&Message { alert: Some(alert.clone()), ..failed.clone() });
+    for name in ["alert_type", "severity", "cue_id", "execution_id", "message", "metadata", "created_at"] {
+        assert_eq!(found[name], alert[name], "{name}");
+    }
+    assert_eq!((&found["id"], &found["title"]), (&json!(failed.id), &json!("backup failed")));
+    let headers = request(ChannelType::Webhook, &settings, &Message { alert: Some(alert), ..failed }).headers;
+    assert!(headers.contains(&("X-CueAPI-Alert-Type".to_owned(), "claim_lost".to_owned())), "{headers:?}");
+}
+
+fn retry(reason: &str) -> Verdict {
+    Verdict::Retry { after: None, reason: reason.to_owned() }
+}
+
+fn refused(reason: &str) -> Verdict {
+    Verdict::Refused { reason: reason.to_owned() }
+}
+
+#[test]
+fn an_error_of_a_service_is_read_with_its_words() {
+    let judged = |channel_type, settings: &Settings| {
+        read(channel_type, &send(channel_type, settings, &message("title", "text", None)).1)
+    };
+    let changed = |channel_type, name: &str, value: &str| {
+        let mut settings = settings_of(channel_type);
+        settings.set(name, Some(value.to_owned()));
+        judged(channel_type, &settings)
+    };
+    let at = |channel_type, path: &str| judged(channel_type, &with_url(channel_type, path));
+    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram};
+    for (found, expected) in [
+        (at(Slack, "/services/T0/B0/revoked"), retry("Slack answered 404 no_service")),
+        (at(Slack, "/services/T0/B0/archived"), retry("Slack answered 410 channel_is_archived")),
+        (at(Slack, "/services/T0/B0/prohibited"), retry("Slack answered 403 action_prohibited")),
+        (at(Discord, "/api/webhooks/1/unknown"), retry("Discord answered 404 Unknown Webhook")),
+        (at(Discord, "/api/v10/webhooks/1/revoked"), retry("Discord answered 401 Invalid Webhook Token")),
+        (at(Mattermost, "/hooks/short"), refused("Mattermost answered 400 Invalid webhook.")),
+        (
+            at(Teams, "/workflows/1?sig=wrong"),
+            retry("Teams answered 401 AuthorizationFailed: The authentication credentials are not valid."),
+        ),
+        (
+            at(Teams, "/workflows/deleted?sig=s3cret"),
+            retry("Teams answered 404 WorkflowNotFound: The workflow could not be found."),
+        ),
+        (at(Teams, "/webhookb2/1"), Verdict::Accepted),
+        (at(Ntfy, "/readonly"), retry("ntfy answered 403 forbidden")),
+        (changed(Ntfy, "token", "tk_wrong"), retry("ntfy answered 401 unauthorized")),
+        (
+            changed(Gotify, "token", "wrong"),
+            retry(
+                "Gotify answered 401 Unauthorized: you need to provide a valid access token or user credentials to \
+                 access this api",
+            ),
+        ),
+        (changed(Telegram, "bot_token", "1:x"), retry("Telegram answered 401 Unauthorized")),
+        (
+            changed(Telegram, "chat_id", "@nobody"),
+            refused("Telegram answered 400 Bad Request: chat not found"),
+        ),
+        (
+            changed(Telegram, "chat_id", "-1"),
+            refused(
+                "Telegram answered 400 Bad Request: group chat was upgraded to a supergroup chat; its chat_id is now \
+                 -1009876543210",
+            ),
+        ),
+        (
+            changed(Telegram, "chat_id", "-2"),
+            retry("Telegram answered 403 Forbidden: bot was kicked from the group chat"),
+        ),
+        (changed(Telegram, "chat_id", "@backups"), Verdict::Accepted),
+        (changed(Pushover, "token", "x"), refused("Pushover answered 400 application token is invalid")),
+        (changed(Pushover, "user", "x"), refused("Pushover answered 400 user identifier is invalid")),
+    ] {
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_message_that_a_service_does_not_take_is_refused() {
+    let too_large = json!({"code": 41303, "http": 413, "error": "JSON body too large"});
+    let embeds =
+        json!({"embeds": {"0": {"title": {"_errors": [{"code": "X", "message": "Must be 256 or fewer."}]}}}});
+    let form = json!({"message": "Invalid Form Body", "code": 50035, "errors": embeds});
+    let connector = |status: &str| {
+        let text = "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error";
+        plain(200, &format!("{text} {status} with ContextId tcid=622824298674363899,server=DB5PEPF00003FC8."))
+    };
+    use ChannelType::{Discord, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
+    for (channel_type, answer, expected) in [
+        (Slack, plain(400, "invalid_payload"), refused("Slack answered 400 invalid_payload")),
+        (Slack, answer(200, &json!({"ok": false, "error": "x"})), retry("Slack answered 200 x")),
+        (Ntfy, answer(413, &too_large), refused("ntfy answered 413 JSON body too large")),
+        (
+            Discord,
+            answer(400, &form),
+            refused("Discord answered 400 Invalid Form Body: embeds.0.title: Must be 256 or fewer."),
+        ),
+        (
+            Discord,
+            answer(400, &json!({"embeds": ["0"]})),
+            refused("Discord answered 400 {\"embeds\":[\"0\"]}"),
+        ),
+        (Teams, connector("413"), refused("Teams answered 413 in the text of a 200")),
+        (Teams, connector("429"), retry("Teams answered 429 in the text of a 200")),
+        (Telegram, answer(200, &json!({"ok": false, "error_code": 400})), refused("Telegram answered 400")),
+        (
+            Pushover,
+            answer(200, &json!({"status": 0, "errors": ["user is inactive", "and more"]})),
+            refused("Pushover answered 200 user is inactive; and more"),
+        ),
+        (Webhook, plain(422, "no"), refused("the receiver answered 422")),
+        (Webhook, plain(302, ""), retry("the receiver answered 302")),
+    ] {
+        assert_eq!(read(channel_type, &answer), expected);
+    }
+    for channel_type in posting_types() {
+        for http_status in [401, 403, 404, 408, 410, 425, 429, 500, 502, 503, 504, 301] {
+            let found = read(channel_type, &plain(http_status, ""));
+            assert!(
+                matches!(found, Verdict::Retry { after: None, .. }),
+                "{channel_type:?} {http_status}: {found:?}"
+            );
+        }
+        for http_status in [400, 413, 422] {
+            let found = read(channel_type, &plain(http_status, ""));
+            assert!(matches!(found, Verdict::Refused { .. }), "{channel_type:?} {http_status}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_the_rate_is_read_from_the_field_of_the_service() {
+    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
+    let now = Timestamp::from_second(PUSHOVER_RESET - 90).unwrap();
+    for (channel_type, millis, reason) in [
+        (Ntfy, None, "ntfy answered 429 limit reached: too many requests, please be nice"),
+        (Slack, Some(30_000), "Slack answered 429 rate_limited"),
+        (Discord, Some(64_570), "Discord answered 429 You are being rate limited."),
+        (Mattermost, Some(7_000), "Mattermost answered 429"),
+        (
+            Teams,
+            Some(12_000),
+            "Teams answered 429 TooManyRequests: Rate limit is exceeded. Try again in 12 seconds.",
+        ),
+        (Telegram, Some(35_000), "Telegram answered 429 Too Many Requests: retry after 35"),
+        (Gotify, Some(7_000), "Gotify answered 429"),
+        (Pushover, Some(90_000), "Pushover answered 429 application is over its quota"),
+        (Webhook, Some(7_000), "the receiver answered 429"),
+    ] {
+        let after = millis.map(SignedDuration::from_millis);
+        let expected = Verdict::Retry { after, reason: reason.to_owned() };
+        assert_eq!(read_at(channel_type, &limited(channel_type), now), expected);
+    }
+    // A pause is a day at most, and none without sense counts.
+    let wait = |seconds: Value| {
+        let found = read(Discord, &answer(429, &json!({"message": "x", "retry_after": seconds})));
+        let Verdict::Retry { after, .. } = found else { panic!("{found:?}") };
+        after.map(|pause| pause.as_secs())
+    };
+    assert_eq!([wait(json!(1e9)), wait(json!(-1)), wait(json!("1"))], [Some(86_400), Some(0), None]);
+    let doubles = Services::default();
+    doubles.limit_next(1);
+    let request = request(Slack, &settings_of(Slack), &message("title", "", None));
+    let statuses = [(), ()]
+        .map(|()| doubles.receive(Slack, path_of(&request), &request.headers, request.body.as_bytes()).0);
+    assert_eq!(statuses, [429, 200]);
+}
+
+#[test]
+fn a_reason_is_one_line_without_a_secret() {
+    let echo = "no\r\nway https://hooks.slack.com/services/T0/B0/x /services/T0/B0/x token=azGDORePK8gMaC0QOYAMyEEuzJnyUi";
+    assert_eq!(read(ChannelType::Slack, &plain(403, echo)), retry("Slack answered 403 no way … … …"),);
+    let page = plain(502, "<html><body>Bad Gateway</body></html>");
+    for channel_type in posting_types() {
+        let Verdict::Retry { reason, .. } = read(channel_type, &page) else { panic!("{channel_type:?}") };
+        assert!(reason.ends_with(" answered 502"), "{reason}");
+    }
+    let long = read(ChannelType::Slack, &plain(500, &"word ".repeat(1_000)));
+    let Verdict::Retry { reason, .. } = long else { panic!("{long:?}") };
+    assert!(reason.len() < 300 && reason.ends_with('…'), "{reason}");
+}
+
+#[test]
+fn a_url_is_checked_for_its_service() {
+    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
+    let long_topic = format!("https://ntfy.sh/{}", "x".repeat(64));
+    for (channel_type, name, url) in [
+        (Slack, "url", "https://hooks.slack.com/services/T0/B0/x"),
+        (Slack, "url", "https://hooks.slack.com/triggers/T0/1/x"),
+        (Slack, "url", "https://hooks.slack.com/workflows/T0/A0/1/x"),
+        (Discord, "url", "https://discord.com/api/webhooks/123/abc-_"),
+        (Discord, "url", "https://canary.discord.com/api/v10/webhooks/123/abc?thread_id=1"),
+        (Mattermost, "url", "https://chat.example.com/team/hooks/abc123"),
+        (Teams, "url", "https://prod-1.westeurope.logic.azure.com:443/workflows/1?sig=x"),
+        (Teams, "url", "https://x.environment.api.powerplatform.com/powerautomate/1"),
+        (Teams, "url", "https://acme.webhook.office.com/webhookb2/1"),
+        (Ntfy, "url", "https://ntfy.sh/backups"),
+        (Ntfy, "url", "http://10.0.0.1:2586/back-ups_1"),
+        (Ntfy, "url", long_topic.as_str()),
+        (Gotify, "url", "https://gotify.example.com"),
+        (Gotify, "url", "https://example.com/gotify/"),
+        (Telegram, "api_url", "http://127.0.0.1:8081"),
+        (Pushover, "api_url", "https://api.pushover.net/"),
+        (Webhook, "url", "https://discord.com/api/webhooks/123/abc"),
+    ] {
+        assert_eq!((service(channel_type).check)(name, url), Ok(()), "{url}");
+    }
+    for (channel_type, url) in [
+        (Slack, "https://hooks.slack.com/services/"),
+        (Slack, "https://hooks.slack.com/"),
+        (Slack, "https://example.com/x/services/T0"),
+        (Discord, "https://discord.com/api/webhooks/abc/123"),
+        (Discord, "https://discord.com/api/webhooks/123"),
+        (Discord, "https://discord.com/api/webhooks/123/abc/slack"),
+        (Discord, "https://discord.com/api/vx/webhooks/123/abc"),
+        (Discord, "https://discord.com/channels/123/456"),
+        (Mattermost, "https://chat.example.com/hooks/"),
+        (Mattermost, "https://chat.example.com/hooks/a/b"),
+        (Teams, "https://teams.example.com/"),
+        (Teams, "https://teams.example.com"),
+        (Ntfy, "https://ntfy.sh"),
+        (Ntfy, "https://ntfy.sh/"),
+        (Ntfy, "https://ntfy.sh/a/b"),
+        (Ntfy, "https://ntfy.sh/backups/"),
+        (Ntfy, "https://ntfy.sh/backups?auth=x"),
+        (Ntfy, "https://ntfy.sh/b%20"),
+        (Gotify, "https://gotify.example.com/?token=x"),
+    ] {
+        let problem = (service(channel_type).check)("url", url).unwrap_err();
+        assert!(problem.starts_with("should be "), "{url}: {problem}");
+    }
+    let problem = (service(Ntfy).check)("url", &format!("{long_topic}x")).unwrap_err();
+    assert!(problem.contains("1 to 64 letters"), "{problem}");
+}
+
+#[test]
+fn a_url_of_another_service_names_its_type() {
+    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Slack, Teams, Telegram};
+    for (channel_type, name, url, other) in [
+        (Slack, "url", "https://discord.com/api/webhooks/123/abc", "Discord; use the type discord"),
+        (Mattermost, "url", "https://hooks.slack.com/services/T0/B0/x", "Slack; use the type slack"),
+        (Teams, "url", "https://discordapp.com/api/webhooks/123/abc", "Discord; use the type discord"),
+        (Discord, "url", "https://x.logic.azure.com/workflows/1", "Teams; use the type teams"),
+        (Gotify, "url", "https://ntfy.sh/backups", "ntfy; use the type ntfy"),
+        (Ntfy, "url", "https://api.telegram.org/bot1:x", "Telegram; use the type telegram"),
+        (Telegram, "api_url", "https://api.pushover.net", "Pushover; use the type pushover"),
+    ] {
+        assert_eq!((service(channel_type).check)(name, url), Err(format!("this is a URL of {other}")));
+    }
+    for (host, expected) in [
+        ("hooks.slack.com", Some(Slack)),
+        ("ptb.discord.com", Some(Discord)),
+        ("ntfy.sh", Some(Ntfy)),
+        ("notntfy.sh", None),
+        ("ntfy.sh.example.com", None),
+        ("127.0.0.1", None),
+    ] {
+        assert_eq!(service_of_host(host), expected, "{host}");
+    }
+}
+
+#[test]
+fn tokens_and_chats_are_checked() {
+    use ChannelType::{Gotify, Ntfy, Pushover, Telegram};
+    let key = "azGDORePK8gMaC0QOYAMyEEuzJnyUi";
+    let long = "x".repeat(101);
+    for (channel_type, name, good, bad) in [
+        (Telegram, "bot_token", receivers::BOT_TOKEN, "123456789:short"),
+        (Telegram, "bot_token", receivers::BOT_TOKEN, "x:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"),
+        (Telegram, "bot_token", receivers::BOT_TOKEN, "1:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsa/../x"),
+        (Telegram, "chat_id", "42", ""),
+        (Telegram, "chat_id", "-1001234567890", "+1"),
+        (Telegram, "chat_id", "@backups_1", "backups"),
+        (Telegram, "chat_id", "@b", "@back ups"),
+        (Pushover, "token", key, "azGDORePK8gMaC0QOYAMyEEuzJnyU"),
+        (Pushover, "user", key, "azGDORePK8gMaC0QOYAMyEEuzJnyU-"),
+        (Gotify, "token", "A.b-_", "a b"),
+        (Gotify, "token", &long[..100], long.as_str()),
+        (Ntfy, "token", "tk_x", "tk_\n"),
+    ] {
+        let check = service(channel_type).check;
+        assert_eq!(check(name, good), Ok(()), "{channel_type:?} {good}");
+        let problem = check(name, bad).unwrap_err();
+        assert!(problem.starts_with("should be "), "{channel_type:?} {bad}: {problem}");
+    }
+}
