@@ -7,8 +7,8 @@ import { PRESETS, attemptTimes, blank, createBody, defaultName, differing, flowK
 
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
-const { bounds, limits, tags, tagsProblem, withTags } =
-  await import("../../src/http/page/screens/editor/more.js");
+const { bounds, limits, tags } = await import("../../src/http/page/screens/editor/more.js");
+const { tagsProblem, withTags } = await import("../../src/http/page/parts/tag_field.js");
 
 const CUE = {
   id: "cue_1", name: "backup", description: null, transport: "webhook", claim_within_minutes: null,

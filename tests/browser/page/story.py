@@ -49,6 +49,9 @@ class Story:
         server.post(f"/v1/cues/{self.newsletter['id']}/fire")
         server.post(f"/v1/cues/{self.report['id']}/fire")
         server.call("POST", "/v1/test/clock", {"advance": "PT0S"})
+        quiet = {"from": "22:00", "to": "07:00", "timezone": berlin}
+        told = {"type": "ntfy", "url": hook + "/backups", "token": "tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2"}
+        self.channel = server.post("/v1/channels", {**told, "tags": ["prod"], "quiet": quiet})
         self.failed = server.get(f"/v1/executions?cue_id={self.backup['id']}&status=failed&limit=1")["executions"][0]
         self.done = server.get(f"/v1/executions?cue_id={self.invoices['id']}&status=success&limit=1")["executions"][0]
 
@@ -72,6 +75,10 @@ class Story:
             ("run", f"#/runs/{self.failed['id']}"),
             ("workers", "#/workers"),
             ("alerts", "#/alerts"),
+            ("channels", "#/channels"),
+            ("channels", "#/channels/new"),
+            ("channels", "#/channels/new/telegram"),
+            ("channels", f"#/channels/{self.channel['id']}"),
             ("plan", "#/account/plan"),
             ("keys", "#/account/keys"),
             ("settings", "#/settings"),

@@ -13,7 +13,7 @@ use crate::support::*;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
 
 /// Compressed bytes of all screens. A screen is loaded when it is first shown.
-const MAX_TOTAL: usize = 125 << 10;
+const MAX_TOTAL: usize = 132 << 10;
 const MAX_INDEX: usize = 2 << 10;
 const MAX_STYLE: usize = 7 << 10;
 /// Compressed bytes of a first visit to a screen, whichever it is: no more than a picture.
@@ -26,12 +26,16 @@ const API_REQUESTS: usize = 8;
 
 const MAX_FILE_LINES: usize = 350;
 const MAX_STYLE_LINES: usize = 400;
-const MAX_FOLDER_FILES: usize = 12;
+const MAX_FOLDER_FILES: usize = 13;
 
 /// What the policy of the page forbids, or what would turn a text into markup or a program. An address of another site
-/// would be a request to it, or a reader's click on it.
+/// would be a request to it, or a reader's click on it; `LINKS` alone has such links.
 const BANNED: &str = "style= | http: | https: | innerHTML | outerHTML | insertAdjacentHTML | document.write | unsafeHTML | \
     unsafeSVG | eval( | new Function | javascript: | <script>";
+
+/// The file with links to the documentation of the services of channels, where a reader finds a URL or a token. The page
+/// loads nothing from there. A click opens a new tab, and `noreferrer` does not tell the site where the reader comes from.
+const LINKS: &str = "screens/channels/services.js";
 
 /// A name, not an address: nothing loads it.
 const SVG: &str = "http://www.w3.org/2000/svg";
@@ -188,7 +192,8 @@ fn no_file_of_the_page_has_a_banned_text() {
     let mut found = Vec::new();
     for (path, text) in all {
         for (line, number) in text.replace(SVG, "").lines().zip(1..) {
-            let banned = BANNED.split(" | ").filter(|banned| line.contains(banned));
+            let is_link = |banned: &&str| path == LINKS && *banned == "https:";
+            let banned = BANNED.split(" | ").filter(|banned| line.contains(banned) && !is_link(banned));
             found.extend(banned.map(|banned| format!("{path}:{number} has {banned:?}")));
         }
     }

@@ -25,6 +25,7 @@ const SCREENS = {
   run: [() => import("../screens/run.js"), "Run", "runs"],
   workers: [() => import("../screens/workers.js"), "Workers", "", "w", "#/workers"],
   alerts: [() => import("../screens/alerts.js"), "Alerts", "", "a", "#/alerts"],
+  channels: [() => import("../screens/channels.js"), "Channels", "", "h", "#/channels"],
   plan: [() => import("../screens/plan.js"), "Plan and usage", "", "u", "#/account/plan"],
   keys: [() => import("../screens/keys.js"), "Keys and secrets", "", "k", "#/account/keys"],
   settings: [() => import("../screens/settings.js"), "Settings", "", "s", "#/settings"],

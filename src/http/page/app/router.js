@@ -11,6 +11,7 @@ const ROUTES = Object.entries({
   run: /^runs\/([^/]+)$/,
   workers: /^workers$/,
   alerts: /^alerts$/,
+  channels: /^channels(?:\/(.+))?$/, // an id, "new" or "new/TYPE"
   plan: /^account\/plan$/,
   keys: /^account\/keys$/,
   settings: /^settings$/,

@@ -49,6 +49,7 @@ const DEFAULTS = {
   shortcuts: true,
   zone_view: "yours", // "yours" | "cue" | "utc"
   recent_zones: [],
+  channel_hints: [], // ids of the accounts that have seen the hint
 };
 
 /** What `run` returns, or `otherwise`: a browser may keep nothing in localStorage. */

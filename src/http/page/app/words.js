@@ -24,9 +24,11 @@ const STATES = {
   running: ["◐", "Running", "act"],
   delivered: ["◐", "Delivered", "act"],
   missing: ["✕", "No result", "bad"],
+  failing: ["✕", "Failing", "bad"],
+  unconfirmed: ["○", "Unconfirmed", "warn"],
 };
 
-/** `{sign, word, color}` of a state of a run, cue, worker, attempt or outcome. */
+/** `{sign, word, color}` of a state of a run, cue, worker, channel, attempt or outcome. */
 export function stateOf(name) {
   const other = capital(String(name ?? "unknown").replaceAll("_", " "));
   const [sign, word, color] = STATES[name] || ["○", other, "idle"];

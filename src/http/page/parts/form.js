@@ -1,6 +1,10 @@
 // Fields: label, help, and the problem that the API found there.
 import { html, nothing } from "../lit/lit-html.js";
 import { live } from "../lit/directives/live.js";
+import { set, settings } from "../app/state.js";
+import { browserZone, yourZone } from "../app/time.js";
+
+const RECENT_ZONES = 5; // zones that come first in the list
 
 /** The problem of an ApiError at a place such as "callback.url", or "". */
 export const problemAt = (error, path) => error?.problems
@@ -52,3 +56,20 @@ export const segments = (label, value, list, choose) => html`<div class="segment
   aria-label=${label}>${list.map(([key, text]) => html`<button type="button"
     aria-pressed=${key === value ? "true" : "false"}
     @click=${() => choose(key)}>${text}</button>`)}</div>`;
+
+let zones = null;
+
+/** The datalist "zones", yours and recent ones first; one node, made once. */
+export function zoneList() {
+  if (zones) return zones;
+  const all = Intl.supportedValuesOf?.("timeZone") || [];
+  const names = new Set([yourZone(), browserZone(), ...settings.recent_zones, "UTC", ...all]);
+  zones = Object.assign(document.createElement("datalist"), { id: "zones" });
+  zones.append(...[...names].map((name) => new Option("", name)));
+  return zones;
+}
+
+export function usedZone(zone) {
+  set("recent_zones", [...new Set([zone, ...settings.recent_zones])].slice(0, RECENT_ZONES));
+  zones = null;
+}

@@ -3,17 +3,13 @@ import { act, address, ago, anchor, announce, busily, button, card, confirmed, c
   duration, facts, get, getCue, go, html, link, loadUser, patch, plural, post, prompt, select,
   serverNow, signOf, state, tabs, toast, withQuery } from "../kit.js";
 import { offsetOf, pagedTable } from "../parts/table.js";
+import { TYPES } from "./alerts/types.js";
 
 const PER_PAGE = 50;
 const DAY_MS = 86_400_000;
 const SPANS = [
   ["", "At any time"], ["1", "Last 24 hours"], ["7", "Last 7 days"], ["30", "Last 30 days"],
 ];
-const TYPES = {
-  consecutive_failures: "Failing", verification_failed: "Rejected", claim_lost: "Worker lost",
-  outcome_missing: "No result", unclaimed: "Not taken", catch_up: "Caught up",
-  clock_behind: "Clock behind",
-};
 
 export const live = ["alert"];
 
@@ -86,7 +82,7 @@ function destinations(data) {
   const { test } = data;
   const url = state.user?.alert_webhook_url;
   const mailed = state.info?.mail === "smtp" ? "."
-    : "; this server sends no mail, it writes it to its log.";
+    : "; this server sends no mail: it writes mails to its log.";
   const actions = [
     button(url ? "Change" : "Set a webhook", () => setWebhook(url), "", { id: "set-webhook" }),
     ...(url ? [
@@ -103,7 +99,8 @@ function destinations(data) {
     ["Webhook", html`<div class="stack"><p>${url ? html`<code>${url}</code>` : unset}</p>
       <div class="row">${actions}</div>${test && test.url === url
         ? html`<p id="test-result" class=${test.color}>${test.text}</p>` : ""}</div>`],
-    ["Mail", `Alerts are not mailed. Runs that fail are, if their cue says so${mailed}`],
+    ["Channels", anchor("#/channels", "ntfy, Slack, Telegram, mail and others")],
+    ["Mail", `Runs that fail are mailed, if their cue says so${mailed}`],
   ], "long pad"));
 }
 

@@ -1,14 +1,12 @@
 // Editor: makes a cue, changes one, or makes one like another.
 import { act, anchor, bodyWith, button, copyMenu, cuePath, getCue, go, html, instant, link,
-  localText, note, patch, post, prettyJson, randomKey, readableJson, requestOf, set, settings,
-  state, toast, update, yourZone } from "../kit.js";
+  localText, note, patch, post, prettyJson, randomKey, readableJson, requestOf, state, toast,
+  update, usedZone, yourZone } from "../kit.js";
 import { LOCAL, blank, createBody, defaultName, differing, formOf, hasMore, headersProblem,
   inWords, merged, patchBody, problemsOf } from "./editor/model.js";
 import { ask, preview } from "./editor/preview.js";
-import { boundsCard, forgetZones, headersCard, loadMore, moreCards, payloadCard, readPayload,
-  scheduleCard, showProblems, targetCard } from "./editor/form.js";
-
-const RECENT_ZONES = 5; // zones that come first in the list
+import { boundsCard, headersCard, loadMore, moreCards, payloadCard, readPayload, scheduleCard,
+  showProblems, targetCard } from "./editor/form.js";
 
 export const live = ["cue"];
 export const event = (data, type, { cue_id: id }, route) => id === route.id && !data.busy;
@@ -137,9 +135,7 @@ async function save(data, route, fire) {
   }
   if (!cue) return update(() => (data.busy = false));
   data.isSaved = true; // and still busy: nothing is sent twice
-  const recent = new Set([form.zone, ...settings.recent_zones]);
-  set("recent_zones", [...recent].slice(0, RECENT_ZONES));
-  forgetZones();
+  usedZone(form.zone);
   if (cue.warning) toast(cue.warning);
   const fireIt = () => post(cuePath(cue.id) + "/fire", {}, { key: randomKey() });
   const run = fire && (await act(fireIt, "Saved and fired"));

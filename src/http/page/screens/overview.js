@@ -1,7 +1,8 @@
 // Overview: what fails first, then what waits, what comes next, and the last 24 hours.
 import { absolute, act, ago, anchor, badge, button, bytes, card, countOf, cuePath, duration,
   flowText, get, go, html, instant, isLimited, link, loadOverview, meter, missReason, note, nothing,
-  number, patch, plural, post, shownZone, streakText, toast, when, why } from "../kit.js";
+  number, patch, plural, post, set, settings, shownZone, state, streakText, toast, update, when,
+  why } from "../kit.js";
 import { bars, sparkline } from "../parts/charts.js";
 import { currentRow } from "../app/keyboard.js";
 
@@ -51,11 +52,33 @@ export function shortcuts({ overview, stateOf }) {
 
 export function view(data) {
   const { overview, health, first, flows } = data;
-  if (first) return first();
-  return html`${overview.failing.length ? whatFails(data) : allWell(overview)}
-    ${tiles(overview, health)}<div class="grid">${nextRuns(overview)}
-      <div class="stack">${lastDay(overview.hours)}${missedRuns(overview.missed)}${
-        flowsCard(flows)}</div></div>`;
+  const failing = failingChannels(overview.channels);
+  if (first) return [failing, first(), channelHint(overview.channels)];
+  return html`${failing}${overview.failing.length ? whatFails(data) : allWell(overview)}
+    ${channelHint(overview.channels)}${tiles(overview, health)}
+    <div class="grid">${nextRuns(overview)}<div class="stack">${lastDay(overview.hours)}${
+      missedRuns(overview.missed)}${flowsCard(flows)}</div></div>`;
+}
+
+function failingChannels({ failing }) {
+  if (!failing.length) return "";
+  const names = failing.map(({ name }) => name).join(", ");
+  const [title, text] = failing.length === 1
+    ? [`The channel ${names} fails.`, failing[0].last_error]
+    : [`${number(failing.length)} channels fail.`, names];
+  return html`<div id="failing-channels">${note(html`<b>${title}</b> ${text}`, "bad",
+    anchor("#/channels", "Open Channels", "button"))}</div>`;
+}
+
+/** Until it was followed or dismissed, in this browser. */
+function channelHint({ count }) {
+  const { user } = state;
+  if (count || !user || settings.channel_hints.includes(user.id)) return "";
+  const end = () => update(() => set("channel_hints", [...settings.channel_hints, user.id]));
+  const text = "Get a message when a cue fails, and when it works again.";
+  return html`<div id="channel-hint">${note(text, "", html`<span
+    class="row"><a class="button" href="#/channels/new" @click=${end}>Add a channel</a>${
+    button("Dismiss", end)}</span>`)}</div>`;
 }
 
 const cueLink = ({ cue_id: id, name }) =>

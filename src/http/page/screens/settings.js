@@ -1,7 +1,7 @@
 // Settings of this browser, and what this server is.
 import { BUILD, absolute, act, anchor, baseUrl, browserZone, button, card, check, copyLine, facts,
   field, html, knowsZone, loadInfo, segments, serverNow, set, settings, signOut, state, update,
-  yourZone } from "../kit.js";
+  yourZone, zoneList } from "../kit.js";
 import { list as shortcutList } from "../app/keyboard.js";
 
 const LICENSE = new URL("../lit/LICENSE", import.meta.url).href;
@@ -60,11 +60,9 @@ function zone(data) {
     if (known) change("zone")(name);
   };
   const clear = () => (put(""), document.getElementById("f-zone").focus());
-  data.zones ??= Intl.supportedValuesOf?.("timeZone") || [];
   return html`${field({
     name: "zone", label: "Your time zone", value: data.zone ?? settings.zone, list: "zones",
     placeholder: browserZone(), problem: data.problem, oninput: put,
     help: settings.zone ? button(own, clear, "link") : own,
-  })}<datalist id="zones">${data.zones.map((name) =>
-    html`<option value=${name}></option>`)}</datalist>`;
+  })}${zoneList()}`;
 }

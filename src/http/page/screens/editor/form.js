@@ -1,7 +1,7 @@
 // The form of the editor: what the cue does, when, its payload, headers, and what else it has.
-import { act, anchor, browserZone, button, bytes, card, faultText, field, html, knowsZone, link,
-  localText, muted, note, nothing, prettyJson, segments, serverNow, settings, state, surveyJson,
-  update, withMember, yourZone } from "../../kit.js";
+import { act, anchor, button, bytes, card, faultText, field, html, knowsZone, link, localText,
+  muted, note, nothing, prettyJson, segments, serverNow, state, surveyJson, update, withMember,
+  zoneList } from "../../kit.js";
 import { attemptLine } from "../../parts/attempts.js";
 import { PRESETS, attemptTimes, attemptsText, defaultName, networkOf } from "./model.js";
 import { WHEN, ask, previewProblem } from "./preview.js";
@@ -59,20 +59,6 @@ export function showProblems() {
     first?.scrollIntoView({ block: "center" }); // its problem stands below it
   });
 }
-
-let zones = null;
-
-/** The list of zones, yours and recent ones first; one node, made once. */
-function zoneList() {
-  if (zones) return zones;
-  const all = Intl.supportedValuesOf?.("timeZone") || [];
-  const names = new Set([yourZone(), browserZone(), ...settings.recent_zones, "UTC", ...all]);
-  zones = Object.assign(document.createElement("datalist"), { id: "zones" });
-  zones.append(...[...names].map((name) => new Option("", name)));
-  return zones;
-}
-
-export const forgetZones = () => (zones = null);
 
 export function scheduleCard(data) {
   const { form } = data;

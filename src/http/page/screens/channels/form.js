@@ -1,0 +1,129 @@
+// The two steps of a new channel, its service and its settings, and the form that changes one.
+import { ApiError, anchor, busily, card, check, field, fieldError, focusProblem, get, go, html,
+  link, loadUser, note, patch, post, sentence, state, update, usedZone, yourZone,
+  zoneList } from "../../kit.js";
+import { tagsField } from "../../parts/tag_field.js";
+import { ALERTS, ALL_ALERTS, EVENTS, SERVICES, createBody, formOf, patchBody, problemsOf,
+  withEvent } from "./services.js";
+
+export const PATH = "v1/channels";
+export const pathOf = (id) => `${PATH}/${encodeURIComponent(id)}`;
+
+/** Data of the form of an address: an id, "new/TYPE", or "new" and no form yet. */
+export async function loadForm(id) {
+  const type = /^new\/(.+)/.exec(id)?.[1];
+  if (id === "new" || (type && !Object.hasOwn(SERVICES, type))) return {};
+  const channel = type ? { type, to: (state.user ?? (await loadUser())).email }
+    : await get(pathOf(id));
+  const form = formOf(channel.type, channel, yourZone());
+  return { channel, form, was: structuredClone(form), isEdit: !type, problems: {}, rest: [] };
+}
+
+export function headOf({ channel, isEdit }, id) {
+  if (!channel) {
+    return !id.startsWith("new") ? { title: "Edit a channel" }
+      : { title: "New channel", note: "Choose where its messages go." };
+  }
+  return { title: isEdit ? `Edit ${channel.name}` : `New channel: ${SERVICES[channel.type].name}` };
+}
+
+export const services = () => html`<ul class="grid">${Object.entries(SERVICES).map(
+  ([type, { name, line }]) => html`<li><a class="card tile" href=${link("channels", "new", type)}>
+    <h2>${name}</h2><span>${line}</span></a></li>`)}</ul>`;
+
+function change(data, name, value) {
+  data.form[name] = value;
+  delete data.problems[name];
+  update();
+}
+
+const bound = (data, name, label, more) => field({
+  name, label, value: data.form[name], problem: data.problems[name],
+  oninput: (value) => change(data, name, value), ...more,
+});
+
+export function formView(data) {
+  const { channel: { type }, isEdit, rest, busy } = data;
+  const submit = (event) => (event.preventDefault(), save(data));
+  // A phone would write the first letter of a token large.
+  return html`<form class="stack" novalidate autocapitalize="off" spellcheck="false"
+    @submit=${submit} aria-busy=${busy ? "true" : "false"}>
+    ${rest.length ? note(rest.join(" "), "bad", "", "refused") : ""}<div class="grid">${
+    card("", SERVICES[type].name, isEdit ? "" : anchor("#/channels/new", "Change service"),
+      settings(data))}<div class="stack">${card("", "Events", "", events(data))}${
+    card("", "Tags and quiet hours", "", limits(data))}</div></div>
+    <div class="actions"><button class="primary" id="save">${
+      isEdit ? "Save" : "Add"}</button>${anchor("#/channels", "Cancel", "button")}</div></form>`;
+}
+
+function settings(data) {
+  const { channel: { type }, isEdit, was } = data;
+  const { name, settings, how, guide } = SERVICES[type];
+  const more = !guide ? "" : guide.startsWith("#")
+    ? anchor(guide, "See your alert secret", "button")
+    : html`<a class="button" href=${guide} target="_blank" rel="noreferrer">${
+      name} docs (new tab)</a>`;
+  const kept = (name) =>
+    was[name].includes("…") && { help: "Stored. Leave it as it is to keep it." };
+  return html`<div class="pad stack"><p class="wrap">${how}</p>${more}${settings.map(
+    ([name, label, more]) => bound(data, name, label, { ...more, ...kept(name) }))}${
+    isEdit ? bound(data, "name", "Name") : bound(data, "name", "Name (optional)",
+      { help: "If you leave it empty, it is made from the settings above." })}</div>`;
+}
+
+function events(data) {
+  const { form: { events }, problems } = data;
+  const box = ([event, label]) => check({
+    name: event, label, checked: events.includes(event),
+    onchange: (on) => change(data, "events", withEvent(data.form.events, event, on)),
+  });
+  return html`<div class="pad" role="group" aria-label="Events">${problems.events
+    ? html`<p class="bad small" role="alert">${problems.events}</p>` : ""}${
+    Object.entries(EVENTS).map(([event, [label]]) => box([event, label]))}${
+    events.includes(ALL_ALERTS) ? "" : html`<details
+      ?open=${events.some((event) => event.startsWith("alert."))}><summary>Single alerts</summary>
+      <div>${ALERTS.map(box)}</div></details>`}</div>`;
+}
+
+const limits = (data) => html`<div class="pad stack">${
+  tagsField(data, (tags) => change(data, "tags", tags),
+    `Only cues with one of these tags. Leave it empty for all cues, and for alerts about your
+      account.`)}${
+  check({
+    name: "quiet", label: "Quiet hours", checked: data.form.isQuiet,
+    onchange: (on) => change(data, "isQuiet", on),
+    help: "Nothing is sent in them. You get one message at their end.",
+  })}${!data.form.isQuiet ? "" : [
+    html`<div class="row">${bound(data, "quietFrom", "From", { type: "time" })}${
+      bound(data, "quietTo", "To", { type: "time" })}</div>`,
+    bound(data, "timezone", "Time zone", { list: "zones" }), zoneList(),
+  ]}</div>`;
+
+const showProblems = () => (focusProblem(), setTimeout(() => document.querySelector(
+  "#screen :is([aria-invalid=true], [role=alert])")?.scrollIntoView({ block: "center" }), 60));
+
+const save = (data) => busily(data, async () => {
+  Object.assign(data, { problems: {}, rest: [] });
+  const { id } = await send(data);
+  data.isSaved = true;
+  if (data.form.isQuiet) usedZone(data.form.timezone);
+  go(link("channels", { saved: id }));
+}, (error) => {
+  // The sign-in covers a 401; what was written stays.
+  if (error.status === 401) return;
+  Object.assign(data, error instanceof ApiError ? problemsOf(error, data.channel.type)
+    : { rest: [sentence(error)] });
+  showProblems();
+});
+
+async function send({ channel, isEdit, form, was }) {
+  if (!form.events.length) {
+    throw fieldError("events", "Choose at least one event.");
+  }
+  if (!isEdit) return post(PATH, createBody(channel.type, form));
+  const body = patchBody(channel.type, form, was);
+  return Object.keys(body).length ? patch(pathOf(channel.id), body) : channel;
+}
+
+export const isUnsaved = ({ form, was, isSaved }) =>
+  form && !isSaved && JSON.stringify(form) !== JSON.stringify(was);
