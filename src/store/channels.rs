@@ -94,7 +94,7 @@ const DELETE_TOLD: &str = "DELETE FROM notices WHERE user_key = ?1
 const DELETE_SURPLUS: &str = "DELETE FROM notices WHERE user_key = ?1
     AND key <= (SELECT key FROM notices WHERE user_key = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2 + 0)";
 
-const SUBJECT: &str = "SELECT id, name, tags FROM cues WHERE key = ?1";
+const SUBJECT: &str = "SELECT id, name, timezone, tags FROM cues WHERE key = ?1";
 // The error of a worker is in its report, that of a delivery in the execution.
 const FAILURE: &str =
     "SELECT e.attempts, e.http_status, e.cause, coalesce(o.error, e.error_message), e.scheduled_for,
@@ -108,27 +108,32 @@ const OTHER_FAILURE: &str = "SELECT a.http_status, a.cause, a.error_message
   ORDER BY a.attempt DESC LIMIT 1";
 
 pub fn insert(tx: &WriteTx<'_>, user_key: i64, id: &str, new: &NewChannel, now: Timestamp) -> Result<()> {
-    let NewChannel { channel_type, name, settings, events, tags, quiet } = new;
-    let (settings, events) = (json!(settings).to_string(), json!(events).to_string());
-    let (tags, quiet) = (tags_column(tags), quiet.as_ref().map(|quiet| json!(quiet).to_string()));
-    tx.run(
-        INSERT,
-        params![id, user_key, channel_type.as_str(), name, settings, events, tags, quiet, millis(now)],
-    )
+    let (channel_type, [settings, events, tags, quiet]) = (new.channel_type.as_str(), json_columns(new));
+    let name = &new.name;
+    tx.run(INSERT, params![id, user_key, channel_type, name, settings, events, tags, quiet, millis(now)])
 }
 
 /// All but its type, which stays. With changed settings its earlier failures count no more, and its message is sent again
 /// at once.
 pub fn update(tx: &WriteTx<'_>, key: i64, (new, failures): (&NewChannel, u32), now: Timestamp) -> Result<()> {
-    let NewChannel { name, settings, events, tags, quiet, .. } = new;
-    let (settings, events) = (json!(settings).to_string(), json!(events).to_string());
-    let (tags, quiet) = (tags_column(tags), quiet.as_ref().map(|quiet| json!(quiet).to_string()));
-    tx.run(UPDATE, params![key, name, settings, events, tags, quiet, failures, millis(now)])?;
+    let [settings, events, tags, quiet] = json_columns(new);
+    tx.run(UPDATE, params![key, new.name, settings, events, tags, quiet, failures, millis(now)])?;
     if failures == 0 {
         tx.run(RELEASE_MESSAGE, [key])?;
     }
     wake(tx);
     Ok(())
+}
+
+/// Settings, events, tags and quiet hours.
+fn json_columns(new: &NewChannel) -> [Option<String>; 4] {
+    let quiet = new.quiet.as_ref().map(|quiet| json!(quiet).to_string());
+    [
+        Some(json!(new.settings).to_string()),
+        Some(json!(new.events).to_string()),
+        tags_column(&new.tags),
+        quiet,
+    ]
 }
 
 fn tags_column(tags: &Tags) -> Option<String> {
@@ -282,9 +287,10 @@ pub fn find_subject(
     cue_key: i64,
     execution_id: Option<ExecutionId>,
 ) -> Result<Option<(Subject, Tags)>> {
-    let found: Option<(String, String, Tags)> = read.find(SUBJECT, [cue_key])?;
-    Ok(found.map(|(cue_id, cue_name, tags)| {
-        (Subject { cue_id, cue_name, execution_id: execution_id.map(|id| id.to_string()) }, tags)
+    let found: Option<(String, String, String, Tags)> = read.find(SUBJECT, [cue_key])?;
+    Ok(found.map(|(cue_id, cue_name, timezone, tags)| {
+        let execution_id = execution_id.map(|id| id.to_string());
+        (Subject { cue_id, cue_name, timezone, execution_id }, tags)
     }))
 }
 

@@ -13,6 +13,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::json::JsonText;
 use crate::domain::notification::StoredMail;
 use crate::domain::notification::alert::{Alert, Severity};
+use crate::domain::schedule::{Zone, clock_time};
 use crate::domain::text::one_line;
 use crate::domain::time::instant;
 
@@ -104,12 +105,25 @@ impl Message {
     }
 
     pub fn test(id: &str, channel_name: &str, now: Timestamp) -> Self {
+        let title = format!("Test of the channel {}", one_line(channel_name, MAX_CUE_NAME));
+        let text = "Nothing has failed: this message was sent by request.";
+        Self::of_account(id.to_owned(), (TEST, Mood::Info), &title, text.to_owned(), now)
+    }
+
+    /// About no single cue.
+    fn of_account(
+        id: String,
+        (event, mood): (&str, Mood),
+        title: &str,
+        text: String,
+        now: Timestamp,
+    ) -> Self {
         Self {
-            id: id.to_owned(),
-            event: TEST.to_owned(),
-            mood: Mood::Info,
-            title: format!("Test of the channel {}", one_line(channel_name, MAX_CUE_NAME)),
-            text: "Nothing has failed: this message was sent by request.".to_owned(),
+            id,
+            event: event.to_owned(),
+            mood,
+            title: one_line(title, MAX_TITLE),
+            text,
             link: None,
             cue_id: None,
             cue_name: None,
@@ -125,12 +139,26 @@ impl Message {
 pub struct Subject {
     pub cue_id: String,
     pub cue_name: String,
+    /// That of the schedule.
+    pub timezone: String,
     pub execution_id: Option<String>,
 }
 
 impl Subject {
     fn name(&self) -> String {
         one_line(&self.cue_name, MAX_CUE_NAME)
+    }
+
+    /// `Mon 5 Jan 2026, 10:00 Europe/Berlin`
+    fn time(&self, at: Timestamp) -> String {
+        // In UTC if the system no longer knows the zone.
+        Zone::find(&self.timezone).map_or_else(
+            |_| instant(at),
+            |zone| {
+                let local = zone.reading(at);
+                format!("{}, {} {}", local.strftime("%a %-d %b %Y"), clock_time(local), zone.name())
+            },
+        )
     }
 
     fn message(&self, id: String, event: &str, mood: Mood, title: &str, now: Timestamp) -> Message {
@@ -205,7 +233,7 @@ impl FailedRun {
         let before = before.map(|before| format!(" ({before} before)")).unwrap_or_default();
         let title = format!("{} failed{times}: {reason}{before}", subject.name());
         let mut message = subject.message(id, EXECUTION_FAILED, Mood::Critical, &title, now);
-        message.text = format!("The run of {} will not be retried.", instant(self.scheduled_for));
+        message.text = format!("The run of {} will not be retried.", subject.time(self.scheduled_for));
         if *streak > 1 {
             message.text += &format!("\n{streak} runs in a row have failed.");
         }
@@ -224,7 +252,7 @@ pub fn recovered(
     let title = format!("{} recovered after {after}", subject.name());
     let mut message = subject.message(id, CUE_RECOVERED, Mood::Good, &title, now);
     let runs = if failures == 1 { "1 run has".to_owned() } else { format!("{failures} runs have") };
-    message.text = format!("{runs} failed since {}.", instant(since));
+    message.text = format!("{runs} failed since {}.", subject.time(since));
     message
 }
 
@@ -328,19 +356,8 @@ pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> M
     if !rest.is_empty() {
         lines.push(rest.trim_start().to_owned());
     }
-    Message {
-        id,
-        event: DIGEST.to_owned(),
-        mood: notices.iter().map(|notice| notice.message.mood).max().unwrap_or(Mood::Info),
-        title: one_line(&title, MAX_TITLE),
-        text: lines.join("\n"),
-        link: None,
-        cue_id: None,
-        cue_name: None,
-        execution_id: None,
-        at: instant(now),
-        alert: None,
-    }
+    let mood = notices.iter().map(|notice| notice.message.mood).max().unwrap_or(Mood::Info);
+    Message::of_account(id, (DIGEST, mood), &title, lines.join("\n"), now)
 }
 
 /// A duration in its two largest units: `2 h 10 min`, `45 s`.
@@ -372,6 +389,7 @@ mod tests {
         Subject {
             cue_id: "cue_abcdefghijkl".to_owned(),
             cue_name: "backup".to_owned(),
+            timezone: "Europe/Berlin".to_owned(),
             execution_id: Some("0190a5c0-0000-7000-8000-000000000001".to_owned()),
         }
     }
@@ -432,7 +450,7 @@ mod tests {
             assert_eq!(message.title, title);
             assert_eq!(
                 message.text,
-                format!("The run of {NOW} will not be retried.\n2 runs in a row have failed.")
+                "The run of Mon 5 Jan 2026, 11:00 Europe/Berlin will not be retried.\n2 runs in a row have failed."
             );
             assert_eq!(Message::read(&message.body()), Some(message));
         }
@@ -451,6 +469,8 @@ mod tests {
         ] {
             let message = recovered(&subject(), "id".to_owned(), (since.parse().unwrap(), 3), now());
             assert_eq!(message.title, format!("backup recovered after {words}"));
+            assert!(message.text.starts_with("3 runs have failed since "), "{}", message.text);
+            assert!(message.text.ends_with(" Europe/Berlin."), "{}", message.text);
         }
     }
 

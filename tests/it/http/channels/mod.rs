@@ -11,6 +11,12 @@ const START: &str = "2026-01-05T09:00:00Z";
 
 const CHANNELS: &str = "/v1/channels";
 
+/// A server with a test clock that sends its mails to the mailbox.
+fn with_mail(mailbox: &Mailbox) -> (Server, Client) {
+    let mail = ["--smtp-url", &mailbox.url(), "--mail-from", "cued@example.com", "--test-clock", START];
+    Server::with_user(&[&mail[..], &["--allow-callbacks-to", "127.0.0.0/8"]].concat())
+}
+
 fn path(channel: &Value) -> String {
     format!("{CHANNELS}/{}", id(channel))
 }
@@ -239,16 +245,7 @@ fn failure_mails_and_the_alert_webhook_are_shown_as_channels() {
 #[test]
 fn an_email_channel_replaces_the_failure_mail_and_adds_alerts_and_recoveries() {
     let mailbox = Mailbox::open();
-    let (_server, user) = Server::with_user(&[
-        "--test-clock",
-        START,
-        "--smtp-url",
-        &mailbox.url(),
-        "--mail-from",
-        "cued@example.com",
-        "--allow-callbacks-to",
-        "127.0.0.0/8",
-    ]);
+    let (_server, user) = with_mail(&mailbox);
     let failing = Receiver::with(Reaction::Status(500));
     let name = format!("email {}", address(&user));
     let channel = user.post(CHANNELS, &json!({"type": "email", "to": address(&user)})).expect(201);

@@ -1,6 +1,6 @@
 //! The pace of messages: digests, quiet hours, retries, and what a kill and a failing channel leave.
 
-use crate::http::channels::{CHANNELS, START, address, every_minute, path, titles, told, webhook};
+use crate::http::channels::{CHANNELS, START, address, every_minute, path, titles, told, webhook, with_mail};
 use crate::support::*;
 
 /// As many cues that all fail at 09:01.
@@ -262,16 +262,7 @@ fn an_outage_is_told_once_with_all_its_runs() {
 #[test]
 fn an_account_gets_ten_mails_an_hour_and_then_a_digest() {
     let mailbox = Mailbox::open();
-    let (_server, user) = Server::with_user(&[
-        "--test-clock",
-        START,
-        "--smtp-url",
-        &mailbox.url(),
-        "--mail-from",
-        "cued@example.com",
-        "--allow-callbacks-to",
-        "127.0.0.0/8",
-    ]);
+    let (_server, user) = with_mail(&mailbox);
     let failing = Receiver::with(Reaction::Status(500));
     let channel = user.post(CHANNELS, &json!({"type": "email", "to": address(&user)})).expect(201);
     every_minute(&user, &failing, "backup", json!({}));

@@ -153,7 +153,7 @@ fn every_message_passes_its_service_and_shows_what_it_says() {
     let no_text = String::new();
     let mut cases = vec![
         ("backup failed 3 times: 503 from nas.lan".to_owned(), no_text.clone()),
-        ("backup failed".to_owned(), "The run of 2026-01-01T10:00:00Z will not be retried.".to_owned()),
+        ("backup failed".to_owned(), "The run of Thu 1 Jan 2026, 10:00 UTC will not be retried.".to_owned()),
         (hostile.to_owned(), hostile.to_owned()),
         (control.to_owned(), lines.to_owned()),
         (long("t"), no_text.clone()),
