@@ -16,15 +16,15 @@ use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 use crate::engine::delivery::attempt::SendResult;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookRequest, WebhookResponse};
 use crate::error::{Error, Result};
-use crate::service::channels::{self as composer, ChannelResult};
+use crate::service::channels::{self as composer, ChannelResult, MessageOutcome};
 use crate::store::db::meta;
 use crate::store::outbox::Notification;
-use crate::store::{WriteTx, channels};
+use crate::store::{Pending, WriteTx, channels};
 
 /// Below the 15 s within which a test is answered.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Channels that compose in one transaction.
+/// Channels that compose at a time, each in a write of its own.
 const BATCH: u32 = 50;
 
 const MAX_ERROR: usize = 500;
@@ -32,31 +32,34 @@ const MAX_EXCERPT: usize = 300;
 
 /// Puts the messages that are due into the outbox. Returns when the next one is; none is while the database is on hold.
 pub fn compose_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
+    let base = app.config.has_public_url.then(|| app.config.public_url.clone());
     loop {
-        let next = app.store.read_blocking(|read| {
-            if meta::is_held(read)? { Ok(None) } else { channels::next_due_at(read) }
+        let (next, due) = app.store.read_blocking(|read| {
+            let next = if meta::is_held(read)? { None } else { channels::next_due_at(read)? };
+            Ok((next, channels::list_due(read, now, BATCH)?))
         })?;
         if next.is_none_or(|due| due > now) {
             return Ok(next);
         }
-        let base = app.config.has_public_url.then(|| app.config.public_url.clone());
-        let compose = move |tx: &WriteTx<'_>| {
-            let due = channels::list_due(tx, now, BATCH)?;
-            due.into_iter().try_for_each(|key| compose(tx, key, base.as_deref(), now))
-        };
-        app.store.write_with_priority(compose).wait()?;
+        let turns = due.into_iter().filter_map(|key| take_turn(app, key, base.clone(), now).transpose());
+        let writes = turns.collect::<Result<Vec<_>>>()?;
+        writes.into_iter().try_for_each(Pending::wait)?;
     }
 }
 
 /// A channel that cannot be read holds up no other: it composes nothing until it is changed.
-fn compose(tx: &WriteTx<'_>, key: i64, base: Option<&str>, now: Timestamp) -> Result<()> {
-    match tx.part(|tx| composer::compose(tx, key, base, now)) {
+fn take_turn(app: &App, key: i64, base: Option<String>, now: Timestamp) -> Result<Option<Pending<()>>> {
+    match app.store.read_blocking(|read| composer::plan(read, key, now)) {
+        Ok(Some(plan)) => {
+            let apply = move |tx: &WriteTx<'_>| composer::apply(tx, plan, base.as_deref(), now);
+            Ok(Some(app.store.write_with_priority(apply)))
+        }
+        Ok(None) => Ok(None),
         Err(error @ Error::Storage(_)) => Err(error),
         Err(error) => {
-            tx.on_commit(move || tracing::error!(channel_row = key, %error, "channel skipped"));
-            channels::stop_looking(tx, key)
+            tracing::error!(channel_row = key, %error, "channel skipped");
+            Ok(Some(app.store.write_with_priority(move |tx| channels::stop_looking(tx, key))))
         }
-        Ok(()) => Ok(()),
     }
 }
 
@@ -110,16 +113,27 @@ pub fn result(
 /// What the end of an attempt means for the channel of the notification, if it has one.
 pub fn ended(notification: &Notification, error: Option<String>, next: NextStep) -> Option<ChannelResult> {
     let key = notification.channel.as_ref()?.key;
-    let error = error.map(|error| one_line(&error, MAX_ERROR));
-    Some(ChannelResult { key, error, is_over: !matches!(next, NextStep::RetryAt(_)) })
+    let failed = |error: String| MessageOutcome::Failed(one_line(&error, MAX_ERROR));
+    let outcome = error.map_or(MessageOutcome::Accepted, failed);
+    Some(ChannelResult { key, outcome, is_over: !matches!(next, NextStep::RetryAt(_)) })
 }
 
 /// For a message that is not sent: it is too old, or its account is disabled.
 pub fn given_up(notification: &Notification, next: NextStep) -> Option<ChannelResult> {
-    // A mail that waits for the limit of all mails has not failed.
-    let is_over = next == NextStep::Failed;
-    let result = ended(notification, Some("a message was not sent within a day".to_owned()), next);
-    result.filter(|_| is_over)
+    let key = notification.channel.as_ref()?.key;
+    let outcome = match (next, notification.disabled_at) {
+        // It waits for the limit of all mails, or for the end of the quiet hours.
+        (NextStep::RetryAt(_) | NextStep::Success, _) => return None,
+        (NextStep::Failed, Some(_)) => MessageOutcome::Dropped,
+        (NextStep::Failed, None) => MessageOutcome::Failed("a message was not sent within a day".to_owned()),
+    };
+    Some(ChannelResult { key, outcome, is_over: true })
+}
+
+/// Nothing but tests is sent in the quiet hours, also not what waited for another attempt.
+pub fn quiet_end(notification: &Notification, now: Timestamp) -> Option<Timestamp> {
+    let end = notification.channel.as_ref()?.quiet.as_ref()?.end(now)?;
+    (!is_test(notification)).then_some(end)
 }
 
 pub fn is_test(notification: &Notification) -> bool {

@@ -32,14 +32,15 @@ use crate::locks::Mutex;
 use crate::mail::{Mail, MailTransport, SmtpError};
 use crate::panics;
 use crate::service;
-use crate::service::channels::ChannelResult;
+use crate::service::channels::{ChannelResult, MessageOutcome};
 use crate::store::db::meta;
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::outbox::{self, Notification};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-/// POSTs at a time. Notifications are rare next to deliveries.
-const THREADS: usize = 16;
+/// POSTs at a time, each on a thread of its own that ends with it. An account may have a third of them under way to
+/// destinations that hang: its channels, all of them, do not wait for one another.
+const THREADS: usize = 64;
 
 /// Notifications promoted in one transaction; as many as the cues that one transaction fires.
 const BATCH: u32 = 500;
@@ -138,21 +139,22 @@ impl NotificationDispatcher {
         Ok(found)
     }
 
-    /// The next step of a notification that is not sent now: one that is given up, or a mail above the hourly limit,
-    /// which waits in the outbox until the limit admits one again.
+    /// The next step of a notification that is not sent now: one that is given up, one of a channel in its quiet hours,
+    /// or a mail above the hourly limit, which waits in the outbox until the limit admits one again.
     fn postpone(&mut self, app: &App, notification: &Notification, now: Timestamp) -> Option<NextStep> {
-        let is_worth_sending = is_worth_sending(notification, now);
-        match notification.destination {
-            Some(_) if is_worth_sending => None,
-            Some(destination) => {
-                self.slots.release(notification.user_key, destination, AttemptEnd::Unclaimed);
-                Some(NextStep::Failed)
-            }
-            None if is_worth_sending => {
-                app.mail_limits.take(notification.is_confirmed, now).err().map(NextStep::RetryAt)
-            }
-            None => Some(NextStep::Failed),
+        let next = if !is_worth_sending(notification, now) {
+            Some(NextStep::Failed)
+        } else if let Some(end) = channels::quiet_end(notification, now) {
+            Some(NextStep::RetryAt(end))
+        } else if notification.destination.is_none() {
+            app.mail_limits.take(notification.is_confirmed, now).err().map(NextStep::RetryAt)
+        } else {
+            None
+        };
+        if let (Some(_), Some(destination)) = (next, notification.destination) {
+            self.slots.release(notification.user_key, destination, AttemptEnd::Unclaimed);
         }
+        next
     }
 
     /// Returns whether no notification is being sent or waits to be recorded.
@@ -305,7 +307,11 @@ impl Sender {
             let (sent, ended) = (send(&*self.webhook_client, notification, started), now()?);
             let result = result_of_post(notification, &sent, ended);
             let (http_status, error) = status_and_error(&sent, result.next == NextStep::Success);
-            let error = result.channel.as_ref().map_or(error, |channel| channel.error.clone());
+            let error = match result.channel.as_ref().map(|channel| &channel.outcome) {
+                Some(MessageOutcome::Failed(error)) => Some(error.clone()),
+                Some(_) => None,
+                None => error,
+            };
             let response = sent.ok().map(|response| channels::excerpt(&response.body));
             (result, http_status, error, response, ended)
         };

@@ -5,12 +5,13 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
-use crate::domain::channel::message::{self, DIGEST, Message, Notice, Subject};
+use crate::domain::channel::message::{self, DIGEST, Message, Notice, Subject, Topic};
 use crate::domain::channel::services::service;
 use crate::domain::channel::{
     ALERT_CONSECUTIVE_FAILURES, CUE_PAUSED, CUE_RECOVERED, Channel, ChannelType, EXECUTION_FAILED,
     MAX_CHANNELS, NewChannel, SETTLE, Turn, alert_event,
 };
+use crate::domain::cue::tags::Tags;
 use crate::domain::notification::alert::Alert;
 use crate::domain::notification::{
     MAX_MAILS, NotificationKind, RATE_WINDOW, is_expired, notification_id, suppressed_until,
@@ -117,7 +118,7 @@ pub(super) fn announce_failure(
     message.alert = alert.map(Alert::json);
     let alert = alert.map(|_| ALERT_CONSECUTIVE_FAILURES.to_owned());
     let events = [EXECUTION_FAILED.to_owned()].into_iter().chain(alert).collect();
-    let told = announce(tx, user_key, Notice { key: 0, events, tags, at: now, message })?;
+    let told = announce(tx, user_key, notice(events, tags, now, message))?;
     if !told.is_empty() {
         outbox::announce_streak(tx, cue_key)?;
     }
@@ -139,7 +140,7 @@ pub(super) fn announce_recovery(
     let id = message_id(&[key, 1], now);
     let message = message::recovered(&subject, id, (streak.since, streak.failures), now);
     let events = vec![CUE_RECOVERED.to_owned()];
-    announce(tx, user_key, Notice { key: 0, events, tags, at: now, message }).map(drop)
+    announce(tx, user_key, notice(events, tags, now, message)).map(drop)
 }
 
 /// `reason` follows "was paused:".
@@ -154,8 +155,7 @@ pub(super) fn announce_pause(
     }
     let Some((subject, tags)) = channels::find_subject(tx, cue_key, None)? else { return Ok(()) };
     let message = message::paused(&subject, message_id(&[cue_key, 2], now), reason, now);
-    announce(tx, user_key, Notice { key: 0, events: vec![CUE_PAUSED.to_owned()], tags, at: now, message })
-        .map(drop)
+    announce(tx, user_key, notice(vec![CUE_PAUSED.to_owned()], tags, now, message)).map(drop)
 }
 
 /// It is told at `at`, or later with what it then says.
@@ -172,7 +172,7 @@ pub(super) fn announce_alert(
     let (name, tags) = found.map(|(Subject { cue_name, .. }, tags)| (cue_name, tags)).unzip();
     let message = message::alert(alert, name.as_deref());
     let events = vec![alert_event(alert.alert_type)];
-    announce(tx, user_key, Notice { key: 0, events, tags: tags.unwrap_or_default(), at, message }).map(drop)
+    announce(tx, user_key, notice(events, tags.unwrap_or_default(), at, message)).map(drop)
 }
 
 /// The alert says more now, and waits until `at`.
@@ -184,11 +184,15 @@ pub(super) fn release_alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert, now:
     channels::release_notice(tx, user_key, &alert.id, now)
 }
 
+fn notice(events: Vec<String>, tags: Tags, at: Timestamp, message: Message) -> Notice {
+    Notice { topic: Topic::new(events, tags, at), message }
+}
+
 /// Adds the notice if a channel takes it. Returns the types of those that do.
 fn announce(tx: &WriteTx<'_>, user_key: i64, notice: Notice) -> Result<Vec<ChannelType>> {
     let takers: Vec<ChannelType> = readable(tx, user_key)?
         .iter()
-        .filter(|channel| channel.takes(&notice))
+        .filter(|channel| channel.takes(&notice.topic))
         .map(|channel| channel.channel_type)
         .collect();
     if !takers.is_empty() {
@@ -229,43 +233,86 @@ fn message_id(about: &[i64], now: Timestamp) -> String {
     notification_id(&about, NotificationKind::Channel, now)
 }
 
-/// Puts the next message of the channel into the outbox, if it is its turn. `base` is the public URL, for links.
-pub fn compose(tx: &WriteTx<'_>, key: i64, base: Option<&str>, now: Timestamp) -> Result<()> {
-    let Some(channel) = channels::find_by_key(tx, key)? else { return Ok(()) };
-    let window = (channel.window_at, channel.window_count);
-    if channels::count_in_outbox(tx, key)? > 0 {
+/// What a channel does next.
+pub struct Plan {
+    /// As it was when this was planned.
+    channel: Channel,
+    message: Option<Message>,
+    next: NextTurn,
+    /// The newest notice of the account then.
+    newest: Option<i64>,
+}
+
+/// Plans the turn of a channel. It reads up to [`MAX_NOTICES`] notices, which would hold up the writer. `None` if the
+/// channel is gone.
+pub fn plan(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<Plan>> {
+    let Some(channel) = channels::find_by_key(read, key)? else { return Ok(None) };
+    let (cursor, window) = (channel.cursor, (channel.window_at, channel.window_count));
+    let wait = |due_at| NextTurn { cursor, due_at, window };
+    let silent_until = match channel.silent_until(now) {
+        None => mail_limit(read, &channel, now)?,
+        until => until,
+    };
+    let (message, next) = if channels::count_in_outbox(read, key)? > 0 {
         // The end of that message wakes the channel.
-        return channels::set_turn(tx, key, NextTurn { cursor: channel.cursor, due_at: None, window });
-    }
-    let notices = channels::list_notices(tx, channel.user_key, channel.cursor, MAX_NOTICES)?;
+        (None, wait(None))
+    } else if silent_until.is_some() {
+        (None, wait(silent_until))
+    } else {
+        compose(read, &channel, now)?
+    };
+    let newest = channels::newest_notice(read, channel.user_key)?;
+    Ok(Some(Plan { channel, message, next, newest }))
+}
+
+/// The next message, if it is its turn, and where the channel goes on. A disabled account is told nothing.
+fn compose(read: &ReadTx<'_>, channel: &Channel, now: Timestamp) -> Result<(Option<Message>, NextTurn)> {
+    let window = (channel.window_at, channel.window_count);
+    let notices = channels::list_notices(read, channel.user_key, channel.cursor, MAX_NOTICES)?;
     let is_cut = notices.len() >= MAX_NOTICES as usize;
+    let is_disabled = users::find(read, channel.user_key)?.is_none_or(|user| user.disabled_at.is_some());
     // In the order of the events: what is told later holds up what follows it.
-    let ready = notices.iter().take_while(|notice| notice.at <= now).count();
-    let later = notices.get(ready).map(|notice| notice.at);
-    let last = notices[..ready].last().map_or(channel.cursor, |notice| notice.key);
-    let is_told = |notice: &Notice| channel.takes(notice) && !is_expired(notice.at, now);
+    let ready = notices.iter().take_while(|notice| notice.topic.is_ready(now)).count();
+    let later = notices.get(ready).map(|notice| notice.topic.at);
+    let last = notices[..ready].last().map_or(channel.cursor, |notice| notice.topic.key);
+    let is_told =
+        |notice: &Notice| !is_disabled && channel.takes(&notice.topic) && !is_expired(notice.topic.at, now);
     let waiting: Vec<Notice> = notices.into_iter().take(ready).filter(is_told).collect();
-    let turn = match mail_limit(tx, &channel, now)? {
-        Some(until) if !waiting.is_empty() => Turn::WaitUntil(until),
-        _ => channel.turn(&waiting, now),
-    };
-    let next = match (turn, waiting.first()) {
-        (Turn::WaitUntil(until), _) => NextTurn { cursor: channel.cursor, due_at: Some(until), window },
-        (Turn::Single | Turn::Digest, Some(first)) => {
-            let is_single = turn == Turn::Single;
-            let message = if is_single {
-                first.message.clone()
-            } else {
-                message::digest(message_id(&[key, 3], now), &waiting, is_cut, now)
-            };
-            enqueue(tx, &channel, message, base, now)?;
-            let (start, count) = channel.window_after(turn, now);
-            let cursor = if is_single { first.key } else { last };
-            NextTurn { cursor, due_at: None, window: (Some(start), count) }
+    let turn = channel.turn(&waiting, now);
+    let (message, cursor) = match (turn, waiting.first()) {
+        (Turn::WaitUntil(until), _) => {
+            return Ok((None, NextTurn { cursor: channel.cursor, due_at: Some(until), window }));
         }
-        _ => NextTurn { cursor: last, due_at: later, window },
+        (Turn::Single, Some(first)) => (first.message.clone(), first.topic.key),
+        (Turn::Digest, _) => {
+            (message::digest(message_id(&[channel.key, 3], now), &waiting, is_cut, now), last)
+        }
+        (Turn::Idle | Turn::Single, _) => {
+            return Ok((None, NextTurn { cursor: last, due_at: later, window }));
+        }
     };
-    channels::set_turn(tx, key, next)?;
+    let (start, count) = channel.window_after(turn, now);
+    Ok((Some(message), NextTurn { cursor, due_at: None, window: (Some(start), count) }))
+}
+
+/// Does what was planned, unless the channel has changed since: it is then planned again. `base` is the public URL, for
+/// links.
+pub fn apply(tx: &WriteTx<'_>, plan: Plan, base: Option<&str>, now: Timestamp) -> Result<()> {
+    let Plan { channel, message, mut next, newest } = plan;
+    let is_same = channels::find_by_key(tx, channel.key)?.is_some_and(|current| current == channel);
+    let is_sending = channels::count_in_outbox(tx, channel.key)? > 0;
+    // A test may have come into the outbox.
+    if !is_same || (message.is_some() && is_sending) {
+        return Ok(());
+    }
+    if let Some(message) = message {
+        enqueue(tx, &channel, message, base, now)?;
+    } else if next.due_at.is_none() && !is_sending && channels::newest_notice(tx, channel.user_key)? > newest
+    {
+        // It woke the channel, which must not sleep over it.
+        next.due_at = Some(now);
+    }
+    channels::set_turn(tx, channel.key, next)?;
     channels::delete_told(tx, channel.user_key)
 }
 
@@ -347,18 +394,25 @@ pub fn enqueue_test(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelResult {
     pub key: i64,
-    /// Why the service did not accept it; `None` if it did.
-    pub error: Option<String>,
+    pub outcome: MessageOutcome,
     /// The message has left the outbox.
     pub is_over: bool,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessageOutcome {
+    Accepted,
+    /// Why the service did not accept it.
+    Failed(String),
+    /// It is not sent, which says nothing of the channel.
+    Dropped,
+}
+
 pub fn record_result(tx: &WriteTx<'_>, result: &ChannelResult, now: Timestamp) -> Result<()> {
-    match &result.error {
-        None => channels::record_success(tx, result.key, now),
-        Some(error) => {
-            channels::record_failure(tx, result.key, error, now)?;
-            if result.is_over { channels::look_again(tx, result.key, now) } else { Ok(()) }
-        }
+    match &result.outcome {
+        MessageOutcome::Accepted => return channels::record_success(tx, result.key, now),
+        MessageOutcome::Failed(error) => channels::record_failure(tx, result.key, error, now)?,
+        MessageOutcome::Dropped => {}
     }
+    if result.is_over { channels::look_again(tx, result.key, now) } else { Ok(()) }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 use serde_json::json;
 
-use crate::domain::channel::message::{AttemptFailure, FailedRun, Message, Notice, Subject};
+use crate::domain::channel::message::{AttemptFailure, FailedRun, Message, Notice, Subject, Topic};
 use crate::domain::channel::{Channel, ChannelEvents, FAILING, NewChannel, Quiet, Settings};
 use crate::domain::cue::tags::Tags;
 use crate::domain::ids::ExecutionId;
@@ -36,11 +36,18 @@ impl FromRow for Quiet {
     }
 }
 
-impl FromRow for Notice {
+impl FromRow for Topic {
+    const WIDTH: usize = 4;
+
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let (key, events, tags, at) = (columns.get()?, columns.json()?, columns.get()?, columns.get()?);
-        let message = Message::read(columns.text()?).ok_or_else(|| invalid_column("no message"))?;
-        Ok(Self { key, events, tags, at, message })
+        let (key, events) = (columns.get()?, columns.json()?);
+        Ok(Self { key, events, tags: columns.get()?, at: columns.get()? })
+    }
+}
+
+impl FromRow for Message {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        Message::read(columns.text()?).ok_or_else(|| invalid_column("no message"))
     }
 }
 
@@ -87,8 +94,11 @@ const INSERT_NOTICE: &str =
 const UPDATE_NOTICE: &str = "UPDATE notices SET ready_at = ?3, body = ?4 WHERE user_key = ?1 AND id = ?2";
 const RELEASE_NOTICE: &str =
     "UPDATE notices SET ready_at = min(ready_at, ?3) WHERE user_key = ?1 AND id = ?2";
+const LIST_TOPICS: &str = "SELECT key, events, tags, ready_at FROM notices
+  WHERE user_key = ?1 AND key > ?2 ORDER BY key";
 const LIST_NOTICES: &str = "SELECT key, events, tags, ready_at, body FROM notices
   WHERE user_key = ?1 AND key > ?2 ORDER BY key LIMIT ?3 + 0";
+const NEWEST_NOTICE: &str = "SELECT key FROM notices WHERE user_key = ?1 ORDER BY key DESC LIMIT 1";
 const DELETE_TOLD: &str = "DELETE FROM notices WHERE user_key = ?1
     AND key <= coalesce((SELECT min(cursor) FROM channels WHERE user_key = ?1), 9223372036854775807)";
 const DELETE_SURPLUS: &str = "DELETE FROM notices WHERE user_key = ?1
@@ -181,11 +191,9 @@ pub fn list_failing(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<(String, Str
     read.all(LIST_FAILING, params![user_key, FAILING])
 }
 
-/// The message of the channel in the outbox, and the notices after it that it takes.
-pub fn count_waiting(read: &ReadTx<'_>, channel: &Channel) -> Result<usize> {
-    let notices: Vec<Notice> = read.all(LIST_NOTICES, params![channel.user_key, channel.cursor, i64::MAX])?;
-    let waiting = notices.iter().filter(|notice| channel.takes(notice)).count();
-    Ok(waiting + count_in_outbox(read, channel.key)?)
+/// What the notices of the account are about.
+pub fn list_topics(read: &ReadTx<'_>, user_key: i64, after: i64) -> Result<Vec<Topic>> {
+    read.all(LIST_TOPICS, [user_key, after])
 }
 
 /// The messages of the channel in the outbox.
@@ -246,7 +254,7 @@ pub fn insert_notice(
     notice: &Notice,
     (kept, settle_ms): (u32, i64),
 ) -> Result<()> {
-    let Notice { events, tags, at, message, .. } = notice;
+    let Notice { topic: Topic { events, tags, at, .. }, message } = notice;
     let (events, ready_at) = (json!(events).to_string(), millis(*at));
     tx.run(
         INSERT_NOTICE,
@@ -272,8 +280,13 @@ pub fn release_notice(tx: &WriteTx<'_>, user_key: i64, id: &str, now: Timestamp)
     Ok(())
 }
 
+pub fn newest_notice(read: &ReadTx<'_>, user_key: i64) -> Result<Option<i64>> {
+    read.find(NEWEST_NOTICE, [user_key])
+}
+
 pub fn list_notices(read: &ReadTx<'_>, user_key: i64, after: i64, limit: u32) -> Result<Vec<Notice>> {
-    read.all(LIST_NOTICES, params![user_key, after, limit])
+    let found: Vec<(Topic, Message)> = read.all(LIST_NOTICES, params![user_key, after, limit])?;
+    Ok(found.into_iter().map(|(topic, message)| Notice { topic, message }).collect())
 }
 
 /// Deletes the notices that all channels of the user have told or do not take.
@@ -328,6 +341,8 @@ crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index
     LIST_DUE => "channels_due (due_at>? AND due_at<?)",
     WAKE => "channels_by_user (user_key=?)",
     UPDATE_NOTICE => "notices_by_user (user_key=?)",
+    LIST_TOPICS => "notices_by_user (user_key=? AND key>?)",
+    NEWEST_NOTICE => "notices_by_user (user_key=?)",
     LIST_NOTICES => "notices_by_user (user_key=? AND key>?)",
     DELETE_TOLD => "notices_by_user (user_key=?",
     DELETE_SURPLUS => "notices_by_user (user_key=?",

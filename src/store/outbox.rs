@@ -6,7 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use jiff::Timestamp;
 use rusqlite::params;
 
-use crate::domain::channel::{ChannelType, Settings};
+use crate::domain::channel::{ChannelType, Quiet, Settings};
 use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
 use crate::domain::webhook::callback::destination_hash;
@@ -48,7 +48,7 @@ pub struct Notification {
     pub previous_webhook_secret: Option<String>,
     pub previous_webhook_secret_expires_at: Option<Timestamp>,
     pub alert_webhook_secret: String,
-    pub channel: Option<ChannelRef> = "channels.key, channels.type, channels.settings, channels.failures",
+    pub channel: Option<ChannelRef> = "channels.key, channels.type, channels.settings, channels.failures, channels.quiet",
 } }
 
 /// The channel of a message, as it is when the message is sent.
@@ -58,14 +58,16 @@ pub struct ChannelRef {
     pub channel_type: ChannelType,
     pub settings: Settings,
     pub failures: u32,
+    pub quiet: Option<Quiet>,
 }
 
 impl FromRow for ChannelRef {
-    const WIDTH: usize = 4;
+    const WIDTH: usize = 5;
 
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
         let (key, channel_type) = (columns.get()?, columns.get()?);
-        Ok(Self { key, channel_type, settings: columns.get()?, failures: columns.get()? })
+        let (settings, failures, quiet) = (columns.get()?, columns.get()?, columns.get()?);
+        Ok(Self { key, channel_type, settings, failures, quiet })
     }
 }
 

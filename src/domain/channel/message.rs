@@ -60,9 +60,9 @@ pub struct Message {
 pub const DIGEST: &str = "digest";
 pub const TEST: &str = "test";
 
-/// One event of an account, kept until all its channels have told it.
+/// What a notice is about, by which a channel takes it or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
+pub struct Topic {
     pub key: i64,
     /// Several if one message stands for several events: a failure and the alert that it raises.
     pub events: Vec<String>,
@@ -70,6 +70,27 @@ pub struct Notice {
     pub tags: Tags,
     /// When it may be told.
     pub at: Timestamp,
+}
+
+/// How far ahead a notice may be told: an alert that counts for a minute, or longer after a stop.
+const MAX_AHEAD: SignedDuration = SignedDuration::from_mins(10);
+
+impl Topic {
+    /// `key` is not set yet.
+    pub fn new(events: Vec<String>, tags: Tags, at: Timestamp) -> Self {
+        Self { key: 0, events, tags, at }
+    }
+
+    /// One that is far ahead was made before the clock was set back: it holds up no other.
+    pub fn is_ready(&self, now: Timestamp) -> bool {
+        self.at <= now || self.at.duration_since(now) > MAX_AHEAD
+    }
+}
+
+/// One event of an account, kept until all its channels have told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub topic: Topic,
     pub message: Message,
 }
 
@@ -477,10 +498,7 @@ mod tests {
     #[test]
     fn a_digest_counts_each_kind_and_names_the_cues_with_the_most() {
         let notice = |cue: &str, event: &str, mood, title: &str| Notice {
-            key: 0,
-            events: Vec::new(),
-            tags: Tags::default(),
-            at: now(),
+            topic: Topic::new(Vec::new(), Tags::default(), now()),
             message: Message {
                 cue_id: Some(format!("cue_{cue}")),
                 cue_name: Some(cue.to_owned()),

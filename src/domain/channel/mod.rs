@@ -9,7 +9,7 @@ use jiff::civil::Time;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::channel::message::Notice;
+use crate::domain::channel::message::{Notice, Topic};
 use crate::domain::cue::tags::Tags;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::AlertType;
@@ -173,7 +173,7 @@ pub fn parse_minute(text: &str) -> Option<Time> {
 
 impl Quiet {
     /// The end of the silence that covers `at`; `None` outside of it.
-    fn end(&self, at: Timestamp) -> Option<Timestamp> {
+    pub fn end(&self, at: Timestamp) -> Option<Timestamp> {
         // A zone that the system no longer knows silences nothing.
         let zone = Zone::find(&self.timezone).ok()?;
         let local = zone.reading(at);
@@ -248,8 +248,8 @@ pub enum Turn {
 }
 
 impl Channel {
-    pub fn takes(&self, notice: &Notice) -> bool {
-        notice.events.iter().any(|event| self.takes_event(event, &notice.tags))
+    pub fn takes(&self, topic: &Topic) -> bool {
+        topic.events.iter().any(|event| self.takes_event(event, &topic.tags))
     }
 
     /// `tags` are those of the cue; an event of the account has none.
@@ -258,43 +258,56 @@ impl Channel {
         has_tag && self.events.has(event)
     }
 
+    /// The end of the quiet hours that cover `at`.
+    pub fn quiet_end(&self, at: Timestamp) -> Option<Timestamp> {
+        self.quiet.as_ref().and_then(|quiet| quiet.end(at))
+    }
+
+    /// Until when nothing is sent, whatever waits.
+    pub fn silent_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let is_full = self.window_count > MAX_SINGLE;
+        self.quiet_end(now).or_else(|| self.window(now).map(|(_, end)| end).filter(|_| is_full))
+    }
+
     /// The rule of contract §12: the first message goes at once, and more than [`MAX_SINGLE`] in a window become one. A
     /// burst is then two messages at most. What fell in the quiet hours is one message at their end.
     pub fn turn(&self, waiting: &[Notice], now: Timestamp) -> Turn {
         let (Some(oldest), Some(newest)) = (waiting.first(), waiting.last()) else { return Turn::Idle };
-        let quiet_end = |at| self.quiet.as_ref().and_then(|quiet| quiet.end(at));
-        if let Some(end) = quiet_end(now) {
-            return Turn::WaitUntil(end);
+        if let Some(until) = self.silent_until(now) {
+            return Turn::WaitUntil(until);
         }
+        let all = if waiting.len() > 1 { Turn::Digest } else { Turn::Single };
         let count = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
-        if quiet_end(oldest.at).is_some() {
-            return if count > 1 { Turn::Digest } else { Turn::Single };
+        let exceeds = |sent| count.saturating_add(sent) > MAX_SINGLE;
+        if self.quiet_end(oldest.topic.at).is_some() {
+            return all;
         }
-        let (mut sent, mut until) = (0, now);
-        if let Some(end) = self.window_end().filter(|end| *end > now) {
-            sent = self.window_count;
-            until = if sent > MAX_SINGLE { end } else { saturating_add(newest.at, SETTLE).min(end) };
-        }
-        if until > now {
-            Turn::WaitUntil(until)
-        } else if sent + count > MAX_SINGLE {
-            Turn::Digest
-        } else {
-            Turn::Single
+        let Some((_, end)) = self.window(now) else {
+            return if exceeds(0) { Turn::Digest } else { Turn::Single };
+        };
+        let settled = saturating_add(newest.topic.at, SETTLE).min(end);
+        match (settled > now, exceeds(self.window_count)) {
+            (true, _) => Turn::WaitUntil(settled),
+            (false, false) => Turn::Single,
+            // There is nothing to count it with: it opens the next window.
+            (false, true) if all == Turn::Single => Turn::WaitUntil(end),
+            (false, true) => Turn::Digest,
         }
     }
 
-    fn window_end(&self) -> Option<Timestamp> {
-        self.window_at.map(|start| saturating_add(start, WINDOW))
+    /// The start and the end of the window that is open at `now`.
+    fn window(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let window = self.window_at.map(|start| (start, saturating_add(start, WINDOW)));
+        // After a clock that was set back a window is in the future.
+        window.filter(|(start, end)| (*start..*end).contains(&now))
     }
 
     /// The window after a message at `now`.
     pub fn window_after(&self, turn: Turn, now: Timestamp) -> (Timestamp, u32) {
-        let open =
-            self.window_at.filter(|start| *start <= now && self.window_end().is_some_and(|end| end > now));
+        let open = self.window(now);
         let sent = if open.is_some() { self.window_count } else { 0 };
         let count = if turn == Turn::Digest { MAX_SINGLE + 1 } else { sent + 1 };
-        (open.unwrap_or(now), count)
+        (open.map_or(now, |(start, _)| start), count)
     }
 
     pub fn is_failing(&self) -> bool {
@@ -347,7 +360,8 @@ const PAUSES: [SignedDuration; 5] = [
 const FAILING_PAUSE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The next step for a message that was not accepted, after this number of `failures` of the channel in a row, this one
-/// included. `asked` is the pause that the service asks for.
+/// included. `asked` is the pause that the service asks for; a longer one than that of a failing channel counts as that,
+/// or the message would be too old when it ends.
 pub fn after_failure(
     failures: u32,
     asked: Option<SignedDuration>,
@@ -356,13 +370,14 @@ pub fn after_failure(
 ) -> NextStep {
     let step = (failures.max(1) as usize - 1).min(PAUSES.len() - 1);
     let pause = if failures >= FAILING { FAILING_PAUSE } else { PAUSES[step] };
-    let due = saturating_add(now, pause.max(asked.unwrap_or_default()));
+    let due = saturating_add(now, pause.max(asked.unwrap_or_default().min(FAILING_PAUSE)));
     if is_expired(created_at, due) { NextStep::Failed } else { NextStep::RetryAt(due) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::channel::message::Message;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -401,6 +416,40 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_follows_the_window_and_the_last_notice() {
+        let settings = Settings::default();
+        let built_in =
+            Channel::built_in(("id", "name"), ChannelType::Ntfy, settings, &[], at("2026-01-01T00:00:00Z"));
+        let (now, open) = (at("2026-01-01T10:00:30Z"), "2026-01-01T10:00:00Z");
+        let (full, settled) = (at("2026-01-01T10:01:00Z"), at("2026-01-01T10:00:31Z"));
+        for (window, ages, turn) in [
+            (None, vec![], Turn::Idle),
+            (None, vec![0], Turn::Single),
+            (None, vec![0; 5], Turn::Single),
+            (None, vec![0; 6], Turn::Digest),
+            (Some((open, 1)), vec![9, 4], Turn::WaitUntil(settled)),
+            (Some((open, 1)), vec![9, 5], Turn::Single),
+            (Some((open, 4)), vec![9, 5], Turn::Digest),
+            // One message that would be too many waits for others or for the next window.
+            (Some((open, 5)), vec![5], Turn::WaitUntil(full)),
+            (Some((open, 6)), vec![9, 5], Turn::WaitUntil(full)),
+            (Some(("2026-01-01T09:59:30Z", 6)), vec![5], Turn::Single),
+            // The clock was set back.
+            (Some(("2026-01-01T18:00:00Z", 6)), vec![5], Turn::Single),
+        ] {
+            let mut channel = built_in.clone();
+            (channel.window_at, channel.window_count) =
+                window.map_or((None, 0), |(start, count)| (Some(at(start)), count));
+            let notice = |seconds: &i64| Notice {
+                topic: Topic::new(Vec::new(), Tags::default(), now - SignedDuration::from_secs(*seconds)),
+                message: Message::test("id", "x", now),
+            };
+            let waiting: Vec<Notice> = ages.iter().map(notice).collect();
+            assert_eq!(channel.turn(&waiting, now), turn, "{window:?}, {ages:?}");
+        }
+    }
+
+    #[test]
     fn pauses_grow_to_an_hour_and_a_message_ends_after_a_day() {
         let (made, now) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
         for (failures, asked, next) in [
@@ -411,6 +460,8 @@ mod tests {
             (10, None, "2026-01-01T13:00:00Z"),
             (1, Some(90), "2026-01-01T12:01:30Z"),
             (3, Some(90), "2026-01-01T12:05:00Z"),
+            // Longer than a message is kept.
+            (1, Some(86_400), "2026-01-01T13:00:00Z"),
         ] {
             let asked = asked.map(SignedDuration::from_secs);
             assert_eq!(after_failure(failures, asked, made, now), NextStep::RetryAt(at(next)), "{failures}");

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::api::channel::{ChannelView, channel_patch, new_channel};
 use crate::domain::account::user::User;
 use crate::domain::api_error::ErrorCode;
+use crate::domain::channel::message::Topic;
 use crate::domain::channel::{
     ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelType, EXECUTION_FAILED, Settings,
 };
@@ -33,9 +34,11 @@ struct Shown {
 }
 
 impl Shown {
-    fn stored(read: &ReadTx<'_>, channel: Channel) -> Result<Self> {
+    /// `topics` are those of all notices of the account after the cursor of the channel, or of all of them.
+    fn stored(read: &ReadTx<'_>, channel: Channel, topics: &[Topic]) -> Result<Self> {
         let status = if channel.is_failing() { "failing" } else { "active" };
-        let waiting = channels::count_waiting(read, &channel)?;
+        let waits = |topic: &&Topic| topic.key > channel.cursor && channel.takes(topic);
+        let waiting = topics.iter().filter(waits).count() + channels::count_in_outbox(read, channel.key)?;
         Ok(Self { channel, status, waiting, is_built_in: false })
     }
 
@@ -66,7 +69,9 @@ fn built_in(user: &User) -> Vec<Shown> {
 
 fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Shown> {
     if !matches!(id, BUILT_IN_EMAIL | BUILT_IN_ALERT_WEBHOOK) {
-        return Shown::stored(read, channels::find(read, user_key, id)?.ok_or_else(not_found)?);
+        let channel = channels::find(read, user_key, id)?.ok_or_else(not_found)?;
+        let topics = channels::list_topics(read, user_key, channel.cursor)?;
+        return Shown::stored(read, channel, &topics);
     }
     let user = users::find(read, user_key)?.ok_or_else(not_found)?;
     built_in(&user).into_iter().find(|shown| shown.channel.id == id).ok_or_else(not_found)
@@ -93,8 +98,9 @@ pub async fn list(request: Request) -> Result<Response> {
     let list = move |read: &ReadTx<'_>| {
         let user = users::find(read, user_key)?;
         let mut found = user.as_ref().map(built_in).unwrap_or_default();
+        let topics = channels::list_topics(read, user_key, 0)?;
         for channel in channels::list(read, user_key)? {
-            found.push(Shown::stored(read, channel)?);
+            found.push(Shown::stored(read, channel, &topics)?);
         }
         Ok(found)
     };

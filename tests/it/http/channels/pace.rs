@@ -277,3 +277,85 @@ fn an_account_gets_ten_mails_an_hour_and_then_a_digest() {
     assert_eq!(mailbox.next().header("Subject"), Some("50 failures: backup (50)"));
     assert!(mailbox.is_empty());
 }
+
+#[test]
+fn a_single_message_too_many_for_a_minute_opens_the_next_one() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::start());
+    webhook(&user, &phone, json!({}));
+    failing_at_once(&user, &failing, 5);
+    user.advance("PT1M10S");
+    assert_eq!(phone.count(), 5);
+    user.fire(&every_minute(
+        &user,
+        &failing,
+        "late",
+        json!({"schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}),
+    ));
+    user.settle();
+    user.advance("PT49.999S");
+    assert_eq!(phone.count(), 5);
+    user.advance("PT0.001S");
+    assert_eq!(titles(&phone)[5..], ["late failed: 500 from 127.0.0.1"], "with its own title and link");
+}
+
+#[test]
+fn another_attempt_waits_for_the_end_of_the_quiet_hours() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
+    let channel = webhook(&user, &phone, json!({"quiet": {"from": "09:05", "to": "10:00"}}));
+    failing_at_once(&user, &failing, 1);
+    user.advance("PT5M");
+    let tries = phone.count();
+    assert!(tries > 1);
+    phone.react(Reaction::Status(200));
+    user.advance("PT54M59.999S");
+    assert_eq!(phone.count(), tries);
+    assert_has(&user.get(&path(&channel)).expect(200), json!({"failures": tries, "waiting": 1}));
+    user.advance("PT0.001S");
+    assert_eq!(phone.count(), tries + 1);
+}
+
+#[test]
+fn channels_that_hang_delay_no_other_of_the_account() {
+    let (_server, user) = Server::with_user(DEV_UNLIMITED);
+    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::start());
+    let hanging: Vec<Receiver> = (0..19).map(|_| Receiver::with(Reaction::Hang)).collect();
+    for receiver in &hanging {
+        webhook(&user, receiver, json!({}));
+    }
+    webhook(&user, &phone, json!({}));
+    user.fire(&every_minute(
+        &user,
+        &failing,
+        "backup",
+        json!({"schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}),
+    ));
+    let all = || hanging.iter().chain([&phone]).all(|receiver| receiver.count() == 1);
+    until("all are called", || all().then_some(()));
+    let listed = user.get(CHANNELS).expect(200);
+    let ended = listed["channels"].as_array().unwrap().iter().filter(|channel| channel["failures"] != 0);
+    assert_eq!(ended.count(), 0, "none has waited for the end of another");
+    hanging.iter().for_each(Receiver::release);
+}
+
+#[test]
+fn a_message_of_a_disabled_account_is_dropped_which_is_no_failure_of_its_channel() {
+    let (server, user) = Server::with_clock_and_user(START);
+    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
+    let channel = webhook(&user, &phone, json!({}));
+    let email = address(&user);
+    failing_at_once(&user, &failing, 1);
+    user.advance("PT1M");
+    assert_eq!(phone.count(), 1);
+    let operate = |action: &str| {
+        assert!(run(&["user", action, &email, "--db", server.db().to_str().unwrap()]).status.success());
+    };
+    operate("disable");
+    server.client().advance("PT1H");
+    operate("enable");
+    assert_eq!(phone.count(), 1);
+    let shown = user.get(&path(&channel)).expect(200);
+    assert_has(&shown, json!({"failures": 1, "waiting": 0}));
+    assert_contains(shown["last_error"].as_str().unwrap(), &["503"]);
+}
