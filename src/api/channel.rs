@@ -2,9 +2,10 @@
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::api::fields::JsonFields;
-use crate::domain::api_error::Refusal;
+use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::channel::services::{Setting, SettingKind, service};
 use crate::domain::channel::{
     Channel, ChannelEvents, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, NewChannel, Quiet, Settings,
@@ -12,15 +13,24 @@ use crate::domain::channel::{
 };
 use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::schedule::Zone;
+use crate::domain::text::is_order_mark;
 use crate::domain::time::JsonTimestamp;
 use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::callback::{MAX_URL, UrlError, check_url};
+use crate::domain::webhook::callback::{CallbackTarget, MAX_URL, UrlError, check_url};
 
 /// Longest setting that is no URL.
 const MAX_SETTING: usize = 300;
 
+/// Fields whose values an error may repeat. All others are masked, whatever the type: a wrong type or a field under the
+/// name of another often has the secret of the right one.
+const REPEATED: [&str; 7] = ["type", "name", "events", "tags", "quiet", "to", "priority"];
+
 /// Reads the body of a create.
-pub fn new_channel(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
+pub fn new_channel(fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
+    read_new(fields, policy).map_err(without_secrets)
+}
+
+fn read_new(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
     let channel_type = fields.required_one_of("type", &ChannelType::WORDS).and_then(ChannelType::parse);
     let Some(channel_type) = channel_type else {
         // Which settings it should have follows from the type.
@@ -36,7 +46,7 @@ pub fn new_channel(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result
             settings.set(setting.name, value);
         }
     }
-    let name = fields.string("name", 1..=MAX_NAME);
+    let name = read_name(&mut fields);
     let events = read_events(&mut fields);
     let tags = read_tags(&mut fields);
     let quiet = read_quiet(&mut fields);
@@ -70,6 +80,14 @@ pub struct ChannelPatch {
 
 /// Reads the body of a PATCH of `channel`. A setting as it reads back stays what it is.
 pub fn channel_patch(
+    fields: JsonFields<'_>,
+    channel: &Channel,
+    policy: &AddressPolicy,
+) -> Result<ChannelPatch, Refusal> {
+    read_patch(fields, channel, policy).map_err(without_secrets)
+}
+
+fn read_patch(
     mut fields: JsonFields<'_>,
     channel: &Channel,
     policy: &AddressPolicy,
@@ -91,8 +109,13 @@ pub fn channel_patch(
             settings.push((setting.name, value));
         }
     }
-    let name = fields.string("name", 1..=MAX_NAME);
+    let name = read_name(&mut fields);
     let events = read_events(&mut fields);
+    for (field, kind) in [("name", "text"), ("events", "list")] {
+        if !fields.is_absent(field) && fields.any(field).is_none() {
+            fields.reject(field, &format!("should be a {kind}, not null; leave it out to keep the {field}"));
+        }
+    }
     let tags = if fields.is_absent("tags") { None } else { Some(read_tags(&mut fields).unwrap_or_default()) };
     let quiet = if fields.is_absent("quiet") { None } else { Some(read_quiet(&mut fields)) };
     fields.forbid_unknown();
@@ -145,7 +168,7 @@ fn read_setting(
     }
     let checked = match setting.kind {
         SettingKind::Url | SettingKind::SecretUrl => {
-            check_url(&value, policy).map_err(|error| url_problem(name, &error)).map(|target| target.url)
+            check_url(&value, policy).map_err(|error| url_problem(setting, &error)).map(|target| target.url)
         }
         _ => Ok(value),
     };
@@ -153,11 +176,66 @@ fn read_setting(
     checked.map_err(|problem| fields.reject(name, &problem)).ok().map(Some)
 }
 
-fn url_problem(name: &str, error: &UrlError) -> String {
+fn url_problem(setting: &Setting, error: &UrlError) -> String {
+    let name = setting.name;
     match error {
+        // They repeat a part of a text that is not a URL, and may be the secret itself.
+        UrlError::Host(_) | UrlError::InternationalName(_) | UrlError::Port(_)
+            if setting.kind == SettingKind::SecretUrl =>
+        {
+            format!("{name} has a host or a port that is not valid; correct it")
+        }
         UrlError::UserInfo => format!("{name} must not contain a user name or password"),
         other => other.to_string().replacen("callback.url", name, 1),
     }
+}
+
+/// Replaces the secrets in the values that the errors repeat.
+fn without_secrets(mut refusal: Refusal) -> Refusal {
+    for FieldError { kind, loc, input, .. } in &mut refusal.problems {
+        let [_, LocSegment::Field(name), ..] = &loc[..] else { continue };
+        match (*kind, loc.len(), &mut *input) {
+            // The object that has no such field.
+            ("missing", 2, Value::Object(fields)) => {
+                for (name, value) in fields {
+                    mask(name, value);
+                }
+            }
+            // The name of the field.
+            ("extra_forbidden", ..) => {}
+            _ => mask(name, input),
+        }
+    }
+    refusal
+}
+
+fn mask(name: &str, value: &mut Value) {
+    if !REPEATED.contains(&name) && !value.is_null() {
+        *value = masked_input(value.as_str().unwrap_or_default()).into();
+    }
+}
+
+/// A setting that nothing has checked yet, as an error repeats it.
+fn masked_input(text: &str) -> String {
+    // The host of a text that only resembles a URL could be anything, and so is what follows `#`.
+    let is_url = !text.contains('#') && CallbackTarget::parse(text).is_ok();
+    if is_url { masked_url(text) } else { masked(text) }
+}
+
+/// A name stands in tables, mails and messages, where it is one line that shows what it is.
+fn read_name(fields: &mut JsonFields<'_>) -> Option<String> {
+    let name = fields.string("name", 1..=MAX_NAME)?;
+    let is_unsafe =
+        |char: char| char.is_control() || is_order_mark(char) || matches!(char, '\u{2028}' | '\u{2029}');
+    let problem = if name.contains(is_unsafe) {
+        "should be one line without control characters and marks that change the direction of text"
+    } else if name.trim().is_empty() {
+        "should have more than white space"
+    } else {
+        return Some(name);
+    };
+    fields.reject("name", problem);
+    None
 }
 
 fn read_events(fields: &mut JsonFields<'_>) -> Option<ChannelEvents> {

@@ -237,7 +237,7 @@ pub enum ClientError {
 }
 
 #[derive(Debug, Clone, PartialEq, ThisError)]
-#[error("{message}{}", self.details())]
+#[error("{}", self.text())]
 pub struct RefusedRequest {
     pub status: u16,
     pub code: String,
@@ -246,6 +246,8 @@ pub struct RefusedRequest {
     pub retry_after: Option<Duration>,
     /// The answer as it came.
     pub body: Value,
+    /// The refused fields in the words of the command, in place of those of the server.
+    reworded: Option<String>,
 }
 
 impl RefusedRequest {
@@ -260,7 +262,22 @@ impl RefusedRequest {
         // A date, the other form of this header, counts as absent.
         let retry_after = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
-        ClientError::Refused(Box::new(Self { status, code, message, retry_after, body }))
+        ClientError::Refused(Box::new(Self { status, code, message, retry_after, body, reworded: None }))
+    }
+
+    /// Describes each refused field by the text that `reword` makes of its entry of `detail`. If it has none for one of
+    /// them, the words of the server stay.
+    pub fn reword(&mut self, reword: impl Fn(&Value) -> Option<String>) {
+        let details = self.body["detail"].as_array().filter(|details| !details.is_empty());
+        let texts: Option<Vec<String>> = details.and_then(|details| details.iter().map(reword).collect());
+        self.reworded = texts.map(|texts| match &texts[..] {
+            [text] => text.clone(),
+            _ => format!("several things are wrong:\n  {}", texts.join("\n  ")),
+        });
+    }
+
+    fn text(&self) -> String {
+        self.reworded.clone().unwrap_or_else(|| format!("{}{}", self.message, self.details()))
     }
 
     /// The fields that the server refuses, each on a line.

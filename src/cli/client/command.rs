@@ -226,6 +226,10 @@ pub fn run_one(entries: Vec<Entry>, default: &str, matches: &ArgMatches) -> Resu
     if let Ok(url) = matches.try_get_one::<String>("server") {
         args.url = url.cloned();
     }
+    let own_tz = entry.clap.get_arguments().find(|arg| arg.get_id() == "tz").and_then(Arg::get_long);
+    if let Some(flag) = own_tz {
+        args.tz_flag = flag.to_owned();
+    }
     if let Work::Action(run) = entry.work {
         return run(&args, matches);
     }

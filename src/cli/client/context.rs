@@ -51,6 +51,9 @@ pub struct ClientArgs {
     /// Print times in this time zone, such as Europe/Berlin [default: that of the system]
     #[arg(long, value_name = "ZONE", global = true)]
     pub tz: Option<String>,
+    /// The name of the flag that set `tz`: some commands have one of their own.
+    #[arg(skip = "tz".to_owned())]
+    pub tz_flag: String,
     /// Answer every question with yes
     #[arg(short, long, global = true)]
     pub yes: bool,
@@ -94,7 +97,7 @@ pub struct Context {
 
 impl Context {
     pub fn new(args: &ClientArgs, target: Target) -> Result<Self, CliError> {
-        let times = Times::new(args.utc, args.tz.as_deref())?;
+        let times = Times::new(args.utc, args.tz.as_deref(), &args.tz_flag)?;
         Ok(Self {
             client: Arc::new(connect(&target, args)?),
             output: Output::new(args.format()?, args.color, times),

@@ -226,12 +226,13 @@ pub struct Times {
 }
 
 impl Times {
-    pub fn new(is_utc: bool, zone: Option<&str>) -> Result<Self, CliError> {
+    /// `flag` is the one that names the zone.
+    pub fn new(is_utc: bool, zone: Option<&str>, flag: &str) -> Result<Self, CliError> {
         let zone = match zone {
             _ if is_utc => TimeZone::UTC,
             None => TimeZone::system(),
             Some(name) => TimeZone::get(name).map_err(|_| {
-                usage(format!("--tz: there is no time zone {name:?}; an example is Europe/Berlin"))
+                usage(format!("--{flag}: there is no time zone {name:?}; an example is Europe/Berlin"))
             })?,
         };
         Ok(Self { zone })
@@ -320,13 +321,14 @@ mod tests {
 
     #[test]
     fn instants_are_shown_in_the_zone() {
-        let berlin = Times::new(false, Some("Europe/Berlin")).unwrap();
+        let berlin = Times::new(false, Some("Europe/Berlin"), "tz").unwrap();
         assert_eq!(berlin.instant("2026-11-22T17:00:00.25Z"), "2026-11-22 18:00:00.250+01:00");
         assert_eq!(
             (berlin.short("2026-11-22T17:00:00.25Z").as_str(), &*berlin.short("")),
             ("11-22 18:00", "")
         );
-        assert!(Times::new(false, Some("Mars/Olympus")).is_err());
+        let error = Times::new(false, Some("Mars/Olympus"), "timezone").unwrap_err().to_string();
+        assert!(error.starts_with("--timezone: there is no time zone \"Mars/Olympus\""), "{error}");
     }
 
     #[test]

@@ -13,8 +13,10 @@ use crate::cli::client::commands::sign_in::{ask_hidden, can_ask};
 use crate::cli::error::{CliError, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::{Cell, ColumnRule, Style, duration, text_of};
+use crate::cli::output::{Format, print_line};
 use crate::cli::printable::printable;
-use crate::client::request::{ApiRequest, ApiResponse, segment};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
+use crate::domain::channel::services::SERVICES;
 use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, parse_minute};
 
 const COLUMNS: Columns = &[
@@ -182,7 +184,7 @@ fn add(call: &Call<'_>) -> Result<(), CliError> {
         body["quiet"] = quiet;
     }
     let output = &call.context.output;
-    let answer = call.context.send(&ApiRequest::post("/v1/channels").json(body))?;
+    let answer = send(call, &ApiRequest::post("/v1/channels").json(body), &[])?;
     output.object(&answer, "id", |channel| {
         vec![
             ("id", text_of(channel, "id").into()),
@@ -201,7 +203,8 @@ fn set(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
     let path = format!("/v1/channels/{}", segment(call.place("channel")));
     let mut patch = fields(call)?;
-    for (_, field) in REMOVALS.into_iter().filter(|(flag, _)| call.is_set(flag)) {
+    let removals: Vec<(&str, &str)> = REMOVALS.into_iter().filter(|(flag, _)| call.is_set(flag)).collect();
+    for &(_, field) in &removals {
         patch[field] = if field == "tags" { json!([]) } else { Value::Null };
     }
     // The API replaces the quiet hours as a whole.
@@ -215,10 +218,57 @@ fn set(call: &Call<'_>) -> Result<(), CliError> {
     if names.is_empty() {
         return Err(usage("nothing is to be changed; `cued channel set --help` lists the flags"));
     }
-    let answer = context.send(&ApiRequest::patch(path).json(patch))?;
+    let answer = send(call, &ApiRequest::patch(path).json(patch), &removals)?;
     context
         .output
         .done(&answer, "id", |channel| format!("changed {}: {}", label_of(channel), names.join(", ")))
+}
+
+/// Makes the request of the command. Its errors name the flags in place of the fields.
+fn send(
+    call: &Call<'_>,
+    request: &ApiRequest,
+    removals: &[(&'static str, &'static str)],
+) -> Result<ApiResponse, CliError> {
+    call.context.send(request).map_err(|mut error| {
+        if let CliError::Client(ClientError::Refused(refused)) = &mut error {
+            refused.reword(|detail| problem(detail, removals));
+        }
+        error
+    })
+}
+
+/// An entry of the `detail` of a refusal, in terms of the flags.
+fn problem(detail: &Value, removals: &[(&'static str, &'static str)]) -> Option<String> {
+    let field = detail["loc"][1].as_str()?;
+    let removal = removals.iter().find(|(_, removed)| *removed == field);
+    let flag = match (removal, field) {
+        (Some((flag, _)), _) => (*flag).to_owned(),
+        (None, "quiet") if detail["loc"][2] == "timezone" => "timezone".to_owned(),
+        (None, "quiet") => "quiet-hours".to_owned(),
+        (None, "events" | "tags") => field.trim_end_matches('s').to_owned(),
+        (None, field) => field.replace('_', "-"),
+    };
+    let message = detail["msg"].as_str()?;
+    let owners: Vec<&str> = SERVICES
+        .iter()
+        .filter(|service| service.settings.iter().any(|setting| setting.name == field))
+        .map(|service| service.channel_type.as_str())
+        .collect();
+    let reason = match (detail["type"].as_str(), owners.split_last()) {
+        (Some("missing"), _) => "is missing: a channel of this type needs it".to_owned(),
+        (Some("extra_forbidden"), Some((last, []))) => format!("is only for channels of type {last}"),
+        (Some("extra_forbidden"), Some((last, others))) => {
+            format!("is only for channels of type {} or {last}", others.join(", "))
+        }
+        _ => {
+            let message = message.trim_start_matches("Value error, ");
+            // The flag stands in place of the field.
+            let name = format!("{field} ");
+            return Some(format!("--{flag}: {}", message.strip_prefix(&name).unwrap_or(message)));
+        }
+    };
+    Some(format!("--{flag} {reason}"))
 }
 
 /// The fields that the flags set, without the quiet hours.
@@ -317,6 +367,11 @@ fn origin(channel: &Value) -> &'static str {
 }
 
 fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+    if call.context.output.format == Format::Id {
+        // The id of the answer is that of a message, which no command takes.
+        print_line(&printable(call.place("channel")))?;
+        return delivered(answer);
+    }
     call.context.output.done(answer, "id", |result| {
         let time = result["duration_ms"].as_i64().map(duration).unwrap_or_default();
         let result_line = match (result["status"].as_str(), &result["http_status"]) {
@@ -332,6 +387,10 @@ fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
             response => format!("{result_line}\n{response}"),
         }
     })?;
+    delivered(answer)
+}
+
+fn delivered(answer: &ApiResponse) -> Result<(), CliError> {
     if answer.value()?["status"] == "delivered" {
         return Ok(());
     }

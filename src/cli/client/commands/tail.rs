@@ -401,7 +401,8 @@ mod tests {
 
     #[test]
     fn an_event_is_a_line_in_words_with_the_id_of_its_run() {
-        let (styles, times) = (Styles { has_colour: false, width: None }, Times::new(true, None).unwrap());
+        let (styles, times) =
+            (Styles { has_colour: false, width: None }, Times::new(true, None, "tz").unwrap());
         let output = Output { format: Format::Table, styles, times };
         let run = json!({
             "execution_id": ID, "cue_name": "sync", "attempt": 1, "max_attempts": 4, "http_status": 503, "late_ms": 2,

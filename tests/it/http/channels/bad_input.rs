@@ -136,6 +136,77 @@ fn a_patch_with_bad_values_changes_nothing() {
 }
 
 #[test]
+fn no_error_repeats_a_secret() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let slack = "https://hooks.slack.com/services/T0/B0/SECRET-x7Qz";
+    let cases = [
+        (json!({"type": "gotify", "token": "SECRET-TOKEN"}), json!({"type": "gotify", "token": "…OKEN"})),
+        (json!({"token": "SECRET-TOKEN", "user": 5}), json!({"token": "…OKEN", "user": "…"})),
+        (json!({"url": slack, "name": "n"}), json!({"url": "https://hooks.slack.com/…x7Qz", "name": "n"})),
+        (
+            json!({"type": "gotify", "settings": {"token": "SECRET"}}),
+            json!({"type": "gotify", "settings": "…"}),
+        ),
+        (json!({"type": "carrier pigeon", "token": "SECRET-TOKEN"}), json!("carrier pigeon")),
+        (json!({"type": "discord", "url": slack}), json!("https://hooks.slack.com/…x7Qz")),
+        (json!({"type": "ntfy", "url": slack}), json!("https://hooks.slack.com/…x7Qz")),
+        (json!({"type": "slack", "url": "hooks.slack.com/SECRET"}), json!("…CRET")),
+        (json!({"type": "slack", "url": "https://me:SECRET@hooks.slack.com/x7Qz"}), json!("…x7Qz")),
+        (json!({"type": "slack", "url": "https://hooks.slack.com:SECRET/x7Qz"}), json!("…x7Qz")),
+        (json!({"type": "slack", "url": ["SECRET"]}), json!("…")),
+        (json!({"type": "telegram", "chat_id": 5, "bot_token": "SECRET"}), json!("…")),
+        (json!({"type": "ntfy", "url": "https://ntfy.sh/t", "priority": 6}), json!(6)),
+        (json!({"type": "slack", "url": slack, "token": "SECRET"}), json!("token")),
+    ];
+    for (body, input) in cases {
+        let refused = user.post(CHANNELS, &body).expect(422);
+        assert_eq!(refused["detail"][0]["input"], input, "{body}: {refused}");
+        assert!(!refused.to_string().replace("…CRET", "").contains("SECRET"), "{body}: {refused}");
+    }
+    let gotify = json!({"type": "gotify", "url": "https://a.example", "token": "AbcdefghijklmnO"});
+    let channel = user.post(CHANNELS, &gotify).expect(201);
+    let refused = user.patch(&path(&channel), &json!({"token": "SECRET TOKEN"})).expect(422);
+    assert_eq!(refused["detail"][0]["input"], "…OKEN");
+}
+
+#[test]
+fn a_name_is_one_line_that_shows_what_it_is() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let channel = user.post(CHANNELS, &json!({"type": "webhook", "url": "https://a.example"})).expect(201);
+    for (name, part) in [
+        ("   ", "more than white space"),
+        ("\u{a0}", "more than white space"),
+        ("a\nb", "one line"),
+        ("a\u{1b}[2J", "one line"),
+        ("a\u{2028}b", "one line"),
+        ("a\u{202e}b", "one line"),
+        ("\u{2066}", "one line"),
+    ] {
+        let body = json!({"type": "webhook", "url": "https://a.example", "name": name});
+        for refused in [user.post(CHANNELS, &body), user.patch(&path(&channel), &json!({"name": name}))] {
+            let found = problems(&refused);
+            assert!(found.len() == 1 && found[0].0 == "name" && found[0].1.contains(part), "{found:?}");
+        }
+    }
+    let named = user.patch(&path(&channel), &json!({"name": "Büro 日本"})).expect(200);
+    assert_eq!(named["name"], "Büro 日本");
+}
+
+#[test]
+fn a_patch_does_not_take_null_for_what_every_channel_has() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let channel = user.post(CHANNELS, &json!({"type": "webhook", "url": "https://a.example"})).expect(201);
+    let found = problems(&user.patch(&path(&channel), &json!({"name": null, "events": null, "tags": null})));
+    let text = |kind: &str, field: &str| {
+        format!("Value error, should be a {kind}, not null; leave it out to keep the {field}")
+    };
+    assert_eq!(
+        found,
+        [("name".to_owned(), text("text", "name")), ("events".to_owned(), text("list", "events"))]
+    );
+}
+
+#[test]
 fn a_mail_needs_a_confirmed_address() {
     let (_server, first) = Server::with_clock_and_user(START);
     let user = first.register("bob@example.com");

@@ -225,7 +225,7 @@ mod tests {
                 "it reached its maximum age after 2 attempts",
             ),
         ] {
-            assert_eq!(failure_reason(&run, &Times::new(true, None).unwrap()), expected);
+            assert_eq!(failure_reason(&run, &Times::new(true, None, "tz").unwrap()), expected);
         }
     }
 }
