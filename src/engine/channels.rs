@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::channel::message::Message;
-use crate::domain::channel::services::{ServiceAnswer, ServiceRequest, Verdict, service};
+use crate::domain::channel::secrets::without_tokens;
+use crate::domain::channel::services::{ServiceAnswer, ServiceRequest, Verdict, redacted, service};
 use crate::domain::channel::{ChannelType, after_failure};
 use crate::domain::execution::NextStep;
 use crate::domain::notification::{NotificationKind, StoredMail};
@@ -95,7 +96,9 @@ pub fn result(
     let channel = notification.channel.as_ref().filter(|_| notification.kind == NotificationKind::Channel)?;
     let verdict = match sent {
         Ok(WebhookResponse { http_status, headers, body, .. }) => {
-            let answer = ServiceAnswer { http_status: *http_status, headers, body, now };
+            // Before a reason is cut: the beginning of a secret would remain.
+            let body = shown(notification, &String::from_utf8_lossy(body));
+            let answer = ServiceAnswer { http_status: *http_status, headers, body: body.as_bytes(), now };
             (service(channel.channel_type).read)(&answer)
         }
         Err(error) => Verdict::Retry { after: None, reason: error.to_string() },
@@ -107,6 +110,7 @@ pub fn result(
         Verdict::Retry { after, reason } => (retry(after), Some(reason)),
         Verdict::Refused { reason } => (NextStep::Failed, Some(reason)),
     };
+    let error = error.map(|error| shown(notification, &error));
     ended(notification, error, next).map(|result| (next, result))
 }
 
@@ -148,7 +152,14 @@ pub fn is_test(notification: &Notification) -> bool {
     }
 }
 
+/// A text of a service, which may repeat the request, without the secrets of the channel.
+fn shown(notification: &Notification, text: &str) -> String {
+    let channel = notification.channel.as_ref();
+    channel.map_or_else(|| text.to_owned(), |channel| redacted(text, channel.channel_type, &channel.settings))
+}
+
 /// The beginning of an answer, for whoever tests a channel.
-pub fn excerpt(body: &[u8]) -> String {
-    one_line(&String::from_utf8_lossy(body), MAX_EXCERPT)
+pub fn excerpt(notification: &Notification, body: &[u8]) -> String {
+    let text = shown(notification, &String::from_utf8_lossy(body));
+    without_tokens(&one_line(&text, MAX_EXCERPT))
 }

@@ -312,7 +312,7 @@ impl Sender {
                 Some(_) => None,
                 None => error,
             };
-            let response = sent.ok().map(|response| channels::excerpt(&response.body));
+            let response = sent.ok().map(|response| channels::excerpt(notification, &response.body));
             (result, http_status, error, response, ended)
         };
         let attempt = || {

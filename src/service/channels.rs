@@ -143,7 +143,7 @@ pub(super) fn announce_recovery(
     announce(tx, user_key, notice(events, tags, now, message)).map(drop)
 }
 
-/// `reason` follows "was paused:".
+/// `reason` follows "was paused", as in "by request".
 pub(super) fn announce_pause(
     tx: &WriteTx<'_>,
     (user_key, cue_key): (i64, i64),

@@ -166,7 +166,7 @@ fn apply_on_failure(
     }
     pause(tx, failed.subject.cue_key, firer)?;
     let keys = (failed.subject.user_key, failed.subject.cue_key);
-    channels::announce_pause(tx, keys, "a run has failed (on_failure.pause)", now)
+    channels::announce_pause(tx, keys, "because a run failed", now)
 }
 
 /// Pauses the cue in row `cue_key`. A run that is due fires first; runs that cannot be fired are recorded as missed.
@@ -368,7 +368,12 @@ pub fn pause_above_limit(
     let paused = cues::pause_above_limit(tx, user_key, limit, now)?;
     for key in &paused {
         events::cue(tx, EventType::CuePaused, user_key, *key, now);
-        channels::announce_pause(tx, (user_key, *key), "more cues were active than the plan allows", now)?;
+        channels::announce_pause(
+            tx,
+            (user_key, *key),
+            "because more cues were active than the plan allows",
+            now,
+        )?;
     }
     Ok(paused.len())
 }

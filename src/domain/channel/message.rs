@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::domain::channel::secrets::{without_paths_of_urls, without_tokens};
 use crate::domain::channel::{CUE_PAUSED, CUE_RECOVERED, EXECUTION_FAILED, alert_event};
 use crate::domain::cue::tags::Tags;
 use crate::domain::execution::attempt::FailureCause;
@@ -26,9 +27,10 @@ const NAMED_CUES: usize = 3;
 const DIGEST_LINES: usize = 20;
 
 /// The tone of a message, for its colour, sound or priority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mood {
+    #[default]
     Info,
     Good,
     Warning,
@@ -126,7 +128,7 @@ impl Message {
     }
 
     pub fn test(id: &str, channel_name: &str, now: Timestamp) -> Self {
-        let title = format!("Test of the channel {}", one_line(channel_name, MAX_CUE_NAME));
+        let title = format!("Test of the channel \"{}\"", one_line(channel_name, MAX_CUE_NAME));
         let text = "Nothing has failed: this message was sent by request.";
         Self::of_account(id.to_owned(), (TEST, Mood::Info), &title, text.to_owned(), now)
     }
@@ -211,20 +213,37 @@ impl AttemptFailure {
     /// In a few words. `host` is that of the callback, if there is one.
     fn reason(&self, host: Option<&str>) -> String {
         let from = |what: &str| host.map_or_else(|| what.to_owned(), |host| format!("{what} from {host}"));
-        let error =
-            self.error.as_deref().map(|error| one_line(error, MAX_REASON)).filter(|error| !error.is_empty());
         match (self.http_status, self.cause) {
             (_, Some(FailureCause::Expired)) => "it did not succeed in time".to_owned(),
             (_, Some(FailureCause::Timeout)) => from("no answer in time"),
             (Some(http_status), _) => from(&http_status.to_string()),
-            // "the connection was refused"
-            (None, _) => error.map_or_else(
-                || "no reason was given".to_owned(),
-                |error| error.trim_start_matches("the ").replacen("connection was ", "connection ", 1),
-            ),
+            (None, cause) => match (self.error.as_deref().unwrap_or_default().trim(), cause) {
+                ("", _) => "no reason was given".to_owned(),
+                (error, None) => reported(error),
+                // A text of ours: "the connection was refused"
+                (error, Some(_)) => one_line(error, MAX_REASON).trim_start_matches("the ").replacen(
+                    "connection was ",
+                    "connection ",
+                    1,
+                ),
+            },
         }
     }
 }
+
+/// The error that a worker reports, in one line. `cued work` puts how the program ended below its output.
+fn reported(error: &str) -> String {
+    let is_end = |line: &str| ENDS.iter().any(|end| line.starts_with(end));
+    let error = match error.rsplit_once('\n') {
+        Some((output, end)) if is_end(end) => format!("{}: {}", end.trim_end(), output.trim()),
+        _ => error.to_owned(),
+    };
+    // Cut after that: the beginning of a secret would remain.
+    let error = one_line(&error, 2 * MAX_REASON);
+    one_line(&without_tokens(&without_paths_of_urls(&error)), MAX_REASON)
+}
+
+const ENDS: [&str; 3] = ["exit code ", "killed by ", "timed out "];
 
 /// A run that has failed for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -277,8 +296,9 @@ pub fn recovered(
     message
 }
 
+/// `reason` begins with "by" or "because".
 pub fn paused(subject: &Subject, id: String, reason: &str, now: Timestamp) -> Message {
-    let title = format!("{} was paused: {reason}", subject.name());
+    let title = format!("{} was paused {reason}", subject.name());
     subject.message(id, CUE_PAUSED, Mood::Warning, &title, now)
 }
 
@@ -310,6 +330,8 @@ struct Tally<'a> {
     paused: usize,
     alerts: usize,
     last: &'a str,
+    /// The worst since the last recovery.
+    mood: Mood,
 }
 
 impl<'a> Tally<'a> {
@@ -321,10 +343,21 @@ impl<'a> Tally<'a> {
             _ => self.alerts += 1,
         }
         self.last = &message.title;
+        // What a recovery ends is no longer worth an alarm.
+        let before = if message.event == CUE_RECOVERED { Mood::Info } else { self.mood };
+        self.mood = before.max(message.mood);
     }
 
     fn total(&self) -> usize {
         self.failed + self.recovered + self.paused + self.alerts
+    }
+
+    fn line(&self, name: &str) -> String {
+        if self.total() == 1 {
+            self.last.to_owned()
+        } else {
+            format!("{name}{}; last: {}", self.counts(), self.last)
+        }
     }
 
     /// `3 failures, 1 recovery`
@@ -345,17 +378,22 @@ impl<'a> Tally<'a> {
 
 /// One message about `notices`, which are not empty. `is_cut` if there were more than are kept.
 pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> Message {
-    let (mut all, mut cues) = (Tally::default(), BTreeMap::<&str, (&str, Tally<'_>)>::new());
+    let (mut all, mut account) = (Tally::default(), Tally::default());
+    let mut cues = BTreeMap::<&str, (&str, Tally<'_>)>::new();
     for Notice { message, .. } in notices {
         all.add(message);
-        let cue_id = message.cue_id.as_deref().unwrap_or_default();
-        let name = message.cue_name.as_deref().unwrap_or("the account");
-        let (known, tally) = cues.entry(cue_id).or_default();
-        *known = name;
-        tally.add(message);
+        match &message.cue_id {
+            Some(cue_id) => {
+                let (name, tally) = cues.entry(cue_id).or_insert_with(|| (cue_id, Tally::default()));
+                *name = message.cue_name.as_deref().unwrap_or(*name);
+                tally.add(message);
+            }
+            None => account.add(message),
+        }
     }
     let mut cues: Vec<_> = cues.into_values().collect();
     cues.sort_by_key(|(name, tally)| (std::cmp::Reverse(tally.total()), *name));
+    let mood = cues.iter().map(|(_, tally)| tally.mood).chain([account.mood]).max();
     let named: Vec<String> =
         cues.iter().take(NAMED_CUES).map(|(name, tally)| format!("{name} ({})", tally.total())).collect();
     let and_more = |shown: usize| match cues.len().saturating_sub(shown) {
@@ -364,21 +402,19 @@ pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> M
         more => format!(" and {more} more cues"),
     };
     let at_least = if is_cut { "At least " } else { "" };
-    let title = format!("{at_least}{}: {}{}", all.counts(), named.join(", "), and_more(NAMED_CUES));
-    let line = |(name, tally): &(&str, Tally<'_>)| {
-        if tally.total() == 1 {
-            tally.last.to_owned()
-        } else {
-            format!("{name}: {}; last: {}", tally.counts(), tally.last)
-        }
-    };
-    let mut lines: Vec<String> = cues.iter().take(DIGEST_LINES).map(line).collect();
-    let rest = and_more(DIGEST_LINES);
+    let mut title = format!("{at_least}{}", all.counts());
+    if !named.is_empty() {
+        title += &format!(": {}{}", named.join(", "), and_more(NAMED_CUES));
+    }
+    // Events of the account have no name.
+    let mut lines: Vec<String> = (account.total() > 0).then(|| account.line("")).into_iter().collect();
+    let shown = DIGEST_LINES - lines.len();
+    lines.extend(cues.iter().take(shown).map(|(name, tally)| tally.line(&format!("{name}: "))));
+    let rest = and_more(shown);
     if !rest.is_empty() {
         lines.push(rest.trim_start().to_owned());
     }
-    let mood = notices.iter().map(|notice| notice.message.mood).max().unwrap_or(Mood::Info);
-    Message::of_account(id, (DIGEST, mood), &title, lines.join("\n"), now)
+    Message::of_account(id, (DIGEST, mood.unwrap_or(Mood::Info)), &title, lines.join("\n"), now)
 }
 
 /// A duration in its two largest units: `2 h 10 min`, `45 s`.
@@ -478,6 +514,22 @@ mod tests {
     }
 
     #[test]
+    fn the_error_of_a_worker_keeps_its_words_and_says_first_how_the_program_ended() {
+        for (error, reason) in [
+            ("disk full\nat 99 %\nexit code 3\n", "exit code 3: disk full at 99 %"),
+            ("killed by SIGKILL", "killed by SIGKILL"),
+            ("half\nexit code 1\nof tar", "half exit code 1 of tar"),
+            ("the connection was lost", "the connection was lost"),
+            (
+                "POST https://a.example/x/y?k=1 with tk_AgQdq7mVBoFD37zQVN29 to /mnt/a/b",
+                "POST https://a.example/… with … to /mnt/a/b",
+            ),
+        ] {
+            assert_eq!(ended(None, None, error).reason(None), reason);
+        }
+    }
+
+    #[test]
     fn a_recovery_says_after_how_long_in_two_units() {
         for (since, words) in [
             ("2026-01-05T09:59:15Z", "45 s"),
@@ -521,6 +573,27 @@ mod tests {
              Worker a lost its claim"
         );
         assert_eq!(message.mood, Mood::Critical);
+        notices.retain(|notice| notice.message.cue_name.as_deref() == Some("backup"));
+        let message = digest("id".to_owned(), &notices, false, now());
+        assert_eq!(
+            (message.title.as_str(), message.mood),
+            ("2 failures, 1 recovery: backup (3)", Mood::Good)
+        );
+        notices.push(failed("backup"));
+        notices.push(notice("backup", CUE_PAUSED, Mood::Warning, "backup was paused because a run failed"));
+        assert_eq!(digest("id".to_owned(), &notices, false, now()).mood, Mood::Critical);
+        let of_account = |title: &str| {
+            let mut notice = notice("", "alert.catch_up", Mood::Warning, title);
+            (notice.message.cue_id, notice.message.cue_name) = (None, None);
+            notice
+        };
+        let alerts = [of_account("12 runs were missed"), of_account("The clock was behind")];
+        let message = digest("id".to_owned(), &alerts, false, now());
+        assert_eq!((message.title.as_str(), message.mood), ("2 alerts", Mood::Warning));
+        assert_eq!(message.text, "2 alerts; last: The clock was behind");
+        let message = digest("id".to_owned(), &[failed("sync"), alerts[0].clone()], false, now());
+        assert_eq!(message.title, "1 failure, 1 alert: sync (1)");
+        assert_eq!(message.text, "12 runs were missed\nsync failed: 500 from a");
         let many: Vec<Notice> = (0..24).map(|number| failed(&format!("cue {number:02}"))).collect();
         let message = digest("id".to_owned(), &many, true, now());
         assert_eq!(

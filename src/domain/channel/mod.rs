@@ -1,6 +1,7 @@
 //! Channels: where an account is told of failures, recoveries and alerts (contract §12), and the pace of their messages.
 
 pub mod message;
+pub mod secrets;
 pub mod services;
 
 use std::collections::BTreeMap;

@@ -225,7 +225,17 @@ impl StoredMail {
                 let parts = [Some(title.as_str()), Some(text.as_str()), link.as_deref()];
                 let mut lines: Vec<&str> =
                     parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-                lines.push("A channel of your account has sent this. GET /v1/channels lists them.\n");
+                let page = format!("{base}/#/channels");
+                // Without a link nobody knows the address of the page; a test has that of the channels already.
+                let ending = match link.as_deref() {
+                    None => {
+                        "A channel of your account has sent this. `cued channel list` shows your channels.\n"
+                            .to_owned()
+                    }
+                    Some(link) if link == page => "A channel of your account has sent this.\n".to_owned(),
+                    Some(_) => format!("A channel of your account has sent this. Your channels: {page}\n"),
+                };
+                lines.push(&ending);
                 lines.join("\n\n")
             }
             Self::Failure { failure, suppressed, suppressed_until } => {
@@ -373,5 +383,25 @@ mod tests {
             assert_eq!(StoredMail::read(&mail.body()), Some(mail));
         }
         assert_eq!(StoredMail::read("{}"), None);
+    }
+
+    #[test]
+    fn a_mail_of_a_channel_ends_with_where_the_channels_are() {
+        for (link, ending) in [
+            (None, "\n\nA channel of your account has sent this. `cued channel list` shows your channels.\n"),
+            (
+                Some("http://cued/#/runs/1"),
+                "\n\nhttp://cued/#/runs/1\n\nA channel of your account has sent this. Your channels: \
+                 http://cued/#/channels\n",
+            ),
+            (
+                Some("http://cued/#/channels"),
+                "\n\nhttp://cued/#/channels\n\nA channel of your account has sent this.\n",
+            ),
+        ] {
+            let (title, text) = ("backup failed".to_owned(), String::new());
+            let mail = StoredMail::Channel { title, text, link: link.map(str::to_owned), is_test: false };
+            assert_eq!(mail.text("http://cued"), format!("backup failed{ending}"));
+        }
     }
 }

@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::Value;
 
+use crate::domain::channel::secrets::without_secrets;
 use crate::domain::channel::services::{ServiceAnswer, Verdict};
 use crate::domain::execution::attempt::{MAX_PAUSE, requested_pause};
 use crate::domain::text::one_line;
@@ -10,48 +11,46 @@ use crate::domain::text::one_line;
 /// Characters of a service's words in a reason.
 const MAX_WORDS: usize = 200;
 
-/// Texts of letters and digits that are at least this long may be tokens.
-const MIN_TOKEN: usize = 15;
-
 pub fn is_success(answer: &ServiceAnswer<'_>) -> bool {
     (200..=299).contains(&answer.http_status)
 }
 
 /// The verdict on an answer that is no success. `words` are those of the service, or empty; `after` is the pause in its
-/// own field, which counts before the header `Retry-After`.
+/// own field, which counts before the header `Retry-After`. `is_of_settings` as in [`verdict`].
 pub fn failure(
     name: &str,
     answer: &ServiceAnswer<'_>,
     words: &str,
     after: Option<SignedDuration>,
+    is_of_settings: bool,
 ) -> Verdict {
     let in_header = || requested_pause(answer.http_status, header(answer, "Retry-After"), answer.now);
-    verdict(name, answer.http_status, words, after.or_else(in_header))
+    verdict(name, answer.http_status, words, after.or_else(in_header), is_of_settings)
 }
 
 /// 401, 403, 404 and 410 are repeated too: a change of the channel, or of the service's own settings, can end them. Only
-/// what the service says of the message itself ends it.
-pub fn verdict(name: &str, http_status: u16, words: &str, after: Option<SignedDuration>) -> Verdict {
+/// what the service says of the message itself ends it. A 400 says so unless it `is_of_settings`.
+pub fn verdict(
+    name: &str,
+    http_status: u16,
+    words: &str,
+    after: Option<SignedDuration>,
+    is_of_settings: bool,
+) -> Verdict {
     let words = without_secrets(&one_line(words, MAX_WORDS));
     let space = if words.is_empty() { "" } else { " " };
     let reason = format!("{name} answered {http_status}{space}{words}");
     match http_status {
+        400 if is_of_settings => Verdict::Retry { after, reason },
         400 | 413 | 422 => Verdict::Refused { reason },
         _ => Verdict::Retry { after, reason },
     }
 }
 
-/// A service or a proxy may repeat the request in its error.
-fn without_secrets(line: &str) -> String {
-    let is_token = |part: &str| {
-        let part = part.trim_matches(|char: char| !char.is_ascii_alphanumeric());
-        part.len() >= MIN_TOKEN
-            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
-            && part.bytes().any(|byte| byte.is_ascii_digit())
-            && part.bytes().any(|byte| byte.is_ascii_alphabetic())
-    };
-    let is_secret = |word: &str| word.matches('/').count() > 1 || word.split(['.', ',', '=']).any(is_token);
-    line.split(' ').map(|word| if is_secret(word) { "…" } else { word }).collect::<Vec<_>>().join(" ")
+/// Whether the words have one of the parts, in any case.
+pub fn names_any(words: &str, parts: &[&str]) -> bool {
+    let words = words.to_lowercase();
+    parts.iter().any(|part| words.contains(part))
 }
 
 /// `null` if the body is not JSON.

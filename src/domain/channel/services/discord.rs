@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::domain::channel::message::Message;
-use crate::domain::channel::services::answer::{failure, is_success, joined, json_body, pause, words};
+use crate::domain::channel::services::answer::{
+    failure, is_success, joined, json_body, names_any, pause, words,
+};
 use crate::domain::channel::services::form::{
     colour, cut, has_dotted_name, instant, link, link_label, size_without_markdown, text, title, utf16_len,
     without_markdown,
@@ -78,6 +80,9 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
     ServiceRequest::json(settings.text("url").to_owned(), &body)
 }
 
+/// "Webhooks posted to forum channels must have a thread_name or thread_id", and a `thread_id` in the URL that is wrong.
+const OF_SETTINGS: [&str; 3] = ["webhook", "channel", "thread"];
+
 /// An error is `{"code": 10015, "message": "Unknown Webhook"}`, with `errors` by field for an invalid message; a 429 is
 /// `{"message": "You are being rate limited.", "retry_after": 64.57, "global": false}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
@@ -93,7 +98,8 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
             joined(&[message, &field, &problem])
         }
     };
-    failure(SERVICE.name, answer, &details, pause(&error["retry_after"]))
+    let is_of_settings = names_any(&details, &OF_SETTINGS);
+    failure(SERVICE.name, answer, &details, pause(&error["retry_after"]), is_of_settings)
 }
 
 /// The first problem in `{"embeds": {"0": {"title": {"_errors": [{"code": "…", "message": "…"}]}}}}`, with its field.

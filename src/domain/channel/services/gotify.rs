@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::domain::channel::message::{Message, Mood};
-use crate::domain::channel::services::answer::{failure, is_success, joined, json_body, words};
+use crate::domain::channel::services::answer::{failure, is_success, joined, json_body, names_any, words};
 use crate::domain::channel::services::form::{cut, link, link_label, title_and_required_text};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, check_base, host_label, is_visible,
@@ -71,5 +71,5 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     }
     let error = json_body(answer);
     let details = joined(&[words(&error, "/error"), words(&error, "/errorDescription")]);
-    failure(SERVICE.name, answer, &details, None)
+    failure(SERVICE.name, answer, &details, None, names_any(&details, &["token"]))
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::domain::channel::message::Message;
-use crate::domain::channel::services::answer::{failure, is_success, json_body, words};
+use crate::domain::channel::services::answer::{failure, is_success, json_body, names_any, words};
 use crate::domain::channel::services::form::{
     colour, cut, link, link_label, text, title, with_entities, without_markdown,
 };
@@ -66,10 +66,22 @@ fn unmentioned(text: &str) -> String {
     text.replace('@', "@\u{200b}")
 }
 
+/// What a 400 says of the message: by its id, since the words are in the language of the server, or by its words.
+const REFUSALS: [&str; 5] = [
+    "incoming_webhook.parse.",
+    "incoming_webhook.text.",
+    "model.post.is_valid.",
+    "unable to parse incoming data",
+    "no text specified",
+];
+
 /// An error is `{"id": "…", "message": "Invalid webhook.", "status_code": 400}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
         return Verdict::Accepted;
     }
-    failure(SERVICE.name, answer, words(&json_body(answer), "/message"), None)
+    let error = json_body(answer);
+    let (id, message) = (words(&error, "/id"), words(&error, "/message"));
+    let is_refused = names_any(id, &REFUSALS) || names_any(message, &REFUSALS);
+    failure(SERVICE.name, answer, message, None, !is_refused)
 }

@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::domain::channel::message::Message;
+use crate::domain::channel::secrets::without_own;
 use crate::domain::channel::{ChannelType, Settings};
 use crate::domain::webhook::callback::{CallbackTarget, host_of};
 
@@ -116,6 +117,13 @@ const EMAIL: Service = Service {
     request: None,
     read: |_| Verdict::Accepted,
 };
+
+/// The text of a service without the secrets of the channel, and with them the URLs that are secret.
+pub fn redacted(text: &str, channel_type: ChannelType, settings: &Settings) -> String {
+    let is_secret = |setting: &&Setting| matches!(setting.kind, SettingKind::Secret | SettingKind::SecretUrl);
+    let secrets = service(channel_type).settings.iter().filter(is_secret);
+    without_own(text, secrets.filter_map(|setting| settings.get(setting.name)))
+}
 
 pub fn service(channel_type: ChannelType) -> &'static Service {
     &SERVICES[channel_type as usize]

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::domain::channel::message::{Message, Mood};
-use crate::domain::channel::services::answer::{failure, is_success, json_body, words};
+use crate::domain::channel::services::answer::{failure, is_success, json_body, names_any, words};
 use crate::domain::channel::services::form::{cut, link, link_label, title_and_required_text};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, is_visible, own_target,
@@ -110,5 +110,8 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
         return Verdict::Accepted;
     }
-    failure(SERVICE.name, answer, words(&json_body(answer), "/error"), None)
+    let error = json_body(answer);
+    let words = words(&error, "/error");
+    // "topic invalid" and "topic name is not allowed"
+    failure(SERVICE.name, answer, words, None, names_any(words, &["topic"]))
 }

@@ -82,6 +82,9 @@ fn priority(mood: Mood) -> i8 {
     if mood == Mood::Good { -1 } else { 0 }
 }
 
+/// The first word of an error that is about the message. All others are about the token, the key or the device.
+const OF_MESSAGE: [&str; 4] = ["message", "title", "url", "url_title"];
+
 /// An error is `{"status": 0, "errors": ["user identifier is invalid"], "request": "…"}`. A 429 is the end of the monthly
 /// quota, and names the instant of the next one in a header.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
@@ -91,8 +94,10 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     }
     let errors: Vec<&str> =
         error["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    match failure(SERVICE.name, answer, &errors.join("; "), until_reset(answer)) {
-        Verdict::Retry { reason, .. } if is_success(answer) => Verdict::Refused { reason },
+    let is_of_message = |error: &&str| error.split(' ').next().is_some_and(|word| OF_MESSAGE.contains(&word));
+    let is_refused = !errors.is_empty() && errors.iter().all(is_of_message);
+    match failure(SERVICE.name, answer, &errors.join("; "), until_reset(answer), !is_refused) {
+        Verdict::Retry { reason, .. } if is_success(answer) && is_refused => Verdict::Refused { reason },
         verdict => verdict,
     }
 }

@@ -4,7 +4,9 @@
 use serde_json::{Value, json};
 
 use crate::domain::channel::message::Message;
-use crate::domain::channel::services::answer::{failure, is_success, json_body, plain_text, words};
+use crate::domain::channel::services::answer::{
+    failure, is_success, json_body, names_any, plain_text, words,
+};
 use crate::domain::channel::services::form::{
     cut, link, link_label, sign, size_with_entities, text, title, with_entities,
 };
@@ -90,6 +92,11 @@ fn workflow_input(message: &Message) -> Value {
     })
 }
 
+/// Parts of the words for a URL, a channel or a workspace that does not take messages: `invalid_token`,
+/// `channel_not_found`, `no_active_hooks`.
+const OF_SETTINGS: [&str; 8] =
+    ["token", "auth", "account", "user_not_found", "channel", "service", "team", "hook"];
+
 /// An error is a word in plain text, as `no_service`; that of a workflow is `{"ok": false, "error": "…"}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     let error = json_body(answer);
@@ -100,5 +107,5 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
         "" => plain_text(answer),
         word => word.to_owned(),
     };
-    failure(SERVICE.name, answer, &word, None)
+    failure(SERVICE.name, answer, &word, None, names_any(&word, &OF_SETTINGS))
 }

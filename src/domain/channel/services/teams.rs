@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 
 use crate::domain::channel::message::{Message, Mood};
 use crate::domain::channel::services::answer::{
-    failure, is_success, joined, json_body, plain_text, verdict, words,
+    failure, is_success, joined, json_body, names_any, plain_text, verdict, words,
 };
 use crate::domain::channel::services::form::{cut, link, link_label, text, title};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target,
+    service_of_host,
 };
 use crate::domain::channel::{ChannelType, Settings};
 
@@ -30,12 +31,25 @@ const MAX_LINES: usize = 40;
 
 fn check(_: &str, url: &str) -> Result<(), String> {
     let target = own_target(ChannelType::Teams, url)?;
-    if target.path != "/" {
+    let is_own_host = service_of_host(&target.host) == Some(ChannelType::Teams);
+    // Its other hosts are many: those of national clouds, and `outlook.office.com` of the older connectors.
+    if is_workflow(&target.path) || is_connector(&target.path) || (is_own_host && target.path != "/") {
         return Ok(());
     }
     Err("should be the URL of a workflow of Teams that posts to a channel when a webhook request is received, \
          as in https://prod-00.westeurope.logic.azure.com/workflows/…"
         .to_owned())
+}
+
+/// `/workflows/…/triggers/manual/paths/invoke`, also below `/powerautomate/automations/direct`.
+pub(in crate::domain::channel::services) fn is_workflow(path: &str) -> bool {
+    path.to_ascii_lowercase().find("/triggers/").is_some_and(|at| at > 0)
+}
+
+/// `/webhook/…/IncomingWebhook/…` or `/webhookb2/…`
+fn is_connector(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    path.starts_with("/webhook") && path.contains("/incomingwebhook/")
 }
 
 fn request(settings: &Settings, message: &Message) -> ServiceRequest {
@@ -84,6 +98,9 @@ fn style(mood: Mood) -> &'static str {
     }
 }
 
+/// A workflow that is switched off answers 400 `WorkflowTriggerIsNotEnabled`.
+const OF_SETTINGS: [&str; 5] = ["notenabled", "disabled", "suspended", "signature", "authorization"];
+
 const FAILED: &str = "Webhook message delivery failed";
 const INNER_STATUS: &str = "returned HTTP error ";
 
@@ -94,7 +111,7 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
         let error = json_body(answer);
         let text = plain_text(answer);
         let details = joined(&[words(&error, "/error/code"), words(&error, "/error/message"), &text]);
-        return failure(SERVICE.name, answer, &details, None);
+        return failure(SERVICE.name, answer, &details, None, names_any(&details, &OF_SETTINGS));
     }
     let body = String::from_utf8_lossy(answer.body);
     if !body.contains(FAILED) {
@@ -102,7 +119,7 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     }
     let status = body.split_once(INNER_STATUS).map(|(_, rest)| rest.get(..3).unwrap_or_default());
     match status.and_then(|status| status.parse().ok()) {
-        Some(http_status) => verdict(SERVICE.name, http_status, "in the text of a 200", None),
-        None => verdict(SERVICE.name, answer.http_status, &body, None),
+        Some(http_status) => verdict(SERVICE.name, http_status, "in the text of a 200", None, false),
+        None => verdict(SERVICE.name, answer.http_status, &body, None, false),
     }
 }

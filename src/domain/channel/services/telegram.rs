@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::domain::channel::message::Message;
-use crate::domain::channel::services::answer::{failure, is_success, json_body, pause, words};
+use crate::domain::channel::services::answer::{failure, is_success, json_body, names_any, pause, words};
 use crate::domain::channel::services::form::{
     cut, has_dotted_name, link, link_label, sign, text, title, utf16_len, with_entities,
 };
@@ -98,6 +98,15 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
     ServiceRequest::json(format!("{api_url}/bot{}/sendMessage", settings.text("bot_token")), &body)
 }
 
+/// What a 400 says of the message. All others are about the bot, the chat or its rights.
+const REFUSALS: [&str; 5] = [
+    "can't parse entities",
+    "can't parse message text",
+    "message is too long",
+    "message text is empty",
+    "text must be",
+];
+
 /// An error is `{"ok": false, "error_code": 429, "description": "…", "parameters": {"retry_after": 35}}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     let error = json_body(answer);
@@ -110,5 +119,6 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     }
     let http_status = error["error_code"].as_u64().and_then(|code| u16::try_from(code).ok());
     let answer = ServiceAnswer { http_status: http_status.unwrap_or(answer.http_status), ..*answer };
-    failure(SERVICE.name, &answer, &description, pause(&error["parameters"]["retry_after"]))
+    let is_of_settings = !names_any(&description, &REFUSALS);
+    failure(SERVICE.name, &answer, &description, pause(&error["parameters"]["retry_after"]), is_of_settings)
 }

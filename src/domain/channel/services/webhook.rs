@@ -6,22 +6,31 @@ use serde_json::{Value, json};
 use crate::domain::channel::message::Message;
 use crate::domain::channel::services::answer::{failure, is_success};
 use crate::domain::channel::services::{
-    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label,
+    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target, teams,
 };
 use crate::domain::channel::{ChannelType, Settings};
 use crate::domain::json::JsonText;
+use crate::domain::webhook::callback::CallbackTarget;
 use crate::domain::webhook::canonical_json::canonical;
 
 pub const SERVICE: Service = Service {
     channel_type: ChannelType::Webhook,
     name: "webhook",
     settings: &[Setting::required("url", SettingKind::Url)],
-    // Any URL of a callback.
-    check: |_, _| Ok(()),
+    check,
     label: host_label,
     request: Some(request),
     read,
 };
+
+/// Any URL of a callback, except one of a service with a format of its own.
+fn check(_: &str, url: &str) -> Result<(), String> {
+    // A workflow of the user's own takes any JSON; it is not always for Teams.
+    if CallbackTarget::parse(url).is_ok_and(|target| teams::is_workflow(&target.path)) {
+        return Ok(());
+    }
+    own_target(ChannelType::Webhook, url).map(drop)
+}
 
 fn request(settings: &Settings, message: &Message) -> ServiceRequest {
     let Message { id, event, mood, title, text, link, cue_id, cue_name, execution_id, at, alert } = message;
@@ -65,5 +74,5 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
         return Verdict::Accepted;
     }
     // Its body is not for the reason: a receiver of the user's own may say anything.
-    failure("the receiver", answer, "", None)
+    failure("the receiver", answer, "", None, false)
 }

@@ -49,6 +49,11 @@ fn a_channel_without_what_its_service_needs_is_refused_with_all_fields() {
             json!({"type": "discord", "url": "https://hooks.slack.com/services/T0/B0/x"}),
             vec![("url", "use the type slack")],
         ),
+        (
+            json!({"type": "webhook", "url": "https://discord.com/api/webhooks/1/abc"}),
+            vec![("url", "this is a URL of Discord; use the type discord")],
+        ),
+        (json!({"type": "teams", "url": "https://example.com/hook"}), vec![("url", "a workflow of Teams")]),
         (json!({"type": "ntfy", "url": "https://ntfy.sh/"}), vec![("url", "topic")]),
         (
             json!({"type": "ntfy", "url": "https://ntfy.sh/t", "priority": 6}),

@@ -139,7 +139,7 @@ fn events_and_tags_select_what_a_channel_tells() {
     every_minute(&user, &failing, "other", json!({"on_failure": pausing}));
     user.advance("PT1M30S");
     assert_eq!(titles(&nas), ["tagged failed: 500 from 127.0.0.1"]);
-    assert_eq!(titles(&pauses), ["other was paused: a run has failed (on_failure.pause)"]);
+    assert_eq!(titles(&pauses), ["other was paused because a run failed"]);
     assert_eq!(recoveries.count(), 0);
     failing.react(Reaction::Status(200));
     user.advance("PT1M");
@@ -147,7 +147,7 @@ fn events_and_tags_select_what_a_channel_tells() {
     assert_eq!(titles(&recoveries), ["tagged recovered after 1 min"]);
     user.patch(&format!("/v1/cues/{}", id(&tagged)), &json!({"status": "paused"})).expect(200);
     user.advance("PT1M");
-    assert_eq!(titles(&pauses)[1..], ["tagged was paused: by request"]);
+    assert_eq!(titles(&pauses)[1..], ["tagged was paused by request"]);
 }
 
 #[test]
@@ -264,7 +264,9 @@ fn an_email_channel_replaces_the_failure_mail_and_adds_alerts_and_recoveries() {
         &test().expect(200),
         json!({"status": "delivered", "http_status": null, "error_message": null}),
     );
-    assert_eq!(mailbox.next().header("Subject"), Some(format!("Test of the channel {name}").as_str()));
+    let mail = mailbox.next();
+    assert_eq!(mail.header("Subject"), Some(format!("Test of the channel \"{name}\"").as_str()));
+    assert_contains(&mail.message, &["`cued channel list` shows your channels."]);
     // Without the channel the cue mails its failures again.
     user.delete(&path(&channel)).expect(204);
     failing.react(Reaction::Status(500));
@@ -323,4 +325,39 @@ fn a_test_says_what_came_back_and_is_not_repeated() {
     assert_has(&shown, json!({"failures": 0, "last_error": null, "last_sent_at": "2026-01-05T11:00:00Z"}));
     let body = &told(&receiver)[1];
     assert_has(body, json!({"event": "test", "cue_id": null}));
+}
+
+#[test]
+fn neither_a_test_nor_an_error_shows_a_secret_that_the_service_repeats() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let receiver = Receiver::start();
+    let (token, bot_token) = ("AWSF2n2Tb.4hXyz", "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw");
+    let hook = receiver.url_of("/services/T0/B0/x7QzMc21");
+    for (body, said) in [
+        (
+            json!({"type": "gotify", "url": receiver.url_of(""), "token": token}),
+            format!(r#"{{"error":"Unauthorized","errorDescription":"bad token {token}"}}"#),
+        ),
+        (
+            json!({"type": "telegram", "bot_token": bot_token, "chat_id": 5, "api_url": receiver.url_of("")}),
+            format!(r#"{{"ok":false,"description":"bad token: no route /bot{bot_token}/sendMessage"}}"#),
+        ),
+        (
+            json!({"type": "slack", "url": hook}),
+            format!("bad token: no route {hook}, /services/T0/B0/x7QzMc21"),
+        ),
+    ] {
+        let channel = user.post(CHANNELS, &body).expect(201);
+        receiver.react(Reaction::Full(401, Vec::new(), said));
+        let tested = user.post(&format!("{}/test", path(&channel)), &json!({})).expect(200);
+        user.settle();
+        let shown = user.get(&path(&channel)).expect(200);
+        for text in [&tested["response"], &tested["error_message"], &shown["last_error"]] {
+            let text = text.as_str().unwrap();
+            assert_contains(text, &["bad token"]);
+            for secret in [token, "AAHdqTcv", "x7QzMc21"] {
+                assert!(!text.contains(secret), "{text}");
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The formats of the services: each kind of message passes the double of its service and shows what it says, and each
 //! answer means what the service says of it.
 
+pub mod answers;
 pub mod receivers;
 pub mod rendering;
 
@@ -9,11 +10,9 @@ use cued::domain::channel::services::{
     SERVICES, ServiceAnswer, ServiceRequest, SettingKind, Verdict, service, service_of_host,
 };
 use cued::domain::channel::{ChannelType, Settings};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::http::channels::services::receivers::{
-    Answer, PUSHOVER_RESET, Services, answer, limited, plain, receive, settings,
-};
+use crate::http::channels::services::receivers::{Answer, receive, settings};
 use crate::http::channels::services::rendering::{Shown, shown, without_blank_lines};
 use crate::support::*;
 
@@ -305,180 +304,6 @@ fn a_webhook_gets_the_fields_of_an_alert() {
     assert!(headers.contains(&("X-CueAPI-Alert-Type".to_owned(), "claim_lost".to_owned())), "{headers:?}");
 }
 
-fn retry(reason: &str) -> Verdict {
-    Verdict::Retry { after: None, reason: reason.to_owned() }
-}
-
-fn refused(reason: &str) -> Verdict {
-    Verdict::Refused { reason: reason.to_owned() }
-}
-
-#[test]
-fn an_error_of_a_service_is_read_with_its_words() {
-    let judged = |channel_type, settings: &Settings| {
-        read(channel_type, &send(channel_type, settings, &message("title", "text", None)).1)
-    };
-    let changed = |channel_type, name: &str, value: &str| {
-        let mut settings = settings_of(channel_type);
-        settings.set(name, Some(value.to_owned()));
-        judged(channel_type, &settings)
-    };
-    let at = |channel_type, path: &str| judged(channel_type, &with_url(channel_type, path));
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram};
-    for (found, expected) in [
-        (at(Slack, "/services/T0/B0/revoked"), retry("Slack answered 404 no_service")),
-        (at(Slack, "/services/T0/B0/archived"), retry("Slack answered 410 channel_is_archived")),
-        (at(Slack, "/services/T0/B0/prohibited"), retry("Slack answered 403 action_prohibited")),
-        (at(Discord, "/api/webhooks/1/unknown"), retry("Discord answered 404 Unknown Webhook")),
-        (at(Discord, "/api/v10/webhooks/1/revoked"), retry("Discord answered 401 Invalid Webhook Token")),
-        (at(Mattermost, "/hooks/short"), refused("Mattermost answered 400 Invalid webhook.")),
-        (
-            at(Teams, "/workflows/1?sig=wrong"),
-            retry("Teams answered 401 AuthorizationFailed: The authentication credentials are not valid."),
-        ),
-        (
-            at(Teams, "/workflows/deleted?sig=s3cret"),
-            retry("Teams answered 404 WorkflowNotFound: The workflow could not be found."),
-        ),
-        (at(Teams, "/webhookb2/1"), Verdict::Accepted),
-        (at(Ntfy, "/readonly"), retry("ntfy answered 403 forbidden")),
-        (changed(Ntfy, "token", "tk_wrong"), retry("ntfy answered 401 unauthorized")),
-        (
-            changed(Gotify, "token", "wrong"),
-            retry(
-                "Gotify answered 401 Unauthorized: you need to provide a valid access token or user credentials to \
-                 access this api",
-            ),
-        ),
-        (changed(Telegram, "bot_token", "1:x"), retry("Telegram answered 401 Unauthorized")),
-        (
-            changed(Telegram, "chat_id", "@nobody"),
-            refused("Telegram answered 400 Bad Request: chat not found"),
-        ),
-        (
-            changed(Telegram, "chat_id", "-1"),
-            refused(
-                "Telegram answered 400 Bad Request: group chat was upgraded to a supergroup chat; its chat_id is now \
-                 -1009876543210",
-            ),
-        ),
-        (
-            changed(Telegram, "chat_id", "-2"),
-            retry("Telegram answered 403 Forbidden: bot was kicked from the group chat"),
-        ),
-        (changed(Telegram, "chat_id", "@backups"), Verdict::Accepted),
-        (changed(Pushover, "token", "x"), refused("Pushover answered 400 application token is invalid")),
-        (changed(Pushover, "user", "x"), refused("Pushover answered 400 user identifier is invalid")),
-    ] {
-        assert_eq!(found, expected);
-    }
-}
-
-#[test]
-fn a_message_that_a_service_does_not_take_is_refused() {
-    let too_large = json!({"code": 41303, "http": 413, "error": "JSON body too large"});
-    let embeds =
-        json!({"embeds": {"0": {"title": {"_errors": [{"code": "X", "message": "Must be 256 or fewer."}]}}}});
-    let form = json!({"message": "Invalid Form Body", "code": 50035, "errors": embeds});
-    let connector = |status: &str| {
-        let text = "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error";
-        plain(200, &format!("{text} {status} with ContextId tcid=622824298674363899,server=DB5PEPF00003FC8."))
-    };
-    use ChannelType::{Discord, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
-    for (channel_type, answer, expected) in [
-        (Slack, plain(400, "invalid_payload"), refused("Slack answered 400 invalid_payload")),
-        (Slack, answer(200, &json!({"ok": false, "error": "x"})), retry("Slack answered 200 x")),
-        (Ntfy, answer(413, &too_large), refused("ntfy answered 413 JSON body too large")),
-        (
-            Discord,
-            answer(400, &form),
-            refused("Discord answered 400 Invalid Form Body: embeds.0.title: Must be 256 or fewer."),
-        ),
-        (
-            Discord,
-            answer(400, &json!({"embeds": ["0"]})),
-            refused("Discord answered 400 {\"embeds\":[\"0\"]}"),
-        ),
-        (Teams, connector("413"), refused("Teams answered 413 in the text of a 200")),
-        (Teams, connector("429"), retry("Teams answered 429 in the text of a 200")),
-        (Telegram, answer(200, &json!({"ok": false, "error_code": 400})), refused("Telegram answered 400")),
-        (
-            Pushover,
-            answer(200, &json!({"status": 0, "errors": ["user is inactive", "and more"]})),
-            refused("Pushover answered 200 user is inactive; and more"),
-        ),
-        (Webhook, plain(422, "no"), refused("the receiver answered 422")),
-        (Webhook, plain(302, ""), retry("the receiver answered 302")),
-    ] {
-        assert_eq!(read(channel_type, &answer), expected);
-    }
-    for channel_type in posting_types() {
-        for http_status in [401, 403, 404, 408, 410, 425, 429, 500, 502, 503, 504, 301] {
-            let found = read(channel_type, &plain(http_status, ""));
-            assert!(
-                matches!(found, Verdict::Retry { after: None, .. }),
-                "{channel_type:?} {http_status}: {found:?}"
-            );
-        }
-        for http_status in [400, 413, 422] {
-            let found = read(channel_type, &plain(http_status, ""));
-            assert!(matches!(found, Verdict::Refused { .. }), "{channel_type:?} {http_status}: {found:?}");
-        }
-    }
-}
-
-#[test]
-fn a_limit_of_the_rate_is_read_from_the_field_of_the_service() {
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
-    let now = Timestamp::from_second(PUSHOVER_RESET - 90).unwrap();
-    for (channel_type, millis, reason) in [
-        (Ntfy, None, "ntfy answered 429 limit reached: too many requests, please be nice"),
-        (Slack, Some(30_000), "Slack answered 429 rate_limited"),
-        (Discord, Some(64_570), "Discord answered 429 You are being rate limited."),
-        (Mattermost, Some(7_000), "Mattermost answered 429"),
-        (
-            Teams,
-            Some(12_000),
-            "Teams answered 429 TooManyRequests: Rate limit is exceeded. Try again in 12 seconds.",
-        ),
-        (Telegram, Some(35_000), "Telegram answered 429 Too Many Requests: retry after 35"),
-        (Gotify, Some(7_000), "Gotify answered 429"),
-        (Pushover, Some(90_000), "Pushover answered 429 application is over its quota"),
-        (Webhook, Some(7_000), "the receiver answered 429"),
-    ] {
-        let after = millis.map(SignedDuration::from_millis);
-        let expected = Verdict::Retry { after, reason: reason.to_owned() };
-        assert_eq!(read_at(channel_type, &limited(channel_type), now), expected);
-    }
-    // A pause is a day at most, and none without sense counts.
-    let wait = |seconds: Value| {
-        let found = read(Discord, &answer(429, &json!({"message": "x", "retry_after": seconds})));
-        let Verdict::Retry { after, .. } = found else { panic!("{found:?}") };
-        after.map(|pause| pause.as_secs())
-    };
-    assert_eq!([wait(json!(1e9)), wait(json!(-1)), wait(json!("1"))], [Some(86_400), Some(0), None]);
-    let doubles = Services::default();
-    doubles.limit_next(1);
-    let request = request(Slack, &settings_of(Slack), &message("title", "", None));
-    let statuses = [(), ()]
-        .map(|()| doubles.receive(Slack, path_of(&request), &request.headers, request.body.as_bytes()).0);
-    assert_eq!(statuses, [429, 200]);
-}
-
-#[test]
-fn a_reason_is_one_line_without_a_secret() {
-    let echo = "no\r\nway https://hooks.slack.com/services/T0/B0/x /services/T0/B0/x token=azGDORePK8gMaC0QOYAMyEEuzJnyUi";
-    assert_eq!(read(ChannelType::Slack, &plain(403, echo)), retry("Slack answered 403 no way … … …"),);
-    let page = plain(502, "<html><body>Bad Gateway</body></html>");
-    for channel_type in posting_types() {
-        let Verdict::Retry { reason, .. } = read(channel_type, &page) else { panic!("{channel_type:?}") };
-        assert!(reason.ends_with(" answered 502"), "{reason}");
-    }
-    let long = read(ChannelType::Slack, &plain(500, &"word ".repeat(1_000)));
-    let Verdict::Retry { reason, .. } = long else { panic!("{long:?}") };
-    assert!(reason.len() < 300 && reason.ends_with('…'), "{reason}");
-}
-
 #[test]
 fn a_url_is_checked_for_its_service() {
     use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
@@ -500,7 +325,17 @@ fn a_url_is_checked_for_its_service() {
         (Gotify, "url", "https://example.com/gotify/"),
         (Telegram, "api_url", "http://127.0.0.1:8081"),
         (Pushover, "api_url", "https://api.pushover.net/"),
-        (Webhook, "url", "https://discord.com/api/webhooks/123/abc"),
+        (Teams, "url", "http://127.0.0.1:4000/workflows/1/triggers/manual/paths/invoke?sig=x"),
+        (Teams, "url", "https://x.logic.azure.us/workflows/1/triggers/manual/paths/invoke"),
+        (
+            Teams,
+            "url",
+            "https://x.api.powerplatform.us/powerautomate/automations/direct/workflows/1/triggers/manual/paths/invoke",
+        ),
+        (Teams, "url", "https://outlook.office.com/webhook/1@2/IncomingWebhook/3/4"),
+        (Teams, "url", "https://acme.webhook.office.us/webhookb2/1@2/IncomingWebhook/3/4"),
+        (Webhook, "url", "https://example.com/discord"),
+        (Webhook, "url", "https://x.logic.azure.com/workflows/1/triggers/manual/paths/invoke"),
     ] {
         assert_eq!((service(channel_type).check)(name, url), Ok(()), "{url}");
     }
@@ -517,6 +352,9 @@ fn a_url_is_checked_for_its_service() {
         (Mattermost, "https://chat.example.com/hooks/a/b"),
         (Teams, "https://teams.example.com/"),
         (Teams, "https://teams.example.com"),
+        (Teams, "https://example.com/hook"),
+        (Teams, "https://teams.microsoft.com/l/channel/19%3ax%40thread.tacv2/General"),
+        (Teams, "https://outlook.office.com/mail/"),
         (Ntfy, "https://ntfy.sh"),
         (Ntfy, "https://ntfy.sh/"),
         (Ntfy, "https://ntfy.sh/a/b"),
@@ -534,8 +372,12 @@ fn a_url_is_checked_for_its_service() {
 
 #[test]
 fn a_url_of_another_service_names_its_type() {
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Slack, Teams, Telegram};
+    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Slack, Teams, Telegram, Webhook};
     for (channel_type, name, url, other) in [
+        (Webhook, "url", "https://discord.com/api/webhooks/1/abc", "Discord; use the type discord"),
+        (Webhook, "url", "https://hooks.slack.com/triggers/T0/1/x", "Slack; use the type slack"),
+        (Webhook, "url", "https://ntfy.sh/backups", "ntfy; use the type ntfy"),
+        (Webhook, "url", "https://a.webhook.office.com/webhookb2/1", "Teams; use the type teams"),
         (Slack, "url", "https://discord.com/api/webhooks/123/abc", "Discord; use the type discord"),
         (Mattermost, "url", "https://hooks.slack.com/services/T0/B0/x", "Slack; use the type slack"),
         (Teams, "url", "https://discordapp.com/api/webhooks/123/abc", "Discord; use the type discord"),
