@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::channel::digest::digest;
 use crate::domain::channel::message::{self, DIGEST, Message, Notice, Subject, Topic};
 use crate::domain::channel::services::service;
 use crate::domain::channel::{
@@ -284,9 +285,7 @@ fn compose(read: &ReadTx<'_>, channel: &Channel, now: Timestamp) -> Result<(Opti
             return Ok((None, NextTurn { cursor: channel.cursor, due_at: Some(until), window }));
         }
         (Turn::Single, Some(first)) => (first.message.clone(), first.topic.key),
-        (Turn::Digest, _) => {
-            (message::digest(message_id(&[channel.key, 3], now), &waiting, is_cut, now), last)
-        }
+        (Turn::Digest, _) => (digest(message_id(&[channel.key, 3], now), &waiting, is_cut, now), last),
         (Turn::Idle | Turn::Single, _) => {
             return Ok((None, NextTurn { cursor: last, due_at: later, window }));
         }

@@ -1,5 +1,6 @@
 //! Channels: where an account is told of failures, recoveries and alerts (contract §12), and the pace of their messages.
 
+pub mod digest;
 pub mod message;
 pub mod secrets;
 pub mod services;
