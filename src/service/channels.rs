@@ -244,7 +244,7 @@ pub struct Plan {
     newest: Option<i64>,
 }
 
-/// Plans the turn of a channel. It reads up to [`MAX_NOTICES`] notices, which would hold up the writer. `None` if the
+/// Plans the turn of a channel. It reads up to 2,000 notices, which would hold up the writer. `None` if the
 /// channel is gone.
 pub fn plan(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<Plan>> {
     let Some(channel) = channels::find_by_key(read, key)? else { return Ok(None) };
