@@ -713,7 +713,7 @@ CREATE TABLE alerts (
 CREATE INDEX alerts_by_user ON alerts (user_key, created_at);
 CREATE INDEX alerts_by_cue ON alerts (cue_key, alert_type, created_at);
 
--- Where an account is told of failures, recoveries and alerts (contract §12).
+-- The channels that send an account its failures, recoveries and alerts (contract §12).
 CREATE TABLE channels (
     key            INTEGER PRIMARY KEY,
     id             TEXT    NOT NULL UNIQUE,

@@ -117,6 +117,12 @@ pub fn tag_flag(help: &'static str) -> Arg {
     flag("tag", "TAG", help).action(ArgAction::Append)
 }
 
+/// `--server`, for a command whose `--url` is another one.
+pub fn server_flag() -> Arg {
+    let help = "Base URL of the server, which other commands name with --url";
+    flag("server", "URL", help).help_heading("Server and output")
+}
+
 pub fn tag_filter() -> (Arg, Part) {
     (tag_flag(TAG_HELP), Part::Query("tag"))
 }

@@ -56,7 +56,7 @@ pub struct Message {
 pub const DIGEST: &str = "digest";
 pub const TEST: &str = "test";
 
-/// What a notice is about, by which a channel takes it or not.
+/// What a notice is about. It decides which channels send the notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
     pub key: i64,

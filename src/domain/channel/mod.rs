@@ -1,4 +1,4 @@
-//! Channels: where an account is told of failures, recoveries and alerts (contract §12), and the pace of their messages.
+//! Channels, which send an account its failures, recoveries and alerts (contract §12), and the pace of their messages.
 
 pub mod digest;
 pub mod message;

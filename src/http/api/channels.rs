@@ -1,4 +1,4 @@
-//! `/v1/channels`: where an account is told of failures, recoveries and alerts (contract §12).
+//! `/v1/channels`: the channels that send an account its failures, recoveries and alerts (contract §12).
 
 use std::time::Duration;
 

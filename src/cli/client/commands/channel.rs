@@ -1,4 +1,4 @@
-//! `cued channel …`: where the account is told of failures, recoveries and alerts.
+//! `cued channel …`: the channels, which send failures, recoveries and alerts.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::cli::client::arguments::label_of;
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, channel, entry, flag, number, own, place, switch,
-    tag_flag,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, channel, entry, flag, number, own, place,
+    server_flag, switch, tag_flag,
 };
 use crate::cli::client::commands::sign_in::{ask_hidden, can_ask};
 use crate::cli::error::{CliError, failed, usage};
@@ -76,8 +76,8 @@ Examples:
   cued channel add slack --url - --event execution.failed --event cue.recovered
   cued channel add telegram --bot-token @token.txt --chat-id -1001234567890 --tag nas";
 
-const SET: &str = "Change a channel\n\nWhat is not named stays; --event and --tag replace those of the channel. After a change \
-                   of its settings its failures are counted anew. The type cannot be changed.\n\nExample: cued channel set \
+const SET: &str = "Change a channel\n\nWhat is not named stays; --event and --tag replace those of the channel. New settings \
+                   reset the count of its failures. The type cannot be changed.\n\nExample: cued channel set \
                    'ntfy backups' --event execution.failed --no-quiet-hours";
 
 const TEST: &str = "Send a test message and print the answer of the service\n\nIt is sent at once, whatever the quiet hours, \
@@ -144,7 +144,6 @@ const REMOVALS: [(&str, &str); 5] = [
 /// The flags that set the fields of a channel.
 fn flags() -> [Arg; 14] {
     let url = "URL of the service, with the topic for ntfy; - and @FILE keep it out of the list of processes";
-    let server = "Base URL of the server, which other commands name with --url";
     let token = "Access token; - and @FILE as for --url";
     let api_url = "API of an own server in place of the public one (telegram, pushover)";
     let event = "Event to send, more than once for several: execution.failed, cue.recovered, cue.paused, alert.* or \
@@ -155,7 +154,7 @@ fn flags() -> [Arg; 14] {
         flag("name", "NAME", "Name of the channel [default: the type, and the topic, host or chat]"),
         flag("to", "ADDRESS", "Address for mails, the confirmed one of the account (email)"),
         flag("url", "URL|@FILE|-", url),
-        flag("server", "URL", server).help_heading("Server and output"),
+        server_flag(),
         flag("token", "TOKEN|@FILE|-", token),
         number("priority", 5, "Priority, 1 to 5 (ntfy) [default: by the event]"),
         flag("bot-token", "TOKEN|@FILE|-", "Token of the bot (telegram); - and @FILE as for --url"),
@@ -170,7 +169,7 @@ fn flags() -> [Arg; 14] {
     ]
 }
 
-/// The flags whose value may be a secret, in the order in which lines of standard input are read for them.
+/// The flags whose value may be a secret. If several are `-`, they take lines of standard input in this order.
 const SECRETS: [(&str, &str); 4] =
     [("url", "url"), ("token", "token"), ("bot-token", "bot_token"), ("user", "user")];
 
@@ -216,7 +215,7 @@ fn set(call: &Call<'_>) -> Result<(), CliError> {
     }
     let names: Vec<String> = patch.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
     if names.is_empty() {
-        return Err(usage("nothing is to be changed; `cued channel set --help` lists the flags"));
+        return Err(usage("nothing to change; `cued channel set --help` lists the flags"));
     }
     let answer = send(call, &ApiRequest::patch(path).json(patch), &removals)?;
     context

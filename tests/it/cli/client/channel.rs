@@ -259,7 +259,7 @@ fn wrong_channels_are_explained() {
         ("show nowhere", 3, "`cued channel list`"),
         ("set nowhere --name x", 3, "`cued channel list`"),
         ("set email --name x", 5, "on_failure.email"),
-        ("set email", 2, "nothing is to be changed"),
+        ("set email", 2, "nothing to change"),
         ("set email --tag a --no-tags", 2, "cannot be used with"),
     ] {
         let error = home.fails(&[&["channel"], &words(line)[..]].concat(), code);

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction};
 use jiff::SignedDuration;
 use serde_json::{Number, Value, json};
 
-use crate::cli::client::command::{Call, Part, flag, number, own, switch, tag_flag, words};
+use crate::cli::client::command::{Call, Part, flag, number, own, server_flag, switch, tag_flag, words};
 use crate::cli::client::commands::cue;
 use crate::cli::client::commands::cue::change::{document, edit_until_accepted, is_empty, read};
 use crate::cli::client::commands::schedule::with_caret;
@@ -30,7 +30,6 @@ pub fn arguments() -> [(Arg, Part); 29] {
     let timeout = "Time for one attempt as a whole, 1 to 300 [default: 30]";
     let tz = "Time zone of the schedule, such as Europe/Berlin [default: UTC]";
     let catch_up = "Runs that follow after the server was down";
-    let server = "Base URL of the server, which other commands name with --url";
     let header =
         "Header field of the call, more than once for several; a value of @FILE is the content of a file";
     let payload = "Payload, a JSON or YAML object; @FILE and - read a file and standard input";
@@ -57,7 +56,7 @@ pub fn arguments() -> [(Arg, Part); 29] {
         flag("tz", "ZONE", tz),
         words("catch-up", "WHICH", &["latest", "all", "none"], catch_up),
         flag("url", "URL", "Call this URL").group("target"),
-        flag("server", "URL", server).help_heading("Server and output"),
+        server_flag(),
         switch("worker", "Wait for a worker instead of calling a URL").group("target"),
         flag("task", "TASK", "Task of the worker: the key `task` of the payload").requires("worker"),
         flag("timeout", "SECONDS", timeout).conflicts_with("worker").value_parser(clap::value_parser!(u32)),
