@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::BufReader;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -350,10 +350,14 @@ fn the_watchdog_is_notified_while_running_and_while_stopping() {
     for _ in 0..3 {
         assert_eq!(manager.hears(), "WATCHDOG=1");
     }
-    // A running request keeps the port open.
+    // A running request keeps the port open. The server asks for its body once it runs.
     let mut waiting = TcpStream::connect(addr).unwrap();
-    let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n";
+    let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\
+        Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n";
     std::io::Write::write_all(&mut waiting, head).unwrap();
+    let mut line = String::new();
+    BufReader::new(&waiting).read_line(&mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
     std::thread::scope(|scope| {
         scope.spawn(|| signal("-TERM", server.0.id()));
         assert!(manager.hears_beside_life().starts_with("STOPPING=1"));
