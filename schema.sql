@@ -20,6 +20,7 @@
 -- * `instance`: a random number of 32 bits, a part of the name of the session cookie. `cued restore` draws another one:
 --   a browser sends the cookies of one host to all of its ports.
 -- * `clock_accepted_at`: the latest `cued clock accept`. When it changes, a running server begins again at its time.
+-- * `registration`: who may register, as an operator has set it: 1 the first user, 2 everybody, 3 nobody.
 -- * `retained_runs`: the number of executions kept per cue when all histories were last checked against `--retain`.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
@@ -58,7 +59,9 @@ CREATE TABLE users (
     -- The numbers of cues with the other statuses. They are kept as `active_cues` is: lists show them as their total.
     paused_cues                        INTEGER NOT NULL DEFAULT 0,
     completed_cues                     INTEGER NOT NULL DEFAULT 0,
-    failed_cues                        INTEGER NOT NULL DEFAULT 0
+    failed_cues                        INTEGER NOT NULL DEFAULT 0,
+    -- 1 if the user manages the server over HTTP: the first user does, and whom `cued user set-operator` makes one.
+    is_operator                        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- What accounts with unconfirmed addresses store together (contract §3.10).
@@ -145,6 +148,8 @@ CREATE TABLE cues (
     run_count        INTEGER NOT NULL,
     missed_count     INTEGER NOT NULL,
     transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
+    -- The name by which files find the cue, with a namespace before a slash.
+    slug             TEXT,
     -- Hash of the callback's host and port, or of the key of its flow, which is below 0. Delivery slots are shared
     -- fairly among destinations. Null for worker cues.
     destination_hash INTEGER,
@@ -208,6 +213,7 @@ CREATE TABLE cues (
 CREATE INDEX cues_due ON cues (next_run, user_key) WHERE status = 'active' AND next_run IS NOT NULL;
 CREATE INDEX cues_by_user ON cues (user_key, key);
 CREATE INDEX cues_by_user_and_status ON cues (user_key, status, key);
+CREATE UNIQUE INDEX cues_by_slug ON cues (user_key, slug) WHERE slug IS NOT NULL;
 CREATE INDEX cues_by_flow ON cues (user_key, destination_hash, flow_parallelism, flow_per_minute, flow_last_at)
     WHERE destination_hash < 0;
 
@@ -232,6 +238,23 @@ WHEN new.callback_headers <> old.callback_headers
 BEGIN
     UPDATE users SET stored_bytes = stored_bytes + octet_length(new.callback_headers) - octet_length(old.callback_headers)
      WHERE key = new.user_key;
+END;
+
+-- The time zones of cron expressions, except UTC. `rules`: a TZif file (RFC 9636), the rules by which the next runs of
+-- their cues are stored. Null until the server reads them, within a minute; it then computes their next runs again.
+CREATE TABLE time_zones (
+    name  TEXT PRIMARY KEY,
+    rules BLOB
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER add_time_zone AFTER INSERT ON cues WHEN new.cron IS NOT NULL AND new.timezone <> 'UTC'
+BEGIN
+    INSERT INTO time_zones (name) VALUES (new.timezone) ON CONFLICT DO NOTHING;
+END;
+
+CREATE TRIGGER change_time_zone AFTER UPDATE OF cron, timezone ON cues WHEN new.cron IS NOT NULL AND new.timezone <> 'UTC'
+BEGIN
+    INSERT INTO time_zones (name) VALUES (new.timezone) ON CONFLICT DO NOTHING;
 END;
 
 -- The tags of the cues, a row each: the cues with a tag are found here, in the order of their creation.
@@ -702,11 +725,11 @@ CREATE TABLE alerts (
     execution_id BLOB    CHECK (length(execution_id) = 16),
     alert_type   TEXT    NOT NULL CHECK (alert_type IN ('consecutive_failures', 'verification_failed', 'claim_lost',
                                                         'catch_up', 'unclaimed', 'clock_behind',
-                                                        'outcome_missing')),
+                                                        'outcome_missing', 'time_zone_changed')),
     message      TEXT    NOT NULL,
     metadata     TEXT    NOT NULL,
     created_at   INTEGER NOT NULL,
-    CHECK ((alert_type IN ('catch_up', 'clock_behind')) = (cue_key IS NULL)),
+    CHECK ((alert_type IN ('catch_up', 'clock_behind', 'time_zone_changed')) = (cue_key IS NULL)),
     CHECK ((cue_key IS NULL) = (execution_id IS NULL))
 ) STRICT;
 

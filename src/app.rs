@@ -1,8 +1,9 @@
 //! The state that every module shares: the store, the clock, the notifiers, the statistics and the settings.
 
+use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,13 +13,14 @@ use crate::clock::{Clock, Notifier};
 use crate::config::Config;
 use crate::domain::account::device_login::MAX_POLLS;
 use crate::domain::account::plan::{CALL_WINDOW, MAX_UNCONFIRMED_CALLS};
-use crate::domain::account::rate_limit::SlidingWindows;
+use crate::domain::account::rate_limit::{RATE_WITHOUT_KEY, RateKey, SlidingWindows};
 use crate::domain::account::session::{MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW};
 use crate::domain::account::user::{MAX_REGISTRATIONS, REGISTRATION_WINDOW};
 use crate::domain::notification::alert::RunningTests;
 use crate::domain::notification::event::EventSink;
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::schedule::wall_clock::{ClockFault, is_behind};
+use crate::domain::test_call::{TestCall, TestCallLimits, TestCallResult};
 use crate::domain::webhook::echo::EchoStore;
 use crate::events::Events;
 use crate::locks::Mutex;
@@ -34,6 +36,18 @@ use crate::store::{CommitListeners, OpenError, Store, WakeSet};
 /// The calls of users, by row key.
 pub type CallLimiter = Arc<Mutex<SlidingWindows<i64>>>;
 
+/// The test calls of users. Shared with the threads that make them.
+pub type TestCallLimiter = Arc<Mutex<TestCallLimits>>;
+
+/// Makes test calls. The engine does; the requests that ask for them know only this.
+pub trait TestCaller: Send + Sync {
+    /// Calls on another thread, which passes the result to `on_result`, or drops that if it panics.
+    /// Errors: the system gives no thread.
+    fn start(&self, call: TestCall, on_result: OnResult) -> io::Result<()>;
+}
+
+pub type OnResult = Box<dyn FnOnce(TestCallResult) + Send>;
+
 /// The running program, shared by every thread.
 pub struct App {
     pub store: Store,
@@ -46,6 +60,7 @@ pub struct App {
     pub requests: Family<Histogram, 3>,
     pub login_mailer: LoginMailer,
     pub mail_limits: MailLimits,
+    pub rates: Mutex<SlidingWindows<RateKey>>,
     pub polls: Mutex<SlidingWindows<[u8; 32]>>,
     pub sign_ins: Mutex<SlidingWindows<IpAddr>>,
     pub registrations: Mutex<SlidingWindows<IpAddr>>,
@@ -53,12 +68,17 @@ pub struct App {
     pub unconfirmed_calls: Option<CallLimiter>,
     /// Test alerts that requests wait for. Shared with the threads that send them.
     pub test_alerts: Arc<Mutex<RunningTests>>,
+    pub test_calls: TestCallLimiter,
+    /// Makes the test calls; the engine sets it when it starts.
+    pub test_caller: OnceLock<Arc<dyn TestCaller>>,
     pub key_owners: KeyOwners,
     /// The random number of the file, for the name of the session cookie.
     pub instance: u32,
     pub echoes: Mutex<EchoStore>,
     pub billing: Provider,
     outage: Mutex<Option<Outage>>,
+    /// Held while an operator makes a backup: one at a time.
+    pub backups: Mutex<()>,
     /// Held while a test clock advances: one advance at a time.
     pub clock_moves: Mutex<()>,
     pub config: Config,
@@ -68,7 +88,7 @@ impl App {
     pub fn open(clock: Clock, config: Config) -> Result<Self, OpenError> {
         let notifiers = Arc::new(Notifiers::default());
         let on_commit = Arc::clone(&notifiers);
-        let events = Arc::new(Events::new(config.http.max_streams).map_err(std::io::Error::other)?);
+        let events = Arc::new(Events::new(config.http.max_streams).map_err(io::Error::other)?);
         let listeners = CommitListeners {
             wake: Arc::new(move |wakes| on_commit.notify(wakes)),
             events: Some(Arc::clone(&events) as Arc<dyn EventSink>),
@@ -84,7 +104,7 @@ impl App {
             begun.map_err(|source| OpenError::NotHeld { path: config.db.clone(), source: source.into() })?;
         }
         let read = store.read_blocking(|read| Ok((meta::last_seen(read)?, meta::instance(read)?)));
-        let (last_seen, instance) = read.map_err(std::io::Error::other)?;
+        let (last_seen, instance) = read.map_err(io::Error::other)?;
         if let Some(last_seen) = last_seen {
             clock.set_last_seen(last_seen);
         }
@@ -99,6 +119,7 @@ impl App {
             requests: Family::new(|| Histogram::new(&TIME), &[]),
             login_mailer,
             mail_limits: MailLimits::new(config.max_mails),
+            rates: Mutex::new(SlidingWindows::new(RATE_WITHOUT_KEY, SignedDuration::from_mins(1))),
             polls: Mutex::new(SlidingWindows::new(MAX_POLLS, SignedDuration::from_mins(1))),
             sign_ins: Mutex::new(SlidingWindows::new(MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW)),
             registrations: Mutex::new(SlidingWindows::new(MAX_REGISTRATIONS, REGISTRATION_WINDOW)),
@@ -107,6 +128,8 @@ impl App {
                 .bounds_unconfirmed()
                 .then(|| Arc::new(Mutex::new(SlidingWindows::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))),
             test_alerts: Arc::default(),
+            test_calls: Arc::default(),
+            test_caller: OnceLock::new(),
             key_owners: KeyOwners::default(),
             instance,
             echoes: Mutex::default(),
@@ -115,6 +138,7 @@ impl App {
                 None => Provider::Manual,
             },
             outage: Mutex::default(),
+            backups: Mutex::default(),
             clock_moves: Mutex::default(),
             config,
         })
@@ -124,6 +148,22 @@ impl App {
         let (now, newest) = (self.clock.now(), self.engine_stats.last_seen());
         let ahead = self.clock.doubted().map(|shown| ClockFault::Ahead { now, shown });
         ahead.or_else(|| is_behind(now, newest).then_some(ClockFault::Behind { now, newest }))
+    }
+
+    /// Forgets what accounts and addresses have done, and ends the streams of events: keys of rows are used again by
+    /// other accounts.
+    pub fn forget_callers(&self) {
+        self.rates.lock().clear();
+        self.polls.lock().clear();
+        self.sign_ins.lock().clear();
+        self.registrations.lock().clear();
+        if let Some(calls) = &self.unconfirmed_calls {
+            calls.lock().clear();
+        }
+        self.mail_limits.clear();
+        self.test_calls.lock().clear();
+        self.echoes.lock().clear();
+        self.events.clear();
     }
 
     pub fn record_outage(&self, outage: Outage) {

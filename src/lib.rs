@@ -31,7 +31,8 @@
 //! - `cores` counts the processors, `locks` has locks without poisoning, `logging` starts the log on standard error.
 //! - `systemd` reports readiness, liveness and stopping to the service manager.
 //! - `build.rs` compiles `build/malloc.c`, the settings of the C library's allocator, and compresses the description of
-//!   the API, the time zones and the page (`build/page.rs`, from `http/page`) that the program contains.
+//!   the API, the time zones, the page (`build/page.rs`, from `http/page`) and the documentation (`build/docs.rs`, from
+//!   `docs`) that the program contains.
 //! - `bench` is `cued bench`: it measures a server process on this machine; `benches/` compares builds.
 //! - `error` is the error type of service, engine and store; `panics` turns a panic into one; `random` is the only
 //!   source of randomness; `signals` waits for the signals that ask the process to end.
@@ -84,6 +85,7 @@
 //! - **Burst**: the event that counts those that were too many to be sent one by one (contract §8.13).
 //! - **Session**: the credential of a browser, a cookie in place of an API key (contract §3.11).
 //! - **One-time link**: an address of the page that begins one session, within five minutes (contract §3.11).
+//! - **Test call**: a request as a delivery sends it, made at once to try a callback, and stored nowhere (contract §6.11).
 //! - **Test clock**: a clock that stands still and is advanced by request, for tests of schedules (contract §10).
 //! - **Group commit**: the writer thread runs all waiting writes in one transaction, each in its own savepoint.
 #![forbid(unsafe_code)]

@@ -210,7 +210,7 @@ step "kill -9"
 end_server KILL 137
 run check "$inside/smoke.db"
 expect "result      ok"
-expect "executions  1 success"
+expect "runs        1 success"
 
 step "restart, and deliver again"
 start_server smoke.db "${url#http://}"
@@ -219,7 +219,7 @@ fire_and_receive 2
 step "back up while the server runs"
 run backup --db "$inside/smoke.db" "$inside/backup.db"
 run check "$inside/backup.db"
-expect "executions  2 success"
+expect "runs        2 success"
 
 step "stop"
 end_server TERM 0

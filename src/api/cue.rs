@@ -1,19 +1,19 @@
-//! The cue of the API: the fields of a create, of a PATCH and of a response (contract §4.1, §4.2, §4.9).
+//! The cue in requests of the API: the fields of a create, of a PATCH and of a PUT (contract §4.1, §4.2, §4.9, §4.17).
 //!
-//! A field that users set is named in [`FIELDS`], read in `CueReader::read` and shown in [`CueView`].
+//! A field that users set is named in [`FIELDS`], read in `CueReader::read` and shown by `CueView`.
 
 use std::ops::RangeInclusive;
 
 use jiff::Timestamp;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::api::fields::JsonFields;
-use crate::domain::api_error::Refusal;
+use crate::domain::api_error::{FieldError, Refusal};
+use crate::domain::cue::slug::{SLUG_RULE, Slug};
 use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::cue::{
-    CallbackPatch, Cue, CuePatch, NO_CLAIMS, NO_OUTCOMES, NewCue, OnFailure, OnFailurePatch, Payload,
-    RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch, ScheduleSpec, StoredSchedule, Transport,
+    CallbackPatch, CuePatch, NO_CLAIMS, NO_OUTCOMES, NewCue, OnFailure, OnFailurePatch, Payload,
+    RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch, Transport,
 };
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
@@ -23,17 +23,15 @@ use crate::domain::execution::policies::{
 use crate::domain::execution::worker::{MAX_CLAIM_WITHIN, MIN_CLAIM_WITHIN};
 use crate::domain::json::JsonStr;
 use crate::domain::schedule::interval::Interval;
-use crate::domain::schedule::{CatchUp, EARLIEST, Schedule, Zone, parse_instant};
-use crate::domain::time::{JsonTimestamp, instant_with_offset};
+use crate::domain::schedule::{CatchUp, EARLIEST, Zone, parse_instant};
 use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::callback::{
-    Callback, DEFAULT_TIMEOUT_SECONDS, Method, UrlError, check_headers, check_url,
-};
-use crate::domain::webhook::flow::{Flow, FlowPatch, MAX_KEY, MAX_PARALLELISM, MAX_PER_MINUTE};
+use crate::domain::webhook::callback::{Method, UrlError, check_headers, check_url};
+use crate::domain::webhook::flow::{FlowPatch, MAX_KEY, MAX_PARALLELISM, MAX_PER_MINUTE};
 
 /// The fields of a cue that users set, in the order in which people read them. `transport` cannot be changed.
-pub const FIELDS: [&str; 14] = [
+pub const FIELDS: [&str; 15] = [
     "name",
+    "slug",
     "description",
     "tags",
     "schedule",
@@ -49,12 +47,26 @@ pub const FIELDS: [&str; 14] = [
     "outcome_deadline_seconds",
 ];
 
+/// Of `callback.timeout_seconds`.
+pub const TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=300;
+
+/// The names of the parts of fields, in the order of a text for people.
+pub const PARTS: &str = "cron every at timezone catch_up start end jitter_seconds url method headers timeout_seconds \
+     flow key parallelism per_minute max_attempts backoff_minutes backoff_seconds email webhook pause";
+
 /// The fields that a PATCH removes with `null`.
-pub const REMOVABLE_FIELDS: [&str; 6] =
-    ["description", "tags", "payload", "claim_within_minutes", "max_age_seconds", "outcome_deadline_seconds"];
+pub const REMOVABLE_FIELDS: [&str; 7] = [
+    "slug",
+    "description",
+    "tags",
+    "payload",
+    "claim_within_minutes",
+    "max_age_seconds",
+    "outcome_deadline_seconds",
+];
 
 /// The fields of text: a value such as `123` is text there, and not a number.
-pub const TEXT_FIELDS: &str = "name description status schedule.type schedule.cron schedule.every schedule.at \
+pub const TEXT_FIELDS: &str = "name slug description status schedule.type schedule.cron schedule.every schedule.at \
     schedule.timezone schedule.catch_up schedule.start schedule.end callback.url callback.method \
     callback.flow.key overlap on_failure.webhook verification.mode";
 
@@ -67,65 +79,82 @@ const MAX_BACKOFF_MINUTES: f64 = 525_600.0;
 
 /// Parses the body of a create. Unknown fields only lead to the warning of the cue.
 pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewCue, Refusal> {
-    let mut reader = CueReader { policy, ignored: Some(Vec::new()) };
+    let mut reader = CueReader::new(policy, Form::Create);
     let body = reader.read(&mut fields);
-    let names: Vec<String> = fields.unknown().into_iter().chain(reader.ignored.unwrap_or_default()).collect();
+    let unknown = fields.unknown().into_iter().chain(std::mem::take(&mut reader.unknown));
+    let names: Vec<String> = unknown.chain(reader.ignored.iter().map(Ignored::words)).collect();
     fields.finish()?;
-    // `finish` has returned an error if one of them is missing.
-    let (Some(name), Some(kind)) = (body.patch.name.clone(), body.patch.schedule.kind) else {
-        return Err(Refusal::invalid(Vec::new()));
-    };
-    let schedule = body.patch.schedule.schedule(kind)?;
-    let transport = body.transport.unwrap_or(Transport::Webhook);
-    let patch = body.patch()?;
-    let mut new = NewCue {
-        name,
-        description: patch.description.flatten(),
-        tags: patch.tags.unwrap_or_default(),
-        schedule,
-        transport,
-        callback: patch.callback.callback(),
-        payload: patch.payload.flatten(),
-        retry: RetryPolicy::default(),
-        on_failure: OnFailure::default(),
-        verification: patch.verification.unwrap_or_default(),
-        claim_within_minutes: patch.claim_within_minutes.flatten(),
-        policies: Policies {
-            overlap: patch.overlap.unwrap_or_default(),
-            max_age_seconds: patch.max_age_seconds.flatten(),
-            outcome_deadline_seconds: patch.outcome_deadline_seconds.flatten(),
-        },
-        warning: ignored_fields_warning(&names),
-    };
-    patch.retry.apply_to(&mut new.retry);
-    patch.on_failure.apply_to(&mut new.on_failure);
-    Ok(new)
+    let new = body.new_cue()?;
+    Ok(NewCue { warning: ignored_fields_warning(&names), ..new })
+}
+
+/// Parses the body of a PUT: a whole cue, and its status where it is given. Fields without effect are errors.
+pub fn put_cue(
+    mut fields: JsonFields<'_>,
+    slug: Slug,
+    policy: &AddressPolicy,
+) -> Result<(NewCue, Option<RequestedStatus>), Refusal> {
+    let mut reader = CueReader::new(policy, Form::Put);
+    let body = reader.read(&mut fields);
+    fields.forbid_unknown();
+    fields.finish()?;
+    if !reader.ignored.is_empty() {
+        return Err(Refusal::invalid(reader.ignored.iter().map(Ignored::error).collect()));
+    }
+    let status = body.patch.status;
+    Ok((NewCue { slug: Some(slug), ..body.new_cue()? }, status))
 }
 
 /// Parses the body of a PATCH. Unknown fields are errors.
 /// Errors: as [`new_cue`], except for the schedule: it is checked after it is merged with the schedule of the cue.
 pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<CuePatch, Refusal> {
-    let body = CueReader { policy, ignored: None }.read(&mut fields);
+    let body = CueReader::new(policy, Form::Patch).read(&mut fields);
     fields.forbid_unknown();
     fields.finish()?;
     body.patch()
 }
 
-/// Parses the `schedule` of a preview. Also returns the note of a `once` schedule whose local time a clock change
-/// skips.
-pub fn preview_schedule(fields: &mut JsonFields<'_>) -> Option<Result<(Schedule, Option<String>), Refusal>> {
-    let mut schedule = fields.required_object("schedule")?;
-    let patch = read_schedule(&mut schedule, true);
-    Some(patch.schedule(patch.kind?).map(|schedule| {
-        let note = patch.at.as_deref().and_then(|at| schedule.skipped_note(at));
-        (schedule, note)
-    }))
+/// Parses a callback. Unknown fields are errors.
+pub fn callback_patch(callback: JsonFields<'_>, policy: &AddressPolicy) -> Result<CallbackPatch, Refusal> {
+    CueReader::new(policy, Form::Patch).callback_fields(callback)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A whole cue. Unknown fields are ignored.
+    Create,
+    /// A whole cue, named by the path.
+    Put,
+    Patch,
+}
+
+/// A known field that has no effect beside the others.
+struct Ignored {
+    path: Vec<&'static str>,
+    reason: String,
+}
+
+impl Ignored {
+    fn words(&self) -> String {
+        format!("{} ({})", self.path.join("."), self.reason)
+    }
+
+    fn error(&self) -> FieldError {
+        FieldError {
+            kind: "value_error",
+            loc: std::iter::once("body").chain(self.path.iter().copied()).map(Into::into).collect(),
+            msg: format!("Value error, {}; leave it out", self.reason),
+            input: Value::Null,
+        }
+    }
 }
 
 struct CueReader<'p> {
     policy: &'p AddressPolicy,
-    /// The ignored fields of a create; `None` for a PATCH, in which unknown fields are errors.
-    ignored: Option<Vec<String>>,
+    form: Form,
+    ignored: Vec<Ignored>,
+    /// The unknown fields of the objects in a create.
+    unknown: Vec<String>,
 }
 
 /// The fields of a body. The parts that are refused with a code of their own are results, because the validation errors
@@ -139,6 +168,40 @@ struct CueBody<'a> {
 }
 
 impl CueBody<'_> {
+    /// The cue of a whole body without errors.
+    fn new_cue(self) -> Result<NewCue, Refusal> {
+        // The validation has returned an error if one of them is missing.
+        let (Some(name), Some(kind)) = (self.patch.name.clone(), self.patch.schedule.kind) else {
+            return Err(Refusal::invalid(Vec::new()));
+        };
+        let schedule = self.patch.schedule.schedule(kind)?;
+        let transport = self.transport.unwrap_or(Transport::Webhook);
+        let patch = self.patch()?;
+        let mut new = NewCue {
+            slug: patch.slug.flatten(),
+            name,
+            description: patch.description.flatten(),
+            tags: patch.tags.unwrap_or_default(),
+            schedule,
+            transport,
+            callback: patch.callback.callback(),
+            payload: patch.payload.flatten(),
+            retry: RetryPolicy::default(),
+            on_failure: OnFailure::default(),
+            verification: patch.verification.unwrap_or_default(),
+            claim_within_minutes: patch.claim_within_minutes.flatten(),
+            policies: Policies {
+                overlap: patch.overlap.unwrap_or_default(),
+                max_age_seconds: patch.max_age_seconds.flatten(),
+                outcome_deadline_seconds: patch.outcome_deadline_seconds.flatten(),
+            },
+            warning: None,
+        };
+        patch.retry.apply_to(&mut new.retry);
+        patch.on_failure.apply_to(&mut new.on_failure);
+        Ok(new)
+    }
+
     fn patch(self) -> Result<CuePatch, Refusal> {
         let (callback, on_failure) = (self.callback?, self.on_failure?);
         let payload = self.payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
@@ -146,21 +209,29 @@ impl CueBody<'_> {
     }
 }
 
-impl CueReader<'_> {
-    fn is_create(&self) -> bool {
-        self.ignored.is_some()
+impl<'p> CueReader<'p> {
+    fn new(policy: &'p AddressPolicy, form: Form) -> Self {
+        Self { policy, form, ignored: Vec::new(), unknown: Vec::new() }
+    }
+
+    /// Whether the body is a whole cue, with the required fields.
+    fn is_whole(&self) -> bool {
+        self.form != Form::Patch
     }
 
     fn read<'a>(&mut self, fields: &mut JsonFields<'a>) -> CueBody<'a> {
         let (mut status, mut transport) = (None, None);
         let name;
-        if self.is_create() {
+        if self.is_whole() {
             name = fields.required_string("name", 1..=255);
             transport = fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse);
         } else {
-            status = fields.one_of("status", &RequestedStatus::WORDS).and_then(RequestedStatus::parse);
             name = fields.string("name", 1..=255);
         }
+        if self.form != Form::Create {
+            status = fields.one_of("status", &RequestedStatus::WORDS).and_then(RequestedStatus::parse);
+        }
+        let slug = if self.form == Form::Put { None } else { fields.nullable("slug", read_slug) };
         let description =
             fields.nullable("description", |fields| fields.string("description", 0..=MAX_DESCRIPTION));
         let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
@@ -184,6 +255,7 @@ impl CueReader<'_> {
         }
         let patch = CuePatch {
             status,
+            slug,
             name,
             description,
             tags,
@@ -199,17 +271,17 @@ impl CueReader<'_> {
         CueBody { patch, transport, callback, on_failure, payload }
     }
 
-    /// Whether a create is for a webhook cue. A transport with an error is neither.
+    /// Whether a whole body is for a webhook cue. A transport with an error is neither.
     fn is_webhook(&self, fields: &mut JsonFields<'_>, transport: Option<Transport>) -> bool {
-        let is_default = self.is_create() && fields.any("transport").is_none();
+        let is_default = self.is_whole() && fields.any("transport").is_none();
         transport == Some(Transport::Webhook) || is_default
     }
 
     fn schedule(&mut self, fields: &mut JsonFields<'_>) -> SchedulePatch {
-        let is_create = self.is_create();
-        let schedule = if is_create { fields.required_object("schedule") } else { fields.object("schedule") };
+        let is_whole = self.is_whole();
+        let schedule = if is_whole { fields.required_object("schedule") } else { fields.object("schedule") };
         let Some(mut schedule) = schedule else { return SchedulePatch::default() };
-        let patch = read_schedule(&mut schedule, is_create);
+        let patch = read_schedule(&mut schedule, is_whole);
         self.check_unknown(&schedule, "schedule");
         let is_set = [
             ("at", patch.at.is_some()),
@@ -224,12 +296,12 @@ impl CueReader<'_> {
             None => (&is_set[..0], ""),
         };
         for (name, _) in unused.iter().filter(|(_, is_set)| *is_set) {
-            self.ignore(&format!("schedule.{name} (not used by a {word} schedule)"));
+            self.ignore(&["schedule", *name], format!("not used by a {word} schedule"));
         }
         patch
     }
 
-    /// The callback: in a create required for a webhook cue and ignored for a worker cue.
+    /// The callback: in a whole body required for a webhook cue and without effect for a worker cue.
     fn callback(
         &mut self,
         fields: &mut JsonFields<'_>,
@@ -237,7 +309,7 @@ impl CueReader<'_> {
     ) -> Result<CallbackPatch, Refusal> {
         if transport == Some(Transport::Worker) {
             if fields.any("callback").is_some() {
-                self.ignore("callback (not used by a worker cue)");
+                self.ignore(&["callback"], "not used by a worker cue".to_owned());
             }
             return Ok(CallbackPatch::default());
         }
@@ -247,15 +319,19 @@ impl CueReader<'_> {
             }
             return Ok(CallbackPatch::default());
         };
-        if self.is_create() && callback.any("url").is_none() {
+        if self.is_whole() && callback.any("url").is_none() {
             callback.add_missing("url");
         }
+        self.callback_fields(callback)
+    }
+
+    fn callback_fields(&mut self, mut callback: JsonFields<'_>) -> Result<CallbackPatch, Refusal> {
         let url = callback.string("url", 0..=usize::MAX);
         let method = callback.string("method", 0..=16);
         let headers = callback.string_map("headers");
         let outcome_from_response = callback.boolean("outcome_from_response");
         let timeout_seconds =
-            callback.integer("timeout_seconds", 1..=300).and_then(|it| u32::try_from(it).ok());
+            callback.integer("timeout_seconds", TIMEOUT_SECONDS).and_then(|it| u32::try_from(it).ok());
         let flow = callback.nullable("flow", |callback| self.flow(callback));
         self.check_unknown(&callback, "callback");
         let url = url.map(|url| check_url(&url, self.policy)).transpose()?.map(|target| target.url);
@@ -318,16 +394,16 @@ impl CueReader<'_> {
         mode.and_then(VerificationMode::parse)
     }
 
-    fn ignore(&mut self, field: &str) {
-        self.ignored.iter_mut().for_each(|ignored| ignored.push(field.to_owned()));
+    fn ignore(&mut self, path: &[&'static str], reason: String) {
+        self.ignored.push(Ignored { path: path.to_vec(), reason });
     }
 
     fn check_unknown(&mut self, fields: &JsonFields<'_>, parent: &str) {
-        match &mut self.ignored {
-            Some(ignored) => {
-                ignored.extend(fields.unknown().into_iter().map(|name| format!("{parent}.{name}")));
+        match self.form {
+            Form::Create => {
+                self.unknown.extend(fields.unknown().into_iter().map(|name| format!("{parent}.{name}")));
             }
-            None => fields.forbid_unknown(),
+            Form::Put | Form::Patch => fields.forbid_unknown(),
         }
     }
 }
@@ -340,12 +416,22 @@ fn nullable_number(
     fields.nullable(name, |fields| u32::try_from(fields.integer(name, range)?).ok())
 }
 
+fn read_slug(fields: &mut JsonFields<'_>) -> Option<Slug> {
+    let text = fields.string("slug", 0..=usize::MAX)?;
+    let slug = Slug::parse(&text);
+    if slug.is_none() {
+        fields.reject("slug", SLUG_RULE);
+    }
+    slug
+}
+
 /// Reads the tags of a cue or of a filter. A repeated one counts once.
 pub fn read_tags(fields: &mut JsonFields<'_>) -> Option<Tags> {
     fields.words("tags", 0..=MAX_TAGS, (is_tag, TAG_RULE)).map(Tags::new)
 }
 
-fn read_schedule(fields: &mut JsonFields<'_>, requires_type: bool) -> SchedulePatch {
+/// Reads the fields of a schedule: of a whole one, which has a type, or of a change.
+pub fn read_schedule(fields: &mut JsonFields<'_>, requires_type: bool) -> SchedulePatch {
     let words = &ScheduleKind::WORDS;
     let kind =
         if requires_type { fields.required_one_of("type", words) } else { fields.one_of("type", words) };
@@ -423,168 +509,4 @@ fn ignored_fields_warning(names: &[String]) -> Option<String> {
     // A body of 2 MB can contain a very long list of names.
     let text: String = names.join(", ").chars().take(500).collect();
     (!names.is_empty()).then(|| format!("Ignored fields: {text}"))
-}
-
-/// The fields of a cue (contract §4.1) without its payload, whose stored text is added to the serialized view.
-/// Serialized directly, without building a `serde_json::Value` first, because every create and every read returns it.
-#[derive(Debug)]
-pub struct CueView<'a> {
-    cue: &'a Cue,
-    recent: Option<RecentView<'a>>,
-}
-
-impl<'a> CueView<'a> {
-    pub fn new(cue: &'a Cue, recent: Option<RecentView<'a>>) -> Self {
-        Self { cue, recent }
-    }
-}
-
-impl Serialize for CueView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let it = self.cue;
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("id", &it.id)?;
-        object.serialize_entry("name", &it.name)?;
-        object.serialize_entry("description", &it.description)?;
-        object.serialize_entry("tags", &it.tags)?;
-        object.serialize_entry("status", it.status.as_str())?;
-        object.serialize_entry("next_run", &it.next_run.map(instant_with_offset))?;
-        object.serialize_entry("last_run", &it.last_run.map(JsonTimestamp))?;
-        object.serialize_entry("schedule", &ScheduleView::from(&it.schedule))?;
-        object.serialize_entry("callback", &CallbackView::from(it.callback.as_ref()))?;
-        object.serialize_entry("transport", it.transport.as_str())?;
-        object.serialize_entry("retry", &RetryView::from(&it.retry))?;
-        object.serialize_entry("on_failure", &it.on_failure)?;
-        object.serialize_entry("verification", &VerificationView { mode: it.verification.as_str() })?;
-        object.serialize_entry("claim_within_minutes", &it.claim_within_minutes)?;
-        object.serialize_entry("overlap", it.policies.overlap.as_str())?;
-        object.serialize_entry("max_age_seconds", &it.policies.max_age_seconds)?;
-        object.serialize_entry("outcome_deadline_seconds", &it.policies.outcome_deadline_seconds)?;
-        object.serialize_entry("run_count", &it.run_count)?;
-        object.serialize_entry("fired_count", &it.run_count)?;
-        object.serialize_entry("missed_count", &it.missed_count)?;
-        object.serialize_entry("failing", &it.failing)?;
-        object.serialize_entry("warning", &it.warning)?;
-        object.serialize_entry("created_at", &JsonTimestamp(it.created_at))?;
-        object.serialize_entry("updated_at", &JsonTimestamp(it.updated_at))?;
-        if let Some(recent) = &self.recent {
-            object.serialize_entry("recent", recent)?;
-            let words = it.schedule.read().ok().map(|schedule| schedule.describe());
-            object.serialize_entry("schedule_words", &words)?;
-        }
-        object.end()
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub struct RecentView<'a> {
-    pub statuses: &'a str,
-    pub last: Option<LastRunView<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-pub struct LastRunView<'a> {
-    pub execution_id: String,
-    pub status: &'static str,
-    pub at: JsonTimestamp,
-    pub cause: Option<&'a str>,
-    pub duration_ms: Option<i64>,
-}
-
-#[derive(Debug, Serialize)]
-struct ScheduleView<'a> {
-    r#type: &'static str,
-    cron: Option<&'a str>,
-    every: Option<&'a str>,
-    at: Option<JsonTimestamp>,
-    timezone: &'a str,
-    catch_up: &'static str,
-    start: Option<JsonTimestamp>,
-    end: Option<JsonTimestamp>,
-    jitter_seconds: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct RetryView<'a> {
-    max_attempts: u32,
-    #[serde(serialize_with = "minutes")]
-    backoff_minutes: &'a [f64],
-    /// Absent if the pauses are in minutes: a client that compares `retry` as a whole sees what it did before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backoff_seconds: Option<&'a [u32]>,
-}
-
-#[derive(Debug, Serialize)]
-struct VerificationView {
-    mode: &'static str,
-}
-
-/// A worker cue has no callback; its `url` is `null`.
-#[derive(Debug, Serialize)]
-struct CallbackView<'a> {
-    url: Option<&'a str>,
-    method: &'static str,
-    #[serde(serialize_with = "headers")]
-    headers: &'a [(String, String)],
-    outcome_from_response: bool,
-    timeout_seconds: u32,
-    flow: Option<&'a Flow>,
-}
-
-impl<'a> From<&'a StoredSchedule> for ScheduleView<'a> {
-    fn from(schedule: &'a StoredSchedule) -> Self {
-        let (r#type, cron, every, at) = match &schedule.when {
-            ScheduleSpec::Recurring(cron) => ("recurring", Some(cron.as_str()), None, None),
-            ScheduleSpec::Every(every, _) => ("recurring", None, Some(every.as_str()), None),
-            ScheduleSpec::Once(at) => ("once", None, None, Some(JsonTimestamp(*at))),
-        };
-        Self {
-            r#type,
-            cron,
-            every,
-            at,
-            timezone: &schedule.timezone,
-            catch_up: schedule.catch_up.as_str(),
-            start: schedule.bounds.start.map(JsonTimestamp),
-            end: schedule.bounds.end.map(JsonTimestamp),
-            jitter_seconds: schedule.bounds.jitter_seconds,
-        }
-    }
-}
-
-impl<'a> From<&'a RetryPolicy> for RetryView<'a> {
-    fn from(retry: &'a RetryPolicy) -> Self {
-        let RetryPolicy { max_attempts, backoff_minutes, backoff_seconds } = retry;
-        Self { max_attempts: *max_attempts, backoff_minutes, backoff_seconds: backoff_seconds.as_deref() }
-    }
-}
-
-impl<'a> From<Option<&'a Callback>> for CallbackView<'a> {
-    fn from(callback: Option<&'a Callback>) -> Self {
-        Self {
-            url: callback.map(|callback| callback.url.as_str()),
-            method: callback.map_or(Method::default(), |callback| callback.method).as_str(),
-            headers: callback.map_or(&[], |callback| &callback.headers),
-            outcome_from_response: callback.is_some_and(|callback| callback.outcome_from_response),
-            timeout_seconds: callback.map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds),
-            flow: callback.and_then(|callback| callback.flow.as_ref()),
-        }
-    }
-}
-
-fn headers<S: Serializer>(headers: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(headers.iter().map(|(name, value)| (name, value)))
-}
-
-/// Serializes whole numbers as integers (contract §4.6).
-fn minutes<S: Serializer>(minutes: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    #[serde(untagged)]
-    enum Minutes {
-        Whole(i64),
-        Parts(f64),
-    }
-    // At most the minutes of a year (see `MAX_BACKOFF_MINUTES`), so the integer cannot overflow.
-    let number = |it: &f64| if it.fract() == 0.0 { Minutes::Whole(*it as i64) } else { Minutes::Parts(*it) };
-    serializer.collect_seq(minutes.iter().map(number))
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{gzip, write};
+use crate::{fingerprint, gzip, write};
 
 const FOLDER: &str = "src/http/page";
 
@@ -30,9 +30,9 @@ const SCREENS: &str = "screens/";
 /// The texts by their paths below the folder.
 type Files = BTreeMap<String, String>;
 
-/// Writes `page_files.rs`: the build, the index and a table of the other files.
+/// Writes `page_files.rs`: the build, the index and a table of the other files. Returns the build.
 /// Errors: if a file refers to one that is missing, or has a name without a known content type.
-pub fn embed() -> io::Result<()> {
+pub fn embed() -> io::Result<String> {
     println!("cargo::rerun-if-changed={FOLDER}");
     let mut files = Files::new();
     read(Path::new(FOLDER), "", &mut files)?;
@@ -41,7 +41,8 @@ pub fn embed() -> io::Result<()> {
     if let Some(missing) = quoted_after(&index, "ui/{{build}}/").find(|path| !files.contains_key(*path)) {
         return Err(problem(format!("{FOLDER}/{INDEX} refers to {missing:?}, which is missing")));
     }
-    let build = build_of(&index, &files);
+    let rest = files.iter().flat_map(|(path, content)| [path.as_str(), content.as_str()]);
+    let build = fingerprint(std::iter::once(index.as_str()).chain(rest));
     write("page-index.gz", &gzip(index.replace("{{build}}", &build).as_bytes()))?;
     let included = |name: &str| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))");
     let mut table = format!("pub const BUILD: &str = \"{build}\";\n");
@@ -54,7 +55,8 @@ pub fn embed() -> io::Result<()> {
         table += &format!("PageFile {{ path: {path:?}, content_type: {content_type:?}, gzip: {gzip} }},\n");
     }
     table.push_str("];\n");
-    write("page_files.rs", table.as_bytes())
+    write("page_files.rs", table.as_bytes())?;
+    Ok(build)
 }
 
 /// Reads the files of a folder and of those in it. Hidden ones belong to editors.
@@ -150,19 +152,6 @@ fn resolve(importer: &str, reference: &str) -> String {
 /// The text between each `start` and the end of its attribute.
 fn quoted_after<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(start).skip(1).filter_map(|rest| rest.split(['"', '\'', ' ', '>']).next())
-}
-
-/// The first 48 bits of the FNV-1a hash of all files, as 12 hexadecimal digits.
-fn build_of(index: &str, files: &Files) -> String {
-    let rest = files.iter().flat_map(|(path, content)| [path.as_str(), content.as_str()]);
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for part in std::iter::once(index).chain(rest) {
-        // The length separates each part from the next one.
-        for byte in part.len().to_le_bytes().iter().chain(part.as_bytes()) {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    }
-    format!("{:012x}", hash >> 16)
 }
 
 fn problem(text: String) -> io::Error {

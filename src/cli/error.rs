@@ -1,12 +1,15 @@
 //! A failed command: its message, and its exit code.
 
 use std::fmt::Display;
+use std::io::{self, Write as _};
 
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::cli::printable::print_error;
 use crate::client::request::ClientError;
+use crate::domain::account::credentials::EmailError;
+use crate::domain::text::escaped;
 use crate::error::Error;
 use crate::server::ServeError;
 
@@ -24,9 +27,15 @@ pub enum CliError {
     /// The server's state does not permit the command: exit code 5.
     #[error("{0}")]
     Refused(String),
-    /// The run that was waited for has failed, and was printed: exit code 8.
+    /// The run that was waited for, or a test call, has failed, and was printed: exit code 8.
     #[error("{0}")]
     WaitedFailed(String),
+    /// What was compared differs, and was printed: exit code 8.
+    #[error("{0}")]
+    Differs(String),
+    /// A limit of the plan would be exceeded: exit code 6.
+    #[error("{0}")]
+    CueLimit(String),
     /// The user ended the command: exit code 130.
     #[error("{0}")]
     Interrupted(String),
@@ -49,7 +58,8 @@ impl CliError {
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
             Self::Refused(_) => 5,
-            Self::WaitedFailed(_) => 8,
+            Self::CueLimit(_) => 6,
+            Self::WaitedFailed(_) | Self::Differs(_) => 8,
             Self::Interrupted(_) => 130,
             Self::Client(error) => error.exit_code(),
             Self::Json(error) => error.exit_code(),
@@ -61,14 +71,15 @@ impl CliError {
     }
 
     pub fn print(&self) {
-        let text = match self {
+        // Without standard error the message is lost; the exit code remains.
+        drop(match self {
             Self::OnlyShown => return,
             Self::Json(error) if matches!(**error, Self::OnlyShown) => return,
-            Self::Json(error) => error.to_json().to_string(),
-            _ => format!("cued: {self}"),
-        };
-        // Without standard error the message is lost; the exit code remains.
-        drop(print_error(&format!("{text}\n")));
+            Self::Json(error) => {
+                io::stderr().write_all(escaped(&format!("{}\n", error.to_json()), &[]).as_bytes())
+            }
+            _ => print_error(&format!("cued: {self}\n")),
+        });
     }
 
     fn to_json(&self) -> Value {
@@ -78,6 +89,8 @@ impl CliError {
             Self::NotFound(_) => "not_found",
             Self::Refused(_) => "refused",
             Self::WaitedFailed(_) => "failed_run",
+            Self::Differs(_) => "differences",
+            Self::CueLimit(_) => "cue_limit_exceeded",
             Self::Interrupted(_) => "interrupted",
             Self::Failed(_) | Self::OnlyShown | Self::Json(_) => "failed",
         };
@@ -99,6 +112,25 @@ pub fn not_found(message: impl Into<String>) -> CliError {
 
 pub fn refused(message: impl Into<String>) -> CliError {
     CliError::Refused(message.into())
+}
+
+/// A text that is no email address, and why.
+pub fn bad_email(text: &str, error: EmailError) -> CliError {
+    let reason = error.to_string();
+    let mut chars = reason.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase()).into_iter();
+    usage(format!("{text:?}: {}", first.chain(chars).collect::<String>()))
+}
+
+/// What to do about a schedule that the shell has split. `flag` may be empty.
+pub fn in_quotes(flag: &str) -> String {
+    let example = match flag {
+        "at" => "--at 'tomorrow 9:00'",
+        "every" => "--every '5 min'",
+        "cron" => "--cron '0 9 * * *'",
+        _ => "cued preview '0 9 * * *'",
+    };
+    format!("put the schedule in quotes: {example}")
 }
 
 /// The failure of a step: `cannot ask: …`.

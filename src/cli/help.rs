@@ -1,21 +1,33 @@
-//! The help of the program with its commands in three groups; `cued completions` and `cued man`, made from the same
-//! definition of the command line.
+//! The help of the program with its commands in three groups, `cued help` and `cued man`, made from the same definition
+//! of the command line.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
-use clap::{Args, Command};
-use clap_complete::Shell;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, Error, Subcommand as _};
 use clap_mangen::Man;
 
-use crate::cli::error::{CliError, cannot, usage};
-use crate::cli::output::print;
+use crate::cli::client::ClientCommand;
+use crate::cli::client::command::{common_options, with_short_help};
+use crate::cli::error::{CliError, cannot, in_quotes, usage};
+use crate::cli::examples::with_examples;
+use crate::cli::output::{print, print_note};
+use crate::domain::text::shell_word;
 
 /// Commands by group. Those that are in none are clients of a server.
 const SERVER: [&str; 2] = ["serve", "bench"];
 const DATABASE_FILE: [&str; 8] = ["user", "key", "billing", "backup", "check", "restore", "promote", "clock"];
 
+/// Columns of the help in a wide terminal.
+pub const MAX_WIDTH: usize = 100;
+
+/// The flags of `cued serve` in its short help.
+const SERVE: &str = "db listen public-url limits dev";
+
 pub fn grouped(command: Command) -> Command {
+    let command = with_examples(command).mut_subcommand("serve", |serve| with_short_help(serve, SERVE));
     let group = |name: &str| match name {
         _ if SERVER.contains(&name) => "Server",
         _ if DATABASE_FILE.contains(&name) => "Database file",
@@ -33,15 +45,9 @@ pub fn grouped(command: Command) -> Command {
         }
     }
     text += &format!("\n{header}Options:{header:#}\n{{options}}\n\n");
-    text += "`cued COMMAND --help` explains a command; `cued man COMMAND` is its manual page.";
+    text += "`cued COMMAND -h`: short help, `--help`: with examples, `cued man COMMAND`.\n\
+             Options of every client command: `cued help options`";
     command.help_template(text)
-}
-
-#[derive(Debug, Args)]
-pub struct Completions {
-    /// Shell that reads the script
-    #[arg(value_name = "SHELL")]
-    shell: Shell,
 }
 
 #[derive(Debug, Args)]
@@ -55,12 +61,101 @@ pub struct ManualPage {
     dir: Option<PathBuf>,
 }
 
-impl Completions {
-    pub fn run(self, mut program: Command) -> Result<(), CliError> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut program, "cued", &mut script);
-        print(&String::from_utf8_lossy(&script))
+/// The error with other advice: `cued cue list` for `cued list`, and none that a flag should be a value.
+pub fn with_advice(program: &Command, mut error: Error) -> Error {
+    if error.kind() == ErrorKind::UnknownArgument {
+        error.remove(ContextKind::Suggested);
+        let surplus = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(text)) if !text.starts_with('-') => Some(text.clone()),
+            _ => None,
+        };
+        if let Some(advice) =
+            surplus.and_then(|text| on_surplus(&std::env::args().collect::<Vec<_>>(), &text))
+        {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+        }
     }
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && program.find_subcommand("cue").and_then(|cue| cue.find_subcommand(name)).is_some()
+        && std::env::args().nth(1).as_ref() == Some(name)
+    {
+        let advice = format!("did you mean `cued cue {name}`?");
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    }
+    error
+}
+
+/// Advice for an argument too many: it is a part of a schedule, or the name of a new cue.
+fn on_surplus(line: &[String], text: &str) -> Option<String> {
+    let before = |distance: usize| {
+        let index = line.iter().position(|word| word == text)?.checked_sub(distance)?;
+        line.get(index)?.strip_prefix("--")
+    };
+    let is =
+        |index: usize, names: &[&str]| line.get(index).is_some_and(|word| names.contains(&word.as_str()));
+    match before(2) {
+        Some(flag @ ("cron" | "at" | "every")) => Some(in_quotes(flag)),
+        _ if is(1, &["preview"]) => Some(in_quotes("")),
+        _ if is(1, &["apply", "diff"]) => Some(format!("a file is a flag: -f {}", shell_word(text))),
+        _ if is(1, &["cue"]) && is(2, &["add", "create", "new"]) => {
+            Some(format!("the name of a cue is a flag: --name {}", shell_word(text)))
+        }
+        _ => None,
+    }
+}
+
+/// The fault of an option of clients in front of a command that is none.
+pub fn unfit_option(program: &Command, matches: &ArgMatches) -> Option<Error> {
+    let (name, _) = matches.subcommand()?;
+    if ClientCommand::has_subcommand(name) {
+        return None;
+    }
+    let is_given = |arg: &Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let flag = common_options().find(is_given)?.get_long().map(str::to_owned)?;
+    let fault = format!("--{flag} is an option of commands that use a server; `cued {name}` is none\n");
+    Some(Error::raw(ErrorKind::ArgumentConflict, fault).with_cmd(program))
+}
+
+#[derive(Debug, Args)]
+pub struct Help {
+    /// Command to explain, such as `cue add`, or `options`: the server and output options of all clients
+    #[arg(value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Help {
+    pub fn run(self, mut program: Command) -> Result<(), CliError> {
+        program.build();
+        let mut options = options();
+        let command = match self.command.as_slice() {
+            [word] if word == "options" => &mut options,
+            words => find(&mut program, words)?,
+        };
+        // A reader that has seen enough is no failure.
+        drop(command.print_long_help());
+        Ok(())
+    }
+}
+
+/// The options that are in the help of no command.
+fn options() -> Command {
+    let options = Command::new("options").about(
+        "Options of all commands that use a server, before or after the command\n\nA command whose own --url or --tz is \
+         another one names the server by --server, and the zone of its output by --utc or TZ.",
+    );
+    let options = options.args(common_options().map(|arg| arg.global(false))).disable_help_flag(true);
+    options.max_term_width(MAX_WIDTH).help_template("{about-with-newline}\n{all-args}\n")
+}
+
+/// The command of these names.
+fn find<'a>(program: &'a mut Command, names: &[String]) -> Result<&'a mut Command, CliError> {
+    let mut command = program;
+    for name in names {
+        let unknown = || usage(format!("there is no command `cued {}`", names.join(" ")));
+        command = command.find_subcommand_mut(name).ok_or_else(unknown)?;
+    }
+    Ok(command)
 }
 
 impl ManualPage {
@@ -71,14 +166,15 @@ impl ManualPage {
             return clap_mangen::generate_to(program, dir).map_err(failed);
         }
         program.build();
-        let mut command = &program;
-        for name in &self.command {
-            let unknown = || usage(format!("there is no command `cued {}`", self.command.join(" ")));
-            command = command.find_subcommand(name).ok_or_else(unknown)?;
-        }
+        let command = find(&mut program, &self.command)?;
         let mut page = Vec::new();
         Man::new(command.clone()).render(&mut page).map_err(failed)?;
-        print(&String::from_utf8_lossy(&page))
+        print(&String::from_utf8_lossy(&page))?;
+        if io::stdout().is_terminal() {
+            let words = ["cued man"].into_iter().chain(self.command.iter().map(String::as_str));
+            print_note(&format!("To read it: {} | man -l -", words.collect::<Vec<_>>().join(" ")))?;
+        }
+        Ok(())
     }
 }
 
@@ -93,11 +189,57 @@ mod tests {
     #[test]
     fn each_command_is_in_one_group_of_the_help_which_fits_80_columns() {
         let help = grouped(Cli::command()).render_help().to_string();
-        for command in Cli::command().get_subcommands() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let line = format!("\n  {} ", command.get_name());
             assert_eq!(help.matches(&line).count(), 1, "{help}");
         }
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
         grouped(Cli::command()).debug_assert();
+    }
+
+    /// Calls `check` with every command and its names.
+    fn each(command: &mut Command, name: &str, check: &mut impl FnMut(&mut Command, &str)) {
+        check(command, name);
+        for command in command.get_subcommands_mut() {
+            let name = format!("{name} {}", command.get_name());
+            each(command, &name, check);
+        }
+    }
+
+    #[test]
+    fn the_short_help_of_each_command_is_a_screen_and_examples_stand_before_the_options() {
+        let mut program = grouped(Cli::command()).term_width(80);
+        program.build();
+        let mut long = Vec::new();
+        each(&mut program, "cued", &mut |command, name| {
+            let short = command.render_help().to_string();
+            let lines = short.lines().count();
+            // The program itself has a line for each command.
+            if lines > MAX_LINES && name != "cued" {
+                long.push(format!("{name}: {lines}"));
+            }
+            assert!(!short.contains("--insecure"), "{short}");
+            let help = command.render_long_help().to_string();
+            if let (Some(example), Some(options)) = (help.find("Example"), help.find("\nOptions:")) {
+                assert!(example < options, "{help}");
+            }
+        });
+        assert!(long.is_empty(), "{long:?}");
+    }
+
+    const MAX_LINES: usize = 30;
+
+    #[test]
+    fn the_common_options_are_in_one_help_and_count_before_a_command() {
+        let text = options().render_long_help().to_string();
+        for flag in ["--url", "--insecure", "-o, --output", "--json", "--curl"] {
+            assert!(text.contains(flag), "{flag}: {text}");
+        }
+        for line in ["cued -o json --url http://x cue list", "cued cue -o json list", "cued cue list -o json"]
+        {
+            assert!(Cli::command().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
+        }
+        let add = "cued --url http://x cue add --name n --cron x --url http://y";
+        assert!(Cli::command().try_get_matches_from(add.split(' ')).is_ok());
     }
 }

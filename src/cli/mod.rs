@@ -1,17 +1,21 @@
 //! The command line, a folder for each kind of command: of the server, on a database file, of a client.
 
 pub mod client;
+mod completion;
 pub mod database;
+mod docs;
 pub mod error;
+pub mod examples;
 mod help;
+mod import;
 pub mod input;
+pub mod nearest;
 pub mod output;
 pub mod printable;
 mod progress;
 pub mod server;
+pub mod width;
 
-use std::io;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -20,7 +24,9 @@ use tracing::Level;
 use crate::cli::client::ClientCommand;
 use crate::cli::database::{OnDatabase, accounts, copies};
 use crate::cli::error::{CliError, usage};
+use crate::cli::import::ImportAction;
 use crate::cli::input::variables;
+use crate::cli::printable::print_error;
 use crate::cli::server::{bench, serve};
 use crate::logging;
 use crate::logging::LogFormat;
@@ -29,7 +35,7 @@ const USAGE: i32 = 2;
 
 /// Scheduled callbacks from one binary on one SQLite file
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, max_term_width = 100)]
+#[command(version, arg_required_else_help = true, max_term_width = help::MAX_WIDTH, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -58,18 +64,26 @@ enum Command {
     Check(copies::CheckCommand),
     /// Restore a backup; it fires nothing until it is promoted
     Restore(copies::RestoreCommand),
-    /// End the hold on a restored copy, so that it fires and delivers
+    /// Release a restored copy, so that its cues fire
     Promote(copies::PromoteCommand),
-    /// Continue after a clock that was ahead
+    /// Recover after the clock was wrong (ahead)
     Clock(OnDatabase<copies::ClockAction>),
     #[command(flatten)]
     Client(ClientCommand),
+    /// Turn a crontab into cues and tasks of a worker
+    #[command(subcommand)]
+    Import(ImportAction),
+    /// Print the documentation of this version
+    Docs(docs::Docs),
     /// Print a script that completes commands in a shell
-    ///
-    /// For bash: cued completions bash > ~/.local/share/bash-completion/completions/cued
-    Completions(help::Completions),
+    Completions(completion::Completions),
+    #[command(hide = true)]
+    Complete(completion::Complete),
     /// Print a manual page, or write them all into a folder
     Man(help::ManualPage),
+    /// Explain a command, or the options of all clients: `cued help options`
+    #[command(hide = true)]
+    Help(help::Help),
 }
 
 impl Cli {
@@ -77,8 +91,12 @@ impl Cli {
     pub fn read() -> Self {
         let mut command = help::grouped(Self::command());
         let read = command.try_get_matches_from_mut(std::env::args_os());
-        let read = read
-            .and_then(|matches| Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
+        let read = read.map_err(|error| help::with_advice(&command, error)).and_then(|matches| {
+            let unfit = help::unfit_option(&command, &matches);
+            unfit
+                .map_or_else(|| Self::from_arg_matches(&matches), Err)
+                .map_err(|error| error.format(&mut command))
+        });
         read.unwrap_or_else(|error| exit_with(&error, variables::source_of(&error)))
     }
 
@@ -105,14 +123,27 @@ fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
     let source = variable.map(|name| format!("\nThe value is that of the environment variable {name}.\n"));
     let is_json = ["--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"];
     if error.use_stderr() && std::env::args().any(|argument| is_json.contains(&argument.as_str())) {
-        let text = error.to_string();
+        let text = in_plain_words(error);
         let text = text.trim_start_matches("error: ").trim_end();
         usage(format!("{text}{}", source.unwrap_or_default().trim_end())).into_json().print();
         std::process::exit(USAGE);
     }
     // Without the standard streams the message is lost; the exit code remains.
-    drop(error.print().and_then(|()| io::stderr().write_all(source.unwrap_or_default().as_bytes())));
+    drop(match error.use_stderr() {
+        // In the voice of all other errors.
+        true => {
+            let text = in_plain_words(error);
+            let text = text.strip_prefix("error:").map_or(text.clone(), |rest| format!("cued:{rest}"));
+            print_error(&format!("{text}{}", source.unwrap_or_default()))
+        }
+        false => error.print(),
+    });
     std::process::exit(error.exit_code())
+}
+
+fn in_plain_words(error: &clap::Error) -> String {
+    let text = error.to_string().replace("invalid digit found in string", "a whole number is expected");
+    text.replace(&format!("is not in 1..{}", u64::MAX), "is not 1 or more")
 }
 
 impl Command {
@@ -132,8 +163,12 @@ impl Command {
             Self::Promote(promote) => promote.run(),
             Self::Clock(clock) => clock.action.run(&clock.database),
             Self::Client(client) => client.run(),
-            Self::Completions(completions) => completions.run(help::grouped(Cli::command())),
+            Self::Import(import) => import.run(),
+            Self::Docs(docs) => docs.run(),
+            Self::Completions(completions) => completions.run(),
+            Self::Complete(complete) => complete.run(Cli::command()),
             Self::Man(page) => page.run(help::grouped(Cli::command())),
+            Self::Help(help) => help.run(help::grouped(Cli::command())),
         }
     }
 }

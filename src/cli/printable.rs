@@ -1,11 +1,18 @@
 //! Texts of users and servers, made harmless for a terminal.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::cli::width::folded;
 use crate::domain::text::{escaped, is_order_mark};
 
+/// Prints a message, a question or a note, folded in the width of a terminal. In a pipe or a log each line stays one.
 pub fn print_error(text: &str) -> io::Result<()> {
-    io::stderr().write_all(escaped(text, &[]).as_bytes())
+    let text = escaped(text, &[]);
+    if !io::stderr().is_terminal() {
+        return io::stderr().write_all(text.as_bytes());
+    }
+    let width = terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    io::stderr().write_all(folded(&text, width).as_bytes())
 }
 
 /// Replaces control characters, which a terminal would execute, and characters that change the order of a text.

@@ -2,9 +2,10 @@
 //! terminal, or one that cannot redraw a line, nothing is shown.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
 
-use crate::cli::output::table::cut;
 use crate::cli::printable::printable;
+use crate::cli::width::cut;
 use crate::store::maintenance::backup::Progress;
 
 /// Clears the line, from its beginning.
@@ -61,14 +62,22 @@ impl Drop for Bar {
 
 pub fn copy_progress(label: &'static str) -> Progress {
     let mut bar = Bar::new(label);
-    Box::new(move |done, of| bar.show(done, of, &format!("of {}", size(of))))
+    Box::new(move |done, of| {
+        bar.show(done, of, &format!("of {}", size(of)));
+        ControlFlow::Continue(())
+    })
 }
 
+/// A number of bytes in the units of the page: `512 bytes`, `9.5 MiB`, `64 MiB`.
 pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
-        1_000_000..10_000_000_000 => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
-        _ => format!("{}.{} GB", bytes / 1_000_000_000, bytes % 1_000_000_000 / 100_000_000),
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let power = (bytes.max(1).ilog2() / 10).min(4);
+    let (unit, bytes) = (1_u128 << (10 * power), u128::from(bytes));
+    let rounded = |parts: u128| (bytes * parts + unit / 2) / unit;
+    let name = UNITS[power as usize];
+    match rounded(10) {
+        tenths @ 0..100 if power > 0 => format!("{}.{} {name}", tenths / 10, tenths % 10),
+        _ => format!("{} {name}", rounded(1)),
     }
 }
 
@@ -76,4 +85,26 @@ fn write(text: &str) {
     let mut terminal = io::stderr().lock();
     // Losing the terminal must not stop the work.
     drop(terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_the_units_of_the_page() {
+        for (bytes, shown) in [
+            (0, "0 bytes"),
+            (1_023, "1023 bytes"),
+            (1_024, "1.0 KiB"),
+            (1_997, "2.0 KiB"),
+            (10_189, "10 KiB"),
+            (549_376, "537 KiB"),
+            (64 << 20, "64 MiB"),
+            ((9 << 30) + (1 << 29), "9.5 GiB"),
+            (u64::MAX, "16777216 TiB"),
+        ] {
+            assert_eq!(size(bytes), shown, "{bytes}");
+        }
+    }
 }

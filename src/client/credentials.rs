@@ -37,8 +37,8 @@ pub enum CredentialsError {
     OpenToOthers(PathBuf),
     #[error("{path} is damaged: {source}; repair it, or remove it and run `cued login`")]
     Damaged { path: PathBuf, source: serde_json::Error },
-    #[error("there is no profile {name:?} in {path}; run `cued login --profile {name}`")]
-    NoProfile { name: String, path: PathBuf },
+    #[error("there is no profile {name:?} in {path}{known}; run `cued login --profile {name}`")]
+    NoProfile { name: String, path: PathBuf, known: String },
     #[error("there is no place for a credentials file: set HOME, XDG_CONFIG_HOME or CUED_CONFIG")]
     NoPlace,
     /// The message repeats nothing that may be a key.
@@ -161,7 +161,12 @@ impl Target {
         let named = chosen.profile.clone().or_else(|| env("CUED_PROFILE"));
         let profile = match (&named, &credentials.current) {
             (Some(name), _) => {
-                let no_profile = || CredentialsError::NoProfile { name: name.clone(), path: path.to_owned() };
+                let no_profile = || {
+                    let names: Vec<&str> = credentials.profiles.keys().map(String::as_str).collect();
+                    let known =
+                        if names.is_empty() { String::new() } else { format!(", only {}", names.join(", ")) };
+                    CredentialsError::NoProfile { name: name.clone(), path: path.to_owned(), known }
+                };
                 Some((name, credentials.profiles.get(name).ok_or_else(no_profile)?))
             }
             (None, Some(name)) => credentials.profiles.get(name).map(|profile| (name, profile)),

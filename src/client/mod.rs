@@ -7,8 +7,12 @@ pub mod event_stream;
 pub mod request;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::{SignedDuration, Timestamp};
 use ureq::config::AutoHeaderValue;
 use ureq::http::{HeaderName, HeaderValue, Response};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -51,10 +55,14 @@ pub struct Client {
     connection: Connection,
     agent: Agent,
     clock: Clock,
+    /// By how many milliseconds the clock of the server is ahead of that of this machine.
+    server_ahead: AtomicI64,
     /// Called with a line about each finished exchange.
     pub on_exchange: fn(&str),
-    /// Called before each pause of a retry.
+    /// Called before the pause of a retry. Requests side by side have one pause.
     pub on_pause: fn(Duration),
+    /// Until when another pause is taken for the same one, on the clock, in milliseconds.
+    paused_until: AtomicU64,
 }
 
 impl Client {
@@ -63,8 +71,10 @@ impl Client {
             agent: agent(&connection)?,
             connection,
             clock: Clock::system(),
+            server_ahead: AtomicI64::new(0),
             on_exchange: |_| (),
             on_pause: |_| (),
+            paused_until: AtomicU64::new(0),
         })
     }
 
@@ -74,6 +84,21 @@ impl Client {
 
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// The time of the server, by its last answer.
+    pub fn server_time(&self) -> Timestamp {
+        let now = self.clock.now();
+        now.checked_add(SignedDuration::from_millis(self.server_ahead.load(Relaxed))).unwrap_or(now)
+    }
+
+    /// The header has whole seconds: clocks that differ by less count as equal.
+    fn compare_clocks(&self, date: Option<&HeaderValue>) {
+        let date = date.and_then(|date| date.to_str().ok());
+        if let Some(date) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()) {
+            let ahead = date.as_millisecond().saturating_sub(self.clock.now().as_millisecond());
+            self.server_ahead.store(if ahead.abs() < 2_000 { 0 } else { ahead }, Relaxed);
+        }
     }
 
     /// Sends a request, again if that is safe, and returns the answer of success (2xx).
@@ -91,9 +116,18 @@ impl Client {
                 Err(error) => error.pause_before_retry(attempt),
             };
             let Some(pause) = pause.filter(|_| request.is_repeatable()) else { return result };
-            (self.on_pause)(pause);
+            self.note_pause(pause);
             self.pause(pause);
             attempt += 1;
+        }
+    }
+
+    fn note_pause(&self, pause: Duration) {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let now = self.clock.monotonic();
+        let end = millis(now + pause / 2);
+        if self.paused_until.fetch_max(end, Relaxed) <= millis(now) {
+            (self.on_pause)(pause);
         }
     }
 
@@ -132,7 +166,8 @@ impl Client {
         Err(RefusedRequest::read(&self.read(&mut response)?, &self.connection.url))
     }
 
-    fn call_once(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
+    /// Sends a request once, and returns the answer whatever its status.
+    pub fn call_once(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
         self.read(&mut self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)), None)?)
     }
 
@@ -175,6 +210,7 @@ impl Client {
         let millis = self.clock.monotonic().saturating_sub(begin).as_millis();
         let (status, id) = match &result {
             Ok(response) => {
+                self.compare_clocks(response.headers().get("date"));
                 let id = response.headers().get("x-request-id").and_then(|id| id.to_str().ok());
                 (response.status().as_u16().to_string(), id.map(|id| format!(" {id}")).unwrap_or_default())
             }
@@ -235,4 +271,27 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, ClientError> {
         return Err(is_no_authority("it has no `BEGIN CERTIFICATE` block".to_owned()));
     }
     Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    static NOTED: AtomicUsize = AtomicUsize::new(0);
+
+    #[test]
+    fn requests_side_by_side_have_one_pause() {
+        let tls = TlsOptions { ca: None, is_insecure: false };
+        let connection = Connection { url: "http://127.0.0.1:9".to_owned(), key: None, tls };
+        let mut client = Client::new(connection).unwrap();
+        client.on_pause = |_| {
+            NOTED.fetch_add(1, Relaxed);
+        };
+        for _ in 0..8 {
+            client.note_pause(Duration::from_secs(60));
+        }
+        assert_eq!(NOTED.load(Relaxed), 1);
+    }
 }

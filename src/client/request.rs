@@ -11,6 +11,7 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::client::Connection;
 use crate::client::credentials::CredentialsError;
+use crate::domain::text::shell_word;
 
 /// One request. `path` is from the root of the server, with its ids encoded by [`segment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,14 +162,6 @@ pub fn segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }
 
-fn shell_word(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiResponse {
     pub status: u16,
@@ -215,25 +208,35 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, ThisError)]
 pub enum ClientError {
-    #[error("cannot reach {url}: {source}; is `cued serve` running there? (--url or CUED_URL)")]
+    #[error("cannot reach {url}: {}; is `cued serve` running there? (--url or CUED_URL)", cause(source))]
     Unreachable { url: String, source: ureq::Error },
     #[error("{url} did not answer in time ({source})")]
     ConnectionFailed { url: String, source: ureq::Error },
     #[error("{url} answers with status {status} and no answer of cued; check --url or CUED_URL")]
     NotCued { url: String, status: u16 },
-    #[error(
-        "the answer has an unexpected form ({0}): the server is older than this client, or no cued; check --url or CUED_URL"
-    )]
+    #[error("this is not a cued server, or an older one ({0}); check --url or CUED_URL")]
     UnexpectedAnswer(#[source] serde_json::Error),
     #[error("{0}")]
     Refused(Box<RefusedRequest>),
     #[error("not signed in: run `cued login`, set CUED_API_KEY, or name a stored profile by --profile")]
     NotSignedIn,
+    /// A key is stored for another name of the same server.
+    #[error("no key is stored for {url}; profile {profile} is for {stored}: use that, or `cued login {url}`")]
+    OtherName { url: String, profile: String, stored: String },
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
     /// The file of `--ca` is not usable.
     #[error("{0}")]
     Certificate(String),
+}
+
+/// Why there was no answer: of an error of the system only its words.
+fn cause(error: &ureq::Error) -> String {
+    let ureq::Error::Io(error) = error else { return error.to_string() };
+    match error.raw_os_error() {
+        Some(number) => error.to_string().replace(&format!(" (os error {number})"), "").to_lowercase(),
+        None => error.to_string(),
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, ThisError)]
@@ -246,7 +249,7 @@ pub struct RefusedRequest {
     pub retry_after: Option<Duration>,
     /// The answer as it came.
     pub body: Value,
-    /// The refused fields in the words of the command, in place of those of the server.
+    /// The refusal in the words of the command, in place of those of the server.
     reworded: Option<String>,
 }
 
@@ -274,6 +277,14 @@ impl RefusedRequest {
             [text] => text.clone(),
             _ => format!("several things are wrong:\n  {}", texts.join("\n  ")),
         });
+    }
+
+    pub fn say(&mut self, text: String) {
+        self.reworded = Some(text);
+    }
+
+    pub fn is_reworded(&self) -> bool {
+        self.reworded.is_some()
     }
 
     fn text(&self) -> String {
@@ -352,7 +363,7 @@ impl ClientError {
     /// 1: the server cannot be reached or has failed. 3: not found. 4: not signed in. 5: refused. 6: a limit.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NotSignedIn => 4,
+            Self::NotSignedIn | Self::OtherName { .. } => 4,
             Self::Refused(refused) if refused.is_limit() => 6,
             Self::Refused(refused) => match refused.status {
                 401 => 4,
@@ -383,7 +394,7 @@ impl ClientError {
             Self::Unreachable { .. } => "unreachable",
             Self::ConnectionFailed { .. } => "no_answer",
             Self::NotCued { .. } | Self::UnexpectedAnswer(_) => "unexpected_answer",
-            Self::NotSignedIn => "not_signed_in",
+            Self::NotSignedIn | Self::OtherName { .. } => "not_signed_in",
             Self::Credentials(_) => "credentials",
             Self::Certificate(_) => "certificate",
             Self::Refused(refused) => &refused.code,

@@ -14,6 +14,8 @@ macro_rules! error_codes {
         }
 
         impl ErrorCode {
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
             pub fn text_and_status(self) -> (&'static str, u16) {
                 match self {
                     $(Self::$variant => ($text, $status)),+
@@ -25,6 +27,7 @@ macro_rules! error_codes {
 
 error_codes! {
     AlreadyClaimed = "already_claimed" 409
+    BackupNotFound = "backup_not_found" 404
     BadRequest = "bad_request" 400
     BillingError = "billing_error" 502
     ChannelLimitExceeded = "channel_limit_exceeded" 403
@@ -67,17 +70,52 @@ error_codes! {
     NotFound = "not_found" 404
     OutcomeAlreadyReported = "outcome_already_reported" 409
     PayloadTooLarge = "payload_too_large" 413
+    PlanRequestNotFound = "plan_request_not_found" 404
     RateLimitExceeded = "rate_limit_exceeded" 429
     RegistrationDisabled = "registration_disabled" 403
     RequestTimeout = "request_timeout" 408
     ServerBusy = "server_busy" 503
     SessionNotFound = "session_not_found" 404
+    SlugTaken = "slug_taken" 409
     StorageLimitExceeded = "storage_limit_exceeded" 403
     StorageUnavailable = "storage_unavailable" 503
     TooManyStreams = "too_many_streams" 429
+    UserNotFound = "user_not_found" 404
     ValidationError = "validation_error" 422
     WorkerLimitExceeded = "worker_limit_exceeded" 409
     WorkerNotFound = "worker_not_found" 404
+}
+
+/// The codes that callers meet most, whose errors have a link to the documentation. `claim_failed` is none of them: it is the
+/// usual answer to a worker that polls.
+const DOCUMENTED: [ErrorCode; 20] = [
+    ErrorCode::CueLimitExceeded,
+    ErrorCode::CueNotFound,
+    ErrorCode::ExecutionInFlight,
+    ErrorCode::ExecutionLimitExceeded,
+    ErrorCode::ExecutionNotFound,
+    ErrorCode::ForbiddenHost,
+    ErrorCode::IdempotencyConflict,
+    ErrorCode::InvalidApiKey,
+    ErrorCode::InvalidCallback,
+    ErrorCode::InvalidCallbackUrl,
+    ErrorCode::InvalidJson,
+    ErrorCode::InvalidRequest,
+    ErrorCode::InvalidSchedule,
+    ErrorCode::InvalidState,
+    ErrorCode::InvalidTimezone,
+    ErrorCode::NotExecutionOwner,
+    ErrorCode::OutcomeAlreadyReported,
+    ErrorCode::RateLimitExceeded,
+    ErrorCode::RegistrationDisabled,
+    ErrorCode::ValidationError,
+];
+
+impl ErrorCode {
+    /// The path of the documentation of this code (contract §2.3), for some codes.
+    pub fn docs_path(self) -> Option<String> {
+        DOCUMENTED.contains(&self).then(|| format!("/docs/reference/errors#{}", self.text_and_status().0))
+    }
 }
 
 /// A segment of the path to an invalid value: `["body", "schedule", "cron"]`, `["body", "handlers", 2]`.

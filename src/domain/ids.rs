@@ -5,7 +5,6 @@ use std::fmt;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-const CUE_PREFIX: &str = "cue_";
 const CUE_CHARS: usize = 12;
 const CUE_ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
@@ -21,13 +20,18 @@ const MINUTES: i64 = 36 * 36;
 pub struct CueId(String);
 
 impl CueId {
+    pub const PREFIX: &str = "cue_";
+
+    /// In place of the id of a cue that does not exist.
+    pub const NONE: &str = "cue_000000000000";
+
     /// A new id of a cue that is created at this instant. `fill` fills a buffer with random bytes.
     pub fn generate<E>(at: Timestamp, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         // The largest multiple of 36 in a byte: higher values would make the first characters more likely.
         const LIMIT: u8 = 252;
-        const LEN: usize = CUE_PREFIX.len() + CUE_CHARS;
+        const LEN: usize = CueId::PREFIX.len() + CUE_CHARS;
         let mut text = String::with_capacity(LEN);
-        text.push_str(CUE_PREFIX);
+        text.push_str(Self::PREFIX);
         let minute = at.as_second().div_euclid(60).rem_euclid(MINUTES);
         text.extend([minute / 36, minute % 36].map(|digit| char_of(digit.unsigned_abs() as usize)));
         while text.len() < LEN {
@@ -40,7 +44,7 @@ impl CueId {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        let chars = text.strip_prefix(CUE_PREFIX)?.as_bytes();
+        let chars = text.strip_prefix(Self::PREFIX)?.as_bytes();
         let is_id = chars.len() == CUE_CHARS && chars.iter().all(|char| CUE_ALPHABET.contains(char));
         is_id.then(|| Self(text.to_owned()))
     }

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod json;
 pub mod notification;
 pub mod schedule;
+pub mod test_call;
 pub mod text;
 pub mod time;
 pub mod webhook;

@@ -52,6 +52,14 @@ pub fn is_order_mark(char: char) -> bool {
     matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Returns whether the text is a label of at most `max` characters: a-z, 0-9, `.`, `_` and `-`, first a letter or a digit.
+pub fn is_label(text: &str, max: usize) -> bool {
+    let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= max
+        && text.as_bytes().first().is_some_and(is_alphanumeric)
+        && text.bytes().all(|byte| is_alphanumeric(&byte) || b"._-".contains(&byte))
+}
+
 pub mod hex {
     /// Two lower-case digits per byte.
     pub fn encode(bytes: &[u8]) -> String {
@@ -111,6 +119,15 @@ macro_rules! word_enum {
 }
 
 pub(crate) use word_enum;
+
+/// A text as a word of a shell, in quotes if it needs them.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
 
 #[cfg(test)]
 mod tests {

@@ -83,6 +83,7 @@ pub fn request(notification: &Notification, now: Timestamp) -> std::result::Resu
         body: Some(body.into_bytes()),
         timeout: Some(TIMEOUT),
         max_response: MAX_KEPT_BODY,
+        keeps_headers: false,
     })
 }
 

@@ -5,6 +5,7 @@ pub mod channels;
 pub mod delivery;
 pub mod notifications;
 pub mod scheduler;
+pub mod test_calls;
 pub mod webhook_client;
 
 use std::io;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use crate::app::App;
 use crate::clock::Notifier;
 use crate::engine::delivery::dispatcher::{self, DeliveryService};
+use crate::engine::test_calls::WebhookTestCaller;
 use crate::engine::webhook_client::WebhookClient;
 use crate::error::{Error, Result};
 
@@ -36,6 +38,7 @@ impl Engine {
         if requeued > 0 {
             tracing::info!(count = requeued, "requeued deliveries that the last stop cut off");
         }
+        app.test_caller.get_or_init(|| Arc::new(WebhookTestCaller::new(Arc::clone(&webhook_client))));
         let failed = |error| Error::fault_from("the threads of the engine cannot start", error);
         let notifications = notifications::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
         let (deliveries, dispatcher) = DeliveryService::start(app, webhook_client).map_err(failed)?;

@@ -71,6 +71,7 @@ pub(in crate::engine) fn start(
         webhook_client,
         mail: app.config.mail.clone(),
         base: app.config.public_url.clone(),
+        has_page: app.config.http.page,
         tests: Arc::clone(&app.test_alerts),
         notifiers: Arc::clone(&app.notifiers),
         finished: Mutex::default(),
@@ -268,6 +269,7 @@ struct Sender {
     webhook_client: Arc<dyn WebhookClient>,
     mail: MailTransport,
     base: String,
+    has_page: bool,
     tests: Arc<Mutex<RunningTests>>,
     notifiers: Arc<Notifiers>,
     finished: Mutex<Vec<NotificationResult>>,
@@ -300,7 +302,7 @@ impl Sender {
         let now = || self.app.upgrade().map(|app| app.clock.now());
         let started = now()?;
         let (result, http_status, error_message, response, ended) = if notification.destination.is_none() {
-            let (sent, ended) = (send_mail(&self.mail, &self.base, notification), now()?);
+            let (sent, ended) = (send_mail(&self.mail, &self.base, self.has_page, notification), now()?);
             let error = sent.as_ref().err().map(ToString::to_string);
             (result_of_mail(notification, &sent, ended), None, error, None, ended)
         } else {
@@ -423,9 +425,10 @@ pub fn result_of_post(
 pub fn send_mail(
     route: &MailTransport,
     base: &str,
+    has_page: bool,
     notification: &Notification,
 ) -> std::result::Result<(), SmtpError> {
-    let mail = write_mail(base, notification)
+    let mail = write_mail(base, has_page, notification)
         .ok_or(SmtpError::permanent("the stored notification cannot be read"))?;
     panics::catch("the mail transport", || Ok(route.send(&mail)))
         .unwrap_or_else(|error| Err(SmtpError::permanent(&error.to_string())))
@@ -483,15 +486,16 @@ fn request(notification: &Notification, now: Timestamp) -> std::result::Result<W
         body,
         timeout: None,
         max_response: MAX_KEPT_BODY,
+        keeps_headers: false,
     })
 }
 
-fn write_mail(base: &str, notification: &Notification) -> Option<Mail> {
+fn write_mail(base: &str, has_page: bool, notification: &Notification) -> Option<Mail> {
     let mail = StoredMail::read(&notification.body)?;
     let subject = mail.subject();
     Some(Mail {
         to: notification.email.clone(),
-        log_line: format!("{subject}: {}", mail.link(base)),
+        log_line: format!("{subject}: {}", mail.log_link(base, has_page)),
         subject,
         text: mail.text(base),
         at: notification.created_at,

@@ -32,11 +32,15 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
     connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types lit-html";
 
-/// The headers of `/`. The other files take the rules of the page that loads them.
-const HEADERS: [(HeaderName, &str); 6] = [
+/// The headers of an HTML page with its content security policy. Other files take the rules of the page that loads them.
+pub fn as_page(response: Response, policy: &'static str) -> Response {
+    let headers = HEADERS.into_iter().chain([(header::CONTENT_SECURITY_POLICY, policy)]);
+    headers.fold(response, |response, (name, value)| response.with(name, HeaderValue::from_static(value)))
+}
+
+const HEADERS: [(HeaderName, &str); 5] = [
     // Asks each time, so that a new build is seen at once.
     (header::CACHE_CONTROL, "no-cache"),
-    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::X_FRAME_OPTIONS, "DENY"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -44,10 +48,12 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 pub async fn index(request: Request) -> Result<Response> {
-    let text = CompressedText { content_type: "text/html; charset=utf-8", gzip: INDEX, version: BUILD };
-    let response = text.respond(&request.headers, || inflate(INDEX))?;
-    let add = |response: Response, (name, value)| response.with(name, HeaderValue::from_static(value));
-    Ok(HEADERS.into_iter().fold(response, add))
+    let text = CompressedText {
+        content_type: "text/html; charset=utf-8",
+        gzip: Bytes::from_static(INDEX),
+        version: BUILD,
+    };
+    Ok(as_page(text.respond(&request.headers, || inflate(INDEX))?, CONTENT_SECURITY_POLICY))
 }
 
 /// `GET /ui/{build}/{file}`, and the files in folders. Another build has other files, which would not fit together.
@@ -62,7 +68,11 @@ pub async fn file(request: Request) -> Result<Response> {
     let path = parts.join("/");
     let found = FILES.iter().find(|file| is_plain && request.param("build") == BUILD && file.path == path);
     let file = found.ok_or_else(not_found)?;
-    let text = CompressedText { content_type: file.content_type, gzip: file.gzip, version: BUILD };
+    let text = CompressedText {
+        content_type: file.content_type,
+        gzip: Bytes::from_static(file.gzip),
+        version: BUILD,
+    };
     let response = text.respond(&request.headers, || inflate(file.gzip))?;
     Ok(response
         .with(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"))
@@ -80,10 +90,10 @@ fn not_found() -> Error {
 }
 
 /// A text of the program.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct CompressedText<'a> {
     pub content_type: &'static str,
-    pub gzip: &'static [u8],
+    pub gzip: Bytes,
     /// Without quotes: another text at the same path has another version.
     pub version: &'a str,
 }
@@ -103,7 +113,7 @@ impl CompressedText<'_> {
         let response = if is_known {
             Response { status: StatusCode::NOT_MODIFIED, ..Response::no_content() }
         } else if is_gzip {
-            Response::text(StatusCode::OK, self.content_type, Bytes::from_static(self.gzip))
+            Response::text(StatusCode::OK, self.content_type, self.gzip.clone())
                 .with(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))
         } else {
             let damaged = || Error::fault("a text of the program cannot be decompressed");

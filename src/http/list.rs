@@ -86,6 +86,15 @@ impl Query {
         }
     }
 
+    /// Reads the id of a cue that filters a list. A slug is refused: as an id it would be one of no cue.
+    pub fn cue_id(&self) -> Option<String> {
+        let text = self.text("cue_id", 0..=255)?;
+        if text.starts_with("slug:") {
+            self.reject("cue_id", "cue_id should be an id; GET /v1/cues?slug=S has the one of a slug");
+        }
+        Some(text.to_owned())
+    }
+
     /// Reads `limit` (1 to 100) and `offset` of a list.
     pub fn pagination(&self, default_limit: u32) -> Pagination {
         self.pagination_of("limit", "offset", default_limit)

@@ -122,6 +122,12 @@ impl Request {
         self.reserved.lock().grow_to(bytes)
     }
 
+    /// Reserves memory of the caller for work that may outlast the request.
+    /// Errors: 503 if the caller has no room.
+    pub fn reserve(&self, bytes: usize) -> Result<Reservation> {
+        self.shares.budget.reserve(self.owner, bytes)
+    }
+
     /// Drops the body, once nothing of it is needed any more, and returns its memory.
     pub fn drop_body(&mut self) {
         self.body = BufferedBody::default();
@@ -419,12 +425,13 @@ impl Response {
         Self::json(StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK), stored.body)
     }
 
-    /// The response to a failed request. Logs an error that the caller cannot correct.
-    pub fn error(error: Error, request_id: &str) -> Self {
-        Self::from_refusal(&to_refusal(error, request_id))
+    /// The response to a failed request. Logs an error that the caller cannot correct. `docs` is the URL that the paths of
+    /// the documentation come after; `None` if the server has none.
+    pub fn error(error: Error, request_id: &str, docs: Option<&str>) -> Self {
+        Self::from_refusal(&to_refusal(error, request_id), docs)
     }
 
-    fn from_refusal(refusal: &Refusal) -> Self {
+    fn from_refusal(refusal: &Refusal, docs: Option<&str>) -> Self {
         let (code, status) = refusal.code.text_and_status();
         let mut body = json!({"error": {"code": code, "message": refusal.message, "status": status}});
         if refusal.code == ErrorCode::ValidationError {
@@ -433,6 +440,9 @@ impl Response {
         if let Some(part) = &refusal.schedule_part {
             body["error"]["field"] = part.field.into();
             body["error"]["span"] = part.span.map(|(from, to)| [from, to]).into();
+        }
+        if let (Some(base), Some(path)) = (docs, refusal.code.docs_path()) {
+            body["error"]["docs_url"] = format!("{base}{path}").into();
         }
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = Self::json(status, body.to_string());
@@ -507,7 +517,7 @@ mod tests {
 
     #[test]
     fn a_fault_hides_its_reason() {
-        let response = Response::error(Error::fault("SQLite: no such table: cues"), "id");
+        let response = Response::error(Error::fault("SQLite: no such table: cues"), "id", Some(""));
         assert_eq!(response.status, 500);
         let body = r#"{"error":{"code":"internal_error","message":"Internal error; the server log has the details under the request id","status":500}}"#;
         assert_eq!(response.body, body);
@@ -515,7 +525,7 @@ mod tests {
 
     #[test]
     fn unavailable_storage_is_503_with_retry_after() {
-        let response = Response::error(Error::storage("SQLITE_FULL in cued.db"), "id");
+        let response = Response::error(Error::storage("SQLITE_FULL in cued.db"), "id", None);
         assert_eq!(response.status, 503);
         assert_eq!(response.headers[header::RETRY_AFTER], "5");
         assert!(!String::from_utf8_lossy(&response.body).contains("cued.db"));

@@ -4,7 +4,7 @@
 //!
 //! - `server` (connections, shutdown) → `middleware` (the steps of every request) → `router` (matching, access rules).
 //! - `routes` (the routing table) → `api` (one file per heading of the contract) and `assets` (the page for browsers, whose
-//!   files are in `page`) → `pages` (plain HTML), `list` (queries and lists) → `message` (requests and responses) →
+//!   files are in `page`), `docs` (the documentation) → `pages` (plain HTML), `list` (queries and lists) → `message` (requests and responses) →
 //!   `limits` (shares of a caller).
 //!
 //! `server` and `middleware` never import `routes`: the program passes the table to [`server::serve`].
@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod assets;
+pub mod docs;
 mod limits;
 pub mod list;
 pub mod message;

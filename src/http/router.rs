@@ -52,8 +52,10 @@ pub enum Access {
     Asset,
     /// No API key needed; a request does not count if its handler says so ([`Request::exempt_from_rate_limit`]).
     DevicePoll,
-    /// A valid API key is required.
+    /// A valid API key or session is required.
     ApiKey,
+    /// As `ApiKey`, of an operator. For everybody else the route does not exist.
+    Operator,
     /// An HTML page: public, and its responses carry the headers of a page (contract §9).
     Page,
 }
@@ -63,11 +65,18 @@ impl Access {
     pub const fn body_limit(self) -> usize {
         match self {
             Self::ApiKey => BODY_LIMIT,
+            // A few short fields.
+            Self::Operator => KEYLESS_LIMIT,
             Self::Public | Self::Page => KEYLESS_LIMIT,
             Self::DevicePoll => DEVICE_POLL_LIMIT,
             Self::TestClock => TEST_CLOCK_LIMIT,
             Self::Unmetered | Self::Asset => 0,
         }
+    }
+
+    /// True if only a user may call.
+    pub fn needs_caller(self) -> bool {
+        matches!(self, Self::ApiKey | Self::Operator)
     }
 
     /// True if requests never count in a rate window.
@@ -101,6 +110,12 @@ pub enum RouteMatch {
     /// The path exists, but only for these methods (in the format of the `Allow` header).
     WrongMethod(String),
     NoPath,
+}
+
+impl RouteMatch {
+    pub fn route(&self) -> Option<&'static Route> {
+        if let Self::Found(route, _) = self { Some(route) } else { None }
+    }
 }
 
 /// Finds the route of a request. If several routes match, the one with the fewest parameters wins.

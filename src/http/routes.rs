@@ -2,11 +2,11 @@
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::{
-    account, alerts, attempts, billing, bulk, channels, claims, cue_list, cues, device_login, echo, events,
-    executions, flows, metrics, operations, sessions, stats, workers,
+    account, admin, alerts, attempts, billing, bulk, callbacks, channels, claims, cue_list, cues,
+    device_login, echo, events, executions, flows, metrics, operations, sessions, stats, upcoming, workers,
 };
-use crate::http::assets;
 use crate::http::router::{FORM_LIMIT, Route};
+use crate::http::{assets, docs};
 use crate::routes;
 
 /// Bytes of an event of the payment provider. It comes without a key; an event has one object, of a few KB as a rule,
@@ -25,6 +25,11 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/ui/{build}/{file}"                       Asset     assets::file,
     GET    "/ui/{build}/{folder}/{file}"              Asset     assets::file,
     GET    "/ui/{build}/{folder}/{subfolder}/{file}"  Asset     assets::file,
+
+    GET    "/docs"                                    Asset     docs::show,
+    GET    "/docs/{page}"                             Asset     docs::show,
+    GET    "/docs/{folder}/{page}"                    Asset     docs::show,
+    GET    "/docs/{folder}/{subfolder}/{page}"        Asset     docs::show,
 
     POST   "/v1/auth/register"                        Public    account::register,
     GET    "/v1/auth/me"                              ApiKey    account::me,
@@ -57,6 +62,8 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/v1/cues"                                 ApiKey    cue_list::list,
     POST   "/v1/cues/bulk"                            ApiKey    bulk::change_cues,
     POST   "/v1/cues/bulk-delete"                     ApiKey    bulk::delete_cues,
+    PUT    "/v1/cues/by-slug/{slug}"                  ApiKey    cues::put,
+    PUT    "/v1/cues/by-slug/{namespace}/{slug}"      ApiKey    cues::put,
     GET    "/v1/cues/{cue_id}"                        ApiKey    cues::show,
     PATCH  "/v1/cues/{cue_id}"                        ApiKey    cues::update,
     DELETE "/v1/cues/{cue_id}"                        ApiKey    cues::delete,
@@ -64,6 +71,7 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/v1/cues/{cue_id}/upcoming"               ApiKey    cues::upcoming,
     GET    "/v1/cues/{cue_id}/missed"                 ApiKey    cues::missed,
     POST   "/v1/schedule/preview"                     ApiKey    cues::preview,
+    POST   "/v1/callbacks/test"                       ApiKey    callbacks::test,
 
     GET    "/v1/executions"                           ApiKey    executions::list,
     GET    "/v1/executions/claimable"                 ApiKey    claims::list,
@@ -85,6 +93,7 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/v1/workers"                              ApiKey    workers::list,
     DELETE "/v1/workers/{worker_id}"                  ApiKey    workers::remove,
 
+    GET    "/v1/upcoming"                             ApiKey    upcoming::list,
     GET    "/v1/flows"                                ApiKey    flows::list,
 
     GET    "/v1/channels"                             ApiKey    channels::list,
@@ -106,6 +115,22 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/echo/{token}"                         Public    echo::receive; MAX_PAYLOAD,
     GET    "/v1/echo/{token}"                         ApiKey    echo::show,
 
+    GET    "/v1/admin/users"                          Operator  admin::users::list,
+    POST   "/v1/admin/users"                          Operator  admin::users::create,
+    PATCH  "/v1/admin/users/{user_id}"                Operator  admin::users::update,
+    POST   "/v1/admin/users/{user_id}/link"           Operator  admin::users::create_link,
+    GET    "/v1/admin/settings"                       Operator  admin::server::settings,
+    PATCH  "/v1/admin/settings"                       Operator  admin::server::update_settings,
+    GET    "/v1/admin/billing"                        Operator  admin::server::list_requests,
+    POST   "/v1/admin/billing/{request_id}/approve"   Operator  admin::server::approve,
+    POST   "/v1/admin/billing/{request_id}/decline"   Operator  admin::server::decline,
+    GET    "/v1/admin/backups"                        Operator  admin::backups::list,
+    POST   "/v1/admin/backups"                        Operator  admin::backups::create,
+    GET    "/v1/admin/backups/{name}"                 Operator  admin::backups::download,
+    DELETE "/v1/admin/backups/{name}"                 Operator  admin::backups::delete,
+    POST   "/v1/admin/promote"                        Operator  admin::server::promote,
+    GET    "/v1/admin/log"                            Operator  admin::server::log,
+
     POST   "/v1/billing/checkout"                     ApiKey    billing::checkout,
     POST   "/v1/billing/portal"                       ApiKey    billing::portal,
     POST   "/v1/billing/webhook"                      Public    billing::webhook; EVENT_LIMIT,
@@ -118,6 +143,7 @@ pub static ROUTES: &[Route] = routes! {
 
     GET    "/v1/test/clock"                           TestClock operations::show_test_clock,
     POST   "/v1/test/clock"                           TestClock operations::advance_test_clock,
+    POST   "/v1/test/reset"                           TestClock operations::reset_test_server,
 };
 
 /// The routes of the metrics listener. The API itself does not serve `/metrics`.

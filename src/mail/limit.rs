@@ -49,6 +49,13 @@ impl MailLimits {
         Self { sign_ins, others: limit - sign_ins, sent: Mutex::new(sent) }
     }
 
+    pub fn clear(&self) {
+        let mut sent = self.sent.lock();
+        sent.mails.clear();
+        sent.requesters.clear();
+        sent.full.clear();
+    }
+
     /// Counts a sign-in mail at `now`, which `client` has requested.
     /// Errors: the limit of all clients or of this one is reached; the value is the seconds until a mail is admitted
     /// again.

@@ -51,6 +51,11 @@ impl MailTransport {
         }
     }
 
+    /// Whether mails leave this machine.
+    pub fn reaches_people(&self) -> bool {
+        matches!(self, Self::Smtp(_))
+    }
+
     /// Sends a mail and blocks the thread until the server accepts or rejects it.
     /// Errors: the server or the connection failed; [`SmtpError::is_transient`] says whether a retry may succeed.
     pub fn send(&self, mail: &Mail) -> Result<(), SmtpError> {

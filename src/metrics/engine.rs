@@ -19,8 +19,9 @@ pub struct EngineStats {
     /// Finished delivery attempts whose result is stored.
     pub delivered: Counter,
     pub passes: Counter,
-    // Passes and attempts that are running.
+    // Passes that are running.
     running: AtomicUsize,
+    unfinished: AtomicUsize,
     last_seen: AtomicI64,
     last_pass: Mutex<SchedulerPass>,
     // Milliseconds of the monotonic clock.
@@ -54,6 +55,7 @@ impl Default for EngineStats {
             delivered: Counter::default(),
             passes: Counter::default(),
             running: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
             // Before every instant, because `record_last_seen` only raises it.
             last_seen: AtomicI64::new(i64::MIN),
             last_pass: Mutex::default(),
@@ -94,9 +96,14 @@ impl EngineStats {
         PassGuard { running: &self.running, progress }
     }
 
-    /// Returns whether no pass is running; the statistics then agree with the file.
+    /// Records the number of deliveries that are claimed and not recorded yet, also of runs that were deleted meanwhile.
+    pub fn record_unfinished(&self, deliveries: usize) {
+        self.unfinished.store(deliveries, Ordering::SeqCst);
+    }
+
+    /// Returns whether no pass and no delivery is under way; the statistics then agree with the file.
     pub fn is_idle(&self) -> bool {
-        self.running.load(Ordering::SeqCst) == 0
+        self.running.load(Ordering::SeqCst) == 0 && self.unfinished.load(Ordering::SeqCst) == 0
     }
 
     pub fn record_last_seen(&self, instant: Timestamp) {

@@ -20,6 +20,7 @@ use crate::service::fire::CueFirer;
 use crate::service::notify;
 use crate::store::accounts::users::{self, NewUser};
 use crate::store::accounts::{api_keys, sessions as stored_sessions};
+use crate::store::db::meta;
 use crate::store::executions::delivery_queue;
 use crate::store::{Pending, ReadTx, Store, WriteTx};
 
@@ -38,13 +39,13 @@ pub struct NewApiKey {
     pub created_at: Timestamp,
 }
 
-/// The address of the first user is confirmed, a later one's is not. Errors: `registration_disabled`,
+/// `fixed` is the policy of the server's flags. The address of the first user is confirmed, a later one's is not. Errors: `registration_disabled`,
 /// `duplicate_email`.
 pub fn register(
     store: &Store,
     email: Email,
     plan: &str,
-    registration: RegistrationPolicy,
+    fixed: Option<RegistrationPolicy>,
     now: Timestamp,
 ) -> Result<Pending<NewAccount>> {
     let new = new_user(email.as_str(), plan, now)?;
@@ -54,7 +55,7 @@ pub fn register(
     Ok(store.write(move |tx| {
         // Checked in the transaction that inserts, so that two requests at once cannot both be the first user.
         let others_exist = users::any_exist(tx)?;
-        if !registration.admits(others_exist) {
+        if !meta::registration(tx, fixed)?.admits(others_exist) {
             let message = "Registration is closed: ask the operator for an account (cued user add)";
             return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
         }

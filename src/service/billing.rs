@@ -80,7 +80,7 @@ pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     }))
 }
 
-/// Returns the request and the number of paused cues. Errors: `not_found`, `invalid_plan`, `invalid_state` if decided.
+/// Returns the request and the number of paused cues. Errors: `plan_request_not_found`, `invalid_plan`, `invalid_state` if decided.
 pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pending<(BillingRequest, usize)> {
     store.write(move |tx| {
         let request = decide(tx, &id, RequestStatus::Approved, now)?;
@@ -94,7 +94,7 @@ pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pendi
     })
 }
 
-/// Declines a confirmed request. Errors: `not_found`, and `invalid_state` when the request is already decided.
+/// Declines a confirmed request. Errors: `plan_request_not_found`, and `invalid_state` when the request is already decided.
 pub fn decline(store: &Store, id: String, now: Timestamp) -> Pending<BillingRequest> {
     store.write(move |tx| decide(tx, &id, RequestStatus::Declined, now))
 }
@@ -155,7 +155,7 @@ fn dead_link() -> Refusal {
 fn decide(tx: &WriteTx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {
     let Some(request) = billing::find_request(tx, id)? else {
         let message = format!("There is no request {id}: list the requests with `cued billing list`");
-        return Err(Error::refused(ErrorCode::NotFound, message));
+        return Err(Error::refused(ErrorCode::PlanRequestNotFound, message));
     };
     if !billing::decide(tx, request.key, decision, now)? {
         let message = format!("Request {id} is already {}", request.status.as_str());

@@ -1,4 +1,4 @@
-//! Creates, updates and deletes cues. Runs on request are in `manual_runs`.
+//! Creates, updates, puts and deletes cues. Runs on request are in `manual_runs`.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::{Cue, CuePatch, CueStatus, NewCue, Payload};
+use crate::domain::cue::{Cue, CuePatch, CueStatus, Difference, NewCue, Payload, RequestedStatus};
 use crate::domain::execution::policies::{Overlap, Policies};
 use crate::domain::ids::CueId;
 use crate::domain::notification::event::EventType;
@@ -25,7 +25,7 @@ use crate::store::accounts::users::{self, CueCounts};
 use crate::store::cues::flows;
 use crate::store::executions::policies;
 use crate::store::maintenance::retention;
-use crate::store::{Pending, WakeSet, WriteTx, cues};
+use crate::store::{Pending, ReadTx, WakeSet, WriteTx, cues};
 
 /// The response to a create, and the payload of its request: the response shows it, but does not store it.
 #[derive(Debug)]
@@ -69,7 +69,8 @@ pub fn create(
                 return Ok(CreatedCue { response, payload });
             }
             let (response, cue) = prepared?;
-            limits.check_new(tx, user_key)?;
+            limits.check_added(tx, &cue)?;
+            check_slug(tx, &cue)?;
             let cue = cues::insert(tx, cue, payload.as_ref())?;
             events::cue(tx, EventType::CueCreated, user_key, cue.key, now);
             tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
@@ -111,6 +112,9 @@ impl ChangeContext {
             cue = before.clone();
             cue.apply(change, now)?;
         }
+        if change.slug.is_some() {
+            check_slug(tx, &cue)?;
+        }
         if cue.status == CueStatus::Active && before.status != CueStatus::Active {
             self.limits.check_active(tx, user_key)?;
         }
@@ -137,6 +141,27 @@ impl ChangeContext {
     }
 }
 
+impl ChangeContext {
+    /// Changes the cue `before` to the one that is put.
+    fn replace(
+        &self,
+        tx: &WriteTx<'_>,
+        before: Cue,
+        payload: Option<String>,
+        put: PutCue,
+    ) -> Result<PutResult> {
+        let Difference { patch, fields } = before.difference(payload.as_deref(), put.new, put.status)?;
+        if fields.is_empty() {
+            return Ok(PutResult::changed(&before, before.clone(), payload, None, fields));
+        }
+        let (mut cue, _) = self.change(tx, &before.id, &patch)?;
+        if let Some(payload) = &patch.payload {
+            cue.payload_key = cues::set_payload(tx, cue.key, payload.as_ref())?;
+        }
+        Ok(PutResult::changed(&before, cue, payload, patch.payload, fields))
+    }
+}
+
 /// What holds for the executions that wait as soon as it changes.
 fn holds_for_waiting(cue: &Cue) -> (Option<u32>, Policies, Option<i64>, Option<&Flow>) {
     let flow = cue.callback.as_ref().and_then(|it| it.flow.as_ref());
@@ -160,6 +185,121 @@ pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pendi
             Ok(UpdatedCue { cue, payload: change.payload })
         })
     })
+}
+
+/// Errors: `slug_taken`, if another cue of the account has the slug.
+fn check_slug(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
+    let Some(slug) = &cue.slug else { return Ok(()) };
+    match cues::find_id_of_slug(tx, cue.user_key, slug)? {
+        Some(id) if id != cue.id => {
+            let message = format!(
+                "The cue {id} has the slug {slug}: give one of the two another slug, or change that cue"
+            );
+            Err(Error::refused(ErrorCode::SlugTaken, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A cue that a PUT describes: the one with the slug of `new` becomes it, or is created.
+#[derive(Debug)]
+pub struct PutCue {
+    pub new: NewCue,
+    /// `None` leaves the status of a cue that exists.
+    pub status: Option<RequestedStatus>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutAction {
+    Created,
+    Updated,
+    Unchanged,
+}
+
+/// The cue after a PUT, or as a dry run would leave it.
+#[derive(Debug)]
+pub struct PutResult {
+    pub action: PutAction,
+    pub cue: Cue,
+    /// The text of its payload.
+    pub payload: Option<String>,
+    /// The names of the fields that differ from those before.
+    pub changed: Vec<&'static str>,
+    pub next_run_before: Option<Timestamp>,
+}
+
+impl PutCue {
+    fn into_cue(self, id: String, user_key: i64, now: Timestamp) -> Result<(Cue, Option<Payload>)> {
+        let (mut cue, payload) = self.new.into_cue(id, user_key, now)?;
+        if self.status == Some(RequestedStatus::Paused) {
+            (cue.status, cue.next_run) = (CueStatus::Paused, None);
+        }
+        Ok((cue, payload))
+    }
+
+    /// What a PUT would do. The limits of the plan are not checked: they are about all cues that are written.
+    /// Refused as [`put`].
+    pub fn dry_run(self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
+        let Some((before, payload)) = self.find(read, caller.user_key)? else {
+            let (cue, payload) = self.into_cue(CueId::NONE.to_owned(), caller.user_key, now)?;
+            return Ok(PutResult::created(cue, payload));
+        };
+        let Difference { patch, fields } = before.difference(payload.as_deref(), self.new, self.status)?;
+        let mut cue = before.clone();
+        if !fields.is_empty() {
+            cue.apply(&patch, now)?;
+        }
+        Ok(PutResult::changed(&before, cue, payload, patch.payload, fields))
+    }
+
+    fn find(&self, read: &ReadTx<'_>, user_key: i64) -> Result<Option<(Cue, Option<String>)>> {
+        let id =
+            self.new.slug.as_ref().map(|slug| cues::find_id_of_slug(read, user_key, slug)).transpose()?;
+        id.flatten().map_or(Ok(None), |id| cues::find_with_payload(read, user_key, &id))
+    }
+}
+
+impl PutResult {
+    fn created(cue: Cue, payload: Option<Payload>) -> Self {
+        let payload = payload.map(|payload| payload.body);
+        Self { action: PutAction::Created, cue, payload, changed: Vec::new(), next_run_before: None }
+    }
+
+    fn changed(
+        before: &Cue,
+        cue: Cue,
+        payload: Option<String>,
+        new_payload: Option<Option<Payload>>,
+        fields: Vec<&'static str>,
+    ) -> Self {
+        let payload = match new_payload {
+            Some(new) => new.map(|payload| payload.body),
+            None => payload,
+        };
+        let action = if fields.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
+        Self { action, cue, payload, changed: fields, next_run_before: before.next_run }
+    }
+}
+
+/// Writes nothing if the cue is already as described. Refused with `cue_limit_exceeded`, `storage_limit_exceeded`,
+/// `invalid_schedule`, and as a validation error if the transport is another one.
+pub fn put(app: &App, caller: &Caller, put: PutCue) -> Result<Pending<PutResult>> {
+    let (now, user_key) = (app.clock.now(), caller.user_key);
+    let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, now));
+    let id = CueId::generate(now, random::fill)?.to_string();
+    Ok(app.store.write_for(user_key, move |tx| {
+        users::check_storage_quota(tx, &plans, user_key, || match put.find(tx, user_key)? {
+            Some((before, payload)) => context.replace(tx, before, payload, put),
+            None => {
+                let (cue, payload) = put.into_cue(id, user_key, now)?;
+                context.limits.check_added(tx, &cue)?;
+                let cue = cues::insert(tx, cue, payload.as_ref())?;
+                events::cue(tx, EventType::CueCreated, user_key, cue.key, now);
+                tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+                Ok(PutResult::created(cue, payload))
+            }
+        })
+    }))
 }
 
 /// Deletes the caller's cue and its executions. Errors: `cue_not_found`.
@@ -192,26 +332,30 @@ impl CueLimits {
     }
 
     fn check_active(self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
-        self.check(users::cue_counts(tx, user_key)?.ok_or_else(disabled)?)
+        self.check(tx, user_key, users::cue_counts(tx, user_key)?.ok_or_else(disabled)?)
     }
 
-    fn check_new(self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    fn check_added(self, tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
+        let user_key = cue.user_key;
         let counts = users::cue_counts(tx, user_key)?.ok_or_else(disabled)?;
-        self.check(counts)?;
+        if cue.status == CueStatus::Active {
+            self.check(tx, user_key, counts)?;
+        }
         let Some(limit) = self.all.filter(|limit| counts.all >= *limit) else { return Ok(()) };
         let message = format!(
-            "The account has {} cues in all states; the plan allows {limit}: delete some that are paused or finished, or \
-             upgrade",
-            counts.all
+            "The account has {} cues in all states; the plan allows {limit}: delete some that are paused or finished, or {}",
+            counts.all,
+            users::limit_remedy(tx, user_key)?
         );
         Err(Error::refused(ErrorCode::CueLimitExceeded, message))
     }
 
-    fn check(self, counts: CueCounts) -> Result<()> {
+    fn check(self, tx: &WriteTx<'_>, user_key: i64, counts: CueCounts) -> Result<()> {
         let Some(limit) = self.active.filter(|limit| counts.active >= i64::from(*limit)) else {
             return Ok(());
         };
-        let message = format!("The plan allows {limit} active cues: pause or delete one, or upgrade");
+        let remedy = users::limit_remedy(tx, user_key)?;
+        let message = format!("The plan allows {limit} active cues: pause or delete one, or {remedy}");
         Err(Error::refused(ErrorCode::CueLimitExceeded, message))
     }
 }

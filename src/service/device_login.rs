@@ -85,7 +85,7 @@ pub fn submit_email(
     now: Timestamp,
 ) -> Result<Pending<SubmittedEmail>> {
     let token = LinkToken::from_random(random::bytes()?);
-    let registration = app.config.registration;
+    let fixed = app.config.registration;
     let base = app.config.public_url.clone();
     Ok(app.store.write(move |tx| {
         let Some(login) = device_logins::find_by_text(tx, &text)?.filter(|login| login.accepts_email(now))
@@ -94,7 +94,7 @@ pub fn submit_email(
         };
         let (hash, user_code) = (login.code_hash, login.user_code.unwrap_or(text));
         // The same steps for known and unknown addresses, so that timing does not distinguish them.
-        let admitted = is_admitted(tx, registration, email.as_str())?;
+        let admitted = is_admitted(tx, fixed, email.as_str())?;
         let recent =
             device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
         if recent.len() >= MAX_MAILS || login.mail_count >= MAX_MAILS_PER_CODE {
@@ -122,6 +122,8 @@ pub struct LoginToConfirm {
     /// The other API keys of the account, newest first; not all of them if there are many.
     pub other_keys: Vec<ApiKeyInfo>,
     pub proposed: OtherKeys,
+    /// The address has no account yet.
+    pub is_new: bool,
     /// When the address was confirmed: keys from before may be those of whoever registered it.
     pub confirmed_at: Option<Timestamp>,
 }
@@ -140,10 +142,11 @@ pub fn find_to_confirm(
         Some(user) => api_keys::newest(read, user.key, MAX_SHOWN_KEYS)?,
         None => Vec::new(),
     };
+    let is_new = user.is_none();
     let confirmed_at = user.and_then(|user| user.confirmed_at);
     let proposed = OtherKeys::proposed(confirmed_at);
     let user_code = login.user_code.unwrap_or_else(|| text.to_owned());
-    Ok(Ok(LoginToConfirm { email, user_code, other_keys, proposed, confirmed_at }))
+    Ok(Ok(LoginToConfirm { email, user_code, other_keys, proposed, is_new, confirmed_at }))
 }
 
 /// Registers an unknown address if registration allows it. `other_keys` says what happens to the account's keys so far.
@@ -156,7 +159,7 @@ pub fn approve(
     now: Timestamp,
 ) -> Result<Pending<LinkStatus>> {
     let token_hash = LinkToken::hash_of(token);
-    let (registration, plan) = (app.config.registration, app.config.plans.default_plan());
+    let (fixed, plan) = (app.config.registration, app.config.plans.default_plan());
     let (max_keys, calls) = (app.config.plans.max_keys(), app.unconfirmed_calls.clone());
     // Random bytes are read outside the write transaction; the email address is known only inside it.
     let new = new_user("", plan, now)?;
@@ -168,7 +171,7 @@ pub fn approve(
         let (LinkStatus::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else {
             return Ok(link);
         };
-        if !is_admitted(tx, registration, &email)? {
+        if !is_admitted(tx, fixed, &email)? {
             let message = "This email address cannot sign in: ask the operator for an account";
             return Err(Error::refused(ErrorCode::RegistrationDisabled, message));
         }
@@ -229,9 +232,9 @@ pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Poll
 }
 
 /// Returns whether this email address may sign in: an enabled user, or an unknown address that may register.
-fn is_admitted(tx: &WriteTx<'_>, registration: RegistrationPolicy, email: &str) -> Result<bool> {
+fn is_admitted(tx: &WriteTx<'_>, fixed: Option<RegistrationPolicy>, email: &str) -> Result<bool> {
     let known = users::find_by_email(tx, email)?;
-    let admits = registration.admits(users::any_exist(tx)?);
+    let admits = meta::registration(tx, fixed)?.admits(users::any_exist(tx)?);
     Ok(known.map_or(admits, |user| user.disabled_at.is_none()))
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::app::{App, CallLimiter};
 use crate::domain::account::plan::{MAX_UNCONFIRMED_CALLS, Plans};
-use crate::domain::account::user::{CONFIRM, Caller};
+use crate::domain::account::user::{CONFIRM, Caller, month_bounds};
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
 use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, Payload, Transport};
@@ -187,8 +187,14 @@ impl RunContext {
 fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
     let mut quota = users::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
     if !quota.try_use(now) {
-        let message = "The plan's monthly executions and the 24-hour grace period are used up: upgrade, or wait for \
-                       the next month";
+        let (limit, (_, end)) = (quota.limit.unwrap_or_default(), month_bounds(now));
+        let message = format!(
+            "The plan allows {limit} runs a month, and this month has {}: no more are sent until {} (UTC). To send them \
+             now, {}",
+            quota.used,
+            end.strftime("%Y-%m-%d"),
+            users::limit_remedy(tx, user_key)?
+        );
         return Err(Error::refused(ErrorCode::ExecutionLimitExceeded, message));
     }
     events::quota(tx, user_key, &quota, now)?;

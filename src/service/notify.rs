@@ -10,7 +10,8 @@ use crate::domain::channel::message::Message;
 use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
 use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{
-    Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, NewAlert, TEST_KIND, TestAttempt, test_alert,
+    Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, MovedRuns, NewAlert, TEST_KIND, TestAttempt,
+    test_alert,
 };
 use crate::domain::notification::{
     BACKLOG_CLEARED, Credential, FailureReport, MAX_MAILS, MAX_WAITING, MAX_WITH_REPLACEMENTS,
@@ -259,6 +260,19 @@ pub fn raise_clock_behind(
         insert_account_alert(tx, *user_key, &Alert::clock_behind(id, newest, now), now, None)?;
     }
     Ok(users.last().copied())
+}
+
+pub(super) fn raise_moved_runs(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    moved: &MovedRuns,
+    now: Timestamp,
+) -> Result<()> {
+    let kind = NotificationKind::Alert(AlertType::TimeZoneChanged);
+    // Many cues of an account move in several batches, each with its alert.
+    let about = moved.first.first().map_or("", |run| &run.cue_id);
+    let id = notification_id(about.as_bytes(), kind, now);
+    insert_account_alert(tx, user_key, &Alert::time_zone_changed(id, moved, now), now, None)
 }
 
 fn insert_account_alert(

@@ -1,4 +1,5 @@
-//! Advances a test clock from deadline to deadline and waits at each until the engine is idle (contract §10).
+//! Advances a test clock from deadline to deadline and waits at each until the engine is idle (contract §10); empties
+//! the database between two tests.
 
 use jiff::Timestamp;
 
@@ -9,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::store::cues::{due_cues, flows};
 use crate::store::db::meta;
 use crate::store::executions::{claims, delivery_queue, policies};
-use crate::store::maintenance::retention;
+use crate::store::maintenance::{reset, retention};
 use crate::store::outbox;
 use crate::store::stats;
 use crate::store::{ReadTx, channels};
@@ -17,20 +18,35 @@ use crate::store::{ReadTx, channels};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAdvance {
     pub now: Timestamp,
+    /// The instant of [`ClockTarget::Next`]; `None` if nothing was due.
+    pub next: Option<Timestamp>,
     pub fired: u64,
     pub delivered: u64,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockTarget {
+    To(Timestamp),
+    /// The next instant at which something is due. The clock stays where it is if nothing is.
+    Next,
+}
+
 /// When this returns, every attempt that it caused has ended and every notification was tried once. Blocks the thread.
 /// Errors: if the server stops: a stopped engine never becomes idle.
-pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
+pub fn advance(app: &App, target: ClockTarget, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One at a time: two concurrent calls would skip each other's deadlines.
     let _turn = app.clock_moves.lock();
     let begun_at = app.clock.now();
     let (fired, delivered) = (app.engine_stats.fired.get(), app.engine_stats.delivered.get());
-    // An idle thread may have clean-up to do and not look for it until `MAX_WAIT` has passed.
-    app.notifiers.notify_all();
-    wait_until_idle(app, stopping)?;
+    finish_work(app, stopping)?;
+    let next = match target {
+        ClockTarget::To(_) => None,
+        ClockTarget::Next => next_deadline(app)?,
+    };
+    let target = match target {
+        ClockTarget::To(target) => target,
+        ClockTarget::Next => next.unwrap_or(begun_at),
+    };
     while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
         set_clock(app, next, stopping)?;
     }
@@ -42,9 +58,26 @@ pub fn advance_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> 
     }
     Ok(ClockAdvance {
         now,
+        next,
         fired: app.engine_stats.fired.get() - fired,
         delivered: app.engine_stats.delivered.get() - delivered,
     })
+}
+
+/// Deletes all accounts with all that they have, and what is remembered of callers. The clock stays where it is. When
+/// this returns, the attempts under way have ended, so that the next test gets none of them.
+/// Errors: as [`advance`].
+pub fn reset(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+    let _turn = app.clock_moves.lock();
+    app.store.write(reset::empty).wait()?;
+    app.forget_callers();
+    finish_work(app, stopping)
+}
+
+/// An idle thread may have clean-up to do and not look for it until `MAX_WAIT` has passed.
+fn finish_work(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
+    app.notifiers.notify_all();
+    wait_until_idle(app, stopping)
 }
 
 fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
@@ -68,7 +101,7 @@ fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
 fn wait_until(app: &App, stopping: &dyn Fn() -> bool, is_done: impl Fn() -> Result<bool>) -> Result<()> {
     loop {
         if stopping() {
-            return Err(Error::storage("the server is stopping; the clock was not advanced to the end"));
+            return Err(Error::storage("the server is stopping; what it was asked to do has not ended"));
         }
         // Read before the check, so that progress in between is not missed.
         let seen = app.notifiers.progress.generation();

@@ -21,6 +21,7 @@ pub struct BillingRequest {
     pub key: i64,
     pub id: String,
     pub user_key: i64,
+    pub user_id: String = "users.id",
     pub email: String = "users.email",
     pub current_plan: String = "users.plan",
     pub offer: Offer = "billing_requests.plan, billing_requests.plan_interval",

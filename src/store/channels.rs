@@ -5,7 +5,7 @@ use rusqlite::params;
 use serde_json::json;
 
 use crate::domain::channel::message::{AttemptFailure, FailedRun, Message, Notice, Subject, Topic};
-use crate::domain::channel::{Channel, ChannelEvents, FAILING, NewChannel, Quiet, Settings};
+use crate::domain::channel::{Channel, ChannelEvents, NewChannel, Quiet, Settings, TROUBLED};
 use crate::domain::cue::tags::Tags;
 use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::callback::host_of;
@@ -63,6 +63,7 @@ const UPDATE: &str =
 const DELETE: &str = "DELETE FROM channels WHERE user_key = ?1 AND id = ?2";
 const DELETE_ALL: &str = "DELETE FROM channels WHERE user_key = ?1";
 const COUNT: &str = "SELECT count(*) FROM channels WHERE user_key = ?1";
+const COUNT_REACHING: &str = "SELECT count(*) FROM channels WHERE user_key = ?1 AND (?2 OR type <> 'email')";
 const EXISTS: &str = "SELECT 1 FROM channels WHERE user_key = ?1";
 const LIST: &str = concat!("SELECT ", columns!(), " FROM channels WHERE user_key = ?1 ORDER BY key");
 const FIND: &str = concat!("SELECT ", columns!(), " FROM channels WHERE id = ?2 AND user_key = ?1");
@@ -170,6 +171,11 @@ pub fn count(read: &ReadTx<'_>, user_key: i64) -> Result<i64> {
     read.one(COUNT, [user_key])
 }
 
+/// The channels that reach somebody: where no mail is sent, those by mail do not.
+pub fn count_reaching(read: &ReadTx<'_>, user_key: i64, sends_mail: bool) -> Result<i64> {
+    read.one(COUNT_REACHING, params![user_key, sends_mail])
+}
+
 pub fn any_exist(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
     read.any(EXISTS, [user_key])
 }
@@ -186,9 +192,9 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Channel>> {
     read.find(FIND_BY_KEY, [key])
 }
 
-/// Id, name and last error of the channels that are failing.
+/// Id, name and last error of the channels that reach nobody at the moment.
 pub fn list_failing(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<(String, String, Option<String>)>> {
-    read.all(LIST_FAILING, params![user_key, FAILING])
+    read.all(LIST_FAILING, params![user_key, TROUBLED])
 }
 
 /// What the notices of the account are about.
@@ -329,6 +335,7 @@ pub fn find_failed_run(
 #[cfg(test)]
 crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index:
     COUNT => "channels_by_user (user_key=?)",
+    COUNT_REACHING => "channels_by_user (user_key=?)",
     EXISTS => "channels_by_user (user_key=?)",
     LIST => "channels_by_user (user_key=?)",
     FIND => "(id=?)",

@@ -88,6 +88,10 @@ class Chromium:
         """As `run`; the script calls its last argument with the result."""
         return self._ask("POST", "/execute/async", {"script": script, "args": list(arguments)})
 
+    def patience(self, seconds):
+        """How long a script may take to call its end; 30 seconds unless it is set."""
+        self._ask("POST", "/timeouts", {"script": seconds * 1000})
+
     def devtools(self, command, **parameters):
         return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 

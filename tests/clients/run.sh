@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 . tests/programs.sh
 
 cued=$(built_cued "${1:-}")
-for client in sdk command_line worker; do
+for client in sdk command_line worker agent; do
   environment "target/clients/$client" "tests/clients/requirements/$client.txt"
 done
 # A proxy of the machine is not for servers on the machine.
@@ -28,5 +28,6 @@ part "the SDK" sdk tests/clients/sdk.py "$cued"
 part "the command line" command_line tests/clients/command_line.py "$cued"
 part "the worker" worker tests/clients/worker.py "$cued"
 part "the worker's handlers under cued work" worker tests/clients/work.py "$cued"
+part "a client of cued mcp" agent tests/clients/agent.py "$cued"
 printf '\n== ended after %s s\n' "$SECONDS"
 exit "$failed"

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import queue
+import signal
 import subprocess
 import tempfile
 import threading
@@ -31,25 +32,28 @@ def until(what, ask):
 
 
 class Cued:
-    """The built program on a database of its own; ends with the `with` block."""
+    """The built program on a database of its own, in a new folder of `folder`; ends with the `with` block."""
 
-    def __init__(self, program, *flags, base=ALONE):
-        self.program = program
+    def __init__(self, program, *flags, base=ALONE, folder=None, listen="127.0.0.1:0"):
+        self.program, self._parent, self._listen = program, folder, listen
         self._flags = [*base, *flags]
         self._numbers = itertools.count(1)
         self._mails = queue.Queue()
 
     def __enter__(self):
-        self._dir = tempfile.TemporaryDirectory(prefix="cued-clients-")
-        self._log = open(os.path.join(self._dir.name, "log"), "w+")
-        self.db = os.path.join(self._dir.name, "cued.db")
-        self.start("127.0.0.1:0")
+        self._dir = tempfile.TemporaryDirectory(prefix="cued-clients-", dir=self._parent)
+        self.folder, self.log = self._dir.name, os.path.join(self._dir.name, "log")
+        self._log = open(self.log, "w+")
+        self.db = os.path.join(self.folder, "cued.db")
+        self.start(self._listen)
         return self
 
     def __exit__(self, *_):
-        self.stop()
-        self._log.close()
-        self._dir.cleanup()
+        try:
+            self.stop()
+        finally:
+            self._log.close()
+            self._dir.cleanup()
 
     def start(self, listen):
         command = [self.program, "serve", "--listen", listen, "--db", self.db, *self._flags]
@@ -65,10 +69,22 @@ class Cued:
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
 
     def stop(self):
+        # After `kill`.
+        if self._process.returncode == -signal.SIGKILL:
+            return
         self._process.terminate()
         code = self._process.wait(timeout=PATIENCE)
         if code != 0:
             raise RuntimeError(f"cued ended with exit code {code}")
+
+    def kill(self):
+        """Ends it as `kill -9` does: the program writes nothing any more."""
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def pid(self):
+        return self._process.pid
 
     def _read(self, stdout):
         for line in stdout:

@@ -29,7 +29,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("panics", &["error"]),
     ("random", &["domain", "error", "locks"]),
     ("events", &["domain", "error", "locks", "metrics", "random"]),
-    ("logging", &["clock", "domain"]),
+    ("logging", &["clock", "domain", "locks"]),
     ("mail", &["clock", "domain", "locks"]),
     ("store", &["cores", "domain", "error", "locks", "metrics", "panics"]),
     ("billing", &["domain", "error", "random", "store"]),
@@ -53,8 +53,8 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     (
         "http",
         &[
-            "api", "app", "config", "domain", "error", "events", "locks", "metrics", "panics", "service",
-            "store",
+            "api", "app", "config", "domain", "error", "events", "locks", "logging", "metrics", "panics",
+            "service", "store",
         ],
     ),
     ("systemd", &[]),
@@ -68,7 +68,7 @@ const ONLY_IN: [(&str, &[&str]); 17] = [
     // What is written here has no characters that a terminal would execute. The others write texts of the program's
     // own.
     ("stdout().lock()", &["cli/output/mod.rs", "cli/client/live_output.rs", "mail/mod.rs", "server.rs"]),
-    ("stderr().write", &["cli/printable.rs", "logging.rs", "cli/mod.rs"]),
+    ("stderr().write", &["cli/printable.rs", "cli/error.rs", "logging.rs", "cli/mod.rs"]),
     ("(io::stderr(), ", &[]),
     ("PoisonError", &["locks.rs"]),
     ("Timestamp::now", &["clock.rs"]),

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cued::domain::schedule::cron::CronExpr;
+use cued::domain::schedule::interval::Interval;
+use cued::domain::schedule::words::{Understood, WordsError, understand};
+use cued::domain::schedule::{ScheduleError, ScheduleRule, Zone, parse_instant};
 use cued::domain::text::hex;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::{CallbackTarget, MAX_URL, check_url};
@@ -197,6 +200,65 @@ fn cron_expressions() {
             }
         }
         false
+    });
+}
+
+#[test]
+fn schedules_in_words() {
+    #[rustfmt::skip]
+    const SEEDS: &[&str] = &[
+        "every 5m",
+        "@every 1 hour 30 min",
+        "every weekday at 9",
+        "weekends at 10:30",
+        "mon,wed and fri 18:30",
+        "monday to friday at 6:30 pm",
+        "monthly on the 1st and 15th at 8",
+        "last day of the month at 18:00",
+        "every hour at :15",
+        "in 10 minutes",
+        "+1h30m",
+        "tomorrow 9:00",
+        "2026-12-24 18:00",
+        "2026-12-24T18:00:00.5+01:00",
+        "*/5 9-17 * * mon-fri",
+    ];
+    #[rustfmt::skip]
+    const WORDS: &[&str] = &[
+        " ", "  ", ",", " and ", "+", "-", ":", "@", "every ", "each ", "in ", "at ", "on ", "the ", "of ", "to ", "day",
+        "days", "daily", "hourly", "hour", "minute", "week", "weekly", "month", "monthly", "weekday", "weekends", "last",
+        "first", "1st", "31st", "32nd", "mon", "sundays", "sat-mon", "mon-", "-mon", "today", "tomorrow", "noon", "am",
+        "pm", "12am", "0pm", "9", "9:00", ":15", "24:00", "9:", ":", "99999999999", "-1", "0s", "PT5M", "P1Y", "366d",
+        "2026-02-30", "9999-12-31", "0000-01-01", "ä", "\u{661}", "\u{a0}", "\u{130}",
+    ];
+    let zone = Zone::find_built_in("Europe/Berlin").unwrap();
+    let now = "2026-11-26T12:00:00.5Z".parse().unwrap();
+    fuzz("words", 1_000_000, Mutator::new("words", SEEDS, WORDS), |input| {
+        let text = String::from_utf8_lossy(input);
+        match understand(&text, &zone, now) {
+            Err(ScheduleError::Words(WordsError { message, span: (from, to) })) => {
+                assert!(
+                    from <= to && to <= text.chars().count() && !message.is_empty(),
+                    "{text:?}: {from}..{to}"
+                );
+                false
+            }
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                false
+            }
+            Ok(Understood { schedule, local }) => {
+                // The API takes what was understood.
+                match &schedule.rule {
+                    ScheduleRule::Recurring(cron) => assert!(CronExpr::parse(cron.text()).is_ok()),
+                    ScheduleRule::Every(every) => assert!(Interval::parse(every.text(), now).is_ok()),
+                    ScheduleRule::Once(at) => assert_eq!(parse_instant(&at.to_string(), &zone), Ok(*at)),
+                }
+                let note = local.and_then(|local| schedule.skipped_note(&local));
+                assert!(!schedule.describe().is_empty() && note.is_none_or(|note| note.starts_with("gap: ")));
+                true
+            }
+        }
     });
 }
 

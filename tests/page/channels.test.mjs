@@ -10,6 +10,7 @@ const { ALERTS, EVENTS, SERVICES, createBody, eventsText, formOf, patchBody, pro
 const { outcome } = await import(page + "screens/channels.js");
 const { isUnsaved } = await import(page + "screens/channels/form.js");
 const { parse } = await import(page + "app/router.js");
+const { spoken } = await import(page + "app/problems.js");
 const { stateOf } = await import(page + "app/words.js");
 
 const read = (path) => readFileSync(new URL("../../src/" + path, import.meta.url), "utf8");
@@ -97,24 +98,24 @@ test("a change sends what was changed: a masked secret stays at the server", () 
 
 test("problems of the API stand at their fields, others above the form", () => {
   const at = (...loc) => (msg) => ({ loc: ["body", ...loc], msg });
-  const found = problemsOf({ problems: [
+  const found = problemsOf(spoken({ problems: [
     at("url")("Value error, url points to 127.0.0.1, a loopback address"), at("token")("Field required"),
     at("quiet", "to")("Value error, should differ from `from`"), at("quiet")("Input should be an object"),
     at("events", 1)("Value error, an event should be execution.failed"), at("tags", 0)("Value error, a tag"),
     at("color")("Extra inputs are not permitted"),
-  ] }, "ntfy");
+  ] }), "ntfy");
   assert.deepEqual(found, { problems: {
-    url: "Points to 127.0.0.1, a loopback address", token: "Field required",
-    quietTo: "Should differ from `from`", quietFrom: "Input should be an object",
+    url: "Points to 127.0.0.1, a loopback address", token: "This field is required",
+    quietTo: "Must differ from the start", quietFrom: "Must be a JSON object: { … }",
     events: "An event should be execution.failed", tags: "A tag",
-  }, rest: ["color: Extra inputs are not permitted"] });
+  }, rest: ["color: This field is not known"] });
   assert.deepEqual(problemsOf({ problems: [at("token")("Field required")] }, "slack").rest,
     ["token: Field required"], "slack has no token");
-  const other = problemsOf({ problems:
-    [at("url")("Value error, this is a URL of Slack; use the type slack")] }, "ntfy");
+  const other = problemsOf(spoken({ message: "", problems:
+    [at("url")("Value error, this is a URL of Slack; use the type slack")] }), "ntfy");
   assert.equal(other.problems.url, "This is a URL of Slack; add a channel for Slack instead");
   const mail = { problems: [at("to")("Value error, ann@example.com is not confirmed yet")] };
-  assert.equal(problemsOf(mail, "email").problems.to, "ann@example.com is not confirmed yet");
+  assert.equal(problemsOf(spoken(mail), "email").problems.to, "ann@example.com is not confirmed yet");
   assert.deepEqual(problemsOf({ problems: [], message: "The account has 20 channels" }, "ntfy"),
     { problems: {}, rest: ["The account has 20 channels"] });
 });
@@ -129,8 +130,8 @@ test("the answer to a test in words", () => {
   assert.deepEqual(shown({}), ["good", "The test arrived.",
     { "HTTP status": 200, Took: "12 ms", Response: '{"id":"x"}' }]);
   const mailed = (mail) => shown({ http_status: null, response: null }, mail).slice(0, 2);
-  assert.deepEqual(mailed("smtp"), ["good", "The mail is sent."]);
-  assert.deepEqual(mailed("log"), ["warn", "The mail is in the log: this server sends no mail."]);
+  assert.deepEqual(mailed("smtp"), ["good", "The mail was sent."]);
+  assert.deepEqual(mailed("log"), ["warn", "The mail is in the server log: this server sends no mail."]);
   assert.equal(shown({ status: "failed" }, "log")[1], "The test failed.");
   assert.deepEqual(shown({ status: "failed", http_status: 403, error_message: "ntfy answered 403",
     response: null }), ["bad", "The test failed: ntfy answered 403",

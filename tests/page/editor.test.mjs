@@ -1,13 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bodyWith } from "../../src/http/page/app/api.js";
+import { spoken } from "../../src/http/page/app/problems.js";
 import { PRESETS, attemptTimes, blank, createBody, defaultName, differing, flowKeyOf, formOf, hasMore,
-  headersProblem, inWords, merged, networkOf, patchBody, problemsOf, scheduleOf,
+  hasWords, headersProblem, inWords, merged, networkOf, patchBody, saidOf, scheduleOf,
   secondsOf } from "../../src/http/page/screens/editor/model.js";
+import { placeMeant, problemsOf } from "../../src/http/page/screens/editor/refusals.js";
 
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const { bounds, limits, tags } = await import("../../src/http/page/screens/editor/more.js");
+const { withScheme } = await import("../../src/http/page/screens/editor/left.js");
+const { calling, outcome } = await import("../../src/http/page/screens/editor/test.js");
 const { tagsProblem, withTags } = await import("../../src/http/page/parts/tag_field.js");
 
 const CUE = {
@@ -160,21 +164,21 @@ test("tags are words of one kind, each once", () => {
   assert.deepEqual(withTags(["a"], " Prod,a, b.c\n"), ["a", "prod", "b.c"]);
   for (const tag of ["a", "0", "a.b_c-d", "x".repeat(32)]) assert.equal(tagsProblem([tag]), "", tag);
   for (const tag of ["-a", "ä", "a/b", "x".repeat(33)])
-    assert.match(tagsProblem(["ok", tag]), /is no tag/, tag);
+    assert.match(tagsProblem(["ok", tag]), /is not a tag/, tag);
   assert.match(tagsProblem(Array.from({ length: 11 }, (_, i) => `t${i}`)), /at most 10/);
 });
 
 test("a folded part says what is in it, and only values that are no defaults open it early", () => {
   assert.equal(limits.summary(blank()), "");
   assert.equal(limits.summary(formOf(LIMITED)),
-    "skip the new run, missed: run all, up to 100, give up after 90m, a result within 1d, a flow");
+    "skip the new run, missed runs: fire all, up to 100, give up after 90m, a result within 1d, a flow");
   assert.equal(limits.summary(form({ transport: "worker", kind: "once", overlap: "skip", claimWithin: "5" })),
-    "taken within 5 min");
+    "claimed within 5 min");
   assert.equal(tags.summary(form({ tags: ["a", "b"], description: "x" })), "a, b, x");
   assert.equal(bounds.summary(form({ start: "2030-01-01T09:00", jitter: "40" })),
     "from 2030-01-01 09:00, up to 40 s later");
-  assert.equal(hasMore(form({ cron: "1 1 * * *", payload: "{}", attempts: "2" })), false);
-  for (const changed of [{ tags: ["a"] }, { parallel: "1" }, { timeout: "5" }, { end: "2030-01-01T09:00" }])
+  assert.equal(hasMore(form({ cron: "1 1 * * *", payload: "{}" })), false);
+  for (const changed of [{ tags: ["a"] }, { attempts: "2" }, { parallel: "1" }, { timeout: "5" }, { end: "2030-01-01T09:00" }])
     assert.equal(hasMore(form(changed)), true);
 });
 
@@ -255,7 +259,10 @@ test("headers: names once, and none without a name", () => {
   assert.match(headersProblem([["", "2"]]), /no name/);
 });
 
-const refusal = (code, message, more = {}) => ({ code, message, problems: [], ...more });
+const refusal = (code, message, more = {}) => {
+  const error = { code, message, problems: [], ...more };
+  return { ...error, ...spoken(error), raw: message };
+};
 
 test("every problem of an answer stands at its field", () => {
   const at = (...loc) => ({ loc: ["body", ...loc], msg: `wrong ${loc.join(".")}` });
@@ -265,7 +272,7 @@ test("every problem of an answer stands at its field", () => {
   const { problems, rest } = problemsOf(error);
   assert.deepEqual(Object.keys(problems).sort(), ["attempts", "claimWithin", "failureUrl", "name", "url",
     "verification", "waits"]);
-  assert.deepEqual(rest, ["wrong new_thing"]);
+  assert.deepEqual(rest, ["Wrong new_thing"]);
   const fields = (...places) => Object.keys(problemsOf(refusal("validation_error", "…",
     { problems: places.map((place) => at(...place.split("."))) })).problems);
   assert.deepEqual(fields("schedule.every", "schedule.start", "schedule.end", "schedule.jitter_seconds",
@@ -296,7 +303,7 @@ test("refusals with a code stand at their field, a blocked address with its flag
     "points to 10.0.0.1, a private address, which callbacks may not reach; " +
     "the operator can allow it with --allow-callbacks-to";
   assert.match(field(refusal("invalid_callback_url", `callback.url ${blocked}`), ["public"]).url,
-    /^Points to .*--allow-callbacks-to public,private$/);
+    /^The URL points to .*--allow-callbacks-to public,private$/);
   assert.match(field(refusal("invalid_callback_url", `on_failure.webhook ${blocked}`), []).failureUrl,
     /--allow-callbacks-to private$/);
   assert.deepEqual(problemsOf(refusal("cue_limit_exceeded", "The plan has 10 cues.")).rest,
@@ -312,6 +319,86 @@ test("attempts as instants; the last wait repeats", () => {
   for (const [attempts, waits] of wrong) assert.equal(attemptTimes(attempts, waits), null);
 });
 
-test("presets have five fields or an interval", () => {
-  for (const [, cron] of PRESETS) assert.match(cron, /^(@every \d+s|\S+( \S+){4})$/);
+test("presets have five fields or an interval, but for the last day of a month, which the server explains", () => {
+  for (const [, cron] of PRESETS.slice(0, -1)) {
+    assert.match(cron, /^(@every \d+s|\S+( \S+){4})$/);
+    assert.equal(hasWords(cron), false);
+  }
+  assert.deepEqual(PRESETS.at(-1).slice(1).map(hasWords), [true]);
+});
+
+test("words are told from cron expressions", () => {
+  for (const text of ["every weekday at 9", "mon,wed 18:30", "+10m", "9:00 daily", "9 am daily", "9am", "1st at 8",
+    "Weekends", "tomorrow", "2030-12-24 18:00", " in 10 minutes", ""]) assert.ok(hasWords(text), text);
+  for (const text of ["0 9 * * 1-5", " */5 * * * *", "@daily", "@every 90s", "0 9 * * mon", "* *", "5,10 1-3/2"])
+    assert.ok(!hasWords(text), text);
+});
+
+test("a cue is sent with the schedule that its words mean", () => {
+  const words = (meant, changes) => form({ cron: "…", zone: "Europe/Berlin", meant: { ...meant,
+    timezone: "Europe/Berlin" }, ...changes });
+  const schedule = (given) => createBody(given).body.schedule;
+  const weekdays = { type: "recurring", cron: "0 9 * * 1-5" };
+  assert.deepEqual(schedule(words(weekdays)), { ...weekdays, timezone: "Europe/Berlin" });
+  assert.deepEqual(schedule(words({ type: "recurring", every: "5m" }, { end: "2030-02-01T09:00" })),
+    { type: "recurring", every: "5m", end: "2030-02-01T09:00", timezone: "Europe/Berlin" });
+  const once = { type: "once", at: "2030-01-01T08:00:00Z" };
+  assert.deepEqual(schedule(words(once, { end: "2030-02-01T09:00", catchUp: "all" })),
+    { ...once, timezone: "Europe/Berlin", catch_up: "all" }, "a single run has no end");
+  assert.deepEqual(schedule(words(weekdays, { kind: "once", at: "2030-01-01T09:00" })),
+    { type: "once", at: "2030-01-01T09:00", timezone: "Europe/Berlin" }, "of a field that is not shown");
+  const was = formOf(CUE);
+  const patch = (meant) => patchBody({ ...was, cron: "…", meant: { ...meant, timezone: "Europe/Berlin" } }, was).body;
+  assert.deepEqual(patch(weekdays), { schedule: { cron: "0 9 * * 1-5" } });
+  assert.deepEqual(patch({ type: "recurring", cron: "0 3 * * *" }), {}, "the same in words");
+  assert.deepEqual(patch(once), { schedule: once });
+  assert.deepEqual(scheduleOf(words(once), was), { ...once, timezone: "Europe/Berlin", catch_up: "latest",
+    jitter_seconds: 0 });
+});
+
+test("what is wrong with words for one time stands at the words", () => {
+  const past = refusal("invalid_schedule", "at: 2026-01-01T00:00:00Z is not in the future", { field: "at" });
+  assert.deepEqual(problemsOf(past, [], { kind: "recurring", zone: "Europe/Berlin" }).problems,
+    { cron: "Thu 1 Jan 2026, 01:00 is in the past." });
+  assert.deepEqual(Object.keys(problemsOf(past, [], { kind: "once" }).problems), ["at"]);
+  assert.deepEqual(Object.keys(problemsOf(refusal("invalid_schedule", "x", { field: "text" })).problems), ["cron"]);
+});
+
+test("words are shown as they were understood", () => {
+  assert.equal(saidOf({ cron: "0 9 * * 1-5", timezone: "Europe/Berlin" }, "At 09:00, Monday to Friday, Europe/Berlin"),
+    "At 09:00, Monday to Friday (0 9 * * 1-5)");
+  assert.equal(saidOf({ cron: null, timezone: "UTC" }, "Every 7 minutes, UTC"), "Every 7 minutes");
+});
+
+test("a zone is the place that was meant only if it has the same name", () => {
+  const of = (text, zones) => placeMeant(`\`${text}\` is not a time zone; did you mean ${zones}?`, text);
+  assert.equal(of("Kolkata", "Asia/Kolkata"), "Asia/Kolkata");
+  assert.equal(of("buenos aires ", "America/Buenos_Aires"), "America/Buenos_Aires");
+  assert.equal(of("Berln", "Europe/Berlin"), "");
+  assert.equal(of("louisville", "America/Louisville or America/Kentucky/Louisville"), "");
+  assert.equal(placeMeant(undefined, "UTC"), "");
+});
+
+test("a URL typed without its scheme gets one", () => {
+  for (const [typed, url] of [
+    ["127.0.0.1:19000/ok", "http://127.0.0.1:19000/ok"], ["localhost/x", "http://localhost/x"],
+    ["nas:8080", "http://nas:8080"], ["192.168.1.2/x", "http://192.168.1.2/x"],
+    [" example.com/hook?a=1 ", "https://example.com/hook?a=1"],
+    ["https://example.com", "https://example.com"], ["ftp://example.com", "ftp://example.com"], ["hook", "hook"],
+    ["/hook", "/hook"], ["", ""],
+  ]) assert.equal(withScheme(typed), url);
+});
+
+test("a test call says the status and the time, or why it failed", () => {
+  assert.equal(calling({ method: "PUT", url: "https://example.com:8443/a?key=1", timeout: "5" }),
+    "Calling PUT example.com:8443/a, at most 5 s…");
+  const end = { result: "success", http_status: 204, duration_ms: 84, cause: null, error_message: null };
+  assert.deepEqual(outcome(end), { color: "good", text: "The response is 204, after 84 ms." });
+  const failed = { ...end, result: "failed", http_status: 503, cause: "status_5xx",
+    error_message: "the URL returned 503" };
+  assert.deepEqual(outcome(failed), { color: "bad", text: "The URL returned 503, after 84 ms." });
+  const blocked = { ...failed, http_status: null, cause: "blocked_address", error_message: null };
+  assert.deepEqual(outcome(blocked),
+    { color: "bad", text: "The URL leads to an address that is not allowed, after 84 ms." });
+  assert.deepEqual(outcome({ problem: "It was refused." }), { color: "bad", text: "It was refused." });
 });

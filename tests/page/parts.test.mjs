@@ -7,7 +7,8 @@ globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}
 const page = "../../src/http/page/";
 const { barPaths, historyPaths, historyText, linePath, scale } = await import(page + "parts/charts.js");
 const selection = await import(page + "parts/table.js");
-const { asCued, asCurl, asPython, shellWord } = await import(page + "parts/snippets.js");
+const { asCued, asCurl, asPython } = await import(page + "parts/snippets.js");
+const { shellWord } = await import(page + "parts/target.js");
 const { address, bodyWith, randomKey } = await import(page + "app/api.js");
 const { bannerList } = await import(page + "app/banners.js");
 const { find } = await import(page + "app/keyboard.js");
@@ -123,8 +124,16 @@ test("banners: the strongest first, none where all is well", () => {
     0];
   assert.equal(quota(79), undefined);
   assert.equal(quota(80).kind, "warn");
-  assert.match(quota(100).more, /100 of 100.*24 hours.*twice/);
-  assert.match(quota(200).more, /200 of 100.*fail until the month ends/);
+  assert.deepEqual([quota(99).text, quota(100).text, quota(100).more, quota(200).text], [
+    "This month's runs are nearly used up.", "Runs used up: cues stop at 200 or after 24 hours.", "100 of 100.",
+    "Runs used up until the month ends."]);
+  const info = { billing: "manual", registration: "first-user" };
+  const own = (more) => bannerList({ info: { ...info, ...more }, overview: { server, usage: { executions:
+    { used: 9, limit: 10 } } } })[0].more;
+  assert.equal(own({}), "9 of 10. To lift the limits, start the server with `--limits off`.");
+  assert.equal(own({ registration: "open" }), "9 of 10.");
+  assert.match(bannerList({ info: { ...info, registration: "open" }, user: { is_operator: true }, overview:
+    { server, usage: { executions: { used: 9, limit: 10 } } } })[0].more, /--limits off/);
   assert.deepEqual(bannerList({ overview: { server, usage: { executions: { used: 9e9, limit: 1e9 },
     cues: { active: 1e9, limit: 1e9 } } } }), [], "limits that are off");
 });

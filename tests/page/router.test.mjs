@@ -7,10 +7,11 @@ import { link, parse, withQuery } from "../../src/http/page/app/router.js";
 
 const SCREENS = { "": "overview", "#/": "overview", "#/cues": "cues", "#/cues/new": "editor",
   "#/cues/cue_1": "cue", "#/cues/cue_1/edit": "editor", "#/runs": "runs", "#/runs/0198": "run",
-  "#/workers": "workers", "#/alerts": "alerts",
+  "#/day": "day", "#/workers": "workers", "#/alerts": "alerts",
   "#/channels": "channels", "#/channels/new": "channels", "#/channels/new/ntfy": "channels",
   "#/channels/chn_1": "channels", "#/account/plan": "plan", "#/account/keys": "keys",
-  "#/settings": "settings", "#/enter/tok": "sign_in" };
+  "#/settings": "settings",
+  "#/admin": "admin", "#/admin/backups": "admin", "#/admin/health": "admin", "#/enter/tok": "sign_in" };
 
 test("each screen has its address", () => {
   for (const [hash, screen] of Object.entries(SCREENS)) assert.equal(parse(hash).screen, screen, hash);
@@ -19,7 +20,7 @@ test("each screen has its address", () => {
 test("an address that no screen has is missing, not an error", () => {
   for (const hash of ["#/nope", "#/cues/a/b/c", "#/cues/%E0%A4%A", "#/enter/", "#main"])
     assert.doesNotThrow(() => parse(hash));
-  assert.equal(parse("#/nope").screen, "missing");
+  for (const hash of ["#/nope", "#/admin/nope"]) assert.equal(parse(hash).screen, "missing");
   assert.equal(parse("#/cues/%E0%A4%A").id, "%E0%A4%A");
 });
 
@@ -48,8 +49,8 @@ test("a changed filter keeps the others and starts paging again", () => {
 
 test("the modules of the screen of the address are loaded before the first script of the page runs", () => {
   const source = readFileSync(new URL("../../src/http/page/theme.js", import.meta.url), "utf8");
-  const names = ["overview", "cues", "cue", "editor", "runs", "run", "workers", "alerts", "channels",
-    "plan", "keys", "settings", "sign_in"];
+  const names = ["overview", "cues", "cue", "editor", "runs", "run", "day", "workers", "alerts", "channels",
+    "plan", "keys", "settings", "admin", "sign_in"];
   const screens = names.map((name) => `${name}:screens/${name}.js parts/${name}.js;`).join("");
   const loaded = (hash, list = screens) => {
     const links = [];

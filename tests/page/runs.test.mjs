@@ -7,8 +7,8 @@ const page = "../../src/http/page/screens/";
 const { attemptStory, endOf, headline, rawField, waitAfter } = await import(page + "runs/timeline.js");
 const { createdMs, fromLocal, toLocal } = await import(page + "../app/time.js");
 const { isCancelled, stateOfRun } = await import(page + "../app/words.js");
-const { jsonLines, replayFilter } = await import(page + "runs/bulk.js");
-const { requestAsCurl } = await import(page + "run.js");
+const { csvOf, jsonLines, replayFilter } = await import(page + "runs/bulk.js");
+const { rebuilt, requestAsCurl } = await import(page + "run.js");
 const { activeFilters, apiQuery, event, keepRows } = await import(page + "runs.js");
 
 const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx",
@@ -19,9 +19,12 @@ test("a sentence says what became of a run and why", () => {
   const shown = (more) => headline(run(more));
   assert.equal(shown({ status: "failed", attempts: 1, error_message: "\u05e9\u05d2\u05d9\u05d0\u05d4" })[
     1].slice(-2), "\u200e.");
-  assert.deepEqual(shown({}), ["bad", "Failed after 4 attempts: the callback returned 503."]);
+  assert.deepEqual(shown({}), ["bad", "Failed after 4 attempts: the URL returned 503."]);
   assert.deepEqual(shown({ attempts: 0, error_message: "execution_limit_exceeded", cause: null,
-    http_status: null }), ["bad", "Not done: the quota of the month was used up, so it was not sent."]);
+    http_status: null }), ["bad", "Not sent: this month's runs were used up."]);
+  assert.deepEqual(shown({ attempts: 1, error_message: "disk full", cause: null, http_status: null,
+    outcome: { success: false, error: "disk full" } }),
+  ["bad", "Reported as a failure, so not retried: disk full."]);
   assert.deepEqual(shown({ attempts: 1, error_message: "cancelled" }),
     ["idle", "Cancelled after 1 attempt."]);
   assert.deepEqual(shown({ attempts: 0, error_message: "cancelled" }),
@@ -33,23 +36,23 @@ test("a sentence says what became of a run and why", () => {
   assert.deepEqual(shown({ status: "success", attempts: 3 }),
     ["good", "Succeeded at attempt 3 of 4 in 87 ms."]);
   assert.deepEqual(shown({ status: "success", outcome: { success: false, error: "disk full" } }),
-    ["bad", "It was delivered, but the work failed: disk full."]);
+    ["bad", "Delivered, but the work failed: disk full."]);
   assert.deepEqual(shown({ status: "success", outcome: { success: true },
     outcome_state: "verification_failed", verdict: { reason: "empty file" } }),
-    ["bad", "It was done, but not accepted: empty file."]);
+    ["bad", "Done, but not accepted: empty file."]);
   assert.equal(shown({ status: "success", attempts: 1, late_ms: 90_000 })[1],
     "Succeeded at the first attempt in 87 ms, late 1 min 30 s.");
   assert.equal(shown({ status: "delivering", claimed_by_worker: "pi-1" })[1],
-    "The worker \u2068pi-1\u2069 has it.");
+    "The worker \u2068pi-1\u2069 is running it.");
   assert.equal(shown({ status: "pending", attempts: 1 })[0], "warn");
   assert.deepEqual(shown({ status: "pending", attempts: 1, waits_for: { reason: "overlap" } }),
     ["", "It waits for the earlier run."]);
   assert.deepEqual(shown({ status: "success", attempts: 1, outcome_due_at: "2030-01-01T09:00:00Z" }),
     ["", "Delivered at the first attempt in 87 ms, no result yet."]);
   assert.deepEqual(shown({ status: "success", attempts: 1, outcome_state: "missing" }),
-    ["bad", "It was delivered, but no result was reported in time."]);
+    ["bad", "Delivered, but no result was reported in time."]);
   assert.equal(shown({ cause: "expired", http_status: null, attempts: 2 })[1],
-    "Failed after 2 attempts: it had not succeeded in the time given.");
+    "Failed after 2 attempts: it did not succeed in the time given.");
 });
 
 test("a cancelled run is not shown as a failed one", () => {
@@ -59,11 +62,11 @@ test("a cancelled run is not shown as a failed one", () => {
 });
 
 test("each end of an attempt has a sentence", () => {
-  assert.deepEqual(attemptStory({ result: "retrying", error_message: "the callback returned 503" }),
-    ["failed", "The callback returned 503."]);
+  assert.deepEqual(attemptStory({ result: "retrying", error_message: "the URL returned 503" }),
+    ["failed", "The URL returned 503."]);
   assert.equal(attemptStory({ result: null, worker_id: null })[0], "running");
   assert.equal(attemptStory({ result: "claim_lost", worker_id: null })[1],
-    "The worker sent no sign of life until its lease ended.");
+    "The worker sent no heartbeat before its lease ended.");
   assert.match(attemptStory({ result: "cut" })[1], /does not count/);
 });
 
@@ -98,7 +101,7 @@ test("the address becomes a query of the API, and only known filters pass", () =
   assert.deepEqual(activeFilters({ worker: "pi", tag: "a,b" }),
     [["worker", "Worker", "pi"], ["tag", "Tag", "a", "b"], ["tag", "Tag", "b", "a"]]);
   assert.deepEqual(activeFilters({ cue: "cue_1", cause: "status_5xx", status: "failed" },
-    "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Answered 5xx"]);
+    "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Returned 5xx"]);
 });
 
 test("a replay by filter is asked for only where the filter says the same as the list", () => {
@@ -159,6 +162,18 @@ test("exported runs keep every digit and letter", () => {
   assert.deepEqual(jsonLines('{"executions":[],"total":0}'), []);
 });
 
+test("runs as CSV: quotes and line breaks hold, and no text is a formula", () => {
+  const runs = [{ id: "1", cue_name: 'a "b", c', error_message: "one\ntwo", attempts: 0, cause: null },
+    { id: "2", cue_name: "=1+2", error_message: "@x" }];
+  const calls = new Map([["a", "POST https://example.com/x"]]);
+  runs[1].cue_id = "a";
+  const [names, ...rows] = csvOf(runs.map((run) => JSON.stringify(run)), calls).split("\r\n");
+  assert.match(names, /^id,cue_id,cue_name,status,.*,calls$/);
+  assert.equal(rows[0], '1,,"a ""b"", c",,,,,,0,,,,"one\ntwo",,,,,,');
+  assert.equal(rows[1], "2,a,'=1+2,,,,,,,,,,'@x,,,,,,POST https://example.com/x");
+  assert.equal(rows[2], "", "the last line ends too");
+});
+
 test("metadata is cut out of the text of a run as it stands", () => {
   const text = '{"id":"1","outcome":{"success":true,"metadata":{"n":12345678901234567890,"deep":{"metadata":1}},"recorded_at":"t"},"evidence":{"artifacts":[{"url":"u"}]}}';
   assert.match(rawField(text, "metadata"), /12345678901234567890/);
@@ -171,6 +186,11 @@ test("metadata is cut out of the text of a run as it stands", () => {
 test("an id contains the time at which its run was created", () => {
   assert.equal(new Date(createdMs("01a20598-58c0-7799-8965-49abeff8c8cb")).toISOString(),
     "2026-11-22T23:30:00.000Z");
+});
+
+test("a rebuilt request says how it may differ", () => {
+  assert.equal(rebuilt("rebuilt from the record: timestamp and signatures may differ slightly"),
+    "Rebuilt from the record: timestamp and signatures may differ slightly.");
 });
 
 test("the request as a line for a shell holds quotes and line breaks", () => {

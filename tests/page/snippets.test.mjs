@@ -4,7 +4,10 @@ import { execFile, spawnSync } from "node:child_process";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
-import { asCued, asCurl, asPython } from "../../src/http/page/parts/snippets.js";
+
+// lit-html looks for a document when it is loaded; these tests render nothing.
+globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
+const { asCued, asCurl, asPython } = await import("../../src/http/page/parts/snippets.js");
 
 const run = promisify(execFile);
 const exists = (program) => spawnSync(program, ["--version"]).status === 0;

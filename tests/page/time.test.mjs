@@ -23,7 +23,8 @@ test("times of today are a clock time, others have their date", () => {
   assert.equal(absolute(NOON, "Europe/Berlin", { now: NOON }), "13:00");
   assert.equal(absolute(NOON, "Europe/Berlin", { now: NOON, seconds: true }), "13:00:00");
   assert.equal(absolute(NOON + 86_400_000, "UTC", { now: NOON }), "Mon 23 Nov, 12:00");
-  assert.equal(absolute(instant("2024-02-29T23:30:00Z"), "UTC", { now: NOON }), "29 Feb 2024, 23:30");
+  assert.equal(absolute(instant("2024-02-29T23:30:00Z"), "UTC", { now: NOON }), "Thu 29 Feb 2024, 23:30");
+  assert.equal(absolute(instant("2027-09-01T12:00:00Z"), "UTC", { now: NOON }), "Wed 1 Sep 2027, 12:00");
 });
 
 test("today is today of the zone that is shown", () => {

@@ -30,19 +30,24 @@ test("every cause, trigger and catch-up of the API has words", () => {
 
 test("the reason is the server's message, else the status, else the cause", () => {
   assert.equal(words.why({ cause: "status_5xx", http_status: 503,
-    error_message: "the callback answered 503: busy" }), "the callback answered 503: busy");
+    error_message: "the callback answered 503: busy" }), "the URL answered 503: busy");
   assert.equal(words.why({ cause: "status_5xx", http_status: 503, error_message: null }),
-    "the callback returned 503");
+    "the URL returned 503");
   assert.equal(words.why({ cause: "timeout", http_status: null, error_message: null }),
-    "the callback did not answer in time");
+    "the URL did not respond in time");
   assert.equal(words.why({ error_message: "execution_limit_exceeded" }),
-    "the quota of the month was used up, so it was not sent");
-  assert.equal(words.why({}), "no reason is known");
+    "this month's runs were used up");
+  const host = "the host nas.lan was not found, or callbacks may not reach its addresses (see --allow-callbacks-to)";
+  assert.equal(words.why({ cause: "unknown_name", error_message: host }), "the host nas.lan was not found");
+  assert.equal(words.why({ cause: "blocked_address", error_message: host }),
+    "the host nas.lan: callbacks may not reach its addresses (see --allow-callbacks-to)");
+  assert.equal(words.whyLine({ error_message: "cannot open x\n  exit code 3\n" }), "cannot open x · exit code 3");
+  assert.equal(words.why({}), "the reason is not known");
   const expired = (more) => words.why({ cause: "expired",
     error_message: `not successful within 60 s of its scheduled time (max_age_seconds)${more}` });
-  assert.equal(expired(""), "it had not succeeded in the time given");
-  assert.equal(expired("; the last attempt: the callback returned 503"),
-    "it had not succeeded in the time given; the last attempt: the callback returned 503");
+  assert.equal(expired(""), "it did not succeed in the time given");
+  assert.equal(expired("; the last attempt: the URL returned 503"),
+    "it did not succeed in the time given; the last attempt: the URL returned 503");
 });
 
 test("what a run waits for, and what a flow lets through", () => {

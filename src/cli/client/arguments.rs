@@ -1,7 +1,6 @@
 //! The meaning of arguments that several commands take: the name of a cue or a channel, the beginning of a run's id, an
 //! instant; and the pages of a list.
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use jiff::civil::DateTime;
@@ -10,52 +9,25 @@ use serde_json::Value;
 
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, not_found, refused, usage};
-use crate::cli::output::List;
+use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::{parse_duration, text_of};
+use crate::cli::output::{List, SHORT_ID};
 use crate::cli::printable::printable;
-use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
+use crate::cli::width::cut;
+use crate::client::request::{ApiRequest, ApiResponse, ClientError};
 use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
-use crate::domain::cue::list::MAX_SEARCH;
-use crate::domain::ids::{CueId, ExecutionId};
+use crate::domain::ids::ExecutionId;
 
 const MAX_SHOWN: usize = 10;
 
-/// Characters of the beginning of a run's id. Eight stand for about a minute.
-const MIN_CHARS: usize = 8;
-
 const TIME_DIGITS: usize = 12;
 
-/// Runs that are searched for a beginning: more in a minute ask for more characters.
+/// Runs that are searched for a part of an id. Eight characters of its beginning stand for about a minute: more runs in
+/// a minute ask for more characters.
 const MAX_SEARCHED: u64 = 1_000;
 
 /// The most rows that the server returns at a time.
 const PAGE: u64 = 100;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundCue {
-    pub id: String,
-    /// `None` if the command names the id.
-    pub name: Option<String>,
-}
-
-impl FoundCue {
-    pub fn path(&self) -> String {
-        format!("/v1/cues/{}", segment(&self.id))
-    }
-
-    pub fn label(&self) -> String {
-        label(&self.id, self.name.as_deref().unwrap_or_default())
-    }
-}
-
-/// A cue in a sentence: `nightly (cue_1)`.
-fn label(id: &str, name: &str) -> String {
-    if name.is_empty() { id.to_owned() } else { format!("{} ({id})", printable(name)) }
-}
-
-pub fn label_of(cue: &Value) -> String {
-    label(&text_of(cue, "id"), &text_of(cue, "name"))
-}
 
 /// Reads `wanted` rows of a list. `key` is the field of the answer that has the items.
 pub fn fetch(
@@ -81,46 +53,6 @@ pub fn fetch(
     }
 }
 
-pub fn find_maybe_id(context: &Context, text: Option<&str>) -> Result<Option<String>, CliError> {
-    text.map(|text| Ok(find(context, text)?.id)).transpose()
-}
-
-/// Finds a cue. A text in the form of an id is one, without a request.
-pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
-    if CueId::parse(text).is_some() {
-        return Ok(FoundCue { id: text.to_owned(), name: None });
-    }
-    if text.is_empty() {
-        return Err(usage("the name of a cue is empty"));
-    }
-    // The search of the server is wider: it finds parts of names, and of other fields.
-    let search: String = text.chars().take(MAX_SEARCH).collect();
-    let request = ApiRequest::get("/v1/cues").query("q", search);
-    let mut cues = fetch(|page| context.fetch(page), &request, "cues", u64::MAX)?.items;
-    cues.retain(|cue| cue["name"] == text);
-    let name = printable(text);
-    match cues.as_slice() {
-        [] => Err(not_found(format!("no cue has the id or name {name:?}; `cued cue list` shows all"))),
-        [cue] => Ok(FoundCue { id: text_of(cue, "id"), name: Some(text.to_owned()) }),
-        several => {
-            let line = |cue: &Value| {
-                let created = context.output.times.instant(&text_of(cue, "created_at"));
-                format!("\n  {}  {}  created {created}", text_of(cue, "id"), text_of(cue, "status"))
-            };
-            let lines: String = several.iter().take(MAX_SHOWN).map(line).collect();
-            Err(refused(format!("several cues have the name {name:?}; use the id:{lines}")))
-        }
-    }
-}
-
-/// Finds cues, each once, in the order of their names.
-pub fn find_all(context: &Context, texts: &[&str]) -> Result<Vec<FoundCue>, CliError> {
-    let mut seen = BTreeSet::new();
-    let mut cues: Vec<FoundCue> = texts.iter().map(|text| find(context, text)).collect::<Result<_, _>>()?;
-    cues.retain(|cue| seen.insert(cue.id.clone()));
-    Ok(cues)
-}
-
 /// The id of a channel, by the id or a unique name. A text in the form of an id is not looked up.
 pub fn find_channel(context: &Context, text: &str) -> Result<String, CliError> {
     if text.starts_with("chn_") || [BUILT_IN_EMAIL, BUILT_IN_ALERT_WEBHOOK].contains(&text) {
@@ -128,12 +60,15 @@ pub fn find_channel(context: &Context, text: &str) -> Result<String, CliError> {
     }
     let request = ApiRequest::get("/v1/channels");
     let mut channels = fetch(|page| context.fetch(page), &request, "channels", u64::MAX)?.items;
+    let names: Vec<String> = channels.iter().map(|channel| printable(&text_of(channel, "name"))).collect();
     channels.retain(|channel| channel["name"] == text);
     let ids: Vec<String> = channels.iter().map(|channel| text_of(channel, "id")).collect();
     let name = printable(text);
     match ids.as_slice() {
         [] => {
-            Err(not_found(format!("no channel has the id or name {name:?}; `cued channel list` shows all")))
+            let advice =
+                did_you_mean(&name, names.iter().map(String::as_str), "`cued channel list` shows all");
+            Err(not_found(format!("no channel has the id or name {name:?}; {advice}")))
         }
         [id] => Ok(id.clone()),
         several => {
@@ -143,40 +78,70 @@ pub fn find_channel(context: &Context, text: &str) -> Result<String, CliError> {
     }
 }
 
-/// The id of a run, by the id or a unique beginning of it. A whole id is not looked up. An id begins with the
-/// milliseconds at which the run was created: only the runs of that range of times are searched.
-/// Errors: [`CliError::NotFound`] if no id begins so, [`CliError::Refused`] if several do.
+/// The id of a run, by the id, or a unique beginning or end of it. A whole id is not looked up.
+/// Errors: [`CliError::NotFound`] if no id begins or ends so, [`CliError::Refused`] if several do.
 pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
-    let prefix = text.to_ascii_lowercase();
-    if ExecutionId::parse(&prefix).is_some() {
-        return Ok(prefix);
+    let part = text.to_ascii_lowercase();
+    if ExecutionId::parse(&part).is_some() {
+        return Ok(part);
     }
-    if prefix.len() < MIN_CHARS || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
+    if part.len() < SHORT_ID || !part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
         return Err(not_found(format!(
-            "no run has the id {text:?}: an id, or at least {MIN_CHARS} characters of its beginning, is expected; see \
-             `cued run list`"
+            "no run has the id {text:?}: an id, or at least {SHORT_ID} characters of its beginning or end, is expected; \
+             see `cued run list`"
         )));
     }
-    let no_run = || not_found(format!("no run has an id that begins with {text:?}; see `cued run list`"));
-    let range = created_range(&prefix).ok_or_else(no_run)?;
+    let mut found = runs_beginning(context, &part)?;
+    if found.is_empty() {
+        found = runs_ending(context, &part)?;
+    }
+    match found.as_slice() {
+        [] => Err(not_found(format!(
+            "no run has the id {text:?} (short ids work for the newest {MAX_SEARCHED}); see `cued run list`"
+        ))),
+        [run] => Ok(text_of(run, "id")),
+        several => {
+            let line = |run: &Value| {
+                let scheduled = context.output.times.instant(&text_of(run, "scheduled_for"));
+                let name = printable(&text_of(run, "cue_name"));
+                let line = format!("  {}  {scheduled}  {name}", text_of(run, "id"));
+                format!("\n{}", context.output.styles.width.map_or(line.clone(), |width| cut(&line, width)))
+            };
+            let shown: String = several.iter().take(MAX_SHOWN).map(line).collect();
+            let more = if several.len() > MAX_SHOWN { "\n  and more" } else { "" };
+            Err(refused(format!("several runs have an id with {text:?}; give more of it:{shown}{more}")))
+        }
+    }
+}
+
+/// An id begins with the milliseconds at which the run was created: only the runs of that range of times are searched.
+fn runs_beginning(context: &Context, beginning: &str) -> Result<Vec<Value>, CliError> {
+    let Some(range) = created_range(beginning) else { return Ok(Vec::new()) };
     let request = ApiRequest::get("/v1/executions")
         .query("since", range.start().to_string())
         .query("until", range.end().to_string());
-    let runs = fetch(|page| context.fetch(page), &request, "executions", MAX_SEARCHED)?;
-    let mut ids: Vec<String> = runs.items.iter().map(|run| text_of(run, "id")).collect();
-    ids.retain(|id| id.starts_with(&prefix));
-    match ids.as_slice() {
-        [] if !runs.has_more => Err(no_run()),
-        [id] if !runs.has_more => Ok(id.clone()),
-        several => {
-            let shown = several.iter().take(MAX_SHOWN).map(|id| format!("\n  {id}"));
-            let more = if several.len() > MAX_SHOWN || runs.has_more { "\n  and more" } else { "" };
-            let shown: String = shown.collect();
-            Err(refused(format!(
-                "several runs have an id that begins with {text:?}; give more of it:{shown}{more}"
-            )))
+    let mut runs = fetch(|page| context.fetch(page), &request, "executions", MAX_SEARCHED)?;
+    let is_unknown = runs.has_more;
+    runs.items.retain(|run| text_of(run, "id").starts_with(beginning));
+    if is_unknown && runs.items.len() < 2 {
+        let reason =
+            format!("too many runs were created around the time of {beginning:?}; give more of the id");
+        return Err(refused(reason));
+    }
+    Ok(runs.items)
+}
+
+/// The end of an id is random. A command mostly means a run that was just listed: the first page is searched alone.
+fn runs_ending(context: &Context, end: &str) -> Result<Vec<Value>, CliError> {
+    for wanted in [PAGE, MAX_SEARCHED] {
+        let request = ApiRequest::get("/v1/executions");
+        let mut runs = fetch(|page| context.fetch(page), &request, "executions", wanted)?;
+        runs.items.retain(|run| text_of(run, "id").ends_with(end));
+        if !runs.items.is_empty() || !runs.has_more {
+            return Ok(runs.items);
         }
     }
+    Ok(Vec::new())
 }
 
 /// The creation times of the ids that begin so, and a second around them. `None` if the calendar has no such time.

@@ -6,10 +6,13 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use serde_json::Value;
 
-use crate::cli::client::arguments::{FoundCue, Moment, fetch, find, find_channel, find_run};
-use crate::cli::client::context::{ClientArgs, Context, target};
+use crate::cli::client::arguments::{Moment, fetch, find_channel, find_run};
+use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, target};
+use crate::cli::client::cues::{FoundCue, find};
+use crate::cli::client::reworded::reworded;
+use crate::cli::client::words::{in_words, of_words};
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::{Cell, ColumnRule, Table, duration, status, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Table, duration, relative, status, text_of};
 use crate::cli::output::{Format, List};
 use crate::cli::printable::printable;
 use crate::client::credentials::Target;
@@ -27,10 +30,13 @@ pub trait ClientAction {
 fn run(
     args: &ClientArgs,
     target: Result<Target, CliError>,
+    given: &dyn Fn(&str) -> Option<(String, String)>,
     work: impl FnOnce(&Context) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let context = target.and_then(|target| Context::new(args, target));
-    let result = context.and_then(|context| work(&context));
+    args.warn_of_unknown_zone()?;
+    let result =
+        context.and_then(|context| work(&context).map_err(|error| reworded(error, &context.target, given)));
     result.map_err(|error| if args.format().is_ok_and(Format::is_json) { error.into_json() } else { error })
 }
 
@@ -82,6 +88,8 @@ pub enum Part {
     Place,
     /// Once for each value.
     Query(&'static str),
+    /// A word of the API, or the words that a table shows for it.
+    QueryWords(&'static str),
     QueryCue(&'static str),
     QueryMoment(&'static str),
     /// With this value, if the flag is set.
@@ -90,17 +98,23 @@ pub enum Part {
     Own,
 }
 
+impl Part {
+    fn is_filter(self) -> bool {
+        !matches!(self, Self::Cue | Self::Run | Self::Channel | Self::Place | Self::Own)
+    }
+}
+
 /// An argument that the code of the command reads.
 pub fn own(arg: Arg) -> (Arg, Part) {
     (arg, Part::Own)
 }
 
 pub fn cue() -> (Arg, Part) {
-    (place("cue", "CUE", "Id or name of the cue"), Part::Cue)
+    (place("cue", "CUE", "Name or id of the cue, or the short id of `cued cue list`"), Part::Cue)
 }
 
 pub fn run_id() -> (Arg, Part) {
-    (place("run", "RUN", "Id of the run, or at least 8 characters of its beginning"), Part::Run)
+    (place("run", "RUN", "Id of the run, or at least 8 characters of its beginning or end"), Part::Run)
 }
 
 pub fn channel() -> (Arg, Part) {
@@ -108,19 +122,13 @@ pub fn channel() -> (Arg, Part) {
 }
 
 pub fn cue_filter() -> (Arg, Part) {
-    (flag("cue", "CUE", "Only of this cue: its id or its name"), Part::QueryCue("cue_id"))
+    (flag("cue", "CUE", "Only of this cue, by id or name"), Part::QueryCue("cue_id"))
 }
 
-pub const TAG_HELP: &str = "Only of cues with this tag; more than once for cues with all of them";
+pub const TAG_HELP: &str = "Only of cues with this tag; repeat it for cues with all of them";
 
 pub fn tag_flag(help: &'static str) -> Arg {
     flag("tag", "TAG", help).action(ArgAction::Append)
-}
-
-/// `--server`, for a command whose `--url` is another one.
-pub fn server_flag() -> Arg {
-    let help = "Base URL of the server, which other commands name with --url";
-    flag("server", "URL", help).help_heading("Server and output")
 }
 
 pub fn tag_filter() -> (Arg, Part) {
@@ -139,6 +147,12 @@ pub fn switch(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).help(help).action(ArgAction::SetTrue)
 }
 
+/// `--server`, for a command whose `--url` is another one.
+pub fn server_flag() -> Arg {
+    let help = "Base URL of the server, which other commands name with --url";
+    flag(SERVER_URL, "URL", help).long("server").hide_short_help(true).help_heading("Server and output")
+}
+
 pub fn number(id: &'static str, max: u32, help: &'static str) -> Arg {
     flag(id, "N", help).value_parser(clap::value_parser!(u32).range(1..=i64::from(max)))
 }
@@ -151,6 +165,10 @@ pub fn moment(id: &'static str, help: &'static str) -> Arg {
     flag(id, "TIME", help).value_parser(Moment::parse)
 }
 
+/// Names of commands in other programs. They are in no help.
+const OTHER_NAMES: [(&str, &[&str]); 4] =
+    [("list", &["ls"]), ("add", &["create", "new"]), ("rm", &["delete", "remove"]), ("set", &["update"])];
+
 /// A command. The first paragraph of `help` is the short help.
 pub fn entry(
     name: &'static str,
@@ -160,15 +178,16 @@ pub fn entry(
 ) -> Entry {
     let with_id = |(arg, part): (Arg, Part)| ((arg.get_id().to_string(), part), arg);
     let (parts, args): (Vec<_>, Vec<_>) = arguments.into_iter().map(with_id).unzip();
-    let command = Command::new(name).args(args);
+    let other = OTHER_NAMES.iter().find(|(own, _)| *own == name).map(|(_, names)| *names);
+    let command = Command::new(name).args(args).aliases(other.unwrap_or_default());
     let command = match &work {
         Work::Request(_, View::Pages(..)) => command
             .arg(
-                flag("limit", "N", "Rows at most")
+                flag("limit", "N", "Maximum number of rows")
                     .default_value("20")
                     .value_parser(clap::value_parser!(u64).range(1..)),
             )
-            .arg(switch("all", "All rows").conflicts_with("limit")),
+            .arg(switch("all", "Show all rows").conflicts_with("limit")),
         Work::Group(entries, default) => command
             .subcommands(entries.iter().map(|entry| entry.clap.clone()))
             .subcommand_required(default.is_empty())
@@ -182,13 +201,22 @@ pub fn entry(
 pub fn action<A: Args + ClientAction>(name: &'static str, help: &'static str) -> Entry {
     let work = Work::Action(|args, matches| {
         let action = A::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
-        run(args, action.target(args), |context| action.run(context))
+        run(args, action.target(args), &|name| flag_given(&[], matches, name), |context| action.run(context))
     });
     let entry = entry(name, help, [], work);
     Entry { clap: A::augment_args(entry.clap), ..entry }
 }
 
+/// The options that every command of a client has. Its help names them in one line.
+pub fn common_options() -> impl Iterator<Item = Arg> {
+    let options = ClientArgs::augment_args(Command::new("options"));
+    options.get_arguments().cloned().collect::<Vec<_>>().into_iter()
+}
+
+const COMMON_OPTIONS: &str = "Server and output options: cued help options";
+
 fn with_help(command: Command, help: &'static str) -> Command {
+    let command = command.after_help(COMMON_OPTIONS);
     match help.split_once("\n\n") {
         Some((about, _)) => command.about(about).long_about(help),
         None => command.about(help),
@@ -202,16 +230,17 @@ impl Entry {
 
     /// The definition of the command, with the flags of all commands.
     pub fn into_command(self) -> Command {
-        (self.finish)(ClientArgs::augment_args(self.clap))
+        let common = common_options().map(|arg| arg.hide_short_help(true).hide_long_help(true));
+        (self.finish)(self.clap.args(common))
     }
 
     pub fn finish(self, finish: Finish) -> Self {
         Self { finish, ..self }
     }
 
-    /// Adds text at the end of the long help.
-    pub fn example(self, text: &'static str) -> Self {
-        Self { clap: self.clap.after_long_help(text), ..self }
+    /// Only these options are in the short help.
+    pub fn short(self, options: &str) -> Self {
+        Self { clap: with_short_help(self.clap, options), ..self }
     }
 
     pub fn wide(self, field: &'static str, value: &'static str) -> Self {
@@ -219,27 +248,39 @@ impl Entry {
     }
 }
 
-/// Runs the command that the arguments name, or else `default`.
-pub fn run_one(entries: Vec<Entry>, default: &str, matches: &ArgMatches) -> Result<(), CliError> {
+/// The short help has only these options, and all arguments without a flag.
+pub fn with_short_help(command: Command, options: &str) -> Command {
+    let options: Vec<&str> = options.split(' ').collect();
+    command.mut_args(|arg| {
+        let is_shown = arg.get_long().is_none_or(|name| options.contains(&name));
+        arg.hide_short_help(!is_shown)
+    })
+}
+
+/// Runs the command that the arguments name, or else `default`. `before` has the options in front of the command.
+pub fn run_one(
+    entries: Vec<Entry>,
+    default: &str,
+    matches: &ArgMatches,
+    before: ClientArgs,
+) -> Result<(), CliError> {
     let (name, matches) = matches.subcommand().unwrap_or((default, matches));
     let entry = entries.into_iter().find(|entry| entry.name() == name);
     let entry = entry.ok_or_else(|| usage(format!("there is no command {name:?}")))?;
     if let Work::Group(entries, default) = entry.work {
-        return run_one(entries, default, matches);
+        return run_one(entries, default, matches, before);
     }
-    let mut args = ClientArgs::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
-    // A command whose `--url` is another one names the server by `--server`.
-    if let Ok(url) = matches.try_get_one::<String>("server") {
-        args.url = url.cloned();
-    }
+    let args = ClientArgs::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
+    let mut args = args.or(before);
     let own_tz = entry.clap.get_arguments().find(|arg| arg.get_id() == "tz").and_then(Arg::get_long);
     if let Some(flag) = own_tz {
         args.tz_flag = flag.to_owned();
+        args.is_own_tz = true;
     }
     if let Work::Action(run) = entry.work {
         return run(&args, matches);
     }
-    run(&args, target(&args), |context| {
+    run(&args, target(&args), &|name| flag_given(&entry.parts, matches, name), |context| {
         let call = Call::new(context, &entry, matches)?;
         match entry.work {
             Work::Request(line, view) => call.request_and_print(line, view),
@@ -247,6 +288,24 @@ pub fn run_one(entries: Vec<Entry>, default: &str, matches: &ArgMatches) -> Resu
             Work::Action(_) | Work::Group(..) => Ok(()),
         }
     })
+}
+
+/// The flag of the command line with this name, or that sets this field of the query, and its value.
+fn flag_given(parts: &[(String, Part)], matches: &ArgMatches, name: &str) -> Option<(String, String)> {
+    let sets = |part: &Part| match part {
+        Part::Query(field)
+        | Part::QueryWords(field)
+        | Part::QueryCue(field)
+        | Part::QueryMoment(field)
+        | Part::QuerySwitch(field, _) => *field == name,
+        _ => false,
+    };
+    let id = parts.iter().find(|(_, part)| sets(part)).map_or(name, |(id, _)| id);
+    if !matches.ids().any(|known| known == id) || matches.value_source(id) != Some(ValueSource::CommandLine) {
+        return None;
+    }
+    let value = matches.get_raw(id).into_iter().flatten().next();
+    Some((id.to_owned(), value.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()))
 }
 
 pub struct Call<'a> {
@@ -294,8 +353,9 @@ impl<'a> Call<'a> {
         self.matches.value_source(id) == Some(ValueSource::CommandLine)
     }
 
+    /// False for a flag that the command does not have.
     pub fn is_set(&self, id: &str) -> bool {
-        self.matches.get_flag(id)
+        self.matches.try_get_one(id).ok().flatten().copied().unwrap_or(false)
     }
 
     pub fn place(&self, id: &str) -> &str {
@@ -308,7 +368,9 @@ impl<'a> Call<'a> {
         if let View::Pages(id, key, columns) = view {
             let limit = self.get("limit").copied().unwrap_or(u64::MAX);
             let wanted = if self.is_set("all") { u64::MAX } else { limit };
-            let list = fetch(|page| context.send(page), &request, key, wanted)?;
+            let mut list = fetch(|page| context.send(page), &request, key, wanted)?;
+            list.is_filtered =
+                self.entry.parts.iter().any(|(id, part)| part.is_filter() && self.is_given(id));
             return output.list(&list, id, |items| table(columns, context, items));
         }
         let answer = context.send(&request)?;
@@ -320,7 +382,7 @@ impl<'a> Call<'a> {
             View::Sentence(id, text) => output.done(&answer, id, |object| {
                 fill(text, |name| match self.place(name) {
                     "" => printable(&text_of(object, name)),
-                    place => printable(place),
+                    place => printable(&output.id(place)),
                 })
             }),
             View::Code(code) => code(self, &answer),
@@ -341,6 +403,7 @@ impl<'a> Call<'a> {
                     request = texts().fold(request, |request, text| request.query(field, text));
                     continue;
                 }
+                Part::QueryWords(field) => (field, text().map(|text| of_words(&text))),
                 Part::QueryCue(field) => {
                     let cue = text().map(|text| find(self.context, &text)).transpose()?;
                     (field, cue.map(|cue| cue.id))
@@ -369,12 +432,19 @@ pub type Lines = &'static [(&'static str, Form)];
 pub enum Form {
     Text(&'static str),
     Status(&'static str),
+    /// The id of a cue or a run.
+    Id(&'static str),
+    /// A number that is of interest if it is not 0.
+    Count(&'static str),
+    /// An instant, which a table shows by its distance from now if a person reads it.
     Time(&'static str),
-    /// An instant that is short unless the form is wide.
-    ShortTime(&'static str),
+    /// An instant that needs its seconds.
+    ExactTime(&'static str),
     Millis(&'static str),
     /// JSON, an object on several lines.
     Json(&'static str),
+    /// A word of the API, as a person reads it.
+    Words(&'static str),
     List(&'static str),
     /// A text with the fields whose names are in braces.
     Template(&'static str),
@@ -384,10 +454,17 @@ pub enum Form {
 impl Form {
     fn cell(self, context: &Context, object: &Value) -> Cell {
         match self {
-            Self::Text(name) => text_of(object, name).into(),
             Self::Status(name) => status(&text_of(object, name)),
-            Self::Time(name) => context.output.times.instant(&text_of(object, name)).into(),
-            Self::ShortTime(name) => context.output.column_time(&text_of(object, name)).into(),
+            Self::Count(name) if context.output.is_short() && object[name] == 0 => Cell::default(),
+            Self::Text(name) | Self::Count(name) => text_of(object, name).into(),
+            Self::Words(name) => in_words(&text_of(object, name)).into(),
+            Self::Id(name) => context.output.id(&text_of(object, name)).into(),
+            Self::Time(name) if context.output.is_short() => {
+                relative(&text_of(object, name), context.client.server_time()).into()
+            }
+            Self::Time(name) | Self::ExactTime(name) => {
+                context.output.times.instant(&text_of(object, name)).into()
+            }
             Self::Millis(name) => text_of(object, name).parse().map(duration).unwrap_or_default().into(),
             Self::Json(name) => match name.split('.').fold(object, |value, name| &value[name]) {
                 value @ (Value::Object(_) | Value::Array(_)) => format!("{value:#}").into(),
@@ -420,5 +497,9 @@ pub fn table(columns: Columns, context: &Context, objects: &[Value]) -> Table {
 }
 
 pub fn details(lines: Lines, context: &Context, object: &Value) -> Vec<(&'static str, Cell)> {
-    lines.iter().map(|(title, form)| (*title, form.cell(context, object))).collect()
+    let cell = |form: &Form| match *form {
+        Form::Time(name) => context.exact_time(&text_of(object, name)).into(),
+        form => form.cell(context, object),
+    };
+    lines.iter().map(|(title, form)| (*title, cell(form))).collect()
 }

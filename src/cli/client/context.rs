@@ -3,26 +3,30 @@
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::{Args, ColorChoice, ValueEnum as _};
+use jiff::tz::TimeZone;
+use url::Url;
 
 use crate::cli::error::{CliError, cannot, usage};
-use crate::cli::output::table::Times;
-use crate::cli::output::{Format, Output, print_line};
+use crate::cli::output::table::{Times, parse_zone, relative};
+use crate::cli::output::{Format, Output, print_line, print_note};
 use crate::cli::printable::print_error;
-use crate::client::credentials::{ConnectionChoice, Credentials, Target};
+use crate::client::credentials::{ConnectionChoice, Credentials, Target, is_loopback};
 use crate::client::event_stream::EventStream;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError};
 use crate::client::{Client, Connection, TlsOptions};
+use crate::domain::schedule::Zone;
 
 // The flags of all commands that are clients of a server. A doc comment here would replace the help of each command.
-#[derive(Debug, Clone, Args)]
+// The id of the first one is that of `--server` too, which commands have whose `--url` is another.
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Server and output")]
 pub struct ClientArgs {
     /// Base URL of the server [default: that of the profile, or http://127.0.0.1:8000]
-    #[arg(long, alias = "server", value_name = "URL", global = true)]
+    #[arg(id = SERVER_URL, long = "url", alias = "server", value_name = "URL", global = true)]
     pub url: Option<String>,
     /// Profile of the credentials file, as `cued login --profile` wrote it
     #[arg(long, value_name = "NAME", global = true)]
@@ -54,6 +58,9 @@ pub struct ClientArgs {
     /// The name of the flag that set `tz`: some commands have one of their own.
     #[arg(skip = "tz".to_owned())]
     pub tz_flag: String,
+    /// `tz` is that of the thing that the command changes: times are printed in the zone of the person, as ever.
+    #[arg(skip)]
+    pub is_own_tz: bool,
     /// Answer every question with yes
     #[arg(short, long, global = true)]
     pub yes: bool,
@@ -65,7 +72,43 @@ pub struct ClientArgs {
     pub curl: bool,
 }
 
+pub const SERVER_URL: &str = "server_url";
+
 impl ClientArgs {
+    /// These options, and of those before the command the ones that they leave open.
+    pub fn or(self, before: Self) -> Self {
+        let has_form = self.output.is_some() || self.json || self.quiet;
+        let has_zone = self.utc || self.tz.is_some();
+        Self {
+            url: self.url.or(before.url),
+            profile: self.profile.or(before.profile),
+            ca: self.ca.or(before.ca),
+            insecure: self.insecure || before.insecure,
+            output: if has_form { self.output } else { before.output },
+            json: if has_form { self.json } else { before.json },
+            quiet: if has_form { self.quiet } else { before.quiet },
+            color: if self.color == ColorChoice::Auto { before.color } else { self.color },
+            utc: if has_zone { self.utc } else { before.utc },
+            tz: if has_zone { self.tz } else { before.tz },
+            tz_flag: self.tz_flag,
+            is_own_tz: self.is_own_tz,
+            yes: self.yes || before.yes,
+            verbose: self.verbose || before.verbose,
+            curl: self.curl || before.curl,
+        }
+    }
+
+    /// The zone of printed times that the command line names.
+    fn shown_tz(&self) -> Option<&str> {
+        self.tz.as_deref().filter(|_| !self.is_own_tz)
+    }
+
+    /// A TZ that names no time zone counts as UTC, which a person would notice late.
+    pub fn warn_of_unknown_zone(&self) -> Result<(), CliError> {
+        let is_quiet = self.utc || self.shown_tz().is_some() || self.format()?.is_json();
+        note_of_unknown_zone().filter(|_| !is_quiet).map_or(Ok(()), |note| print_note(&note))
+    }
+
     pub fn format(&self) -> Result<Format, CliError> {
         let by_flag = [(self.json, Format::Json), (self.quiet, Format::Id)];
         let by_flag = by_flag.into_iter().find(|(is_set, _)| *is_set).map(|(_, form)| form);
@@ -85,26 +128,48 @@ pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// What a person has to know before [`zone_of_machine`] is used, if TZ names no time zone.
+pub fn note_of_unknown_zone() -> Option<String> {
+    let is_unknown = |name: &String| TimeZone::try_system().is_err() && Zone::find(name).is_err();
+    let name = environment("TZ").filter(is_unknown)?;
+    Some(format!("TZ is {name:?}, which is no time zone: UTC is used"))
+}
+
+/// The time zone of this machine, else UTC.
+pub fn zone_of_machine() -> Zone {
+    // A machine without a database of zones. An unknown TZ is UTC, which `note_of_unknown_zone` says.
+    let built_in = || Zone::find(&environment("TZ")?).ok();
+    Zone::of_machine(TimeZone::system()).or_else(built_in).unwrap_or(Zone::UTC)
+}
+
 pub struct Context {
     /// Shared with the threads of a command.
     pub client: Arc<Client>,
     pub output: Output,
     pub target: Target,
     /// The time zone that the command line names.
-    pub zone: Option<String>,
+    pub zone: Option<Zone>,
     args: ClientArgs,
+    sends_no_mail: OnceLock<bool>,
 }
 
 impl Context {
     pub fn new(args: &ClientArgs, target: Target) -> Result<Self, CliError> {
-        let times = Times::new(args.utc, args.tz.as_deref(), &args.tz_flag)?;
+        let times = Times::new(args.utc, args.shown_tz(), &args.tz_flag)?;
+        let named = args.tz.as_deref().map(|name| parse_zone(&args.tz_flag, name)).transpose()?;
         Ok(Self {
             client: Arc::new(connect(&target, args)?),
             output: Output::new(args.format()?, args.color, times),
             target,
-            zone: if args.utc { Some("UTC".to_owned()) } else { args.tz.clone() },
+            zone: if args.utc { Some(Zone::UTC) } else { named },
             args: args.clone(),
+            sends_no_mail: OnceLock::new(),
         })
+    }
+
+    /// The time zone of the person: the one that the command line names, else that of the machine, else UTC.
+    pub fn own_zone(&self) -> Zone {
+        self.zone.clone().unwrap_or_else(zone_of_machine)
     }
 
     /// The same for another server or key.
@@ -115,6 +180,17 @@ impl Context {
     /// Reads the credentials again, for a long-running command.
     pub fn reload(&self) -> Result<Self, CliError> {
         Self::new(&self.args, target(&self.args)?)
+    }
+
+    /// An instant of the API, for a person with its distance from now: `2026-11-22 18:00:00+01:00 (in 12 s)`.
+    pub fn exact_time(&self, instant: &str) -> String {
+        let exact = self.output.times.instant(instant);
+        match self.output.styles.width {
+            Some(_) if !instant.is_empty() => {
+                format!("{exact} ({})", relative(instant, self.client.server_time()))
+            }
+            _ => exact,
+        }
     }
 
     /// Makes the request of the command, or with `--curl` shows it and returns [`CliError::OnlyShown`].
@@ -140,13 +216,30 @@ impl Context {
     /// Sends a preparatory request, such as a lookup of an id. `--curl` neither prints nor stops it: it shows only the
     /// request of the command itself.
     pub fn fetch(&self, request: &ApiRequest) -> Result<ApiResponse, CliError> {
-        self.check_key(request)?;
+        self.check_key_for(request)?;
         Ok(self.client.send(request)?)
     }
 
-    fn check_key(&self, request: &ApiRequest) -> Result<(), ClientError> {
-        let has_key = request.is_anonymous || self.target.key.is_some();
-        if has_key { Ok(()) } else { Err(ClientError::NotSignedIn) }
+    /// Errors: if there is no key, for a command whose requests come from threads of its own.
+    pub fn check_key(&self) -> Result<(), CliError> {
+        if self.target.key.is_some() { Ok(()) } else { Err(self.no_key().into()) }
+    }
+
+    fn check_key_for(&self, request: &ApiRequest) -> Result<(), CliError> {
+        if request.is_anonymous { Ok(()) } else { self.check_key() }
+    }
+
+    /// A key is stored for a server by one of its names: localhost and 127.0.0.1 are two.
+    fn no_key(&self) -> ClientError {
+        let url = &self.target.url;
+        let port = |url: &str| Url::parse(url).ok().and_then(|url| url.port_or_known_default());
+        let is_same = |stored: &str| is_loopback(stored) && is_loopback(url) && port(stored) == port(url);
+        let stored = credentials_path().ok().and_then(|path| Credentials::read(&path).ok());
+        let mut profiles = stored.into_iter().flat_map(|stored| stored.profiles);
+        profiles.find(|(_, profile)| is_same(&profile.url)).map_or(
+            ClientError::NotSignedIn,
+            |(name, profile)| ClientError::OtherName { url: url.clone(), profile: name, stored: profile.url },
+        )
     }
 
     /// Opens the stream of the command, or shows its request. It ends at `deadline`, on the clock of the client.
@@ -156,8 +249,21 @@ impl Context {
         deadline: Option<Duration>,
     ) -> Result<EventStream<'_>, CliError> {
         self.show(&request)?;
-        self.check_key(&request)?;
+        self.check_key_for(&request)?;
         Ok(EventStream::open(&self.client, request, deadline)?)
+    }
+
+    /// The server writes mails to its log in place of sending them. A server that does not say so sends them.
+    pub fn sends_no_mail(&self) -> bool {
+        *self.sends_no_mail.get_or_init(|| {
+            let info = self.fetch(&ApiRequest::get("/v1/info").anonymous());
+            info.and_then(|info| Ok(info.value()?)).is_ok_and(|info| info["mail"] == "log")
+        })
+    }
+
+    /// The command line names a profile.
+    pub fn names_profile(&self) -> bool {
+        self.args.profile.is_some()
     }
 
     pub fn is_curl(&self) -> bool {
@@ -175,7 +281,7 @@ impl Context {
         }
         let answer = ask(&format!("{question} [y/N] ")).map_err(|error| cannot("ask", error))?;
         match answer.as_deref() {
-            None => Err(usage(format!("{question} Nobody can be asked here: add -y for yes"))),
+            None => Err(usage(format!("{question} Not a terminal: add -y to confirm"))),
             Some("y" | "Y" | "yes") => Ok(()),
             Some(_) => Err(usage("nothing was changed")),
         }

@@ -4,29 +4,30 @@ pub mod arguments;
 pub mod command;
 pub mod commands;
 pub mod context;
+pub mod cues;
 pub mod live_output;
+pub mod reworded;
+mod words;
 
-use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
+use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand};
 
-use crate::cli::client::command::{Entry, View, Work, action, entry, run_one};
+use crate::cli::client::command::{Entry, View, Work, action, common_options, entry, run_one};
 use crate::cli::client::commands::sign_in::open::Open;
 use crate::cli::client::commands::sign_in::{Login, Logout, print_account};
-use crate::cli::client::commands::{account, api, channel, cue, health, run, schedule, sink, tail, work};
-use crate::cli::error::CliError;
+use crate::cli::client::commands::{
+    account, api, apply, channel, conformance, cue, health, mcp, run, schedule, sink, tail, work,
+};
+use crate::cli::client::context::ClientArgs;
+use crate::cli::error::{CliError, usage};
 use crate::logging::LogFormat;
-
-const LOGIN_EXAMPLES: &str = "\
-Examples:
-  cued login
-  cued login cue.example.com --profile work
-  cued login --key - < key.txt";
 
 #[derive(Debug)]
 pub struct ClientCommand(ArgMatches);
 
 impl ClientCommand {
     pub fn run(&self) -> Result<(), CliError> {
-        run_one(entries(), "", &self.0)
+        let before = ClientArgs::from_arg_matches(&self.0).map_err(|error| usage(error.to_string()))?;
+        run_one(entries(), "", &self.0, before)
     }
 
     /// The format of the log; only `cued work` has a flag for it.
@@ -49,7 +50,9 @@ impl FromArgMatches for ClientCommand {
 
 impl Subcommand for ClientCommand {
     fn augment_subcommands(command: Command) -> Command {
-        command.subcommands(entries().into_iter().map(Entry::into_command))
+        // In front of the command they count too, but not for commands that use no server.
+        let before = common_options().map(|arg| arg.global(false).hide(true));
+        command.args(before).subcommands(entries().into_iter().map(Entry::into_command))
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {
@@ -64,47 +67,61 @@ impl Subcommand for ClientCommand {
 fn entries() -> Vec<Entry> {
     let group = |name, help, entries| entry(name, help, [], Work::Group(entries, ""));
     let whoami = Work::Request("GET /v1/auth/me", View::Code(print_account));
-    vec![
+    let mut entries = vec![
         action::<Login>(
             "login",
-            "Sign in to a server and store a key for it\n\nThe server mails a link to you, or prints it in its log if it \
-             sends no mail; confirm there that it is you. On a server without mail that admits new users, a new address \
-             has an account at once.\n\nThe key is stored in ~/.config/cued/credentials.json (CUED_CONFIG), which only you \
-             can read. A second server gets a profile of its own.",
-        )
-        .example(LOGIN_EXAMPLES),
+            "Sign in to a server and store a key for it\n\nThe server mails you a link, or prints it in its log if it \
+             sends no mail; open it to confirm. A server without mail that admits new users creates an account for a new \
+             address at once. On `cued serve --dev` on this machine, no address is needed: you enter its first account.\n\n\
+             The key is stored in ~/.config/cued/credentials.json (CUED_CONFIG), which only you \
+             can read. A second server gets a profile of its own. With --profile, the current profile stays the current one.",
+        ),
         action::<Logout>("logout", "Sign out: revoke the stored key and remove its profile"),
         entry("whoami", "Show the account of your key", [], whoami),
         action::<Open>(
             "open",
-            "Open the page of the server in a browser, signed in\n\nPrints an address that signs in once, within five \
+            "Open the page of the server in a browser, signed in\n\nPrints a URL that signs in once, within five \
              minutes, and opens it if there is a browser and the output is a terminal. The session in the browser ends \
              when your key is revoked.",
         ),
         group("cue", "List, add, change and fire cues", cue::entries()),
         group("run", "List, show, replay, retry, cancel and verify runs", run::entries()),
-        action::<schedule::Preview>("preview", "Show the next runs of a schedule without storing it")
-            .finish(|command| command.mut_arg("tz", |tz| tz.help(schedule::ZONE))),
+        action::<schedule::Preview>("preview", "Show the next runs of a schedule without storing it").finish(
+            |command| {
+                let visible = |tz: Arg| tz.hide_short_help(false).hide_long_help(false);
+                command.mut_arg("tz", |tz| visible(tz).help(schedule::ZONE))
+            },
+        ),
         action::<tail::Tail>("tail", tail::HELP),
         action::<work::Work>("work", work::HELP),
         group("worker", "List and remove workers", account::worker_entries()),
-        group("flow", "List the limits that cues share, and what waits for them", account::flow_entries()),
+        group(
+            "flow",
+            "List limits that cues share, and the runs that wait for them",
+            account::flow_entries(),
+        ),
         group("alert", "List alerts", account::alert_entries()),
         group("channel", "Choose where failures, recoveries and alerts are sent", channel::entries()),
         group("account", "Show usage, API keys, sessions and secrets of your account", account::entries()),
         action::<api::Api>(
             "api",
-            "Make a request to the API and print the answer\n\nThe answer is printed unchanged, whatever its status; the \
-             exit code is that of other commands. `/v1` may be left out of the path; health, status and openapi.json are \
-             outside of it. The key goes to the server of the profile or --url, and to no other.",
+            "Make a request to the API and print the response\n\nThe response is printed unchanged, whatever its status; exit codes are those of the other commands. `/v1` may be left \
+             out of the path, except for health, status and openapi.json, which are not below it. The key is sent to the \
+             server of the profile or of --url only.",
         )
-        .example(api::EXAMPLES),
+        .finish(|command| command.allow_missing_positional(true)),
         action::<health::Health>(
             "health",
-            "Show the state of the server; exits with 1 if it is not healthy\n\nA health check of a container without a shell and \
-             curl is `cued health --local`: it prints `healthy`, or one sentence that says what is wrong.",
+            "Show the state of the server; exits with 1 if it is not healthy\n\nIn a container without a shell and curl, `cued health --local` is the health check: it prints `healthy`, or one \
+             sentence that says what is wrong.",
         ),
         entry("info", "Show the version and public settings of the server", [], Work::Code(health::info)),
         action::<sink::Sink>("sink", sink::HELP),
-    ]
+        action::<mcp::Mcp>("mcp", mcp::HELP),
+        action::<conformance::Conformance>("conformance", conformance::HELP),
+    ];
+    // After the commands of one cue or channel, before those of the account.
+    let place = entries.iter().position(|entry| entry.name() == "account").unwrap_or(entries.len());
+    entries.splice(place..place, apply::entries());
+    entries
 }

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::cli::database::{DatabaseArgs, PlanArgs};
-use crate::cli::error::{CliError, failed, usage};
-use crate::cli::output::{print_line, print_new_key, print_table};
-use crate::cli::server::flag_values::{plans_from, web_address};
+use crate::cli::error::{CliError, bad_email, failed, usage};
+use crate::cli::output::{print_new_key, print_note, print_sentence, print_table};
+use crate::cli::server::flag_values::{OnOff, plans_from, web_address};
+use crate::client::credentials::DEFAULT_URL;
 use crate::clock::Clock;
 use crate::domain::account::credentials::Email;
 use crate::domain::account::plan::Plans;
@@ -52,16 +53,24 @@ pub enum UserAction {
         #[command(flatten)]
         plans: PlanArgs,
     },
-    /// Print an address that signs a user in to the page, once, within five minutes
+    /// Print a URL that signs a user in to the page once, within five minutes
     Link {
         /// Email address of the user
         email: String,
-        /// Base URL of the server, the same as for `cued serve`
-        #[arg(long, env = "CUED_PUBLIC_URL", value_name = "URL", value_parser = web_address, default_value = "http://127.0.0.1:8000")]
-        public_url: String,
+        /// Base URL of the server, the same as for `cued serve` [default: http://127.0.0.1:8000]
+        #[arg(long, env = "CUED_PUBLIC_URL", value_name = "URL", value_parser = web_address)]
+        public_url: Option<String>,
     },
-    /// Disable a user: requests get 401 at once, cues are paused, pending executions fail
+    /// Disable a user: requests get 401 at once, cues are paused, pending runs fail
     Disable(UserArg),
+    /// Make a user an operator, or take that away
+    SetOperator {
+        /// Email address of the user
+        email: String,
+        /// on or off
+        #[arg(value_name = "ON|OFF")]
+        operator: OnOff,
+    },
     /// Enable a disabled user: its API keys work again, its cues stay paused
     Enable(UserArg),
 }
@@ -106,15 +115,22 @@ impl UserAction {
                     return Err(failed(format!("{} is disabled: {way}", user.email)));
                 }
                 let link = sessions::create_link(&store, user.key, None, now)?.wait()?;
-                print_line(&sessions::link_url(public_url.trim_end_matches('/'), &link))?;
-                eprintln!("The address works once, for five minutes.");
-                Ok(())
+                let url = public_url.as_deref().unwrap_or(DEFAULT_URL).trim_end_matches('/');
+                print_sentence(&sessions::link_url(url, &link))?;
+                print_note("The URL works once, for five minutes.")?;
+                match public_url {
+                    Some(_) => Ok(()),
+                    None => {
+                        print_note(&format!("If the server is not at {DEFAULT_URL}, add --public-url URL."))
+                    }
+                }
             }
+            Self::SetOperator { email, operator } => set_operator(database, &email, operator == OnOff::On),
             Self::Disable(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
                 store.write(move |tx| actions::disable(tx, user.key, now)).wait()?;
-                print_line(&format!(
-                    "disabled {}: its cues are paused and its pending executions have failed",
+                print_sentence(&format!(
+                    "disabled {}: its cues are paused and its pending runs have failed",
                     user.email
                 ))
             }
@@ -124,9 +140,9 @@ impl UserAction {
                     let message = format!("{} is not disabled: nothing was changed", user.email);
                     return Err(failed(message));
                 }
-                print_line(&format!(
-                    "enabled {}: its API keys work again; its cues stay paused, and failed executions stay failed; \
-                     the user resumes a cue with PATCH /v1/cues/ID {{\"status\": \"active\"}}",
+                print_sentence(&format!(
+                    "enabled {}: its API keys work again; its cues stay paused, and failed runs stay failed; \
+                     the user resumes a cue with `cued cue resume`",
                     user.email
                 ))
             }
@@ -166,7 +182,7 @@ impl KeyAction {
                     )));
                 };
                 actions::revoke_key(&store, user_key, key_id.clone()).wait()?;
-                print_line(&format!("revoked key {key_id}"))
+                print_sentence(&format!("revoked key {key_id}"))
             }
         }
     }
@@ -180,10 +196,11 @@ fn list_users(database: &DatabaseArgs) -> Result<(), CliError> {
             (None, None) => "unconfirmed",
             (None, Some(_)) => "active",
         };
+        let operator = if user.is_operator { "yes" } else { "no" };
         let (cues, created) = (user.active_cues.to_string(), user.created_at.to_string());
-        [user.email, user.plan, cues, status.to_owned(), created, user.id]
+        [user.email, user.plan, cues, status.to_owned(), operator.to_owned(), created, user.id]
     };
-    let titles = ["EMAIL", "PLAN", "ACTIVE CUES", "STATUS", "CREATED", "ID"];
+    let titles = ["EMAIL", "PLAN", "ACTIVE CUES", "STATUS", "OPERATOR", "CREATED", "ID"];
     print_table(titles, users.into_iter().map(row))
 }
 
@@ -197,15 +214,30 @@ fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -
         actions::change_plan(tx, find_user(tx, &email)?.key, &plan, limits, &firer)
     };
     let paused = database.open()?.write(change).wait()?;
-    print_line(&message)?;
+    print_sentence(&message)?;
     print_paused(paused)
+}
+
+fn set_operator(database: &DatabaseArgs, email: &str, is_operator: bool) -> Result<(), CliError> {
+    let (store, user) = open_for(database, email)?;
+    let change = move |tx: &WriteTx<'_>| {
+        users::set_operator(tx, user.key, is_operator)?;
+        users::has_enabled_operator(tx)
+    };
+    let any_left = store.write(change).wait()?;
+    let is = if is_operator { "is now an operator" } else { "is no longer an operator" };
+    print_sentence(&format!("{} {is}", user.email))?;
+    if any_left {
+        return Ok(());
+    }
+    print_note("The server has no enabled operator now: make one with `cued user set-operator EMAIL on`.")
 }
 
 fn print_paused(paused: usize) -> Result<(), CliError> {
     match paused {
         0 => Ok(()),
-        1 => print_line("paused 1 active cue, the newest: the plan allows fewer"),
-        _ => print_line(&format!("paused the {paused} newest active cues: the plan allows fewer")),
+        1 => print_sentence("paused 1 active cue, the newest: the plan allows fewer"),
+        _ => print_sentence(&format!("paused the {paused} newest active cues: the plan allows fewer")),
     }
 }
 
@@ -221,7 +253,7 @@ fn open_for(database: &DatabaseArgs, email: &str) -> Result<(Store, User), CliEr
 }
 
 fn parse_email(email: &str) -> Result<Email, CliError> {
-    Email::parse(email).map_err(|error| usage(format!("{email:?}: {error}")))
+    Email::parse(email).map_err(|error| bad_email(email, error))
 }
 
 fn find_user(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {
@@ -259,13 +291,13 @@ impl BillingAction {
             Self::Approve { id, plans } => {
                 let (store, now) = (database.open()?, Clock::system().now());
                 let (request, paused) = billing::approve(&store, plans.plans()?, id, now).wait()?;
-                print_line(&format!("{} is now on plan {}", request.email, requested_plan(&request)))?;
+                print_sentence(&format!("{} is now on plan {}", request.email, requested_plan(&request)))?;
                 print_paused(paused)
             }
             Self::Decline { id } => {
                 let request = billing::decline(&database.open()?, id, Clock::system().now()).wait()?;
                 let plan = requested_plan(&request);
-                print_line(&format!("declined the request of {} for plan {plan}", request.email))
+                print_sentence(&format!("declined the request of {} for plan {plan}", request.email))
             }
         }
     }

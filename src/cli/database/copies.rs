@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
-use crate::cli::database::DatabaseArgs;
-use crate::cli::error::{CliError, failed};
-use crate::cli::output::{count, print_line};
+use crate::cli::database::{DatabaseArgs, tz_diff};
+use crate::cli::error::{CliError, failed, usage};
+use crate::cli::output::{count, print_sentence};
 use crate::cli::printable::print_error;
 use crate::cli::progress::{self, Bar, size};
 use crate::clock::Clock;
@@ -17,30 +17,70 @@ use crate::store::db::meta;
 use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::maintenance::backup::CopyError;
 use crate::store::maintenance::check::{CheckReport, DatabaseSummary};
-use crate::store::maintenance::{backup, check, clock_accept};
+use crate::store::maintenance::{backup, backup_folder, check, clock_accept};
 
 /// One damaged page can cause thousands of problems; the first ones are enough to decide on a restore.
 const MAX_LISTED_PROBLEMS: usize = 20;
 
 #[derive(Debug, Args)]
 pub struct BackupCommand {
-    /// File to create; it must not exist
-    #[arg(value_name = "FILE")]
-    out: PathBuf,
+    /// New file for the backup, or a folder: there it is named by its time
+    #[arg(value_name = "FILE|FOLDER", required_unless_present = "backup_dir")]
+    out: Option<PathBuf>,
+    /// Folder for the backup if no FILE|FOLDER is given, the same as for `cued serve`
+    #[arg(long, env = "CUED_BACKUP_DIR", value_name = "FOLDER")]
+    backup_dir: Option<PathBuf>,
+    /// In a folder: keep only this many backups, the newest, and delete the older ones after this one is made
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
     #[command(flatten)]
     database: DatabaseArgs,
 }
 
 impl BackupCommand {
     pub fn run(self) -> Result<(), CliError> {
-        let (db, out) = (self.database.existing()?, self.out);
-        let copied = backup::copy(db, &out, Clock::system().now(), progress::copy_progress("backup"));
-        let bytes = copied.map_err(|error| match error {
-            CopyError::Exists(_) => failed(format!("{error}: give the backup another name")),
-            CopyError::LeftoverFiles(_) => failed(format!("{error}, or give the backup another name")),
-            other => failed(other.to_string()),
-        })?;
-        print_line(&format!("backed up {} to {} ({})", db.display(), out.display(), size(bytes)))
+        let db = self.database.existing()?;
+        let (now, progress) = (Clock::system().now(), progress::copy_progress("backup"));
+        let is_file = self.out.as_ref().is_some_and(|out| !out.is_dir());
+        let to = self.out.or(self.backup_dir).unwrap_or_default();
+        if is_file {
+            if self.keep.is_some() {
+                let message = format!("--keep needs a folder, and {} is none: create it first", to.display());
+                return Err(usage(message));
+            }
+            let bytes = backup::copy(db, &to, now, progress).map_err(copy_failed)?;
+            return print_backup(db, &to, bytes);
+        }
+        if !to.is_dir() {
+            let fault = if to.exists() { "is no folder" } else { "does not exist" };
+            return Err(failed(format!("{} {fault}: create the folder first", to.display())));
+        }
+        let made = backup_folder::create(db, &to, now, progress).map_err(copy_failed)?;
+        print_backup(db, &to.join(&made.name), made.bytes)?;
+        let Some(keep) = self.keep else { return Ok(()) };
+        let deleted = backup_folder::delete_old(&to, usize::try_from(keep).unwrap_or(usize::MAX), &made.name);
+        match deleted {
+            Ok(0) => Ok(()),
+            Ok(deleted) => print_sentence(&format!("deleted {}", count(deleted as u64, "older backup"))),
+            Err(error) => {
+                let folder = to.display();
+                Err(failed(format!(
+                    "the backup is made, but an older one in {folder} cannot be deleted: {error}"
+                )))
+            }
+        }
+    }
+}
+
+fn print_backup(db: &Path, to: &Path, bytes: u64) -> Result<(), CliError> {
+    print_sentence(&format!("backed up {} to {} ({})", db.display(), to.display(), size(bytes)))
+}
+
+fn copy_failed(error: CopyError) -> CliError {
+    match error {
+        CopyError::Exists(_) => failed(format!("{error}: give the backup another name")),
+        CopyError::LeftoverFiles(_) => failed(format!("{error}, or give the backup another name")),
+        other => failed(other.to_string()),
     }
 }
 
@@ -72,9 +112,9 @@ impl RestoreCommand {
         let has_file = kept.iter().any(|(was, _)| was == db);
         for (was, is) in kept {
             let note = if has_file { "" } else { ": it belongs to a database that no longer exists" };
-            print_line(&format!("kept {} as {}{note}", was.display(), is.display()))?;
+            print_sentence(&format!("kept {} as {}{note}", was.display(), is.display()))?;
         }
-        print_line(&format!(
+        print_sentence(&format!(
             "restored {db} from {backup}, on hold: `cued serve --db {db}` shows its contents but fires and delivers \
              nothing until `cued promote --db {db}`",
             db = db.display(),
@@ -88,17 +128,24 @@ pub struct CheckCommand {
     /// Database file of a server, or a backup
     #[arg(value_name = "FILE", env = "CUED_DB", default_value = "cued.db")]
     file: PathBuf,
+    /// Only name the cues with another run in the coming year by the system's time zone data than by the built-in; exit
+    /// code 8 if any
+    #[arg(long)]
+    tz_diff: bool,
 }
 
 impl CheckCommand {
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
+        if self.tz_diff {
+            return tz_diff::compare(&self.file, now);
+        }
         let report = inspect(&self.file, now)?;
         for line in report_lines(&self.file, &report, now) {
-            print_line(&line)?;
+            print_sentence(&line)?;
         }
         require_no_problems(&self.file, &report)?;
-        print_line("result      ok")
+        print_sentence("result      ok")
     }
 }
 
@@ -152,11 +199,11 @@ fn summary_lines(summary: &DatabaseSummary, now: Timestamp) -> Vec<String> {
         format!("size        {}, {} free", size(summary.bytes), size(summary.free_bytes)),
         format!("users       {users} ({disabled} disabled)"),
         format!("cues        {}", count_by_status(&summary.cues)),
-        format!("executions  {}", count_by_status(&summary.executions)),
+        format!("runs        {}", count_by_status(&summary.executions)),
         format!(
             "overdue     {}, {} to send or hand to workers",
             count(summary.overdue.cues, "cue"),
-            count(summary.overdue.executions, "execution")
+            count(summary.overdue.executions, "run")
         ),
     ];
     lines.extend(summary.next_due.map(|due| format!("next due    {due}")));
@@ -197,14 +244,14 @@ impl PromoteCommand {
         let db = self.database.path().display();
         let (held_since, overdue) = write.wait()?;
         match held_since {
-            None => print_line(&format!("{db} is not on hold: nothing to promote")),
+            None => print_sentence(&format!("{db} is not on hold: nothing to promote")),
             Some(since) => {
-                print_line(&format!("promoted {db} (on hold since {since})"))?;
-                print_line(&format!(
-                    "overdue: {}, to catch up according to `catch_up`; {}, to send or hand to workers\n\
+                print_sentence(&format!("promoted {db} (on hold since {since})"))?;
+                print_sentence(&format!(
+                    "{} overdue, to catch up; {} to send or hand to workers\n\
                      a running server begins within 5 seconds, otherwise the next start does",
                     count(overdue.cues, "cue"),
-                    count(overdue.executions, "execution")
+                    count(overdue.executions, "run")
                 ))
             }
         }
@@ -213,7 +260,7 @@ impl PromoteCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum ClockAction {
-    /// Take the clock of this machine for right: cues fire again, none of their runs twice
+    /// Accept the clock of this machine: cues fire again, no run happens twice
     ///
     /// After the clock was ahead, nothing fires by schedule until it has caught up with the newest instant that the
     /// database has seen. This computes the next runs from now on, and cuts the missed runs to those up to now. A run
@@ -234,14 +281,14 @@ impl ClockAction {
         let accepted = clock_accept::accept(&store, now)?;
         let (db, to) = (database.path().display(), instant(now));
         match accepted.newest {
-            None => print_line(&format!("{db} has seen nothing later than {to}: nothing to set back")),
-            Some(newest) => print_line(&format!(
+            None => print_sentence(&format!("{db} has seen nothing later than {to}: nothing to set back")),
+            Some(newest) => print_sentence(&format!(
                 "set {db} back from {} to {to}: {} recomputed, {} of missed runs cut",
                 instant(newest),
                 count(accepted.cues as u64, "cue"),
                 count(accepted.missed as u64, "interval")
             )),
         }?;
-        print_line("a running server goes on from its clock within 5 seconds")
+        print_sentence("a running server goes on from its clock within 5 seconds")
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod copies;
+mod tz_diff;
 
 use std::path::{Path, PathBuf};
 

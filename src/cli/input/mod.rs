@@ -1,7 +1,9 @@
 //! The input of commands besides their flags: values of arguments, variables of the environment, files, standard input.
 
+pub mod placed;
 pub mod variables;
 pub mod yaml;
+mod yaml_fault;
 
 use std::fs::File;
 use std::io::{self, BufRead as _, Read as _};
@@ -28,7 +30,15 @@ pub fn text(name: &str, value: &str) -> Result<String, CliError> {
     if bytes.len() as u64 > MAX_INPUT {
         return Err(usage(format!("{name}: {place} has more than {} MiB", MAX_INPUT >> 20)));
     }
-    String::from_utf8(bytes).map_err(|_| usage(format!("{name}: {place} is no text in UTF-8")))
+    String::from_utf8(bytes).map_err(|error| {
+        let before = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let first = format!("line {line}, character {column}");
+        usage(format!(
+            "{name}: {place} is no text in UTF-8 ({first} is in another encoding); save it as UTF-8"
+        ))
+    })
 }
 
 /// The next line of standard input, without its end, so that several values can be read. `name` is that of the argument.

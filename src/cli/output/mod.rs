@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use crate::cli::error::{CliError, cannot, failed};
 use crate::cli::output::table::{Cell, ColumnRule, Styles, Table, Times, details, text_of};
 use crate::cli::printable::{print_error, printable};
+use crate::cli::width::folded;
 use crate::client::request::ApiResponse;
+use crate::domain::ids::{CueId, ExecutionId};
 use crate::domain::text::{STYLES, escaped};
 
 #[derive(Debug, Clone)]
@@ -32,9 +34,14 @@ impl Output {
         self.format == Format::Wide
     }
 
-    /// An instant in a table: short, so that ids fit beside it, and in full in the wide form.
-    pub fn column_time(&self, instant: &str) -> String {
-        if self.is_wide() { self.times.instant(instant) } else { self.times.short(instant) }
+    /// A person reads the output, and a line must fit into the terminal: ids are short, and times relative.
+    pub fn is_short(&self) -> bool {
+        self.format == Format::Table && self.styles.width.is_some()
+    }
+
+    /// An id in a table or a line.
+    pub fn id(&self, id: &str) -> String {
+        if self.is_short() { short_id(id) } else { id }.to_owned()
     }
 
     /// Prints an object. `details` has its lines as a table, of a name and a value each.
@@ -64,6 +71,7 @@ impl Output {
                 let line = |item: &Value| format!("{}\n", printable(&text_of(item, id)));
                 print(&list.items.iter().map(line).collect::<String>())
             }
+            Format::Table | Format::Wide if list.items.is_empty() => self.note(list.advice()),
             Format::Table | Format::Wide => {
                 print(&table(&list.items).render(self.is_wide(), &self.styles))?;
                 match list.total {
@@ -85,7 +93,7 @@ impl Output {
         match self.format {
             Format::Table | Format::Wide => {
                 let value = if answer.body.is_empty() { Value::Null } else { answer.value()? };
-                print_line(&sentence(&value))
+                print_sentence(&sentence(&value))
             }
             // A removal has no content.
             _ if answer.body.is_empty() => Ok(()),
@@ -94,7 +102,7 @@ impl Output {
     }
 
     pub fn note(&self, text: &str) -> Result<(), CliError> {
-        print_error(&format!("{text}\n")).map_err(|error| cannot("write to standard error", error))
+        print_note(text)
     }
 }
 
@@ -127,6 +135,20 @@ impl Format {
     }
 }
 
+/// Characters of a short id.
+pub const SHORT_ID: usize = 8;
+
+/// The part of an id that a table shows and commands accept: of a cue the first characters after `cue_`, of a run the last
+/// ones, because the ids of runs that fall due together differ only there.
+pub fn short_id(id: &str) -> &str {
+    let short = match id.strip_prefix(CueId::PREFIX) {
+        Some(chars) if CueId::parse(id).is_some() => chars.get(..SHORT_ID),
+        None if ExecutionId::parse(id).is_some() => id.get(id.len() - SHORT_ID..),
+        _ => None,
+    };
+    short.unwrap_or(id)
+}
+
 /// Formats a count with its noun: `1 cue`, `2 cues`.
 pub fn count(number: impl Into<i128>, noun: &str) -> String {
     let number = number.into();
@@ -139,7 +161,7 @@ pub fn print_table<const N: usize>(
 ) -> Result<(), CliError> {
     let columns = titles.map(|title| (title, ColumnRule::Always)).to_vec();
     let rows = rows.into_iter().map(|row| row.map(Cell::from).to_vec()).collect();
-    print(&Table { columns, rows }.render(true, &Styles { has_colour: false, width: None }))
+    print(&Table { columns, rows }.render(true, &Styles::for_stdout(ColorChoice::Never)))
 }
 
 /// Prints lines of a name and a value, one of them a new API key.
@@ -149,8 +171,19 @@ pub fn print_new_key(lines: &[(&str, &str)]) -> Result<(), CliError> {
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
     let consequence = ". The new API key is lost: revoke it and create another with `cued key add`";
     write(escaped(&text, &[]).as_bytes()).map_err(|error| write_failed(consequence, &error))?;
-    eprintln!("Save the key now: it is not shown again.");
-    Ok(())
+    print_note("Save the key now: it is not shown again.")
+}
+
+pub fn print_note(text: &str) -> Result<(), CliError> {
+    print_error(&format!("{text}\n")).map_err(|error| cannot("write to standard error", error))
+}
+
+/// Prints a result in words, folded in the width of a terminal.
+pub fn print_sentence(text: &str) -> Result<(), CliError> {
+    match Styles::for_stdout(ColorChoice::Never).width {
+        Some(width) => print_line(&folded(text, width)),
+        None => print_line(text),
+    }
 }
 
 /// As [`print()`], with a newline.
@@ -193,6 +226,22 @@ fn write_failed(consequence: &str, error: &io::Error) -> CliError {
     failed(format!("cannot write to standard output: {error}{consequence}"))
 }
 
+/// What an empty list says, by the field of the answer that has its items.
+const ADVICE: [(&str, &str); 9] = [
+    (
+        "cues",
+        "No cues yet. Add one: cued cue add --name hello --cron '* * * * *' --url http://localhost:9000/",
+    ),
+    ("executions", "No runs yet. Run a cue now: cued cue fire CUE"),
+    ("attempts", "No attempts yet."),
+    ("missed", "No run was missed."),
+    ("workers", "No workers yet. Start one: cued work --task TASK -- COMMAND"),
+    ("flows", "No flows yet. `cued cue add` makes one with --parallelism or --per-minute."),
+    ("alerts", "No alerts."),
+    ("channels", "No channels yet. Add one: cued channel add --help"),
+    ("sessions", "No browser is signed in. Open the page: cued open"),
+];
+
 #[derive(Debug)]
 pub struct List {
     /// The field of the answer that has the items.
@@ -201,13 +250,20 @@ pub struct List {
     /// Of the whole list, if the server counts.
     pub total: Option<u64>,
     pub has_more: bool,
+    /// Flags select some of its items.
+    pub is_filtered: bool,
     /// The only answer, unchanged.
     single: Option<String>,
 }
 
 impl List {
     pub fn empty(key: &'static str) -> Self {
-        Self { key, items: Vec::new(), total: None, has_more: true, single: None }
+        Self { key, items: Vec::new(), total: None, has_more: true, is_filtered: false, single: None }
+    }
+
+    /// A whole list that no single answer has.
+    pub fn of(key: &'static str, items: Vec<Value>) -> Self {
+        Self { items, has_more: false, ..Self::empty(key) }
     }
 
     pub fn from_response(answer: &ApiResponse, key: &'static str) -> Result<Self, CliError> {
@@ -226,6 +282,15 @@ impl List {
         self.total = page["total"].as_u64();
         self.has_more = page["has_more"] == true;
         Ok(page["next_cursor"].as_str().map(str::to_owned))
+    }
+
+    /// What to do next if the list is empty.
+    fn advice(&self) -> &'static str {
+        let advice = ADVICE.iter().find(|(key, _)| *key == self.key).map(|(_, advice)| *advice);
+        match advice {
+            _ if self.is_filtered => "Nothing matches these flags.",
+            advice => advice.unwrap_or("There are none."),
+        }
     }
 
     /// The answer of the server unchanged; of several pages an object with all items.

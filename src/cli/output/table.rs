@@ -4,17 +4,17 @@ use std::io::{self, IsTerminal as _};
 
 use clap::ColorChoice;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::error::{CliError, usage};
 use crate::cli::printable::printable;
+use crate::cli::width::{MIN_WIDTH, cut, fold};
+use crate::domain::schedule::Zone;
+use crate::domain::schedule::interval::elapsed;
 
 const GAP: &str = "  ";
-
-/// A column that is shortened keeps so much.
-const MIN_WIDTH: usize = 8;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cell {
@@ -34,12 +34,17 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
+/// Columns of a terminal that is not narrow.
+const ROOMY: usize = 120;
+
 /// When a column is shown, and whether it may be shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnRule {
     Always,
     /// Free text, which may be shortened so that the table fits into the terminal. Ids never are.
     Shortened,
+    /// Free text in the wide form, or in a terminal that is not narrow.
+    Roomy,
     Wide,
     /// In the wide form, or if a row has a value.
     WithValue,
@@ -52,40 +57,63 @@ pub struct Table {
 }
 
 impl Table {
+    /// For a person columns of text, in the width of the terminal unless the form is wide. For a pipe values between
+    /// tabs, whole, in columns that do not depend on the rows.
     pub fn render(&self, is_wide: bool, styles: &Styles) -> String {
         let has_value = |index: usize| self.rows.iter().any(|row| !row[index].text.is_empty());
         let is_shown = |index: &usize| match self.columns[*index].1 {
             ColumnRule::Always | ColumnRule::Shortened => true,
+            ColumnRule::Roomy => is_wide || styles.width.is_some_and(|width| width >= ROOMY),
             ColumnRule::Wide => is_wide,
-            ColumnRule::WithValue => is_wide || has_value(*index),
+            ColumnRule::WithValue => is_wide || styles.width.is_none() || has_value(*index),
         };
         let shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();
         let title = |index: &usize| Cell::new(self.columns[*index].0, Style::Title);
         let mut rows: Vec<Vec<Cell>> = vec![shown.iter().map(title).collect()];
         let cell = |row: &Vec<Cell>, index: usize| {
-            row.get(index).map(|cell| Cell::new(printable(&cell.text), cell.style)).unwrap_or_default()
+            row.get(index).map(|cell| Cell::new(one_line(&cell.text), cell.style)).unwrap_or_default()
         };
         rows.extend(self.rows.iter().map(|row| shown.iter().map(|index| cell(row, *index)).collect()));
+        let Some(terminal) = styles.width else {
+            return rows.iter().map(|row| values(row, styles)).collect();
+        };
         let width = |column: usize| rows.iter().map(|row| row[column].text.width()).max().unwrap_or(0);
         let mut widths: Vec<usize> = (0..shown.len()).map(width).collect();
-        if let (Some(terminal), false) = (styles.width, is_wide) {
-            let may_shorten = shown.iter().map(|index| self.columns[*index].1 == ColumnRule::Shortened);
-            let may_shorten: Vec<bool> = may_shorten.collect();
-            shorten(&mut widths, &may_shorten, terminal);
+        if !is_wide {
+            // A column that a narrow terminal leaves out does not take the room of the others.
+            for rule in [ColumnRule::Roomy, ColumnRule::Shortened] {
+                let may_shorten: Vec<bool> =
+                    shown.iter().map(|index| self.columns[*index].1 == rule).collect();
+                shorten(&mut widths, &may_shorten, terminal);
+            }
         }
         rows.iter().map(|row| line(row, &widths, styles)).collect()
     }
 }
 
-/// Lines of a name and a value. Lines without a value are left out.
+/// A text of several lines on one, without control characters.
+fn one_line(text: &str) -> String {
+    printable(&text.replace(['\n', '\r', '\t'], " "))
+}
+
+fn values(row: &[Cell], styles: &Styles) -> String {
+    let values: Vec<String> = row.iter().map(|cell| styles.paint(&cell.text, cell.style)).collect();
+    values.join("\t") + "\n"
+}
+
+/// Lines of a name and a value. Lines without a value are left out. At a terminal a value is folded beside its name.
 pub fn details(lines: &[(&str, Cell)], styles: &Styles) -> String {
     let lines: Vec<&(&str, Cell)> = lines.iter().filter(|(_, value)| !value.text.is_empty()).collect();
     let width = lines.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
+    let room = styles.width.map(|terminal| terminal.saturating_sub(width + GAP.len()));
     let line = |(name, value): &&(&str, Cell)| {
         // Further lines of a value stand below its first.
-        let text = value.text.split('\n').map(printable).collect::<Vec<_>>();
+        let text = value.text.split('\n').map(printable).flat_map(|text| match room {
+            Some(room) => fold(&text, room),
+            None => vec![text],
+        });
         let indent = format!("\n{:width$}{GAP}", "");
-        let text: Vec<String> = text.iter().map(|text| styles.paint(text, value.style)).collect();
+        let text: Vec<String> = text.map(|text| styles.paint(&text, value.style)).collect();
         format!("{}{GAP}{}\n", styles.paint(&format!("{name:width$}"), Style::Faint), text.join(&indent))
     };
     lines.iter().map(line).collect()
@@ -119,20 +147,21 @@ fn line(row: &[Cell], widths: &[usize], styles: &Styles) -> String {
     format!("{}\n", cells.join(GAP).trim_end())
 }
 
-/// The beginning of a text, with an ellipsis, if it is wider than `width`.
-pub fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
+/// The parts of a line as far as they fit into `width`, with two blanks between them.
+pub fn fitted(parts: &[(String, Style)], width: usize, styles: &Styles) -> String {
+    let (mut line, mut left) = (String::new(), width);
+    for (text, style) in parts.iter().filter(|(text, _)| !text.is_empty()) {
+        let gap = if line.is_empty() { "" } else { GAP };
+        // An ellipsis alone says nothing.
+        if left <= gap.len() + 1 {
+            break;
+        }
+        let text = cut(text, left - gap.len());
+        left -= gap.len() + text.width();
+        line += gap;
+        line += &styles.paint(&text, *style);
     }
-    let mut used = 1;
-    let kept: String = text
-        .chars()
-        .take_while(|char| {
-            used += char.width().unwrap_or(0);
-            used <= width
-        })
-        .collect();
-    format!("{kept}…")
+    line
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -146,10 +175,13 @@ pub enum Style {
     Faint,
 }
 
+/// Variable of the environment with the columns of a terminal, for output that is none: documentation, tests.
+const COLUMNS_VARIABLE: &str = "CUED_COLUMNS";
+
 #[derive(Debug, Clone, Copy)]
 pub struct Styles {
     pub has_colour: bool,
-    /// Columns of the terminal; `None` if the output is no terminal.
+    /// Columns of the terminal; `None` if the output is read by a program.
     pub width: Option<usize>,
 }
 
@@ -161,10 +193,15 @@ impl Styles {
             ColorChoice::Never => false,
             ColorChoice::Auto => anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
         };
-        let is_terminal = io::stdout().is_terminal();
-        let width =
-            is_terminal.then(|| terminal_size::terminal_size().map_or(80, |(width, _)| width.0.into()));
+        let given = std::env::var(COLUMNS_VARIABLE).ok().and_then(|columns| columns.parse().ok());
+        let of_terminal = || terminal_size::terminal_size().map_or(80, |(width, _)| width.0.into());
+        let width = given.or_else(|| io::stdout().is_terminal().then(of_terminal));
         Self { has_colour, width }
+    }
+
+    /// For a table inside of a text, which is in columns in a pipe too.
+    pub fn in_columns(self) -> Self {
+        Self { width: self.width.or(Some(usize::MAX)), ..self }
     }
 
     pub fn paint(&self, text: &str, style: Style) -> String {
@@ -231,11 +268,13 @@ impl Times {
         let zone = match zone {
             _ if is_utc => TimeZone::UTC,
             None => TimeZone::system(),
-            Some(name) => TimeZone::get(name).map_err(|_| {
-                usage(format!("--{flag}: there is no time zone {name:?}; an example is Europe/Berlin"))
-            })?,
+            Some(name) => parse_zone(flag, name)?.rules().clone(),
         };
         Ok(Self { zone })
+    }
+
+    pub fn in_zone(zone: TimeZone) -> Self {
+        Self { zone }
     }
 
     /// An instant of the API: `2026-11-22 18:00:00+01:00`. Text that is no instant stays.
@@ -246,11 +285,19 @@ impl Times {
         at.to_zoned(self.zone.clone()).strftime(format).to_string()
     }
 
-    /// An instant of the API for a narrow column, without year and seconds: `11-22 18:00`. Text that is no instant
-    /// stays.
-    pub fn short(&self, instant: &str) -> String {
+    /// An instant of the API to the minute: `2026-11-22 18:00`. Text that is no instant stays.
+    pub fn minute(&self, instant: &str) -> String {
         let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
-        at.to_zoned(self.zone.clone()).strftime("%m-%d %H:%M").to_string()
+        at.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
+    }
+
+    /// An instant of the API in a line of a log: the time of day, or the date and the minute if that is not the day of
+    /// `now`. Text that is no instant stays.
+    pub fn log_time(&self, instant: &str, now: Timestamp) -> String {
+        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
+        let day = |at: Timestamp| at.to_zoned(self.zone.clone()).date();
+        let format = if day(at) == day(now) { "%H:%M:%S" } else { "%m-%d %H:%M" };
+        at.to_zoned(self.zone.clone()).strftime(format).to_string()
     }
 
     /// The time of day with milliseconds, for a line of a log.
@@ -280,11 +327,48 @@ pub fn duration(millis: i64) -> String {
     format!("{sign}{text}")
 }
 
+/// The zone that a flag names, by its name or a place such as `Berlin`.
+pub fn parse_zone(flag: &str, text: &str) -> Result<Zone, CliError> {
+    Zone::find_place(text).map_err(|unknown| {
+        let text = printable(text);
+        usage(format!("--{flag}: there is no time zone {text:?}; {}", unknown.remedy()))
+    })
+}
+
+/// An instant of the API by its distance from `now`: `in 12 s`, `3 min ago`. Text that is no instant stays.
+pub fn relative(instant: &str, now: Timestamp) -> String {
+    let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
+    from_now(at.as_millisecond().saturating_sub(now.as_millisecond()))
+}
+
+/// A duration without tenths of a second, which are over before they are read.
+pub fn span(millis: i64) -> String {
+    match millis {
+        1_000..100_000 => format!("{} s", (millis + 500) / 1_000),
+        millis => duration(millis),
+    }
+}
+
+/// A distance from now in milliseconds, negative before it.
+pub fn from_now(millis: i64) -> String {
+    let span = match millis.saturating_abs() {
+        0..1_000 => return "now".to_owned(),
+        millis => span(millis),
+    };
+    if millis < 0 { format!("{span} ago") } else { format!("in {span}") }
+}
+
 /// Parses a duration such as `90s`, `10m`, `2h`, `1d` or `1h30m`.
 pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
-    let span = text.parse::<Span>().and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
-    let duration = span.ok().filter(SignedDuration::is_positive);
+    let duration = elapsed(text).filter(SignedDuration::is_positive);
     duration.ok_or_else(|| format!("{text:?} is no duration; examples are 90s, 10m, 2h and 1d"))
+}
+
+/// Parses a duration into whole seconds; a number alone is of seconds.
+pub fn parse_seconds(text: &str) -> Result<u32, String> {
+    let seconds =
+        || u32::try_from(parse_duration(text)?.as_secs()).map_err(|_| format!("{text:?} is too long"));
+    text.parse().or_else(|_| seconds())
 }
 
 #[cfg(test)]
@@ -292,6 +376,7 @@ mod tests {
     use super::*;
 
     const PIPE: Styles = Styles { has_colour: false, width: None };
+    const TERMINAL: Styles = Styles { has_colour: false, width: Some(80) };
 
     #[test]
     fn columns_are_aligned_and_free_text_is_shortened_to_fit_the_terminal() {
@@ -306,11 +391,67 @@ mod tests {
                 vec!["cue_22".into(), Cell::new("b\u{1b}[2J", Style::Bad), "".into()],
             ],
         };
-        let text = table.render(false, &PIPE);
+        let text = table.render(false, &TERMINAL);
         assert_eq!(text, "ID      NAME\ncue_1   日本 nightly backup of everything\ncue_22  b\u{fffd}[2J\n");
-        assert!(table.render(true, &PIPE).contains("everything  n\n"));
+        assert!(table.render(true, &TERMINAL).contains("everything  n\n"));
         let narrow = Styles { width: Some(24), ..PIPE };
         assert_eq!(table.render(false, &narrow).lines().nth(1).unwrap(), "cue_1   日本 nightly ba…");
+        let roomy =
+            Table { columns: vec![("ID", ColumnRule::Shortened), ("TARGET", ColumnRule::Roomy)], ..table };
+        let at = |columns| roomy.render(false, &Styles { width: Some(columns), ..PIPE });
+        assert!(
+            !at(119).contains("TARGET") && at(120).contains("  TARGET\ncue_1   日本 nightly"),
+            "{}",
+            at(120)
+        );
+    }
+
+    #[test]
+    fn a_pipe_gets_whole_values_between_tabs() {
+        let columns = vec![
+            ("ID", ColumnRule::Always),
+            ("NAME", ColumnRule::Shortened),
+            ("X", ColumnRule::WithValue),
+            ("Y", ColumnRule::Wide),
+        ];
+        let name = "a\tname\nthat is long ".repeat(9);
+        let rows = vec![vec!["1".into(), name.as_str().into(), "".into(), "y".into()]];
+        let table = Table { columns, rows };
+        let name = "a name that is long ".repeat(9);
+        assert_eq!(table.render(false, &PIPE), format!("ID\tNAME\tX\n1\t{name}\t\n"));
+        assert_eq!(table.render(true, &PIPE), format!("ID\tNAME\tX\tY\n1\t{name}\t\ty\n"));
+        assert!(!table.render(false, &TERMINAL).contains('X'));
+    }
+
+    #[test]
+    fn a_long_value_is_folded_beside_its_name() {
+        let narrow = Styles { width: Some(14), ..PIPE };
+        let lines = [("id", "x".into()), ("why", "it has failed twice".into())];
+        assert_eq!(details(&lines, &narrow), "id   x\nwhy  it has\n     failed\n     twice\n");
+    }
+
+    #[test]
+    fn the_parts_of_a_line_end_where_the_terminal_does() {
+        let parts = ["one", "", "two", "three"].map(|text| (text.to_owned(), Style::Plain));
+        for (width, line) in [(80, "one  two  three"), (14, "one  two  thr…"), (11, "one  two"), (2, "o…")]
+        {
+            assert_eq!(fitted(&parts, width, &PIPE), line, "{width}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_told_by_its_distance_from_now() {
+        let now = "2026-11-22T17:00:00Z".parse().unwrap();
+        for (instant, told) in [
+            ("2026-11-22T17:00:00.9Z", "now"),
+            ("2026-11-22T17:00:12Z", "in 12 s"),
+            ("2026-11-22T16:57:00Z", "3 min ago"),
+            ("2026-11-23T17:00:00Z", "in 24 h"),
+            ("2026-10-22T17:00:00Z", "31 d ago"),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(relative(instant, now), told);
+        }
     }
 
     #[test]
@@ -321,14 +462,24 @@ mod tests {
 
     #[test]
     fn instants_are_shown_in_the_zone() {
-        let berlin = Times::new(false, Some("Europe/Berlin"), "tz").unwrap();
+        let berlin = Times::new(false, Some("berlin"), "tz").unwrap();
         assert_eq!(berlin.instant("2026-11-22T17:00:00.25Z"), "2026-11-22 18:00:00.250+01:00");
-        assert_eq!(
-            (berlin.short("2026-11-22T17:00:00.25Z").as_str(), &*berlin.short("")),
-            ("11-22 18:00", "")
+        let short = ["2026-11-22T17:00:00.25Z", ""].map(|instant| berlin.minute(instant));
+        assert_eq!(short, ["2026-11-22 18:00", ""]);
+        let now = "2026-11-22T22:59:00Z".parse().unwrap();
+        let log =
+            ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:00Z"].map(|instant| berlin.log_time(instant, now));
+        assert_eq!(log, ["18:00:00", "11-23 00:00"]);
+        let error = |text: &str| Times::new(false, Some(text), "timezone").unwrap_err().to_string();
+        let unknown = error("Mars/Olympus");
+        assert!(
+            unknown.starts_with("--timezone: there is no time zone \"Mars/Olympus\"; use an IANA"),
+            "{unknown}"
         );
-        let error = Times::new(false, Some("Mars/Olympus"), "timezone").unwrap_err().to_string();
-        assert!(error.starts_with("--timezone: there is no time zone \"Mars/Olympus\""), "{error}");
+        assert_eq!(
+            error("eastern"),
+            "--timezone: there is no time zone \"eastern\"; did you mean Canada/Eastern or US/Eastern?"
+        );
     }
 
     #[test]

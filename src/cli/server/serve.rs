@@ -47,7 +47,7 @@ pub struct Serve {
     #[arg(long, env = "CUED_DB", value_name = "FILE", help_heading = STORAGE)]
     db: Option<PathBuf>,
 
-    /// History to keep: a maximum age of finished executions and a maximum number of executions per cue, whichever
+    /// History to keep: a maximum age of finished runs and a maximum number of runs per cue, whichever
     /// keeps less; either can be omitted (30d, 12h, 500), off keeps everything
     #[arg(long, env = "CUED_RETAIN", value_name = "AGE,COUNT", default_value = "90d,1000", help_heading = STORAGE)]
     retain: Retention,
@@ -56,6 +56,10 @@ pub struct Serve {
     /// that a replica tool restored; with this flag every start puts the database on hold
     #[arg(long, env = "CUED_HELD", value_parser = BoolishValueParser::new(), help_heading = STORAGE)]
     held: bool,
+
+    /// Folder for the backups that an operator makes over HTTP; it must exist [default: none, they are off]
+    #[arg(long, env = "CUED_BACKUP_DIR", value_name = "FOLDER", help_heading = STORAGE)]
+    backup_dir: Option<PathBuf>,
 
     /// Address and port of the API; port 0 picks a free port [default: 127.0.0.1:8000]
     #[arg(long, env = "CUED_LISTEN", value_name = "ADDR:PORT", value_parser = socket_address, help_heading = LISTENING)]
@@ -111,7 +115,7 @@ pub struct Serve {
     #[arg(long, env = "CUED_DELIVERY_THREADS", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = CALLBACKS)]
     delivery_threads: u16,
 
-    /// Registration over HTTP [default: first-user]
+    /// Registration over HTTP; without this flag, an operator may change it [default: first-user]
     #[arg(long, env = "CUED_REGISTRATION", value_name = "POLICY", help_heading = ACCOUNTS)]
     registration: Option<RegistrationArg>,
 
@@ -234,6 +238,10 @@ impl Serve {
                  can advance it"
             );
         }
+        // No reason to stop a scheduler: the disk may be mounted later.
+        if let Some(folder) = self.backup_dir.as_ref().filter(|folder| !folder.is_dir()) {
+            tracing::warn!(folder = %folder.display(), "--backup-dir is no folder: backups will fail until it exists");
+        }
         let temporary = self.ephemeral.then(server::temporary_folder).transpose()?;
         let db = match &temporary {
             Some(folder) => folder.path().join("cued.db"),
@@ -276,10 +284,10 @@ impl Serve {
             given => AddressPolicy::new(given),
         };
         let registration = match self.registration {
-            None if dev => RegistrationPolicy::Open,
-            None | Some(RegistrationArg::FirstUser) => RegistrationPolicy::FirstUser,
-            Some(RegistrationArg::Open) => RegistrationPolicy::Open,
-            Some(RegistrationArg::Closed) => RegistrationPolicy::Closed,
+            None => dev.then_some(RegistrationPolicy::Open),
+            Some(RegistrationArg::FirstUser) => Some(RegistrationPolicy::FirstUser),
+            Some(RegistrationArg::Open) => Some(RegistrationPolicy::Open),
+            Some(RegistrationArg::Closed) => Some(RegistrationPolicy::Closed),
         };
         Ok(Config {
             public_url: self.public_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
@@ -287,6 +295,7 @@ impl Serve {
             has_public_url: self.public_url.is_some(),
             dev,
             registration,
+            backup_dir: self.backup_dir.clone(),
             callbacks: allowed,
             plans: self.plans()?.trusting_unconfirmed(dev),
             retention: self.retain,

@@ -47,6 +47,20 @@ fn read_hop(hop: &str) -> Option<IpAddr> {
     address.ok().map(|address: IpAddr| address.to_canonical())
 }
 
+/// Requests per minute and address without a valid key, whatever the plans say (contract §2.7).
+pub const RATE_WITHOUT_KEY: u32 = 60;
+
+/// The window of a minute that a request counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RateKey {
+    /// The programs of a user, by row key.
+    User(i64),
+    /// The sessions of a user: an open page takes nothing from the user's programs.
+    Sessions(i64),
+    /// An address (IPv6: a /64).
+    Address(IpAddr),
+}
+
 /// A clock step backward of up to this many milliseconds, or two requests that overtook each other, leave a window
 /// unchanged: a time service corrects less. Larger steps move the window with the clock.
 const SLACK: i64 = 5_000;
@@ -97,6 +111,10 @@ impl<K: Copy + Eq + Hash> SlidingWindows<K> {
     pub fn new(limit: u32, span: SignedDuration) -> Self {
         let span = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         Self { limit, span, windows: HashMap::new(), swept_at: i64::MIN }
+    }
+
+    pub fn clear(&mut self) {
+        self.windows.clear();
     }
 
     /// Counts one at `now`. Returns the seconds until one is admitted if this one is not; it does not count then.

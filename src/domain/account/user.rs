@@ -34,6 +34,8 @@ pub struct Caller {
     pub credential: Credential,
     pub plan: String,
     pub limits: PlanLimits,
+    /// May manage the server over HTTP.
+    pub is_operator: bool,
     pub executions: i64,
 }
 
@@ -83,6 +85,7 @@ pub struct User {
     pub created_at: Timestamp,
     /// When the address was proved to receive mail, or added by the operator; `None` before.
     pub confirmed_at: Option<Timestamp>,
+    pub is_operator: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,8 +98,9 @@ pub struct ApiKeyInfo {
 }
 
 word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum RegistrationPolicy {
+        #[default]
         FirstUser = "first-user",
         Open = "open",
         Closed = "closed",
@@ -104,6 +108,19 @@ word_enum! {
 }
 
 impl RegistrationPolicy {
+    /// The number that is stored.
+    pub fn number(self) -> i64 {
+        match self {
+            Self::FirstUser => 1,
+            Self::Open => 2,
+            Self::Closed => 3,
+        }
+    }
+
+    pub fn from_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.number() == number)
+    }
+
     pub fn admits(self, users_exist: bool) -> bool {
         match self {
             Self::FirstUser => !users_exist,

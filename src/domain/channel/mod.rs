@@ -350,6 +350,9 @@ impl Channel {
 /// Failures in a row after which a channel counts as failing.
 pub const FAILING: u32 = 10;
 
+/// Failures in a row from which the overview names a channel.
+pub const TROUBLED: u32 = 3;
+
 /// The pauses after failures in a row; the last one repeats until the channel is failing.
 const PAUSES: [SignedDuration; 5] = [
     SignedDuration::from_secs(10),

@@ -14,6 +14,7 @@ use crate::domain::time::saturating_add;
 impl Cue {
     /// Applies `change`, except for the payload, which the store replaces. A new schedule reactivates an ended cue.
     pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
+        set(&mut self.slug, &change.slug);
         set(&mut self.name, &change.name);
         set(&mut self.description, &change.description);
         set(&mut self.tags, &change.tags);
@@ -34,10 +35,7 @@ impl Cue {
         set(&mut self.policies.max_age_seconds, &change.max_age_seconds);
         if !change.callback.is_empty() {
             let Some(callback) = &mut self.callback else {
-                return Err(Refusal::new(
-                    ErrorCode::InvalidCallback,
-                    "A worker cue has no callback to change",
-                ));
+                return Err(Refusal::new(ErrorCode::InvalidCallback, "A worker cue calls no URL"));
             };
             change.callback.apply_to(callback);
         }

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use jiff::Timestamp;
 
+use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{Cue, CueStatus, Transport};
 use crate::domain::execution::ExecutionStatus;
@@ -53,6 +54,7 @@ pub struct CueFilter {
     pub q: Option<SearchText>,
     pub status: Option<CueStatus>,
     pub transport: Option<Transport>,
+    pub slug: Option<SlugFilter>,
     /// The cue has all of them.
     pub tags: Tags,
     /// True if its latest executions failed, that is if it has a failure streak.
@@ -63,6 +65,7 @@ pub struct CueFilter {
 pub struct CueFacts<'a> {
     pub id: &'a str,
     pub name: &'a str,
+    pub slug: Option<&'a str>,
     pub description: Option<&'a str>,
     pub callback_url: Option<&'a str>,
     pub status: CueStatus,
@@ -71,8 +74,8 @@ pub struct CueFacts<'a> {
 }
 
 impl CueFilter {
-    /// Without the tags, which the store looks up. `q` is a part of the name, of the description or of the host of the
-    /// callback, or the beginning of the id.
+    /// Without slug and tags, which the store looks up. `q` is a part of the name, of the slug, of the description or of
+    /// the host of the callback, or the beginning of the id.
     pub fn matches(&self, cue: &CueFacts<'_>) -> bool {
         self.status.is_none_or(|status| status == cue.status)
             && self.transport.is_none_or(|transport| transport == cue.transport)
@@ -80,6 +83,7 @@ impl CueFilter {
             && self.q.as_ref().is_none_or(|q| {
                 q.is_in(cue.name)
                     || cue.id.starts_with(&q.0)
+                    || cue.slug.is_some_and(|slug| q.is_in(slug))
                     || cue.callback_url.is_some_and(|url| q.is_in(&host_of(url)))
                     || cue.description.is_some_and(|text| q.is_in(searched(text)))
             })
@@ -192,6 +196,7 @@ mod tests {
     const CUE: CueFacts<'_> = CueFacts {
         id: "cue_abcdefghijkl",
         name: "Nightly Straße",
+        slug: Some("home/backup"),
         description: Some("Sends the ΟΔΟΣ report"),
         callback_url: Some("https://Hooks.Example.com:8443/secret/path?token=t"),
         status: CueStatus::Active,
@@ -200,11 +205,21 @@ mod tests {
     };
 
     #[test]
-    fn q_is_found_in_name_description_host_and_the_beginning_of_the_id() {
+    fn q_is_found_in_name_slug_description_host_and_the_beginning_of_the_id() {
         let matches =
             |q: &str| CueFilter { q: Some(SearchText::new(q)), ..CueFilter::default() }.matches(&CUE);
-        for q in ["nightly", "STRASSE", "straße", "οδος", "the", "hooks.example", "CUE_ABC", "cue_", "y S"]
-        {
+        for q in [
+            "nightly",
+            "STRASSE",
+            "straße",
+            "οδος",
+            "the",
+            "hooks.example",
+            "CUE_ABC",
+            "cue_",
+            "y S",
+            "E/BACK",
+        ] {
             assert!(matches(q), "{q}");
         }
         for q in ["daily", "abcdefghijkl", "secret", "token", "8443", "https", "nightly "] {

@@ -1,15 +1,19 @@
 //! Cues: their fields and payloads, and the effect of creating, changing and ending on their state (contract §4).
 
 mod change;
+mod difference;
 pub mod list;
 pub mod retention;
+pub mod slug;
 pub mod tags;
 
+pub use crate::domain::cue::difference::Difference;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal, SchedulePart};
+use crate::domain::cue::slug::Slug;
 use crate::domain::cue::tags::Tags;
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
@@ -47,6 +51,7 @@ pub struct Cue {
     pub key: i64,
     pub id: String,
     pub user_key: i64,
+    pub slug: Option<Slug>,
     pub name: String,
     pub description: Option<String>,
     pub tags: Tags,
@@ -74,6 +79,7 @@ pub struct Cue {
 
 #[derive(Debug, Clone)]
 pub struct NewCue {
+    pub slug: Option<Slug>,
     pub name: String,
     pub description: Option<String>,
     pub tags: Tags,
@@ -105,6 +111,7 @@ impl NewCue {
             key: 0,
             id,
             user_key,
+            slug: self.slug,
             name: self.name,
             description: self.description,
             tags: self.tags,
@@ -166,7 +173,7 @@ impl Default for OnFailure {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StoredSchedule {
     pub when: ScheduleSpec,
     pub timezone: String,
@@ -174,7 +181,7 @@ pub struct StoredSchedule {
     pub bounds: Bounds,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ScheduleSpec {
     Recurring(String),
     /// An interval as its user wrote it, and the instant from which its runs are counted.
@@ -228,9 +235,10 @@ word_enum! {
 }
 
 /// Changes to a cue. `None` and empty parts leave the field unchanged.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct CuePatch {
     pub status: Option<RequestedStatus>,
+    pub slug: Option<Option<Slug>>,
     pub name: Option<String>,
     pub description: Option<Option<String>>,
     pub tags: Option<Tags>,

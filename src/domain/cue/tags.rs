@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::text::is_label;
+
 /// Most tags of a cue, and of a filter.
 pub const MAX_TAGS: usize = 10;
 
@@ -45,10 +47,7 @@ impl Tags {
 }
 
 pub fn is_tag(text: &str) -> bool {
-    let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.len() <= MAX_CHARS
-        && text.as_bytes().first().is_some_and(is_alphanumeric)
-        && text.bytes().all(|byte| is_alphanumeric(&byte) || b"._-".contains(&byte))
+    is_label(text, MAX_CHARS)
 }
 
 #[cfg(test)]

@@ -32,6 +32,12 @@ pub const MAX_KEPT: u32 = 1_000;
 
 const MAX_QUOTED_CHARS: usize = 500;
 
+/// Moved runs in the metadata of an alert, and in its message.
+const MAX_LISTED_MOVES: usize = 20;
+const MAX_NAMED_MOVES: usize = 3;
+
+const MAX_MOVED_NAME: usize = 60;
+
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum AlertType {
@@ -46,6 +52,8 @@ word_enum! {
         OutcomeMissing = "outcome_missing",
         /// The clock of the server is behind: no cue of the account fires by schedule.
         ClockBehind = "clock_behind",
+        /// Next runs of the account moved, because the rules of their zones changed.
+        TimeZoneChanged = "time_zone_changed",
     }
 }
 
@@ -65,7 +73,8 @@ impl AlertType {
             | Self::ClaimLost
             | Self::CatchUp
             | Self::Unclaimed
-            | Self::OutcomeMissing => Severity::Warning,
+            | Self::OutcomeMissing
+            | Self::TimeZoneChanged => Severity::Warning,
         }
     }
 
@@ -118,22 +127,20 @@ impl NewAlert {
                 format!("An outcome of {cue_name} was not verified: {}", one_line(reason, MAX_QUOTED_CHARS))
             }
             Self::ClaimLost { worker_id, .. } => format!(
-                "Worker {} lost its claim on an execution of {cue_name}: its lease ended without a report or a sign \
+                "Worker {} lost its claim on a run of {cue_name}: its lease ended without a report or a sign \
                  of life",
                 one_line(worker_id, MAX_QUOTED_CHARS)
             ),
             Self::OutcomeMissing { deadline_seconds } => format!(
-                "{cue_name} was delivered, but nobody has reported its outcome within {deadline_seconds} s"
+                "{cue_name} was delivered, but its outcome was not reported within {deadline_seconds} s"
             ),
             Self::Unclaimed { pending_minutes, waiting, .. } => {
                 let rest = match waiting {
                     0 | 1 => String::new(),
-                    &(MAX_COUNTED_WAITING..) => format!("; {MAX_COUNTED_WAITING} or more wait"),
-                    _ => format!("; {waiting} wait"),
+                    &(MAX_COUNTED_WAITING..) => format!("; {MAX_COUNTED_WAITING} or more are waiting"),
+                    _ => format!("; {waiting} are waiting"),
                 };
-                format!(
-                    "No worker has claimed an execution of {cue_name} for {pending_minutes} minutes{rest}"
-                )
+                format!("No worker has claimed a run of {cue_name} for {pending_minutes} minutes{rest}")
             }
         }
     }
@@ -157,6 +164,46 @@ impl NewAlert {
                 json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task})
             }
         }
+    }
+}
+
+/// The next run of a cue after a change of the rules of its zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MovedRun {
+    pub cue_id: String,
+    pub name: String,
+    pub zone: String,
+    pub from: Timestamp,
+    pub to: Timestamp,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MovedRuns {
+    pub count: usize,
+    /// At most `MAX_LISTED_MOVES`.
+    pub first: Vec<MovedRun>,
+}
+
+impl MovedRuns {
+    pub fn push(&mut self, run: MovedRun) {
+        self.add(Self { count: 1, first: vec![run] });
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        let room = MAX_LISTED_MOVES - self.first.len();
+        self.first.extend(other.first.into_iter().take(room));
+    }
+
+    fn named(&self) -> String {
+        let named =
+            self.first.iter().take(MAX_NAMED_MOVES).map(|MovedRun { name, zone, from, to, .. }| {
+                let name = one_line(name, MAX_MOVED_NAME);
+                format!("{name} ({zone}) from {} to {}", instant(*from), instant(*to))
+            });
+        let more = self.count.saturating_sub(MAX_NAMED_MOVES);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        named.chain(more).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -201,6 +248,23 @@ impl Alert {
                 instant(now)
             ),
             metadata: json!({"until": until}),
+            created_at,
+        }
+    }
+
+    pub fn time_zone_changed(id: String, moved: &MovedRuns, created_at: Timestamp) -> Self {
+        let runs = if moved.count == 1 { "a next run" } else { &format!("{} next runs", moved.count) };
+        let message = format!("The rules of time zones changed, and {runs} moved: {}", moved.named());
+        let moves = moved.first.iter().map(|run| {
+            json!({"cue_id": run.cue_id, "timezone": run.zone, "from": instant(run.from), "to": instant(run.to)})
+        });
+        Self {
+            id,
+            alert_type: AlertType::TimeZoneChanged,
+            cue_id: None,
+            execution_id: None,
+            message,
+            metadata: json!({"runs": moved.count, "moved": moves.collect::<Vec<_>>()}),
             created_at,
         }
     }

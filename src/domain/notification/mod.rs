@@ -195,6 +195,14 @@ impl StoredMail {
         }
     }
 
+    /// The link for the log of a server: a person opens it without a key, so it leads to the page if there is one.
+    pub fn log_link(&self, base: &str, has_page: bool) -> String {
+        match self {
+            Self::Failure { failure, .. } if has_page => format!("{base}/#/runs/{}", failure.execution_id),
+            _ => self.link(base),
+        }
+    }
+
     pub fn text(&self, base: &str) -> String {
         let link = self.link(base);
         match self {

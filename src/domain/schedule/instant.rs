@@ -27,6 +27,11 @@ pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError
     is_real.then_some(instant).ok_or_else(|| bad("names a date or time that does not exist"))
 }
 
+/// Returns whether the text has the form of an instant; it may name none that exists.
+pub fn is_instant(text: &str) -> bool {
+    Parts::read(text).is_some()
+}
+
 /// The local time that `text` names, if it has no offset and the clock of `zone` skips it.
 pub(in crate::domain::schedule) fn skipped_time(text: &str, zone: &Zone) -> Option<DateTime> {
     let parts = Parts::read(text).filter(|parts| parts.offset.is_none())?;

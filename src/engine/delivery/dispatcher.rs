@@ -252,10 +252,12 @@ impl Dispatcher {
         });
         let written = write.wait();
         self.claims.lock().end_write(written.is_ok());
-        let written = written?;
-        app.engine_stats.delivered.add(self.unrecorded.len() as u64);
-        self.unrecorded.clear();
-        Ok(written)
+        if written.is_ok() {
+            app.engine_stats.delivered.add(self.unrecorded.len() as u64);
+            self.unrecorded.clear();
+        }
+        app.engine_stats.record_unfinished(self.unfinished());
+        written
     }
 
     /// Records the ended attempts one by one after they failed together. One that cannot be recorded is dropped: the
@@ -272,6 +274,7 @@ impl Dispatcher {
             }
             self.unrecorded.pop();
             app.engine_stats.delivered.add(1);
+            app.engine_stats.record_unfinished(self.unfinished());
         }
         Ok(())
     }

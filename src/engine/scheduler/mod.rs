@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::metrics::engine::SchedulerPass;
 use crate::panics;
 use crate::service::fire::{CueFirer, FireSummary};
-use crate::service::notify;
+use crate::service::{notify, time_zones};
 use crate::store::WriteTx;
 use crate::store::cues::{due_cues, flows};
 use crate::store::db::meta;
@@ -47,6 +47,9 @@ const MAX_BACKLOG: usize = 50_000;
 
 const ALERT_BATCH: u32 = 500;
 
+/// How long new rules of a time zone go unnoticed. A look reads a file of 2 kB for each zone in use: 20 µs.
+const ZONE_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
+
 /// Starts the thread. Executions that it creates are claimed through `deliveries` in the same write.
 pub(in crate::engine) fn start(app: &Arc<App>, deliveries: Arc<DeliveryService>) -> Result<EngineThread> {
     let mut tasks = Tasks {
@@ -56,6 +59,7 @@ pub(in crate::engine) fn start(app: &Arc<App>, deliveries: Arc<DeliveryService>)
         server_watch: ServerWatch::default(),
         clock_alert: ClockAlert::default(),
         turn_watch: TurnWatch::default(),
+        zone_watch: ZoneWatch::default(),
     };
     let app = Arc::clone(app);
     let run = move |stopping: &AtomicBool| run(&app, &mut tasks, &deliveries, stopping);
@@ -70,6 +74,7 @@ struct Tasks {
     server_watch: ServerWatch,
     clock_alert: ClockAlert,
     turn_watch: TurnWatch,
+    zone_watch: ZoneWatch,
 }
 
 fn run(app: &App, tasks: &mut Tasks, deliveries: &DeliveryService, stop: &AtomicBool) {
@@ -104,15 +109,18 @@ fn run_once(
     deliveries: &DeliveryService,
     stop: &AtomicBool,
 ) -> Result<SweepOutcome> {
-    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, turn_watch } = tasks;
+    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, turn_watch, zone_watch } = tasks;
     let is_held = app.store.read_blocking(meta::is_held)?;
     server_watch.look(app, is_held);
     if is_held {
         scheduler.record_held_pass(app);
         return Ok(SweepOutcome::At(None));
     }
-    // Waiting executions fall due while a backlog of cues is fired, and the other way round.
     let goes_on = || !stop.load(Ordering::SeqCst);
+    if !zone_watch.look(app, scheduler.last_seen, goes_on)? {
+        return Ok(SweepOutcome::Again);
+    }
+    // Waiting executions fall due while a backlog of cues is fired, and the other way round.
     scheduler.run_once_at(app, Some(deliveries), || promote_batch(app).map(|_| goes_on()))?;
     clock_alert.raise_if_due(app)?;
     if goes_on() && promote_batch(app)? > 0 {
@@ -150,6 +158,29 @@ impl TurnWatch {
         self.known_until = now;
         app.notifiers.send.notify();
         app.store.read_blocking(move |read| flows::next_turn(read, now, now))
+    }
+}
+
+#[derive(Debug, Default)]
+struct ZoneWatch {
+    looked_at: Option<Timestamp>,
+}
+
+impl ZoneWatch {
+    /// Reads the rules of time zones, if a minute has passed. All runs up to `fired_until` have fired. Cues fire only
+    /// after all of them have moved: one that runs before could run twice. Returns `false` if `goes_on` ended it.
+    fn look(&mut self, app: &App, fired_until: Timestamp, goes_on: impl Fn() -> bool) -> Result<bool> {
+        let now = app.clock.now();
+        if self.looked_at.is_some_and(|at| now.duration_since(at).abs() < ZONE_INTERVAL) {
+            return Ok(true);
+        }
+        self.looked_at = Some(now);
+        let (stats, clock) = (&app.engine_stats, &app.clock);
+        time_zones::follow(app, fired_until, || {
+            stats.heartbeat(clock.monotonic());
+            stats.record_pass(SchedulerPass { ended: clock.monotonic(), ..stats.last_pass() });
+            goes_on()
+        })
     }
 }
 

@@ -176,8 +176,7 @@ fn describe_blocked(host: &str, address: IpAddr) -> String {
 
 fn describe_unreachable(name: &str) -> String {
     format!(
-        "the name {name} has no address that callbacks may reach: it could not be resolved, or its addresses are not \
-         allowed (see --allow-callbacks-to)"
+        "the host {name} was not found, or callbacks may not reach its addresses (see --allow-callbacks-to)"
     )
 }
 

@@ -88,6 +88,8 @@ pub struct WebhookRequest {
     pub timeout: Option<Duration>,
     /// Most bytes of the body of a 2xx response that are kept; of another one, [`MAX_KEPT_BODY`].
     pub max_response: usize,
+    /// The headers of a 2xx response are kept too; otherwise those of other responses only.
+    pub keeps_headers: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +97,7 @@ pub struct WebhookResponse {
     pub http_status: u16,
     /// The `Retry-After` header, parsed by `domain::execution::attempt::requested_pause`.
     pub retry_after: Option<String>,
+    /// Empty if they are not kept.
     pub headers: Vec<(String, String)>,
     /// The first bytes of the body, as many as are kept.
     pub body: Vec<u8>,
@@ -193,10 +196,11 @@ impl WebhookClient for HttpWebhookClient {
         let body =
             read_body(response.body_mut(), kept).map_err(|error| delivery_error(Some(http_status), error))?;
         let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let keeps_headers = webhook_request.keeps_headers || !is_success;
         Ok(WebhookResponse {
             http_status,
             retry_after: retry_after.map(str::to_owned),
-            headers: if is_success { Vec::new() } else { headers(&response) },
+            headers: if keeps_headers { headers(&response) } else { Vec::new() },
             body,
         })
     }

@@ -18,6 +18,7 @@ use crate::http::message::{Request, Response};
 use crate::service;
 use crate::store::ReadTx;
 use crate::store::accounts::{api_keys, users};
+use crate::store::db::meta;
 
 /// Reads the field `email`. Adds a validation error if it is not an address.
 pub fn required_email(fields: &mut JsonFields<'_>) -> Option<Email> {
@@ -38,7 +39,9 @@ pub async fn register(request: Request) -> Result<Response> {
     fields.finish()?;
     let Some(email) = email else { return Err(missing("email")) };
     let (app, config) = (&request.app, &request.app.config);
-    let is_limited = config.registration == RegistrationPolicy::Open && config.plans.bounds_unconfirmed();
+    let fixed = config.registration;
+    let registration = app.store.read_inline(move |read| meta::registration(read, fixed)).await?;
+    let is_limited = registration == RegistrationPolicy::Open && config.plans.bounds_unconfirmed();
     let client = rate_limit_address(request.client_ip);
     if let (true, Some(seconds)) =
         (is_limited, app.registrations.lock().admit(client, app.clock.now_moving()))
@@ -46,8 +49,7 @@ pub async fn register(request: Request) -> Result<Response> {
         return Err(too_many_registrations(seconds));
     }
     let plan = config.plans.default_plan();
-    let account =
-        service::accounts::register(&app.store, email, plan, config.registration, request.now)?.await;
+    let account = service::accounts::register(&app.store, email, plan, fixed, request.now)?.await;
     if account.is_err() {
         app.registrations.lock().return_unused(client);
     }
@@ -82,6 +84,7 @@ pub async fn me(request: Request) -> Result<Response> {
         "id": user.id,
         "email": user.email,
         "plan": user.plan,
+        "is_operator": user.is_operator,
         "has_webhook_secret": true,
         "alert_webhook_url": user.alert_webhook_url,
         "active_cues": user.active_cues,

@@ -25,7 +25,7 @@ pub async fn list(request: Request) -> Result<Response> {
     let pagination = query.pagination(50);
     let filter = AlertFilter {
         alert_type: query.one_of("alert_type", &AlertType::WORDS).and_then(AlertType::parse),
-        cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
+        cue_id: query.cue_id(),
         since: query.instant("since"),
     };
     query.finish()?;

@@ -86,14 +86,11 @@ fn approximation_note(shown: &ShownDelivery) -> String {
         return not_counted(shown).to_owned();
     }
     let Some(started_at) = started_at else {
-        return "built again: the time of this attempt is not known, so it is not signed, and the cue or the secret \
-                may have changed since"
+        return "rebuilt from the record: the time of this attempt is not known, so it is not signed, and the cue or \
+                the secret may have changed since"
             .to_owned();
     };
-    let mut why =
-        "built again: it may have been sent moments after the start of the attempt, which changes time and \
-                   signatures"
-            .to_owned();
+    let mut why = "rebuilt from the record: timestamp and signatures may differ slightly".to_owned();
     if cue_updated_at > started_at {
         why += "; the cue may have been changed since";
     }

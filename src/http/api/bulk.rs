@@ -8,6 +8,7 @@ use crate::api::cue::read_tags;
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::cue::list::{CueFilter, MAX_SEARCH, SearchText};
+use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::{CueStatus, Transport};
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::FailureCause;
@@ -137,7 +138,13 @@ fn oldest_first(ids: Vec<String>) -> Vec<String> {
 }
 
 fn read_cue_filter(fields: &mut JsonFields<'_>) -> CueFilter {
+    let namespace = fields.string("namespace", 0..=usize::MAX);
+    let slug = SlugFilter::parse(None, namespace.as_deref()).unwrap_or_else(|(name, reason)| {
+        fields.reject(name, reason);
+        None
+    });
     CueFilter {
+        slug,
         q: fields.string("q", 1..=MAX_SEARCH).map(|text| SearchText::new(&text)),
         status: fields.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse),
         transport: fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse),

@@ -4,11 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-use crate::api::cue::{CueView, LastRunView, RecentView};
+use crate::api::cue_view::{CueView, LastRunView, RecentView};
 use crate::domain::account::credentials::sha256;
 use crate::domain::cue::list::{
     CueFilter, CueSort, ListPosition, MAX_RECENT_RUNS, MAX_SEARCH, SearchText, SortValue,
 };
+use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::{CueStatus, Transport};
 use crate::domain::time::JsonTimestamp;
 use crate::error::Result;
@@ -20,7 +21,7 @@ use crate::store::cues::cue_list;
 use crate::store::cues::cue_list::RecentRuns;
 use crate::store::cues::cue_list::{CueList, CuePage, ListStart};
 
-/// `GET /v1/cues?q&status&transport&tag&failing&sort&runs&limit&offset&cursor`
+/// `GET /v1/cues?q&status&transport&slug&namespace&tag&failing&sort&runs&limit&offset&cursor`
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
     let (list, pagination) = requested_list(&query);
@@ -36,6 +37,12 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
         q: query.text("q", 1..=MAX_SEARCH).map(SearchText::new),
         status: query.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse),
         transport: query.one_of("transport", &Transport::WORDS).and_then(Transport::parse),
+        slug: SlugFilter::parse(query.raw("slug"), query.raw("namespace")).unwrap_or_else(
+            |(name, reason)| {
+                query.reject(name, reason);
+                None
+            },
+        ),
         tags: query.tags(),
         failing: query.boolean("failing"),
     };
@@ -95,7 +102,7 @@ fn recent(runs: &RecentRuns) -> RecentView<'_> {
         cause: last.cause.as_deref(),
         duration_ms: last.duration_ms,
     });
-    RecentView { statuses: &runs.letters, last }
+    RecentView { statuses: &runs.letters, last, task: runs.task.as_deref() }
 }
 
 /// The reason to refuse a cursor.
@@ -162,7 +169,7 @@ fn decode_cursor(
 }
 
 fn digest(filter: &CueFilter, sort: CueSort) -> [u8; DIGEST_BYTES] {
-    let CueFilter { q, status, transport, tags, failing } = filter;
+    let CueFilter { q, status, transport, slug, tags, failing } = filter;
     let failing = match failing {
         None => "",
         Some(false) => "0",
@@ -170,6 +177,7 @@ fn digest(filter: &CueFilter, sort: CueSort) -> [u8; DIGEST_BYTES] {
     };
     let mut tags: Vec<&str> = tags.iter().collect();
     tags.sort_unstable();
+    let (slugs, _) = slug.as_ref().map(SlugFilter::bounds).unwrap_or_default();
     let list = [
         sort.as_str(),
         status.map_or("", CueStatus::as_str),
@@ -177,6 +185,7 @@ fn digest(filter: &CueFilter, sort: CueSort) -> [u8; DIGEST_BYTES] {
         failing,
         q.as_ref().map_or("", SearchText::as_str),
         &tags.join(","),
+        &slugs,
     ];
     let [a, b, c, d, ..] = sha256(list.join("\n").as_bytes());
     [a, b, c, d]
@@ -194,6 +203,7 @@ mod tests {
             CueFilter::default(),
             CueFilter { status: Some(CueStatus::Paused), ..filter.clone() },
             CueFilter { transport: Some(Transport::Worker), ..filter.clone() },
+            CueFilter { slug: Some(SlugFilter::Namespace("a".to_owned())), ..filter.clone() },
             CueFilter { tags: Tags::new(vec!["a".to_owned()]), ..filter.clone() },
             CueFilter { failing: Some(true), ..filter.clone() },
             CueFilter { failing: Some(false), ..filter.clone() },

@@ -5,12 +5,16 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde_json::{Value, json};
 
-use crate::api::cue::{CueView, cue_patch, new_cue, preview_schedule};
-use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::{Cue, Payload, Transport};
+use crate::api::cue::{cue_patch, new_cue, put_cue};
+use crate::api::cue_view::{CueView, PutView};
+use crate::api::preview::{PreviewedSchedule, preview_schedule, schedule_fields};
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::cue::slug::{SLUG_RULE, Slug};
+use crate::domain::cue::{Cue, NewCue, Payload, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
 use crate::domain::schedule::{EARLIEST, Schedule, Zone, offset_text, parse_instant};
+use crate::domain::text::shell_word;
 use crate::domain::time::{instant, just_before, saturating_sub};
 use crate::error::Result;
 use crate::http::api::executions::{ExecutionView, render_run};
@@ -19,7 +23,7 @@ use crate::http::message::{
     Request, Response, read_idempotency_key, to_json, with_payload, with_payload_text,
 };
 use crate::service;
-use crate::service::cues::not_found;
+use crate::service::cues::{PutAction, PutCue, not_found};
 use crate::service::manual_runs::{self, FirePayload, FireRequest, ManualRun};
 use crate::store::accounts::idempotency::StoredResponse;
 use crate::store::cues::due_cues;
@@ -38,17 +42,14 @@ const MAX_MERGES: usize = 8;
 /// ones are possible, but the memory for them is not reserved.
 const MAX_OTHER_FIELDS: usize = 128 << 10;
 
-/// The warning of a new worker cue.
-const NO_WORKER: &str = "No worker of this account was seen in the last 15 minutes: executions wait until a worker \
-                         claims them";
-
 pub async fn create(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
     let call = request.idempotency("POST /v1/cues", None)?;
     reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
-    let hint = worker_hint(&request, caller.user_key, new.transport).await?;
-    let created = service::cues::create(&request.app, &caller, new, hint, call, render_created)?.await?;
+    let hint = worker_hint(&request, caller.user_key, &new).await?;
+    let created =
+        service::cues::create(&request.app, &caller, new, hint.as_deref(), call, render_created)?.await?;
     let StoredResponse { status, body } = created.response;
     let body = with_payload(body, created.payload.map(|payload| payload.body));
     Ok(Response::stored(StoredResponse { status, body }))
@@ -56,7 +57,7 @@ pub async fn create(mut request: Request) -> Result<Response> {
 
 /// `GET /v1/cues/{cue_id}?execution_limit&execution_offset&payload`
 pub async fn show(request: Request) -> Result<Response> {
-    let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
+    let (caller, query, id) = (request.caller()?, request.query(), cue_id(&request).await?);
     let pagination = query.pagination_of("execution_limit", "execution_offset", 10);
     let is_text = query.one_of("payload", &["json", "text"]) == Some("text");
     query.finish()?;
@@ -92,7 +93,7 @@ pub async fn show(request: Request) -> Result<Response> {
 pub async fn update(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let patch = cue_patch(request.fields()?, &request.app.config.callbacks)?;
-    let id = request.param("cue_id").to_owned();
+    let id = cue_id(&request).await?;
     let payload_bytes = match &patch.payload {
         Some(given) => given.as_ref().map_or(0, |payload| payload.body.len()),
         None => payload_bytes(&request, &id).await?,
@@ -107,14 +108,43 @@ pub async fn update(mut request: Request) -> Result<Response> {
     Ok(Response::json(StatusCode::OK, body))
 }
 
+/// `PUT /v1/cues/by-slug/{slug}?dry_run`, and with a namespace before the slug.
+pub async fn put(mut request: Request) -> Result<Response> {
+    let (caller, query) = (request.caller()?, request.query());
+    let is_dry_run = query.boolean("dry_run").unwrap_or(false);
+    let text = match request.param("namespace") {
+        "" => request.param("slug").to_owned(),
+        namespace => format!("{namespace}/{}", request.param("slug")),
+    };
+    query.finish()?;
+    let slug = Slug::parse(&text).ok_or_else(|| invalid_slug(text))?;
+    let (new, status) = put_cue(request.fields()?, slug, &request.app.config.callbacks)?;
+    reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
+    let (put, now) = (PutCue { new, status }, request.now);
+    let result = match is_dry_run {
+        true => request.app.store.read(move |read| put.dry_run(read, &caller, now)).await?,
+        false => service::cues::put(&request.app, &caller, put)?.await?,
+    };
+    let (status, action) = match result.action {
+        PutAction::Created if is_dry_run => (StatusCode::OK, "created"),
+        PutAction::Created => (StatusCode::CREATED, "created"),
+        PutAction::Updated => (StatusCode::OK, "updated"),
+        PutAction::Unchanged => (StatusCode::OK, "unchanged"),
+    };
+    let put = PutView { action, changed: &result.changed, next_run_before: result.next_run_before };
+    let body = to_json(&CueView::new(&result.cue, None).with_put(put))?;
+    Ok(Response::json(status, with_payload(body, result.payload)))
+}
+
 pub async fn delete(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    service::cues::delete(&request.app, &caller, request.param("cue_id").to_owned()).await?;
+    let id = cue_id(&request).await?;
+    service::cues::delete(&request.app, &caller, id).await?;
     Ok(Response::no_content())
 }
 
 pub async fn fire(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.param("cue_id").to_owned());
+    let (caller, id) = (request.caller()?, cue_id(&request).await?);
     let mut fields = request.optional_fields()?;
     let send_at = fields.string("send_at", 0..=64);
     let payload_override = fields.dictionary("payload_override");
@@ -150,7 +180,7 @@ pub async fn fire(request: Request) -> Result<Response> {
 
 /// `GET /v1/cues/{cue_id}/missed?limit&offset`
 pub async fn missed(request: Request) -> Result<Response> {
-    let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
+    let (caller, query, id) = (request.caller()?, request.query(), cue_id(&request).await?);
     let pagination = query.pagination(20);
     query.finish()?;
     let (rows, total) = request
@@ -169,21 +199,56 @@ pub async fn missed(request: Request) -> Result<Response> {
     Ok(list.with_more(has_more).into_response())
 }
 
+fn invalid_slug(text: String) -> Refusal {
+    Refusal::invalid(vec![FieldError {
+        kind: "value_error",
+        loc: vec!["path".into(), "slug".into()],
+        msg: format!("Value error, {SLUG_RULE}"),
+        input: text.into(),
+    }])
+}
+
+/// The text before a slug in place of the id in a path.
+const BY_SLUG: &str = "slug:";
+
+/// The id that the path names, also by the slug of the cue. Errors: `cue_not_found`, if no cue has the slug.
+async fn cue_id(request: &Request) -> Result<String> {
+    let text = request.param("cue_id");
+    let Some(slug) = text.strip_prefix(BY_SLUG) else { return Ok(text.to_owned()) };
+    let slug = Slug::parse(slug).ok_or_else(not_found)?;
+    let user_key = request.caller()?.user_key;
+    let find = move |read: &ReadTx<'_>| cues::find_id_of_slug(read, user_key, &slug);
+    Ok(request.app.store.read_inline(find).await?.ok_or_else(not_found)?)
+}
+
 /// Renders the response to a create without the payload. An `Idempotency-Key` stores it for a repetition of the
 /// request.
 fn render_created(cue: &Cue) -> Result<StoredResponse> {
     Ok(StoredResponse { status: 201, body: to_json(&CueView::new(cue, None))? })
 }
 
-/// A warning for the creator of a worker cue if no worker of the account was seen lately.
-async fn worker_hint(request: &Request, user_key: i64, transport: Transport) -> Result<Option<&'static str>> {
-    if transport == Transport::Webhook {
+/// A warning for the creator of a worker cue if no worker of the account was seen lately that takes its runs.
+async fn worker_hint(request: &Request, user_key: i64, new: &NewCue) -> Result<Option<String>> {
+    if new.transport == Transport::Webhook {
         return Ok(None);
     }
-    let since = saturating_sub(request.now, DEAD_AFTER);
-    let seen = move |read: &ReadTx<'_>| workers::is_any_seen(read, user_key, since);
-    let is_any_seen = request.app.store.read_inline(seen).await?;
-    Ok((!is_any_seen).then_some(NO_WORKER))
+    let task = new.payload.as_ref().and_then(|payload| payload.task.clone());
+    let (since, wanted) = (saturating_sub(request.now, DEAD_AFTER), task.clone());
+    let seen = move |read: &ReadTx<'_>| workers::is_taker_seen(read, user_key, wanted.as_deref(), since);
+    if request.app.store.read_inline(seen).await? {
+        return Ok(None);
+    }
+    Ok(Some(match task {
+        Some(task) => format!(
+            "No worker for task {task} was seen in the last 15 minutes: `cued work --task {} -- ./COMMAND`",
+            shell_word(&task)
+        ),
+        None => {
+            "No worker for runs without a task was seen in the last 15 minutes: runs wait until a worker \
+                 claims them"
+                .to_owned()
+        }
+    }))
 }
 
 /// Reserves memory for the response to a change, and drops the request body.
@@ -226,11 +291,12 @@ async fn merged_payload(request: &Request, id: &str, over: JsonStr<'_>) -> Resul
 
 const DEFAULT_LIMIT: usize = 10;
 
-const BAD_FROM: &str = "from should be a time since the year 0001 such as 2030-01-31T09:00:00Z";
+pub(in crate::http::api) const BAD_FROM: &str =
+    "from should be a time since the year 0001 such as 2030-01-31T09:00:00Z";
 
 /// `GET /v1/cues/{cue_id}/upcoming?limit&from&detail`: an empty list if no run is scheduled.
 pub async fn upcoming(request: Request) -> Result<Response> {
-    let (caller, query, id) = (request.caller()?, request.query(), request.param("cue_id").to_owned());
+    let (caller, query, id) = (request.caller()?, request.query(), cue_id(&request).await?);
     let limit = query.integer("limit", 1..=100).unwrap_or(DEFAULT_LIMIT);
     let has_detail = query.boolean("detail").unwrap_or(false);
     let from = query.instant("from");
@@ -270,18 +336,21 @@ pub async fn preview(request: Request) -> Result<Response> {
             None
         })
     });
-    let parsed = preview_schedule(&mut fields);
+    let parsed = preview_schedule(&mut fields, request.now);
     fields.finish()?;
     let Some(schedule) = parsed else { return Err(Refusal::invalid(Vec::new()).into()) };
-    let (mut schedule, gap_note) = schedule?;
+    let PreviewedSchedule { mut schedule, skipped_note, is_text } = schedule?;
     schedule.begin(request.now);
     schedule.first_run(request.now).map_err(Refusal::from)?;
     let after = from.map_or(request.now, just_before);
     let runs = schedule.upcoming(after, limit.unwrap_or(DEFAULT_LIMIT));
     let mut body = json!({"upcoming": instants(&runs)});
     add_detail(&mut body, &schedule, after, &runs, schedule.count_in_month(after));
-    if let (Some(note), [_]) = (gap_note, &runs[..]) {
+    if let (Some(note), [_]) = (skipped_note, &runs[..]) {
         body["occurrences"][0]["note"] = note.into();
+    }
+    if is_text {
+        body["schedule"] = schedule_fields(&schedule);
     }
     Ok(Response::ok(&body))
 }

@@ -215,13 +215,17 @@ pub async fn confirm(request: Request) -> Result<Response> {
 }
 
 fn ask_confirmation(request: &Request, token: &str, login: &LoginToConfirm) -> Response {
-    let LoginToConfirm { email, user_code, other_keys, proposed, .. } = login;
+    let LoginToConfirm { email, user_code, other_keys, proposed, is_new, .. } = login;
+    let account = match is_new {
+        true => format!("This creates a new account for {email}, which the device can then use."),
+        false => format!("The device can then use the account {email}."),
+    };
     let mut form = Form::post(&form_action(&request.app.config.public_url, "/v1/auth/verify"))
         .hidden("token", token)
         .hidden("user_code", user_code);
-    let mut page = Page::new("Is this your device?").code("Code on your device", user_code).text(&format!(
-        "Confirm only if you started this login and saw this code. The device can then use the account {email}."
-    ));
+    let mut page = Page::new("Is this your device?")
+        .code("Code on your device", user_code)
+        .text(&format!("Confirm only if you started this login and saw this code. {account}"));
     if !other_keys.is_empty() {
         page = show_keys(page, login);
         let options = [

@@ -81,7 +81,7 @@ pub async fn stream(request: Request) -> Result<Response> {
 
 fn filter(request: &Request) -> Result<EventFilter> {
     let query = request.query();
-    let cue_id = query.text("cue_id", 0..=255).map(str::to_owned);
+    let cue_id = query.cue_id();
     let filter = EventFilter::new(query.raw("types"), cue_id).map_err(|word| {
         let mut known: Vec<&str> = EventType::WORDS.to_vec();
         for group in EventType::ALL.map(EventType::group) {

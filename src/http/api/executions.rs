@@ -62,7 +62,7 @@ fn list_filter(query: &Query) -> ExecutionFilter {
         query.reject("replayed_from", "replayed_from should be the id of an execution, a UUID with hyphens");
     }
     ExecutionFilter {
-        cue_id: query.text("cue_id", 0..=255).map(str::to_owned),
+        cue_id: query.cue_id(),
         statuses: statuses.into_iter().filter_map(ExecutionStatus::parse).collect(),
         outcome_state: query.one_of("outcome_state", &OutcomeState::WORDS).and_then(OutcomeState::parse),
         worker_id: query.text("worker_id", 0..=255).map(str::to_owned),

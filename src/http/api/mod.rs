@@ -1,10 +1,12 @@
 //! The handlers of the API: one file per heading of the contract.
 
 pub mod account;
+pub mod admin;
 pub mod alerts;
 pub mod attempts;
 pub mod billing;
 pub mod bulk;
+pub mod callbacks;
 pub mod channels;
 pub mod claims;
 pub mod cue_list;
@@ -18,4 +20,5 @@ pub mod metrics;
 pub mod operations;
 pub mod sessions;
 pub mod stats;
+pub mod upcoming;
 pub mod workers;

@@ -1,5 +1,5 @@
 //! Endpoints for operators: `/v1/info`, the version and public configuration of the server without secrets;
-//! `/openapi.json`, the description of the API; `/v1/test/clock`, only with `--test-clock` (`Access::TestClock`).
+//! `/openapi.json`, the description of the API; `/v1/test/…`, only with `--test-clock` (`Access::TestClock`).
 //! `/health` for people and `/status` for load balancers.
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ use crate::http::assets::{CompressedText, inflate};
 use crate::http::message::{Request, Response};
 use crate::metrics::Histogram;
 use crate::metrics::engine::{DOWN_AFTER, SchedulerPass};
-use crate::service::test_clock;
+use crate::service::test_clock::{self, ClockTarget};
 use crate::store::ReadTx;
 use crate::store::accounts::users;
 use crate::store::db::open::Sizes;
@@ -33,17 +33,26 @@ use crate::store::db::{meta, open};
 use crate::store::stats;
 use crate::store::stats::QueueStats;
 
+/// In development mode: enough to see that an address is a new one.
+const MAX_SHOWN_ACCOUNTS: u32 = 100;
+
 pub async fn info(request: Request) -> Result<Response> {
     let (app, config) = (&request.app, &request.app.config);
-    let users = app.store.read_inline(users::any_exist).await?;
+    let fixed = config.registration;
+    let read = move |read: &ReadTx<'_>| Ok((users::any_exist(read)?, meta::registration(read, fixed)?));
+    let (users, registration) = app.store.read_inline(read).await?;
     let mut sign_in = vec![SignInMethod::Key, SignInMethod::Mail, SignInMethod::Link];
     sign_in.extend(permits_dev(&request).then_some(SignInMethod::Dev));
+    let accounts = match permits_dev(&request) {
+        true => Some(app.store.read(|read| users::first_emails(read, MAX_SHOWN_ACCOUNTS)).await?),
+        false => None,
+    };
     let billing = if config.stripe.is_some() { "stripe" } else { "manual" };
-    Ok(Response::ok(&json!({
+    let mut info = json!({
         "name": "cued",
         "version": env!("CARGO_PKG_VERSION"),
         "build": assets::BUILD,
-        "registration": config.registration.as_str(),
+        "registration": registration.as_str(),
         "limits": config.plans.are_limited(),
         "billing": billing,
         "mail": config.mail.as_str(),
@@ -54,7 +63,11 @@ pub async fn info(request: Request) -> Result<Response> {
         "sign_in": sign_in.into_iter().map(SignInMethod::as_str).collect::<Vec<_>>(),
         "public_url": config.public_url,
         "time": instant(request.now),
-    })))
+    });
+    if let Some(accounts) = accounts {
+        info["accounts"] = json!(accounts);
+    }
+    Ok(Response::ok(&info))
 }
 
 /// `src/http/openapi.json` without the blanks between its tokens, as the gzip file that `src/build.rs` makes of it.
@@ -68,10 +81,19 @@ static DOCUMENT: LazyLock<Option<Bytes>> = LazyLock::new(|| inflate(COMPRESSED))
 static VERSION: LazyLock<String> =
     LazyLock::new(|| sha256(COMPRESSED).iter().take(8).map(|byte| format!("{byte:02x}")).collect());
 
+/// The description of the API as JSON; `None` if it is damaged.
+pub fn document() -> Option<Bytes> {
+    DOCUMENT.clone()
+}
+
 /// `GET /openapi.json`. A page of any site may read it: it is the same for everybody.
 pub async fn openapi(request: Request) -> Result<Response> {
-    let text = CompressedText { content_type: "application/json", gzip: COMPRESSED, version: &VERSION };
-    let response = text.respond(&request.headers, || DOCUMENT.clone())?;
+    let text = CompressedText {
+        content_type: "application/json",
+        gzip: Bytes::from_static(COMPRESSED),
+        version: &VERSION,
+    };
+    let response = text.respond(&request.headers, document)?;
     Ok(response
         .with(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))
         .with(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")))
@@ -81,42 +103,63 @@ pub async fn show_test_clock(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({"now": instant(request.now)})))
 }
 
-/// `POST /v1/test/clock {advance}` or `{to}`
+/// `POST /v1/test/clock {advance}`, `{to}` or `{until: "next"}`
 pub async fn advance_test_clock(request: Request) -> Result<Response> {
+    let target = clock_target(&request)?;
+    let advance =
+        on_test_clock(request, move |app, stopping| test_clock::advance(app, target, stopping)).await?;
+    let mut moved =
+        json!({"now": instant(advance.now), "fired": advance.fired, "delivered": advance.delivered});
+    if target == ClockTarget::Next {
+        moved["next"] = advance.next.map(instant).into();
+    }
+    Ok(Response::ok(&moved))
+}
+
+/// `POST /v1/test/reset`
+pub async fn reset_test_server(request: Request) -> Result<Response> {
+    on_test_clock(request, test_clock::reset).await?;
+    Ok(Response::no_content())
+}
+
+/// Runs what waits for the engine on a thread that may block.
+async fn on_test_clock<T: Send + 'static>(
+    request: Request,
+    job: impl FnOnce(&App, &dyn Fn() -> bool) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (app, stopping) = (request.app, request.stopping);
+    let done = tokio::task::spawn_blocking(move || job(&app, &|| *stopping.borrow())).await;
+    done.map_err(|error| Error::fault_from("the test clock failed", error))?
+}
+
+fn clock_target(request: &Request) -> Result<ClockTarget> {
+    let now = request.now;
     let mut fields = request.fields()?;
     let (advance, to) = (fields.string("advance", 1..=64), fields.string("to", 1..=64));
-    let target = match (&advance, &to) {
-        (Some(span), None) => {
-            add_duration(request.now, span).map_err(|reason| fields.reject("advance", &reason)).ok()
-        }
+    let until = fields.one_of("until", &["next"]);
+    let given: Vec<&str> =
+        ["advance", "to", "until"].into_iter().filter(|name| fields.any(name).is_some()).collect();
+    match given[..] {
+        [] => fields.add_missing("advance"),
+        [_] => {}
+        [first, ..] => fields.reject(first, "send one of advance, to and until"),
+    }
+    let instant = match (&advance, &to) {
+        (Some(span), _) => add_duration(now, span).map_err(|reason| fields.reject("advance", &reason)).ok(),
         (None, Some(to)) => {
             parse_instant(to, &Zone::UTC).map_err(|error| fields.reject("to", &error.to_string())).ok()
         }
-        (Some(_), Some(_)) => {
-            fields.reject("to", "send either advance or to, not both");
-            None
-        }
-        (None, None) => {
-            if fields.any("advance").is_none() && fields.any("to").is_none() {
-                fields.add_missing("advance");
-            }
-            None
-        }
+        (None, None) => None,
     };
-    if target.is_some_and(|target| target < request.now) {
+    if instant.is_some_and(|instant| instant < now) {
         fields.reject(if advance.is_some() { "advance" } else { "to" }, "a test clock can only move forward");
     }
     fields.forbid_unknown();
     fields.finish()?;
-    let (app, target, stopping) = (request.app, target.unwrap_or(request.now), request.stopping);
-    // Advancing waits for the engine, so it needs a thread that may block.
-    let advance =
-        tokio::task::spawn_blocking(move || test_clock::advance_to(&app, target, &|| *stopping.borrow()))
-            .await;
-    let advance = advance.map_err(|error| Error::fault_from("the test clock failed", error))??;
-    Ok(Response::ok(
-        &json!({"now": instant(advance.now), "fired": advance.fired, "delivered": advance.delivered}),
-    ))
+    Ok(match until {
+        Some(_) => ClockTarget::Next,
+        None => ClockTarget::To(instant.unwrap_or(now)),
+    })
 }
 
 /// Adds an ISO 8601 duration in UTC: a day has 24 hours, months and years follow the calendar.
@@ -297,6 +340,6 @@ mod tests {
         let embedded: serde_json::Value = serde_json::from_slice(&document).unwrap();
         let file: serde_json::Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
         assert_eq!(embedded, file);
-        assert!(COMPRESSED.len() <= 40 << 10, "{} bytes of the binary", COMPRESSED.len());
+        assert!(COMPRESSED.len() <= 47 << 10, "{} bytes of the binary", COMPRESSED.len());
     }
 }

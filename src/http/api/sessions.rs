@@ -52,7 +52,7 @@ pub async fn begin(request: Request) -> Result<Response> {
     }
     let NewSession { token, session, user, .. } = result?;
     let body = json!({
-        "user": {"id": user.id, "email": user.email, "plan": user.plan},
+        "user": {"id": user.id, "email": user.email, "plan": user.plan, "is_operator": user.is_operator},
         "session": {"id": session.id, "expires_at": instant(session.expires_at)},
     });
     let cookie = cookie.set(&token, request.now, session.expires_at)?;

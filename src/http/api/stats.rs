@@ -28,6 +28,7 @@ const HOURS: i64 = 24;
 pub async fn overview(request: Request) -> Result<Response> {
     let (user_key, now) = (request.caller()?.user_key, request.now);
     let grid = Grid::last_hours(HOURS, now);
+    let sends_mail = request.app.config.mail.reaches_people();
     let read = move |read: &ReadTx<'_>| {
         Ok((
             stats::overview(read, user_key, now)?,
@@ -35,7 +36,7 @@ pub async fn overview(request: Request) -> Result<Response> {
             users::monthly_usage(read, user_key, now)?,
             stats::user_series(read, user_key, &grid)?,
             meta::held_since(read)?,
-            (channels::count(read, user_key)?, channels::list_failing(read, user_key)?),
+            (channels::count_reaching(read, user_key, sends_mail)?, channels::list_failing(read, user_key)?),
         ))
     };
     let ((found, user, month, series, held_since, channels), _turn) = request.read_list(false, read).await?;
@@ -124,7 +125,7 @@ fn render_hour(at: Timestamp, figures: &Figures) -> Value {
 /// `GET /v1/stats?from&to&step&cue_id`.
 pub async fn stats(request: Request) -> Result<Response> {
     let (caller, query, now) = (request.caller()?, request.query(), request.now);
-    let cue_id = query.text("cue_id", 0..=255).map(str::to_owned);
+    let cue_id = query.cue_id();
     let grid = parse_grid(&query, now);
     query.finish()?;
     // `finish` has returned an error if there is none.

@@ -14,14 +14,14 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::plan::is_nearly_used_up;
-use crate::domain::account::rate_limit::client_address;
+use crate::domain::account::rate_limit::{RateKey, client_address};
 use crate::domain::account::session::REQUESTS_PER_MINUTE;
 use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::Result;
 use crate::http::limits::Owner as MemoryOwner;
-use crate::http::middleware::{RateKey, RequestContext, ServerState};
-use crate::http::router::{Access, Route};
+use crate::http::middleware::{RequestContext, ServerState};
+use crate::http::router::Route;
 use crate::store::accounts::users::{self, Owner, ReadAt};
 
 pub type RefusalResult<T> = std::result::Result<T, Refusal>;
@@ -71,7 +71,7 @@ impl BrowserGuard {
     /// Checks the page that sent a request to a route that changes anything without a key.
     /// Errors: 403 `cross_site_request`.
     pub fn check_origin(&self, route: &Route, source: &RequestSource<'_>) -> RefusalResult<()> {
-        if route.access == Access::ApiKey || route.method == Method::GET {
+        if route.access.needs_caller() || route.method == Method::GET {
             return Ok(());
         }
         // A second `Origin` header cannot come from a browser; each must pass. `null` may come from any site, by a
@@ -126,10 +126,25 @@ pub fn cross_site() -> Refusal {
     )
 }
 
+/// Returns the host that the request names. A request that names none or a forbidden one counts for the client address.
+pub fn named_host<'a>(
+    server: &ServerState,
+    head: &'a Parts,
+    context: &mut RequestContext,
+) -> Result<&'a str> {
+    let checked = host_of(head)
+        .inspect_err(|_| context.must_close = true)
+        .and_then(|host| server.browser_guard.check_host(host).map(|()| host));
+    checked.map_err(|refusal| {
+        context.count_for_address(server);
+        refusal.into()
+    })
+}
+
 /// Returns the host that a request names: that of its target if it has one, otherwise the `Host` header. A request of
 /// HTTP/1.0 may name none: its host is empty.
 /// Errors: 400 without exactly one `Host` header. Of two, different proxies use different ones.
-pub fn host_of(head: &Parts) -> RefusalResult<&str> {
+fn host_of(head: &Parts) -> RefusalResult<&str> {
     let mut values = head.headers.get_all(header::HOST).iter();
     let (first, second) = (values.next(), values.next());
     let target = head.uri.authority().map(|authority| authority.as_str());
@@ -198,7 +213,8 @@ pub async fn find_key_owner(app: &App, headers: &HeaderMap, now: Timestamp) -> R
     let found = read_key_owner(app, hash, now).await?;
     Ok(found.map(|owner| {
         let credential = Credential::ApiKey { key: owner.key, hash };
-        caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)
+        let Owner { user_key, user_id, plan, is_operator, executions, .. } = owner;
+        caller(app, credential, user_key, user_id, plan, is_operator, executions)
     }))
 }
 
@@ -220,10 +236,11 @@ pub fn caller(
     user_key: i64,
     user_id: String,
     plan: String,
+    is_operator: bool,
     executions: i64,
 ) -> Caller {
     let limits = app.config.plans.limits(&plan);
-    Caller { user_key, user_id, credential, plan, limits, executions }
+    Caller { user_key, user_id, credential, plan, limits, is_operator, executions }
 }
 
 /// Returns the token of `Authorization: Bearer TOKEN`. A missing, repeated or malformed header counts as none.

@@ -18,13 +18,13 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode, Version};
+use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
-use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 use crate::app::App;
 use crate::domain::account::plan::limit_or_max;
-use crate::domain::account::rate_limit::{RateLimitStatus, SlidingWindows, rate_limit_address};
+use crate::domain::account::rate_limit::{RATE_WITHOUT_KEY, RateKey, RateLimitStatus, rate_limit_address};
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::json::{self, JsonError, JsonText};
@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::http::limits::{Owner, RequestGuard, Reservation, Shares};
 use crate::http::message::{BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id};
 use crate::http::middleware::authentication::{
-    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, forwarded_host, host_of,
+    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, forwarded_host, named_host,
     reached_near_quota,
 };
 use crate::http::middleware::session::find_session_owner;
@@ -57,24 +57,9 @@ const HEADER_COST: usize = size_of::<HeaderName>() + size_of::<HeaderValue>() + 
 /// The most headers of a request. hyper limits them in HTTP/1.1 only.
 const MAX_HEADERS: usize = 100;
 
-/// Requests per minute and address without a valid key, whatever the plans say (contract §2.7).
-pub const RATE_WITHOUT_KEY: u32 = 60;
-
-/// The window of a minute that a request counts in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RateKey {
-    /// The programs of a user, by row key.
-    User(i64),
-    /// The sessions of a user: an open page takes nothing from the user's programs.
-    Sessions(i64),
-    /// An address (IPv6: a /64).
-    Address(IpAddr),
-}
-
 pub struct ServerState {
     pub app: Arc<App>,
     pub table: &'static [Route],
-    pub rates: Mutex<SlidingWindows<RateKey>>,
     pub browser_guard: BrowserGuard,
     pub shares: Arc<Shares>,
     /// Becomes `true` when the server starts to shut down.
@@ -91,7 +76,6 @@ impl ServerState {
     ) -> Self {
         Self {
             table,
-            rates: Mutex::new(SlidingWindows::new(RATE_WITHOUT_KEY, SignedDuration::from_mins(1))),
             browser_guard: BrowserGuard::new(allowed_hosts, app.config.public_url.clone()),
             shares: Shares::new(app.config.http.max_buffered),
             stopping,
@@ -149,12 +133,15 @@ pub async fn handle(
             (None, Err(error))
         }
     };
-    let response = response.unwrap_or_else(|error| context.error_response(error));
+    let response = response.unwrap_or_else(|error| context.error_response(server, error));
     // No await before this: a response that is rendered and does not count yet would escape the bound.
     let is_done = !method.is_safe() && response.status.is_success();
     let (response, mut of_response) = match context.reserve(server, &response, is_done) {
         Ok(reservation) => (response, reservation),
-        Err(error) => (context.error_response(if is_done { without_room(error) } else { error }), None),
+        Err(error) => {
+            let error = if is_done { without_room(error) } else { error };
+            (context.error_response(server, error), None)
+        }
     };
     if let Some(caller) = context.handled_for.take().filter(|_| !context.near_quota) {
         context.near_quota = reached_near_quota(server, &caller, &context).await;
@@ -193,12 +180,9 @@ async fn dispatch(
         return Err(too_many_headers());
     }
     let host = named_host(server, &head, context)?;
-    let exists = |access| server.has_routes_of(access);
-    let matched = match_route(server.table, &head.method, head.uri.path(), exists);
-    context.route = if let RouteMatch::Found(route, _) = &matched { Some(route) } else { None };
     let forwarded_host = forwarded_host(&server.app, peer.ip(), &head.headers);
     let source = RequestSource { host, forwarded_host, headers: &head.headers };
-    let caller = find_caller(server, context, &source, peer.ip()).await?;
+    let (matched, caller) = find_route(server, context, &head, &source, peer.ip()).await?;
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
@@ -209,7 +193,7 @@ async fn dispatch(
         context.check_rate_limit()?;
     }
     server.browser_guard.check_origin(route, &source)?;
-    if route.access == Access::ApiKey && caller.is_none() {
+    if route.access.needs_caller() && caller.is_none() {
         return Err(invalid_api_key());
     }
     // Set for the errors of the body: the next request begins after the rest of it, which is not worth reading.
@@ -252,6 +236,29 @@ async fn dispatch(
     response
 }
 
+/// Finds the route and the caller. For everybody but operators the routes of operators do not exist.
+async fn find_route(
+    server: &ServerState,
+    context: &mut RequestContext,
+    head: &Parts,
+    source: &RequestSource<'_>,
+    peer: IpAddr,
+) -> Result<(RouteMatch, Option<Caller>)> {
+    let find = |is_operator: bool| {
+        let exists = |access| server.has_routes_of(access) && (is_operator || access != Access::Operator);
+        match_route(server.table, &head.method, head.uri.path(), exists)
+    };
+    let mut matched = find(true);
+    context.route = matched.route();
+    let caller = find_caller(server, context, source, peer).await?;
+    let is_operator = caller.as_ref().is_some_and(|caller| caller.is_operator);
+    if !is_operator && context.route.is_none_or(|route| route.access == Access::Operator) {
+        matched = find(false);
+        context.route = matched.route();
+    }
+    Ok((matched, caller))
+}
+
 /// Returns the caller, if there is one, and counts the request, also one to an unknown path.
 async fn find_caller(
     server: &ServerState,
@@ -271,7 +278,7 @@ async fn find_caller(
             // a page of another site then cannot use one there.
             let found = if source.headers.contains_key(header::AUTHORIZATION) {
                 find_key_owner(&server.app, source.headers, context.now).await
-            } else if access == Some(Access::ApiKey) {
+            } else if access.is_some_and(Access::needs_caller) {
                 find_session_owner(server, context, source, peer).await
             } else {
                 Ok(None)
@@ -279,17 +286,6 @@ async fn find_caller(
             count_request(server, context, found)
         }
     }
-}
-
-/// Returns the host that the request names. A request that names none or a forbidden one counts for the client address.
-fn named_host<'a>(server: &ServerState, head: &'a Parts, context: &mut RequestContext) -> Result<&'a str> {
-    let checked = host_of(head)
-        .inspect_err(|_| context.must_close = true)
-        .and_then(|host| server.browser_guard.check_host(host).map(|()| host));
-    checked.map_err(|refusal| {
-        context.count_for_address(server);
-        refusal.into()
-    })
 }
 
 async fn read_body(
@@ -342,7 +338,7 @@ fn method_not_allowed(allow: &str, request_id: &str) -> Result<Response> {
     let value = HeaderValue::from_str(allow)
         .map_err(|error| Error::fault_from("the Allow header cannot hold the methods of this path", error))?;
     let message = format!("This path does not support the method of the request; use {allow}");
-    let response = Response::error(Error::refused(ErrorCode::MethodNotAllowed, message), request_id);
+    let response = Response::error(Error::refused(ErrorCode::MethodNotAllowed, message), request_id, None);
     Ok(response.with(header::ALLOW, value))
 }
 
@@ -453,7 +449,7 @@ impl RequestContext {
         let is_of_program = matches!(key, RateKey::User(_));
         let now = if is_of_program { self.now } else { server.app.clock.now_moving() };
         self.rate_limit = match limit {
-            Some(limit) => server.rates.lock().admit_below(key, limit, now),
+            Some(limit) => server.app.rates.lock().admit_below(key, limit, now),
             None => RateLimitStatus::unused(None, now),
         };
     }
@@ -461,7 +457,7 @@ impl RequestContext {
     /// Takes back the count of this request for the client address, or the refusal.
     pub fn uncount_for_address(&mut self, server: &ServerState) {
         if self.rate_limit.refused_for.is_none() {
-            server.rates.lock().return_unused(RateKey::Address(rate_limit_address(self.client_ip)));
+            server.app.rates.lock().return_unused(RateKey::Address(rate_limit_address(self.client_ip)));
         }
         self.rate_limit = address_status(server, self.client_ip);
     }
@@ -504,8 +500,11 @@ impl RequestContext {
     }
 
     /// Renders an error as HTML for a page, and as JSON for everything else.
-    pub fn error_response(&self, error: Error) -> Response {
-        if self.is_page() { pages::error_response(error, &self.id) } else { Response::error(error, &self.id) }
+    pub fn error_response(&self, server: &ServerState, error: Error) -> Response {
+        match self.is_page() {
+            true => pages::error_response(error, &self.id),
+            false => Response::error(error, &self.id, server.app.config.docs_base()),
+        }
     }
 
     /// Adds the headers of every response (contract §2.2). One that the response has already wins. Returns the stream apart
@@ -571,7 +570,7 @@ impl RequestContext {
 /// The status of a client without a key. Counts nothing.
 fn address_status(server: &ServerState, address: IpAddr) -> RateLimitStatus {
     let key = RateKey::Address(rate_limit_address(address));
-    server.rates.lock().status(&key, RATE_WITHOUT_KEY, server.app.clock.now_moving())
+    server.app.rates.lock().status(&key, RATE_WITHOUT_KEY, server.app.clock.now_moving())
 }
 
 /// Returns `unknown` for a method that is not a standard one: a client can send any text as a method.

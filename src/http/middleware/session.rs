@@ -120,8 +120,9 @@ pub async fn find_session_owner(
             Err(error) => tracing::warn!(%error, "cannot record that a session was seen"),
         }
     }
-    let credential = Credential::Session { id: owner.id, api_key: owner.api_key_key, hash };
-    Ok(Some(caller(app, credential, owner.user_key, owner.user_id, owner.plan, owner.executions)))
+    let credential = Credential::Session { id: owner.id.clone(), api_key: owner.api_key_key, hash };
+    let SessionOwner { user_key, user_id, plan, is_operator, executions, .. } = owner;
+    Ok(Some(caller(app, credential, user_key, user_id, plan, is_operator, executions)))
 }
 
 /// The valid sessions of the tokens in the cookies; only those of the account that the request names, if it names one.

@@ -1,6 +1,7 @@
 // What most screens are made of, to import from one place.
 export { html, nothing, svg } from "./lit/lit-html.js";
 export * from "./app/api.js";
+export * from "./app/notified.js";
 export * from "./app/router.js";
 export * from "./app/server.js";
 export * from "./app/state.js";
@@ -10,5 +11,4 @@ export * from "./parts/feedback.js";
 export * from "./parts/form.js";
 export * from "./parts/json_text.js";
 export * from "./parts/pieces.js";
-export * from "./parts/snippets.js";
 export * from "./parts/text.js";

@@ -34,7 +34,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 const EVICTION_FRACTION: usize = 16;
 
 /// Time until a full server searches again for idle connections. A new connection waits up to this long; a shorter
-/// interval would search more often while all of them are busy.
+/// interval would search more often while all of them are busy. A connection that is idle for less is left alone: a
+/// request that has arrived, but is not read yet, would be lost with it.
 const EVICTION_RETRY: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -140,7 +141,8 @@ impl Connections {
             // A trusted proxy counts as one client network, so that no client is disconnected for the others.
             let own = connection.client.and_then(|client| self.clients.get(&client));
             let count = own.map_or(1, Vec::len);
-            Some((Reverse(count), connection.activity.idle_since()?))
+            let idle_since = connection.activity.idle_since()?;
+            (idle_since.elapsed() >= EVICTION_RETRY).then_some((Reverse(count), idle_since))
         };
         let ranked = self.open.values().filter_map(|connection| Some((rank(connection)?, connection)));
         let mut idle: Vec<_> = ranked.collect();

@@ -21,13 +21,14 @@ pub struct SessionOwner {
     pub user_key: i64,
     pub user_id: String,
     pub plan: String,
+    pub is_operator: bool,
     pub executions: i64,
 } }
 row!(session_columns, "", Session { id, method, device, address, created_at, seen_at, expires_at });
 
 const FIND_OWNER: &str =
     "SELECT sessions.key, sessions.id, api_key_key, sessions.created_at, seen_at, users.key, users.id, plan,
-        coalesce(executions, 0)
+        is_operator, coalesce(executions, 0)
    FROM sessions JOIN users ON users.key = sessions.user_key
         LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE token_hash = ?1 AND expires_at > ?3 AND disabled_at IS NULL";

@@ -32,6 +32,7 @@ row!(columns, "", User {
     disabled_at,
     created_at,
     confirmed_at,
+    is_operator,
 });
 
 macro_rules! select {
@@ -61,11 +62,13 @@ pub struct NewUser {
     pub confirmation_token: Option<String>,
 }
 
+/// The first user of a file is its operator.
 pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
     let is_inserted = tx.changes(
             "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at,
-                                confirmed_at, confirmation_token)
-             VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, iif(?7 IS NULL, ?6, NULL), ?7) ON CONFLICT (email) DO NOTHING",
+                                confirmed_at, confirmation_token, is_operator)
+             VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, iif(?7 IS NULL, ?6, NULL), ?7, NOT EXISTS (SELECT 1 FROM users))
+             ON CONFLICT (email) DO NOTHING",
         params![
             new.id,
             new.email,
@@ -91,12 +94,39 @@ pub fn find_by_id(read: &ReadTx<'_>, id: &str) -> Result<Option<User>> {
     read.find(select!("WHERE id = ?1"), [id])
 }
 
+/// A page of the users whose address has `part`, oldest first, with their executions of this month; and the number of
+/// all of them.
+pub fn list_page(
+    read: &ReadTx<'_>,
+    part: &str,
+    now: Timestamp,
+    limit: u32,
+    offset: u64,
+) -> Result<(Vec<(User, i64)>, i64)> {
+    let sql = concat!(
+        "SELECT ",
+        columns!(),
+        ", coalesce(executions, 0) FROM users
+           LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
+          WHERE instr(email, ?1) > 0 ORDER BY key LIMIT ?3 + 0 OFFSET ?4 + 0"
+    );
+    let page =
+        read.all(sql, params![part, month_of(now), limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
+    let total = read.one("SELECT count(*) FROM users WHERE instr(email, ?1) > 0", [part])?;
+    Ok((page, total))
+}
+
 pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
     read.all(select!("ORDER BY key"), [])
 }
 
 pub fn first_enabled(read: &ReadTx<'_>) -> Result<Option<User>> {
     read.find(select!("WHERE disabled_at IS NULL ORDER BY key LIMIT 1"), [])
+}
+
+/// The addresses of the first enabled users.
+pub fn first_emails(read: &ReadTx<'_>, limit: u32) -> Result<Vec<String>> {
+    read.all("SELECT email FROM users WHERE disabled_at IS NULL ORDER BY key LIMIT ?1", [limit])
 }
 
 pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
@@ -197,8 +227,32 @@ pub fn enable(tx: &WriteTx<'_>, user_key: i64) -> Result<bool> {
     tx.changes(sql, [user_key])
 }
 
+pub fn set_operator(tx: &WriteTx<'_>, user_key: i64, is_operator: bool) -> Result<bool> {
+    let sql = "UPDATE users SET is_operator = ?2 WHERE key = ?1 AND is_operator <> ?2";
+    tx.changes(sql, params![user_key, is_operator])
+}
+
+pub fn has_enabled_operator(read: &ReadTx<'_>) -> Result<bool> {
+    read.any("SELECT 1 FROM users WHERE is_operator AND disabled_at IS NULL", [])
+}
+
 pub fn webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
     read.one("SELECT webhook_secret FROM users WHERE key = ?1", [user_key])
+}
+
+/// The secrets that sign the webhooks of a user.
+pub struct StoredSecrets {
+    pub current: String,
+    pub previous: Option<String>,
+    /// The previous secret signs too until then.
+    pub previous_expires_at: Option<Timestamp>,
+}
+
+pub fn signing_secrets(read: &ReadTx<'_>, user_key: i64) -> Result<StoredSecrets> {
+    let sql = "SELECT webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at
+                 FROM users WHERE key = ?1";
+    let (current, previous, previous_expires_at) = read.one(sql, [user_key])?;
+    Ok(StoredSecrets { current, previous, previous_expires_at })
 }
 
 pub fn rotate_secret(
@@ -292,6 +346,15 @@ pub fn check_storage_quota<T>(
     storage_refusal(tx, plans, user_key, before)?.map_or(Ok(written), |refusal| Err(refusal.into()))
 }
 
+/// The way to lift a limit of the user's plan. An operator buys nothing, and the only account of a server is that of its
+/// operator.
+pub fn limit_remedy(read: &ReadTx<'_>, user_key: i64) -> Result<&'static str> {
+    let sql = "SELECT is_operator OR (SELECT count(*) = 1 FROM (SELECT 1 FROM users LIMIT 2))
+                 FROM users WHERE key = ?1";
+    let is_own_server: bool = read.one(sql, [user_key])?;
+    Ok(if is_own_server { "start this server with --limits off" } else { "upgrade" })
+}
+
 /// The refusal of a write after which the user stores more than the bytes `before` it and more than the plan allows.
 pub fn storage_refusal(
     tx: &WriteTx<'_>,
@@ -309,7 +372,7 @@ pub fn storage_refusal(
     if let Some(limit) = limit.filter(|limit| after > *limit) {
         let (allows, remedy) = match is_bounded {
             true => ("an account with an unconfirmed address may store", CONFIRM),
-            false => ("the plan allows", "upgrade"),
+            false => ("the plan allows", limit_remedy(tx, user_key)?),
         };
         return refusal(format!(
             "The account would store {after} bytes of payloads, callback headers, results and kept responses; {allows} \
@@ -352,10 +415,12 @@ pub struct Owner {
     pub user_key: i64,
     pub user_id: String,
     pub plan: String,
+    pub is_operator: bool,
     pub executions: i64,
 } }
 
-const FIND_OWNER: &str = "SELECT api_keys.key, users.key, users.id, plan, coalesce(executions, 0)
+const FIND_OWNER: &str =
+    "SELECT api_keys.key, users.key, users.id, plan, is_operator, coalesce(executions, 0)
    FROM api_keys JOIN users ON users.key = api_keys.user_key
         LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE key_hash = ?1 AND disabled_at IS NULL";
@@ -426,7 +491,8 @@ mod tests {
     }
 
     fn owner(user_key: i64) -> Owner {
-        Owner { key: 1, user_key, user_id: "ann".to_owned(), plan: "free".to_owned(), executions: 0 }
+        let (user_id, plan) = ("ann".to_owned(), "free".to_owned());
+        Owner { key: 1, user_key, user_id, plan, is_operator: false, executions: 0 }
     }
 
     #[test]

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
-use crate::domain::cue::Cue;
 use crate::domain::cue::list::{CueFacts, CueFilter, CueSort, ListPosition, SortValue, letters};
+use crate::domain::cue::{Cue, Transport};
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::ids::ExecutionId;
 use crate::error::Result;
 use crate::store::accounts::users;
-use crate::store::cues::{COLUMNS, find_by_key, tagged, text_bytes};
+use crate::store::cues::{COLUMNS, find_by_key, find_filters, tagged, text_bytes};
 use crate::store::db::columns::{RowReader, from_row, row};
 use crate::store::{MAX_LIST_BYTES, ReadTx};
 
@@ -53,7 +53,7 @@ impl CueList {
     }
 
     pub fn is_indexed(&self) -> bool {
-        let CueFilter { q, status: _, transport, tags: _, failing } = &self.filter;
+        let CueFilter { q, status: _, transport, slug: _, tags: _, failing } = &self.filter;
         self.sort.is_by_creation() && q.is_none() && transport.is_none() && failing.is_none()
     }
 
@@ -62,7 +62,11 @@ impl CueList {
             ListStart::Offset(offset) => offset <= MAX_INLINE_OFFSET,
             ListStart::After(_) => true,
         };
-        self.is_indexed() && is_near && self.runs.is_none() && self.filter.tags.is_empty()
+        self.is_indexed()
+            && is_near
+            && self.runs.is_none()
+            && self.filter.tags.is_empty()
+            && self.filter.slug.is_none()
     }
 }
 
@@ -97,6 +101,11 @@ impl IndexedCues {
             // The tags first: SQLite may otherwise read all cues of the user.
             ("tagged", format!("FROM ({tagged}) CROSS JOIN cues ON key = tagged WHERE true"), values)
         };
+        if let Some(slug) = &filter.slug {
+            let (from, before) = slug.bounds();
+            source += " AND slug >= ? AND slug < ?";
+            values.extend([from, before].map(Value::from));
+        }
         if let Some(status) = filter.status {
             source += " AND status = ?";
             values.push(Value::from(status.as_str().to_owned()));
@@ -120,8 +129,10 @@ impl IndexedCues {
 
     /// Texts are read only to be searched: they are behind the headers, which may be long.
     fn scan_sql(&self, filter: &CueFilter, columns: &str) -> String {
-        let texts =
-            if filter.q.is_some() { "id, name, description, callback_url" } else { "'', '', NULL, NULL" };
+        let texts = match filter.q {
+            Some(_) => "id, name, slug, description, callback_url",
+            None => "'', '', NULL, NULL, NULL",
+        };
         let failures = match filter.failing {
             Some(_) => "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)",
             None => "0",
@@ -148,7 +159,7 @@ fn read_indexed(
     max_bytes: usize,
 ) -> Result<(CuePage, bool)> {
     let rows = IndexedCues::new(user_key, &list.filter);
-    let total = match list.filter.tags.is_empty() {
+    let total = match list.filter.tags.is_empty() && list.filter.slug.is_none() {
         true => users::stored_cue_counts(read, user_key)?.of(list.filter.status),
         false => read.one(&rows.count_sql(), params_from_iter(rows.with(&[])))?,
     };
@@ -287,6 +298,7 @@ fn is_match(filter: &CueFilter, columns: &mut RowReader<'_, '_>) -> rusqlite::Re
         is_failing,
         id: columns.text()?,
         name: columns.text()?,
+        slug: columns.maybe_text()?,
         description: columns.maybe_text()?,
         callback_url: columns.maybe_text()?,
     }))
@@ -315,6 +327,8 @@ const MISSED: &str = "SELECT last FROM missed_runs WHERE cue_key = ?1 ORDER BY k
 pub struct RecentRuns {
     pub letters: String,
     pub last: Option<LastRun>,
+    /// That of a worker cue, from its payload.
+    pub task: Option<String>,
 }
 
 /// The newest `count` runs of a cue. The caller checks that the cue is the user's.
@@ -326,7 +340,10 @@ pub fn find_runs(read: &ReadTx<'_>, cue: &Cue, count: u32) -> Result<RecentRuns>
     let has_missed = count > 0 && cue.missed_count > 0;
     let missed = if has_missed { read.all(MISSED, (cue.key, count))? } else { Vec::new() };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    Ok(RecentRuns { letters: letters(&executions, &missed, count), last })
+    let payload_key = cue.payload_key.filter(|_| cue.transport == Transport::Worker);
+    let filters = payload_key.map(|key| find_filters(read, key)).transpose()?;
+    let task = filters.and_then(|(task, _)| task);
+    Ok(RecentRuns { letters: letters(&executions, &missed, count), last, task })
 }
 
 #[cfg(test)]

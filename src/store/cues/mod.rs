@@ -4,6 +4,8 @@
 pub mod cue_list;
 pub mod due_cues;
 pub mod flows;
+pub mod time_zones;
+pub mod upcoming;
 
 use std::iter;
 use std::sync::LazyLock;
@@ -13,6 +15,7 @@ use rusqlite::params;
 use rusqlite::types::Value;
 use serde::Serialize;
 
+use crate::domain::cue::slug::Slug;
 use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{Cue, CueStatus, OnFailure, Payload, ScheduleSpec, StoredSchedule};
 use crate::domain::execution::RetryPolicy;
@@ -51,7 +54,7 @@ macro_rules! cue_columns {
 
 cue_columns! {
     kept: id, user_key, last_run, run_count, missed_count, transport, payload_key, created_at;
-    changed: name, description, tags, status, next_run, schedule = "cron, every, counts_from, at, timezone, catch_up, \
+    changed: slug, name, description, tags, status, next_run, schedule = "cron, every, counts_from, at, timezone, catch_up, \
         start_at, end_at, jitter_seconds, delay_seconds",
         callback = "callback_url, callback_method, callback_headers, outcome_from_response, \
             timeout_seconds, \
@@ -123,6 +126,11 @@ pub fn find_with_payload(
     read.find(sql, params![user_key, id])
 }
 
+/// Returns the id of the user's cue with this slug.
+pub fn find_id_of_slug(read: &ReadTx<'_>, user_key: i64, slug: &Slug) -> Result<Option<String>> {
+    read.find("SELECT id FROM cues WHERE user_key = ?1 AND slug = ?2", params![user_key, slug.as_str()])
+}
+
 pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     read.find("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1", params![user_key, id])
 }
@@ -172,6 +180,12 @@ fn text_bytes(cue: &Cue) -> usize {
     });
     let description = cue.description.as_ref().map_or(0, String::len);
     cue.name.len() + description + cue.warning.as_ref().map_or(0, String::len) + callback
+}
+
+impl ToRow for Slug {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+        to.add(self.as_str())
+    }
 }
 
 impl ToRow for Tags {

@@ -13,6 +13,7 @@ use crate::domain::account::device_login::LoginState;
 use crate::domain::account::session::SignInMethod;
 use crate::domain::billing::{Offer, RequestStatus, SubscriptionState};
 use crate::domain::channel::ChannelType;
+use crate::domain::cue::slug::Slug;
 use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{CueStatus, ScheduleSpec, StoredSchedule, Transport};
 use crate::domain::execution::attempt::FailureCause;
@@ -201,7 +202,7 @@ macro_rules! tuples {
     };
 }
 
-plain!(bool, u16, u32, i64, String, [u8; 32]);
+plain!(bool, u16, u32, i64, String, Vec<u8>, [u8; 32]);
 words!(
     AlertType,
     CatchUp,
@@ -312,6 +313,13 @@ impl FromRow for RetryPolicy {
         let backoff_seconds = backoff_seconds.map(|text| serde_json::from_str(&text)).transpose();
         let backoff_seconds = backoff_seconds.map_err(|error| invalid_column(&error.to_string()))?;
         Ok(Self { max_attempts, backoff_minutes, backoff_seconds })
+    }
+}
+
+impl FromRow for Slug {
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        let text = columns.text()?;
+        Self::parse(text).ok_or_else(|| invalid_column("the slug of a cue has another form"))
     }
 }
 

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
+use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::Result;
 use crate::store::db::columns::{FromRow, millis, row};
@@ -46,6 +47,16 @@ pub fn record_last_seen(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     tx.run(sql, [millis(now)])
 }
 
+/// `fixed` is what the flags of the server say: it counts before what is stored.
+pub fn registration(read: &ReadTx<'_>, fixed: Option<RegistrationPolicy>) -> Result<RegistrationPolicy> {
+    let stored = if fixed.is_none() { find(read, "registration")? } else { None };
+    Ok(fixed.or_else(|| stored.and_then(RegistrationPolicy::from_number)).unwrap_or_default())
+}
+
+pub fn set_registration(tx: &WriteTx<'_>, registration: RegistrationPolicy) -> Result<()> {
+    set(tx, "registration", Some(registration.number()))
+}
+
 pub fn accept_clock(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     tx.run("UPDATE meta SET value = min(value, ?1) WHERE name = 'last_seen'", [millis(now)])?;
     set(tx, "clock_accepted_at", Some(millis(now)))
@@ -85,8 +96,8 @@ pub fn is_held(read: &ReadTx<'_>) -> Result<bool> {
 }
 
 /// Refuses what a copy that is on hold does not do: the original may be handing out the same work.
-pub fn refuse_if_held(tx: &WriteTx<'_>, refused: &str) -> Result<()> {
-    if !is_held(tx)? {
+pub fn refuse_if_held(read: &ReadTx<'_>, refused: &str) -> Result<()> {
+    if !is_held(read)? {
         return Ok(());
     }
     let message = format!(

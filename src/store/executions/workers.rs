@@ -1,5 +1,6 @@
 use jiff::Timestamp;
 use rusqlite::params;
+use serde_json::json;
 
 use crate::domain::execution::worker::Worker;
 use crate::error::Result;
@@ -19,12 +20,17 @@ const SILENT: &str = "SELECT user_key, worker_id FROM workers
     ORDER BY last_heartbeat LIMIT ?2 + 0";
 
 // The second part reads deliveries of the user that began lately, which the delivery threads bound, and its claims.
-const ANY_SEEN: &str = "SELECT EXISTS (SELECT 1 FROM workers WHERE user_key = ?1 AND last_heartbeat > ?2)
+const TAKER_SEEN: &str = "SELECT EXISTS (SELECT 1 FROM workers WHERE user_key = ?1 AND last_heartbeat > ?2
+                      AND (handlers = '[]' OR instr(handlers, ?3) > 0))
     OR EXISTS (SELECT 1 FROM executions
-                WHERE status = 'delivering' AND user_key = ?1 AND last_attempt_at > ?2 AND claimed_by_worker IS NOT NULL)";
+                WHERE status = 'delivering' AND user_key = ?1 AND last_attempt_at > ?2 AND claimed_by_worker IS NOT NULL
+                  AND task IS ?4)";
 
-pub fn is_any_seen(read: &ReadTx<'_>, user_key: i64, since: Timestamp) -> Result<bool> {
-    read.one(ANY_SEEN, [user_key, millis(since)])
+/// Returns whether a worker was seen that takes runs of the task: one that names it, or none at all.
+pub fn is_taker_seen(read: &ReadTx<'_>, user_key: i64, task: Option<&str>, since: Timestamp) -> Result<bool> {
+    // As in the array, with its quotes: a search of the text is faster than to read a thousand arrays.
+    let element = task.map(|task| json!(task).to_string());
+    read.one(TAKER_SEEN, params![user_key, millis(since), element, task])
 }
 
 pub fn record_heartbeat(
@@ -117,8 +123,8 @@ pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> 
 
 #[cfg(test)]
 crate::store::test_support::plan_test! { workers_are_counted_by_user_and_forgotten_by_age:
-    ANY_SEEN => "SEARCH workers USING PRIMARY KEY (user_key=?)",
-    ANY_SEEN => "executions_in_flight (user_key=? AND last_attempt_at>?)",
+    TAKER_SEEN => "SEARCH workers USING PRIMARY KEY (user_key=?)",
+    TAKER_SEEN => "executions_in_flight (user_key=? AND last_attempt_at>?)",
     NTH_WORKER => "SEARCH workers USING PRIMARY KEY (user_key=?)",
     SILENT => "SEARCH workers USING INDEX workers_by_heartbeat (last_heartbeat<?)",
     SILENT => "executions_leased",

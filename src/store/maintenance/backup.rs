@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,9 @@ use crate::store::db::open::ServerLock;
 use crate::store::db::open::{Cause, OpenError};
 use crate::store::db::open::{open_existing, open_for_reading, sibling_path};
 
-/// Instructions of SQLite between two progress reports: a few milliseconds. Each report reads the size of the copy.
-const PROGRESS_INTERVAL: i32 = 20_000;
+/// Instructions of SQLite between two progress reports, which are also the moments at which a copy can be stopped: less
+/// than a millisecond with usual rows, a second with the largest. Each report reads the size of the copy.
+const PROGRESS_INTERVAL: i32 = 2_000;
 
 /// The suffixes of SQLite's companion files. SQLite applies them to whatever database has their name.
 const COMPANION_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -35,12 +37,14 @@ pub enum CopyError {
     Full { path: PathBuf, bytes: u64 },
     #[error("{path} cannot be written: the file to copy is damaged: {source}")]
     SourceCorrupt { path: PathBuf, source: rusqlite::Error },
+    #[error("the copy to {0} was stopped")]
+    Stopped(PathBuf),
     #[error("{path} cannot be written: {source}")]
     Failed { path: PathBuf, source: Cause },
 }
 
-/// Progress callback: bytes written so far, estimated total.
-pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
+/// Progress callback: bytes written so far, estimated total. The copy stops with an error if it returns `Break`.
+pub type Progress = Box<dyn FnMut(u64, u64) -> ControlFlow<()> + Send>;
 
 /// On hold since `now`, or since an earlier instant if `from` is on hold. Returns its size in bytes.
 pub fn copy(from: &Path, to: &Path, now: Timestamp, progress: Progress) -> Result<u64, CopyError> {
@@ -82,7 +86,7 @@ pub fn restore(
 /// `to` must not exist. On hold since `now`, or since an earlier instant if the file is.
 pub(in crate::store) fn snapshot(source: &Connection, to: &Path, now: Timestamp) -> Result<(), CopyError> {
     refuse_occupied(to)?;
-    PartialCopy::create(source, to, now, Box::new(|_, _| ()))?.publish()?;
+    PartialCopy::create(source, to, now, Box::new(|_, _| ControlFlow::Continue(())))?.publish()?;
     Ok(())
 }
 
@@ -143,6 +147,7 @@ impl<'a> PartialCopy<'a> {
         let path = self.to.to_owned();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => CopyError::Full { path, bytes },
+            Some(ErrorCode::OperationInterrupted) => CopyError::Stopped(path),
             Some(ErrorCode::DatabaseCorrupt) => CopyError::SourceCorrupt { path, source: error },
             _ => CopyError::Failed { path, source: error.into() },
         }
@@ -174,8 +179,7 @@ fn vacuum_into(source: &Connection, path: &Path, bytes: u64, mut progress: Progr
         PROGRESS_INTERVAL,
         Some(move || {
             let length = std::fs::metadata(&copy).map_or(0, |file| file.len());
-            progress(length.min(bytes), bytes);
-            false
+            progress(length.min(bytes), bytes).is_break()
         }),
     )?;
     let name = path.to_str().ok_or_else(|| rusqlite::Error::InvalidPath(path.to_owned()))?;

@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use crate::error::Result;
 use crate::metrics::Stopwatch;
 use crate::store::cues::due_cues;
+use crate::store::cues::time_zones::{self, ZonedCue};
 use crate::store::db::counters;
 use crate::store::db::meta::{self, OverdueCounts};
 use crate::store::db::open::{self, OpenError, SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only};
@@ -127,6 +128,29 @@ fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
         overdue: meta::overdue(read, now)?,
         next_due: due_cues::next(read)?,
     })
+}
+
+/// Cues read at once.
+const CUE_BATCH: u32 = 1_000;
+
+/// Calls `visit` for each active cue with a cron expression. Changes nothing, also beside a server.
+/// Errors: [`OpenError`], as for [`inspect`]; an earlier version is refused.
+pub fn visit_zoned_cues(path: &Path, mut visit: impl FnMut(ZonedCue)) -> std::result::Result<(), OpenError> {
+    let connection = open_for_reading(path)?;
+    let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
+    let snapshot = connection.unchecked_transaction().map_err(failed)?;
+    let version = snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    if version < SCHEMA_VERSION {
+        return Err(OpenError::Older { path: path.to_owned(), version });
+    }
+    let (read, mut after) = (ReadTx::new(&snapshot), Some(0));
+    while let Some(key) = after {
+        let cues =
+            time_zones::list(&read, key, CUE_BATCH).map_err(|error| OpenError::unusable(path, error))?;
+        after = cues.last().map(|cue| cue.key);
+        cues.into_iter().for_each(&mut visit);
+    }
+    Ok(())
 }
 
 /// Size up to which a file is checked completely (contract §1.5), in less than a second on most disks.

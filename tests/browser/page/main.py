@@ -12,8 +12,13 @@ from driver import Page  # noqa: E402
 from story import Story  # noqa: E402
 
 PARTS = (
-    *("journeys." + name for name in ("ways_in", "home", "cues", "editor", "runs", "account", "channels", "keyboard")),
-    *("trials." + name for name in ("hard_cases", "outages", "accessibility", "speed", "pictures")),
+    *(
+        "journeys." + name
+        for name in (
+            "ways_in", "home", "cues", "editor", "runs", "day", "account", "channels", "operator", "keyboard"
+        )
+    ),
+    *("trials." + name for name in ("hard_cases", "outages", "accessibility", "docs", "speed", "pictures")),
 )
 FOLDER = os.path.join("target", "browser", "page")
 

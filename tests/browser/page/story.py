@@ -73,6 +73,8 @@ class Story:
             ("editor", "#/cues/new"),
             ("runs", "#/runs"),
             ("run", f"#/runs/{self.failed['id']}"),
+            ("day", "#/day"),
+            ("day", "#/day?span=7d"),
             ("workers", "#/workers"),
             ("alerts", "#/alerts"),
             ("channels", "#/channels"),
@@ -82,5 +84,8 @@ class Story:
             ("plan", "#/account/plan"),
             ("keys", "#/account/keys"),
             ("settings", "#/settings"),
+            ("admin", "#/admin"),
+            ("admin", "#/admin/backups"),
+            ("admin", "#/admin/health"),
             ("missing", "#/nowhere"),
         ]

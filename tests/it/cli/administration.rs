@@ -120,14 +120,55 @@ fn users_are_listed_with_plan_and_state_one_per_line() {
     ok(&db, &["user", "add", "bob@example.com", "--default-plan", "pro"]);
     ok(&db, &["user", "disable", "bob@example.com"]);
     let listed = rows(&ok(&db, &["user", "list"]));
-    let shown: Vec<[&str; 4]> = listed.iter().map(|row| std::array::from_fn(|at| row[at].as_str())).collect();
+    let shown: Vec<[&str; 5]> = listed.iter().map(|row| std::array::from_fn(|at| row[at].as_str())).collect();
     assert_eq!(
         shown,
-        [["ann@example.com", "free", "0", "active"], ["bob@example.com", "pro", "0", "disabled"]]
+        [
+            ["ann@example.com", "free", "0", "active", "yes"],
+            ["bob@example.com", "pro", "0", "disabled", "no"]
+        ]
     );
-    assert!(listed[0][4].parse::<jiff::Timestamp>().is_ok(), "{listed:?}");
+    assert!(listed[0][5].parse::<jiff::Timestamp>().is_ok(), "{listed:?}");
     let by_variable = cued(&["user", "list"]).env("CUED_DB", &db).output().unwrap();
     assert_eq!(rows(&String::from_utf8(by_variable.stdout).unwrap()), listed);
+}
+
+#[test]
+fn an_operator_is_appointed_and_dismissed_while_the_server_runs() {
+    let server = Server::start(DEV_UNLIMITED);
+    let (ann, bob) =
+        (server.client().register("ann@example.com"), server.client().register("bob@example.com"));
+    let said = ok(&server.db(), &["user", "set-operator", "bob@example.com", "on"]);
+    assert_eq!(said, "bob@example.com is now an operator\n");
+    bob.get("/v1/admin/users").expect(200);
+    let said = ok(&server.db(), &["user", "set-operator", "ann@example.com", "off"]);
+    assert_eq!(said, "ann@example.com is no longer an operator\n");
+    ann.get("/v1/admin/users").expect_error(404, "not_found");
+    let last = on(&server.db(), &["user", "set-operator", "bob@example.com", "off"]);
+    assert_eq!(last.status.code(), Some(0));
+    assert!(stderr(&last).contains("set-operator EMAIL on"), "{}", stderr(&last));
+    bob.get("/v1/admin/users").expect_error(404, "not_found");
+    fails(&server.db(), &["user", "set-operator", "eve@example.com", "on"], 1);
+    fails(&server.db(), &["user", "set-operator", "bob@example.com", "yes"], 2);
+}
+
+#[test]
+fn a_link_says_which_server_it_is_for_unless_the_server_is_named() {
+    let (_folder, db) = new_file();
+    ok(&db, &["user", "add", "ann@example.com"]);
+    let link = |flags: &[&str]| {
+        let output = on(&db, &[&["user", "link", "ann@example.com"], flags].concat());
+        (String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output))
+    };
+    let (url, note) = link(&[]);
+    assert!(url.starts_with("http://127.0.0.1:8000/#/enter/"), "{url}");
+    assert!(
+        note.ends_with("If the server is not at http://127.0.0.1:8000, add --public-url URL.\n"),
+        "{note}"
+    );
+    let (url, note) = link(&["--public-url", "https://cue.example.com/"]);
+    assert!(url.starts_with("https://cue.example.com/#/enter/"), "{url}");
+    assert_eq!(note, "The URL works once, for five minutes.\n");
 }
 
 #[test]
@@ -211,7 +252,7 @@ fn user_text_cannot_send_control_characters_to_the_terminal() {
     user.post("/v1/auth/keys", &json!({"name": "\u{1b}[2J\nfaked\u{9b}"})).expect(201);
     let listed = ok(&server.db(), &["key", "list", "ann@example.com"]);
     assert_eq!(listed.lines().count(), 3, "{listed:?}");
-    assert!(!listed.chars().any(|char| char.is_control() && char != '\n'), "{listed:?}");
+    assert!(!listed.chars().any(|char| char.is_control() && !matches!(char, '\n' | '\t')), "{listed:?}");
 }
 
 #[test]

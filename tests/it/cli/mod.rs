@@ -4,5 +4,7 @@ pub mod administration;
 pub mod backups;
 mod bench;
 mod client;
+mod commands_reference;
+mod docs;
 mod manual;
 mod serve_flags;

@@ -283,6 +283,22 @@ fn a_mistyped_variable_is_warned_of_with_the_name_that_was_meant() {
 }
 
 #[test]
+fn a_missing_folder_for_backups_is_logged_at_the_start() {
+    let folder = TempDir::new().unwrap();
+    for (path, warnings) in [(folder.path().to_owned(), 0), (folder.path().join("none"), 1)] {
+        let mut command = cued(&["serve", "--ephemeral", "--backup-dir"]);
+        command.arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Process(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        child.0.kill().unwrap();
+        let log = std::io::read_to_string(child.0.stderr.take().unwrap()).unwrap();
+        assert_eq!(log.matches("backups will fail until it exists").count(), warnings, "{log}");
+        assert_eq!(log.contains(path.to_str().unwrap()), warnings > 0, "{log}");
+    }
+}
+
+#[test]
 fn a_wrong_value_of_a_variable_is_said_to_come_from_it() {
     let from = "The value is that of the environment variable CUED_";
     for (name, value, hint) in [
@@ -340,7 +356,7 @@ fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accept
     let user = user.at(server.addr());
     let home = ClientHome::new().env("CUED_URL", server.url());
     let run = home.run(&["health"]);
-    assert!(run.code == 1 && run.stdout.contains("poller        clock_behind\n"), "{run:?}");
+    assert!(run.code == 1 && run.stdout.contains("scheduler     clock_behind\n"), "{run:?}");
     assert!(run.stdout.contains("behind until  2060-01-01"), "{run:?}");
     assert_contains(&run.stderr, &["2060-01-01T00:02:00Z", "`cued clock accept`"]);
     let listen = server.addr().to_string();

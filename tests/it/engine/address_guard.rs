@@ -99,6 +99,7 @@ fn request(url: &str) -> WebhookRequest {
         body: Some(b"{}".to_vec()),
         timeout: None,
         max_response: MAX_KEPT_BODY,
+        keeps_headers: false,
     }
 }
 
@@ -133,7 +134,9 @@ fn the_local_host_name_is_refused_without_a_connection() {
         let text =
             refused(webhook_client.send(&request(&format!("http://{host}:{}/", receiver.addr.port()))));
         assert!(
-            text.starts_with(&format!("the name {host} has no address that callbacks may reach")),
+            text.starts_with(&format!(
+                "the host {host} was not found, or callbacks may not reach its addresses"
+            )),
             "{text}"
         );
     }

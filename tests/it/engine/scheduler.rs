@@ -224,6 +224,7 @@ fn a_due_run_fires_before_a_patch_applies() {
             credential: Credential::ApiKey { key: 1, hash: [0; 32] },
             plan: "free".to_owned(),
             limits: PlanLimits::NONE,
+            is_operator: false,
             executions: 0,
         };
         let changed = update(&fixture.app, &caller, cue.id, change).wait().unwrap();

@@ -119,8 +119,12 @@ fn a_cue_gets_one_alert_an_hour_about_later_executions() {
     }
     let at = |minutes: i64| after_begin(minutes * 60);
     assert_eq!(raised(&fixture, user), [at(15), at(75), at(135)]);
-    assert!(alerts(&fixture, user)[2].message.ends_with("; 15 wait"), "{:?}", alerts(&fixture, user)[2]);
-    assert!(alerts(&fixture, user)[0].message.ends_with("; 100 or more wait"));
+    assert!(
+        alerts(&fixture, user)[2].message.ends_with("; 15 are waiting"),
+        "{:?}",
+        alerts(&fixture, user)[2]
+    );
+    assert!(alerts(&fixture, user)[0].message.ends_with("; 100 or more are waiting"));
     fixture.run(&other, json!({}));
     look_after(&fixture, 194 * 60);
     assert_eq!(raised(&fixture, user).last(), Some(&at(194)), "of another cue");

@@ -33,6 +33,7 @@ fn request(url: String) -> WebhookRequest {
         body: Some(b"{}".to_vec()),
         timeout: None,
         max_response: MAX_KEPT_BODY,
+        keeps_headers: false,
     }
 }
 
@@ -75,6 +76,7 @@ fn the_request_has_exactly_the_given_headers_and_body() {
         body,
         timeout: None,
         max_response: MAX_KEPT_BODY,
+        keeps_headers: false,
     });
     assert_eq!(request.line(), "PUT /a/b?c=d&e HTTP/1.1");
     assert_eq!(request.body, b"{\"a\": 1}");

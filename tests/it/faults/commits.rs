@@ -105,6 +105,7 @@ impl Trial {
             let (now, change) = (trial.fixture.now(), change.clone());
             let stored = trial.fixture.app.store.write(move |tx| {
                 let mut new = NewCue {
+                    slug: None,
                     claim_within_minutes: None,
                     policies: Policies::default(),
                     name: "n".to_owned(),
@@ -197,7 +198,7 @@ impl Trial {
             let send_one = |notification: &Notification| match notification.kind {
                 NotificationKind::Mail => notifications::result_of_mail(
                     notification,
-                    &notifications::send_mail(route, "http://cued", notification),
+                    &notifications::send_mail(route, "http://cued", true, notification),
                     now,
                 ),
                 _ => notifications::result_of_post(

@@ -74,7 +74,8 @@ fn me_returns_the_account_its_limits_and_its_usage() {
     assert_eq!(
         me,
         json!({
-            "id": id, "email": "ann@example.com", "plan": "free", "has_webhook_secret": true, "alert_webhook_url": null,
+            "id": id, "email": "ann@example.com", "plan": "free", "is_operator": true,
+            "has_webhook_secret": true, "alert_webhook_url": null,
             "active_cues": 1, "active_cue_limit": 10,
             "monthly_executions": 0, "executions_this_month": 0, "monthly_execution_limit": 300,
             "rate_limit_per_minute": 60, "api_key_prefix": &user.key()[..12],
@@ -110,21 +111,6 @@ fn named_keys_work_in_parallel_until_revoked() {
     user.delete(&path).expect_error(404, "key_not_found");
     let last = format!("/v1/auth/keys/{}", keys(&user)[0]["id"].as_str().unwrap());
     user.delete(&last).expect_error(409, "last_key");
-    user.get("/v1/auth/me").expect(200);
-}
-
-#[test]
-fn regenerating_revokes_only_the_calling_key() {
-    let (server, user) = Server::with_user(DEV_UNLIMITED);
-    let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
-    let laptop = server.client().with_key(made["api_key"].as_str().unwrap());
-    let response = laptop.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    assert_eq!(names(&response), ["api_key", "message", "previous_key_revoked"]);
-    assert_eq!(response["previous_key_revoked"], true);
-    laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
-    let renewed = laptop.with_key(response["api_key"].as_str().unwrap());
-    let listed = keys(&renewed);
-    assert_eq!((&listed[1]["name"], &listed[1]["current"]), (&json!("laptop"), &json!(true)));
     user.get("/v1/auth/me").expect(200);
 }
 

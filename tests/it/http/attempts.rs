@@ -52,7 +52,7 @@ fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
     assert_eq!(json!(column(&all, "cause")), json!(["status_5xx", "connection", null]));
     assert_eq!(json!(column(&all, "http_status")), json!([503, null, 200]));
     assert_eq!(json!(column(&all, "response_body")), json!(["come back later", null, ""]));
-    assert_has(&all[0], json!({"error_message": "the callback returned 503", "started_at": START}));
+    assert_has(&all[0], json!({"error_message": "the URL returned 503", "started_at": START}));
     assert_eq!(
         json!(column(&all, "next_retry")),
         json!(["2026-01-05T00:01:00Z", "2026-01-05T00:02:00Z", null])

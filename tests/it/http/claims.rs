@@ -186,7 +186,7 @@ fn an_override_is_merged_into_the_payload_of_its_instant() {
 }
 
 const NO_WORKER: &str =
-    "No worker of this account was seen in the last 15 minutes: executions wait until a worker claims them";
+    "No worker for runs without a task was seen in the last 15 minutes: runs wait until a worker claims them";
 
 /// A worker cue that runs by request only.
 fn manual(within: &Value) -> Value {
@@ -285,6 +285,37 @@ fn a_new_worker_cue_warns_if_no_worker_was_seen_lately() {
 }
 
 #[test]
+fn a_new_worker_cue_warns_if_no_worker_takes_its_task() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let warning = |task: &str| {
+        let cue = json!({"name": "w", "transport": "worker", "payload": {"task": task},
+                         "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}});
+        user.create(&cue)["warning"].clone()
+    };
+    let none = |task: &str, word: &str| {
+        json!(format!(
+            "No worker for task {task} was seen in the last 15 minutes: `cued work --task {word} -- ./COMMAND`"
+        ))
+    };
+    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": ["report", "a \"b\""]}))
+        .expect(200);
+    assert_eq!(warning("report"), Value::Null);
+    assert_eq!(warning("a \"b\""), Value::Null);
+    assert_eq!(warning("resize"), none("resize", "resize"));
+    assert_eq!(warning("repor"), none("repor", "repor"));
+    assert_eq!(warning("it's"), none("it's", r"'it'\''s'"));
+    assert_eq!(user.create(&worker_cue("any"))["warning"], NO_WORKER, "it names its tasks");
+    let cue = user.create(&manual(&Value::Null));
+    user.post(&format!("{}/claim", fire(&user, &cue, &json!({}))), &json!({})).expect(200);
+    assert_eq!(warning("resize"), Value::Null, "a worker without heartbeats has claimed one");
+    user.post("/v1/worker/heartbeat", &json!({"worker_id": "all", "handlers": []})).expect(200);
+    assert_eq!(
+        (warning("other"), user.create(&worker_cue("any"))["warning"].clone()),
+        (Value::Null, Value::Null)
+    );
+}
+
+#[test]
 fn the_owner_is_told_of_an_execution_that_nobody_claims() {
     let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     user.patch("/v1/auth/me", &json!({"alert_webhook_url": receiver.url()})).expect(200);
@@ -297,7 +328,7 @@ fn the_owner_is_told_of_an_execution_that_nobody_claims() {
     let expected = json!({
         "id": found[0]["id"], "alert_type": "unclaimed", "severity": "warning", "cue_id": cue["id"],
         "execution_id": ids[0].rsplit('/').next().unwrap(),
-        "message": "No worker has claimed an execution of report for 15 minutes; 2 wait",
+        "message": "No worker has claimed a run of report for 15 minutes; 2 are waiting",
         "metadata": {"pending_minutes": 15, "waiting_executions": 2, "task": "resize"},
         "created_at": "2026-01-05T09:15:00Z",
     });

@@ -3,51 +3,6 @@
 use crate::http::cues::{START, without, worker_cue};
 use crate::support::*;
 
-const SOME_CUE: &str = "/v1/cues/cue_0123456789ab";
-/// Endpoints that require a key (contract §2.10, §2.12).
-const KEYED: [(&str, &str); 16] = [
-    ("POST", "/v1/cues"),
-    ("GET", "/v1/cues"),
-    ("GET", SOME_CUE),
-    ("PATCH", SOME_CUE),
-    ("DELETE", SOME_CUE),
-    ("GET", "/v1/executions/claimable"),
-    ("POST", "/v1/executions/01890a5d-ac96-774b-bcce-b302099a8057/claim"),
-    ("POST", "/v1/executions/01890a5d-ac96-774b-bcce-b302099a8057/outcome"),
-    ("POST", "/v1/worker/heartbeat"),
-    ("POST", "/v1/auth/key/regenerate"),
-    ("GET", "/v1/auth/me"),
-    ("GET", "/v1/auth/webhook-secret"),
-    ("POST", "/v1/auth/webhook-secret/regenerate"),
-    ("POST", "/v1/billing/checkout"),
-    ("POST", "/v1/billing/portal"),
-    ("GET", "/v1/usage"),
-];
-
-/// Endpoints that require none, apart from the health checks.
-const OPEN: [(&str, &str); 5] = [
-    ("POST", "/v1/auth/register"),
-    ("POST", "/v1/auth/device-code"),
-    ("POST", "/v1/auth/device-code/poll"),
-    ("POST", "/v1/auth/device-code/submit-email"),
-    ("GET", "/v1/auth/verify"),
-];
-
-#[test]
-fn every_path_except_the_health_checks_has_the_version_prefix() {
-    let (_server, user) = Server::with_user(DEV_UNLIMITED);
-    for (method, path) in KEYED.into_iter().chain(OPEN) {
-        let bare = path.strip_prefix("/v1").unwrap();
-        // The pages of billing have the same paths without the prefix.
-        if !bare.starts_with("/billing/") {
-            user.call(method, bare, &[], b"").unwrap().expect_error(404, "not_found");
-        }
-    }
-    for path in ["/v1/health", "/v1/status"] {
-        user.get(path).expect_error(404, "not_found");
-    }
-}
-
 #[test]
 fn each_plan_has_its_rate_limit_and_name() {
     let server = Server::start(&["--dev", "--test-clock", START]);

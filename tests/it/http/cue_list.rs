@@ -277,6 +277,28 @@ fn a_cue_shows_how_many_runs_in_a_row_have_failed() {
 }
 
 #[test]
+fn worker_cues_have_their_tasks_in_lists_with_runs() {
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
+    for payload in [json!({"task": "resize"}), json!({"task": 1}), json!(null)] {
+        user.create(&json!({"name": "w", "transport": "worker", "payload": payload,
+            "schedule": {"type": "recurring", "cron": "0 9 * * *"}}));
+    }
+    let mut about_a_task = hook("hook", "http://127.0.0.1:9/");
+    about_a_task["payload"] = json!({"task": "not of a worker"});
+    user.create(&about_a_task);
+    let tasks = |query: &str| -> Vec<Option<Value>> {
+        let listed = list(&user, query)["cues"].take();
+        listed.as_array().unwrap().iter().map(|cue| cue.get("task").cloned()).collect()
+    };
+    assert_eq!(
+        tasks("runs=0&sort=created"),
+        [json!("resize"), json!(null), json!(null), json!(null)].map(Some)
+    );
+    assert_eq!(tasks(""), [None, None, None, None]);
+    drop(server);
+}
+
+#[test]
 fn recent_runs_are_letters_newest_last() {
     let ((mut server, mut user), receiver) =
         (Server::with_clock_and_user(START), Receiver::with(Reaction::Status(500)));

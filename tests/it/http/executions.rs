@@ -78,23 +78,6 @@ fn an_execution_is_listed_claimed_extended_and_reported() {
 }
 
 #[test]
-fn an_execution_has_an_outcome_only_after_a_report() {
-    let api = Api::start();
-    let (ada, _, id) = with_work(&api, json!({}));
-    let before = ok(&ada.get(&format!("/v1/executions/{id}")));
-    assert_eq!(
-        (before.get("outcome"), &before["evidence"], &before["status"]),
-        (None, &json!(null), &json!("pending"))
-    );
-    let response =
-        ok(&ada.post(&format!("/v1/executions/{id}/outcome"), &json!({"success": false, "error": "no"})));
-    assert_eq!(response["outcome_state"], "reported_failure");
-    let after = ok(&ada.get(&format!("/v1/executions/{id}")));
-    assert_eq!((&after["outcome"]["error"], &after["status"]), (&json!("no"), &json!("failed")));
-    assert_eq!(after["delivered_at"], json!(null));
-}
-
-#[test]
 fn a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload() {
     let (api, ada) = Api::with_user("ada");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
@@ -111,37 +94,6 @@ fn a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload() {
         refused(&ada.call("POST", "/v1/executions/claim", &[], b"").unwrap()),
         (409, "claim_failed".to_owned())
     );
-}
-
-#[test]
-fn every_execution_error_has_its_status_and_code() {
-    let api = Api::start();
-    let (ada, _, id) = with_work(&api, json!({}));
-    let eve = api.user("eve");
-    let unknown = "00000000-0000-7000-8000-000000000000";
-    let at = |what: &str, of: &str| format!("/v1/executions/{of}{what}");
-    let good = json!({"success": true});
-    for of in [unknown, "nonsense", "%00", id.as_str()] {
-        let user = if of == id { &eve } else { &ada };
-        let not_found = (404, "execution_not_found".to_owned());
-        assert_eq!(refused(&user.get(&at("", of))), not_found, "{of}");
-        for (what, body) in [("/claim", &json!({})), ("/outcome", &good), ("/heartbeat", &json!({}))] {
-            assert_eq!(refused(&user.post(&at(what, of), body)), not_found, "{of}{what}");
-        }
-    }
-    let heartbeat =
-        |worker| refused(&ada.call("POST", &at("/heartbeat", &id), &[("X-Worker-Id", worker)], b"").unwrap());
-    assert_eq!(heartbeat("w1"), (409, "execution_not_claiming".to_owned()));
-    ok(&ada.post(&at("/claim", &id), &json!({"worker_id": "w1"})));
-    assert_eq!(refused(&ada.post(&at("/claim", &id), &json!({}))), (409, "already_claimed".to_owned()));
-    assert_eq!(heartbeat("w2"), (403, "not_execution_owner".to_owned()));
-    let large = json!({"success": true, "metadata": {"a": "x".repeat(10_233)}});
-    assert_eq!(refused(&ada.post(&at("/outcome", &id), &large)), (400, "metadata_too_large".to_owned()));
-    let largest = json!({"success": true, "metadata": {"a": "x".repeat(10_232)}});
-    ok(&ada.post(&at("/outcome", &id), &largest));
-    let again = refused(&ada.post(&at("/outcome", &id), &good));
-    assert_eq!(again, (409, "outcome_already_reported".to_owned()));
-    assert_eq!(refused(&ada.delete("/v1/workers/w1")), (404, "worker_not_found".to_owned()));
 }
 
 #[test]

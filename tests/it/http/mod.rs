@@ -1,15 +1,18 @@
 //! The API and the pages over HTTP.
 
 mod accounts;
+mod admin;
 mod attempts;
 mod bad_input;
 mod billing;
 mod channels;
 mod claims;
+mod conformance;
 mod conventions;
 mod cue_list;
 mod cues;
 pub mod device_login;
+mod docs;
 mod echo;
 mod events;
 mod executions;
@@ -22,7 +25,11 @@ mod policies;
 mod response_outcomes;
 mod run_policies;
 pub mod sessions;
+mod slugs;
 mod stats;
 mod tags;
+mod test_calls;
+mod test_clock;
+mod upcoming;
 mod verification;
 mod wire;

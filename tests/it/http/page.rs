@@ -13,7 +13,7 @@ use crate::support::*;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
 
 /// Compressed bytes of all screens. A screen is loaded when it is first shown.
-const MAX_TOTAL: usize = 132 << 10;
+const MAX_TOTAL: usize = 159 << 10;
 const MAX_INDEX: usize = 2 << 10;
 const MAX_STYLE: usize = 7 << 10;
 /// Compressed bytes of a first visit to a screen, whichever it is: no more than a picture.
@@ -21,12 +21,12 @@ const MAX_FIRST_VISIT: usize = 60 << 10;
 
 /// Requests of a first visit to a screen, with those to the API.
 const MAX_REQUESTS: usize = 45;
-/// The user, the server, the overview, the events, and those of the screen itself.
-const API_REQUESTS: usize = 8;
+/// The user, the server, the overview, the events, the unread alerts, and those of the screen itself.
+const API_REQUESTS: usize = 10;
 
 const MAX_FILE_LINES: usize = 350;
-const MAX_STYLE_LINES: usize = 400;
-const MAX_FOLDER_FILES: usize = 13;
+const MAX_STYLE_LINES: usize = 410;
+const MAX_FOLDER_FILES: usize = 15;
 
 /// What the policy of the page forbids, or what would turn a text into markup or a program. An address of another site
 /// would be a request to it, or a reader's click on it; `LINKS` alone has such links.
@@ -179,9 +179,8 @@ fn every_file_of_the_page_is_used() {
     let manifest: serde_json::Value = serde_json::from_str(&texts()["manifest.webmanifest"]).unwrap();
     let icons = manifest["icons"].as_array().unwrap().iter();
     used.extend(icons.map(|icon| resolved("manifest.webmanifest", icon["src"].as_str().unwrap())));
-    // For readers, and the texts that the screen of the keys fetches by their language.
+    // For readers.
     used.insert("lit/LICENSE".to_owned());
-    used.extend(FILES.iter().map(|file| file.path.to_owned()).filter(|path| path.starts_with("verify/")));
     let served: BTreeSet<String> = FILES.iter().map(|file| file.path.to_owned()).collect();
     assert_eq!(used, served, "a file is unused, or one is missing");
 }

@@ -266,7 +266,7 @@ fn an_execution_that_is_too_old_fails_on_time() {
     let failed = execution_at(&user, &webhook, "10:00");
     assert_has(&failed, json!({"status": "failed", "cause": "expired", "attempts": 2, "expires_at": null}));
     let message = failed["error_message"].as_str().unwrap();
-    assert_contains(message, &["600 s", "max_age_seconds", "the callback returned 500"]);
+    assert_contains(message, &["600 s", "max_age_seconds", "the URL returned 500"]);
     let never_claimed = execution_at(&user, &worker, "10:00");
     assert_has(&never_claimed, json!({"status": "failed", "cause": "expired", "attempts": 0}));
     assert_eq!(hook.deliveries()[0].json()["last_error"], failed["error_message"], "on_failure acts");

@@ -2,12 +2,14 @@
 
 mod crash;
 mod deliveries;
+mod documentation;
 mod examples;
 pub mod monitoring;
 mod paging;
 mod readme;
 mod schedules;
 mod stops;
+mod time_zones;
 
 use std::thread;
 

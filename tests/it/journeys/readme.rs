@@ -1,13 +1,12 @@
-//! The commands of the README and the guides, run unchanged except for ports and folders.
+//! The commands of the README, run unchanged except for ports and folders.
 
+use std::fs;
 use std::path::Path;
 use std::process::Output;
 
 use crate::support::*;
 
 const README: &str = include_str!("../../../README.md");
-const WORKERS: &str = include_str!("../../../src/docs/workers.md");
-const SCHEDULES: &str = include_str!("../../../src/docs/schedules.md");
 
 /// The shell blocks of a document below this heading.
 fn blocks(document: &str, heading: &str) -> Vec<String> {
@@ -38,9 +37,10 @@ fn run_at(home: &ClientHome, script: &str) -> String {
 /// The commands of the quick start: those of the client, and those of curl.
 fn quick_start() -> [String; 2] {
     let blocks = blocks(README, "A cue that fires");
-    let [start, client, curl, start_over] = &blocks[..] else { panic!("{blocks:#?}") };
-    assert_eq!(start.trim(), "cued serve --dev &\ncued sink");
-    assert_eq!(start_over.trim(), "kill %1\nrm -f cued.db*");
+    let [start, client, curl] = &blocks[..] else { panic!("{blocks:#?}") };
+    assert_eq!(start.trim(), "cued serve --dev --limits off &\ncued sink");
+    let [start_over] = &self::blocks(README, "To start over")[..] else { panic!("{README}") };
+    assert_eq!(start_over.trim(), "cued logout --keep-key\nkill %1\nrm -f cued.db*");
     // It runs until it is interrupted.
     let client = client.strip_suffix("cued tail --since 1m\n").expect(client);
     [client.to_owned(), curl.to_owned()]
@@ -49,7 +49,7 @@ fn quick_start() -> [String; 2] {
 #[test]
 fn the_quick_start_of_the_readme_delivers_its_payload() {
     let [client, _] = quick_start();
-    let server = Server::start(&["--dev"]);
+    let server = Server::start(DEV_UNLIMITED);
     let home = ClientHome::new().env("CUED_URL", server.url());
     let mut sink = Sink::start(&home, &[]);
     run_at(&home, &client.replace("127.0.0.1:9000", &sink.addr.to_string()));
@@ -65,7 +65,7 @@ fn the_quick_start_of_the_readme_delivers_its_payload() {
 #[test]
 fn the_quick_start_of_the_readme_also_works_with_curl() {
     let [_, curl] = quick_start();
-    let server = Server::start(&["--dev"]);
+    let server = Server::start(DEV_UNLIMITED);
     let mut sink = Sink::start(&ClientHome::new(), &[]);
     let script = curl
         .replace("localhost:8000", &server.addr().to_string())
@@ -83,6 +83,25 @@ fn the_quick_start_of_the_readme_also_works_with_curl() {
 }
 
 #[test]
+fn the_commands_of_the_client_in_the_readme_work() {
+    let [commands] = &blocks(README, "The client")[..] else { panic!("{README}") };
+    let (server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::start());
+    let user = server.user();
+    user.create(&json!({"name": "hello", "schedule": {"type": "recurring", "cron": "@daily"},
+                        "callback": {"url": receiver.url()}}));
+    let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", user.key());
+    let cues = "cues: {report: {schedule: '@daily', url: 'http://nas.lan/'}}\n";
+    fs::write(home.folder().join("cues.yaml"), cues).unwrap();
+    let (login, others) = commands.split_once('\n').unwrap();
+    assert!(login.starts_with("cued login https://"), "{login}");
+    let said = run_at(&home, &format!("set -e\n{others}"));
+    for word in ["At 09:00, Monday to Friday", "hello", "+ report", "_cued"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert_eq!(receiver.deliveries().len(), 1, "fired, and waited for");
+}
+
+#[test]
 fn the_backup_chapter_of_the_readme_works() {
     let blocks = blocks(README, "Backups");
     let [commands] = &blocks[..] else { panic!("{blocks:#?}") };
@@ -93,24 +112,9 @@ fn the_backup_chapter_of_the_readme_works() {
     // A server would not end by itself.
     let (serve, others): (Vec<&str>, Vec<&str>) =
         commands.lines().partition(|line| line.starts_with("cued serve"));
-    assert_eq!((serve.len(), others.len()), (1, 4), "{commands}");
+    assert_eq!((serve.len(), others.len()), (1, 5), "{commands}");
     let said = run(&format!("cd {folder}\n{}", others.join("\n")));
     for word in ["backed up cued.db to", "result      ok", "restored trial.db", "promoted trial.db"] {
         assert!(said.contains(word), "{said}");
-    }
-}
-
-#[test]
-fn the_commands_of_the_guides_work_with_curl() {
-    let [preview] = &blocks(SCHEDULES, "Preview")[..] else { panic!("{SCHEDULES}") };
-    let [worker] = &blocks(WORKERS, "A worker of your own")[..] else { panic!("{WORKERS}") };
-    let server = Server::start(DEV_UNLIMITED);
-    let key = server.user().key().to_owned();
-    let script =
-        format!("KEY={key}\n{preview}\n{worker}").replace("localhost:8000", &server.addr().to_string());
-    let text = run(&script);
-    for word in ["At 02:30, every day, Europe/Berlin", "manual_fire", r#""outcome_state":"reported_success""#]
-    {
-        assert!(text.contains(word), "{word}: {text}");
     }
 }

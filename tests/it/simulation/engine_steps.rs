@@ -129,9 +129,11 @@ impl Simulation {
             }
             let (now, mail) = (self.machine.app().clock.now(), &self.machine.app().config.mail);
             let send = |it: &Notification| match it.url {
-                None => {
-                    notifications::result_of_mail(it, &notifications::send_mail(mail, "http://cued", it), now)
-                }
+                None => notifications::result_of_mail(
+                    it,
+                    &notifications::send_mail(mail, "http://cued", true, it),
+                    now,
+                ),
                 Some(_) => {
                     let sent = notifications::send(&client, it, now);
                     notifications::result_of_post(it, &sent, now)
@@ -413,9 +415,7 @@ impl Simulation {
         if self.call(user, ("POST", &path), &[], Some(&Self::nothing()), expected)?.is_some() {
             self.model.change(key, |run| (run.status, run.queue) = ("failed", Queue::None));
             self.model.start_waiting_if_free(run.cue);
-            if run.trigger == "schedule" {
-                self.model.end_once(run.cue, run.scheduled_for, false);
-            }
+            self.model.end_once_by(key, false);
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ impl Machine {
         };
         let plans = json!({"free": limits(model.cue_limit), "pro": limits(model.cue_limit + MORE_ON_PRO)});
         let config = Config {
-            registration: RegistrationPolicy::Open,
+            registration: Some(RegistrationPolicy::Open),
             plans: Plans::from_json(&plans.to_string()).unwrap().trusting_unconfirmed(true),
             retention: Retention { age: None, runs: None },
             delivery_threads: THREADS,

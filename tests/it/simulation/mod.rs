@@ -34,7 +34,7 @@ use crate::support::*;
 
 const STEPS: usize = 64;
 const SEEDS: u64 = 200;
-const SEEDS_OF_FULL_RUN: u64 = 1_500;
+const SEEDS_OF_FULL_RUN: u64 = 1_000;
 /// Simulations at a time. The threads of one wait for each other most of the time.
 const WORKERS: usize = 2;
 

@@ -363,11 +363,8 @@ impl Model {
 
     /// The consequences of the end of a run for its cue (contract §4.2, §6.8).
     pub fn finish(&mut self, key: i64, success: bool) {
-        let run = &self.runs[&key];
-        let (cue, at) = (run.cue, run.scheduled_for);
-        if run.trigger == "schedule" {
-            self.end_once(cue, at, success);
-        }
+        let cue = self.runs[&key].cue;
+        self.end_once_by(key, success);
         self.start_waiting_if_free(cue);
         if !success {
             self.pause_after_failure(cue);
@@ -379,6 +376,14 @@ impl Model {
         if it.pauses && it.status == "active" && matches!(it.rule, Rule::Every { .. }) {
             self.settle(cue, None);
             self.cues[cue].status = "paused";
+        }
+    }
+
+    pub fn end_once_by(&mut self, key: i64, success: bool) {
+        let run = &self.runs[&key];
+        let (cue, at) = (run.cue, run.scheduled_for);
+        if run.trigger == "schedule" {
+            self.end_once(cue, at, success);
         }
     }
 

@@ -73,9 +73,10 @@ impl Model {
     /// Whether an execution holds up the next run of the cue.
     pub fn is_running(&self, cue: usize) -> bool {
         let holds_up = |run: &Run| {
-            let is_due = run.scheduled_for <= self.now && !run.is_buffered();
+            // One that began before the clock was set back is under way.
+            let is_due = run.scheduled_for <= self.now || run.status == "delivering";
             let is_lost = run.status == "pending" && run.attempts > 0;
-            run.cue == cue && is_due && !run.is_over() && !is_lost
+            run.cue == cue && is_due && !run.is_buffered() && !run.is_over() && !is_lost
         };
         self.runs.values().any(holds_up)
     }

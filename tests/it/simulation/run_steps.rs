@@ -146,7 +146,11 @@ impl Simulation {
             }
         });
         if status != run.status {
-            self.model.finish(key, success);
+            // What an earlier end has started does not start again.
+            match run.is_over() {
+                true => self.model.end_once_by(key, success),
+                false => self.model.finish(key, success),
+            }
         }
         Ok(())
     }

@@ -172,17 +172,17 @@ fn a_reference_to_a_missing_cue_is_found_beside_a_pending_deletion() {
 
 fn register(fixture: &Fixture, email: &str, registration: RegistrationPolicy) -> Result<NewAccount> {
     let email = Email::parse(email).unwrap();
-    actions::register(&fixture.app.store, email, "free", registration, fixture.now())?.wait()
+    actions::register(&fixture.app.store, email, "free", Some(registration), fixture.now())?.wait()
 }
 
 /// The owner of `key`, as the middleware finds it.
 fn caller(fixture: &Fixture, key: &ApiKey) -> Option<Caller> {
     let (key_hash, now) = (key.hash(), fixture.now());
     let found = fixture.app.store.read(move |read| users::find_owner(read, &key_hash, now)).wait().unwrap();
-    found.map(|Owner { key, user_key, user_id, plan, executions }| {
+    found.map(|Owner { key, user_key, user_id, plan, is_operator, executions }| {
         let limits = Plans::default().limits(&plan);
         let credential = Credential::ApiKey { key, hash: key_hash };
-        Caller { user_key, user_id, credential, plan, limits, executions }
+        Caller { user_key, user_id, credential, plan, limits, is_operator, executions }
     })
 }
 

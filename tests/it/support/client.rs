@@ -92,6 +92,10 @@ impl Client {
         self.call("PATCH", path, &[], body.to_string().as_bytes()).unwrap()
     }
 
+    pub fn put(&self, path: &str, body: &Value) -> Response {
+        self.call("PUT", path, &[], body.to_string().as_bytes()).unwrap()
+    }
+
     pub fn delete(&self, path: &str) -> Response {
         self.call("DELETE", path, &[], b"").unwrap()
     }
@@ -245,9 +249,14 @@ impl Connection {
 
     /// Everything until the server closes the connection.
     pub fn rest(&mut self) -> String {
+        self.try_rest().unwrap()
+    }
+
+    /// Errors: the server resets the connection.
+    pub fn try_rest(&mut self) -> io::Result<String> {
         let mut rest = String::new();
-        self.reader.read_to_string(&mut rest).unwrap();
-        rest
+        self.reader.read_to_string(&mut rest)?;
+        Ok(rest)
     }
 
     /// Whether the server has sent anything that is not read yet.

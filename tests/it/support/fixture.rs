@@ -129,6 +129,7 @@ impl Fixture {
     /// A worker cue that runs every hour, unless `change` says otherwise.
     pub fn worker_cue(&self, user_key: i64, change: impl FnOnce(&mut NewCue)) -> Cue {
         let mut new = NewCue {
+            slug: None,
             name: "resize images".to_owned(),
             description: None,
             tags: Tags::default(),

@@ -31,6 +31,7 @@ pub struct Server {
     addr: SocketAddr,
     metrics: Option<SocketAddr>,
     flags: Vec<String>,
+    zones: Option<PathBuf>,
     db: PathBuf,
     dir: TempDir,
 }
@@ -47,10 +48,20 @@ impl Server {
         Self::start_in(db.to_owned(), TempDir::new().unwrap(), flags)
     }
 
+    /// As [`Server::with_test_clock`], on a system whose time zones are in `folder`.
+    pub fn with_zones(folder: &Path, instant: &str) -> Self {
+        let (dir, flags) = (TempDir::new().unwrap(), [DEV_UNLIMITED, &["--test-clock", instant]].concat());
+        Self::start_with(dir.path().join("cued.db"), dir, &flags, Some(folder.to_owned()))
+    }
+
     fn start_in(db: PathBuf, dir: TempDir, flags: &[&str]) -> Self {
+        Self::start_with(db, dir, flags, None)
+    }
+
+    fn start_with(db: PathBuf, dir: TempDir, flags: &[&str], zones: Option<PathBuf>) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let (child, addr, metrics) = spawn(&db, dir.path(), &flags, ANY_PORT);
-        Self { child, addr, metrics, flags, db, dir }
+        let (child, addr, metrics) = spawn(&db, dir.path(), &flags, zones.as_deref(), ANY_PORT);
+        Self { child, addr, metrics, flags, zones, db, dir }
     }
 
     /// A server with [`DEV_UNLIMITED`] and a test clock at `instant`.
@@ -145,13 +156,17 @@ impl Server {
 
     /// Starts the server again on the same file with the same flags, and on another port.
     pub fn restart(&mut self) {
-        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags, ANY_PORT);
+        self.restart_listening_on(ANY_PORT);
     }
 
     /// As [`Server::restart`], on the same port.
     pub fn restart_in_place(&mut self) {
-        let listen = self.addr.to_string();
-        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags, &listen);
+        self.restart_listening_on(&self.addr.to_string());
+    }
+
+    fn restart_listening_on(&mut self, listen: &str) {
+        let zones = self.zones.as_deref();
+        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags, zones, listen);
     }
 
     /// As [`Server::restart`], with the test clock at `instant`.
@@ -273,11 +288,18 @@ pub fn skip(reason: &str) {
     io::stderr().write_all(format!("skipped {test}: {reason}\n").as_bytes()).unwrap();
 }
 
-fn spawn(db: &Path, dir: &Path, flags: &[String], listen: &str) -> (Process, SocketAddr, Option<SocketAddr>) {
+fn spawn(
+    db: &Path,
+    dir: &Path,
+    flags: &[String],
+    zones: Option<&Path>,
+    listen: &str,
+) -> (Process, SocketAddr, Option<SocketAddr>) {
     let log = OpenOptions::new().create(true).append(true).open(dir.join("cued.log")).unwrap();
     let child = cued(&["serve", "--listen", listen, "--db"])
         .arg(db)
         .args(flags)
+        .envs(zones.map(|folder| ("TZDIR", folder)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)

@@ -7,19 +7,20 @@ use crate::cli::client::command::{
     Call, Columns, Entry, Form, Lines, Part, View, Work, cue_filter, entry, flag, moment, own, place, switch,
 };
 use crate::cli::client::context::Context;
+use crate::cli::client::words::in_words;
 use crate::cli::error::{CliError, failed, not_found, refused};
-use crate::cli::output::List;
-use crate::cli::output::table::{Cell, ColumnRule, Style, duration, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, duration, from_now, text_of};
+use crate::cli::output::{List, SHORT_ID};
 use crate::cli::printable::printable;
 use crate::cli::progress::size;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
 use crate::domain::account::plan::{NO_LIMIT, bytes_or_max};
 
 const USAGE: Lines = &[
-    ("plan", Form::Template("{plan.name} {plan.interval}")),
+    ("plan", Form::Cell(|_, usage| plan(usage, &["plan.name", "plan.interval"], "executions.limit"))),
     ("active cues", Form::Cell(|_, usage| quota(usage, "cues.active", "cues.limit", ""))),
     ("all cues", Form::Cell(|_, usage| quota(usage, "cues.total", "cues.total_limit", ""))),
-    ("executions", Form::Cell(|_, usage| quota(usage, "executions.used", "executions.limit", ""))),
+    ("runs", Form::Cell(|_, usage| runs(usage, "executions.used", "executions.limit"))),
     ("storage", Form::Cell(|_, usage| quota(usage, "storage.used_bytes", "storage.limit_bytes", ""))),
     (
         "requests",
@@ -33,7 +34,7 @@ const OUTCOMES: &str =
     "{outcomes.reported} reported: {outcomes.succeeded} succeeded, {outcomes.failed} failed";
 
 const KEYS: Columns = &[
-    ("ID", Form::Text("id"), ColumnRule::Always),
+    ("ID", Form::Cell(|context, key| key_id(context, key).into()), ColumnRule::Always),
     ("NAME", Form::Text("name"), ColumnRule::Shortened),
     ("KEY", Form::Template("{prefix}…"), ColumnRule::Always),
     ("CREATED", Form::Time("created_at"), ColumnRule::Always),
@@ -60,7 +61,7 @@ pub fn entries() -> Vec<Entry> {
     let sessions = Work::Group(session_entries(), "list");
     let secret = Work::Group(secret_entries(), "");
     vec![
-        entry("usage", "Show what the account uses, and the limits of its plan", [], usage),
+        entry("usage", "Show the usage of the account and the limits of its plan", [], usage),
         entry("keys", "List, add and revoke API keys", [], keys),
         entry("sessions", "List and end the sessions of browsers", [], sessions),
         entry("secret", "Show or replace the secret that signs webhooks", [], secret),
@@ -73,8 +74,8 @@ fn key_entries() -> Vec<Entry> {
     let key = place("key", "KEY", "Id, name or beginning of the key; only one key may have it");
     vec![
         entry("list", "List the keys, without their secret part", [], list),
-        entry("add", "Add a key and print it, this once", [own(name)], Work::Code(add_key)),
-        entry("revoke", "Revoke a key, at once", [own(key)], Work::Code(revoke_key)),
+        entry("add", "Add a key and print it once", [own(name)], Work::Code(add_key)),
+        entry("revoke", "Revoke a key immediately", [own(key)], Work::Code(revoke_key)),
     ]
 }
 
@@ -85,7 +86,7 @@ fn session_entries() -> Vec<Entry> {
     let arguments = [own(id), own(others)];
     vec![
         entry("list", "List the sessions", [], list),
-        entry("rm", "End a session, at once", arguments, Work::Code(end_sessions)),
+        entry("rm", "End a session immediately", arguments, Work::Code(end_sessions)),
     ]
 }
 
@@ -94,19 +95,28 @@ fn secret_entries() -> Vec<Entry> {
     let replace = "Replace the secret and print the new one\n\nDeliveries are signed with both for 24 hours, so that \
                    receivers have time for the change. The old secret of alerts ends at once.";
     vec![
-        entry(
-            "show",
-            "Print the secret, and nothing else",
-            [alert()],
-            Work::Code(|call| print_secret(call, false)),
-        ),
+        entry("show", "Print only the secret", [alert()], Work::Code(|call| print_secret(call, false))),
         entry("regenerate", replace, [alert()], Work::Code(|call| print_secret(call, true))),
     ]
+}
+
+/// Of the id at a terminal the beginning, which `revoke` takes.
+fn key_id(context: &Context, key: &Value) -> String {
+    let id = text_of(key, "id");
+    if context.output.is_short() { id.chars().take(SHORT_ID).collect() } else { id }
 }
 
 fn period(context: &Context, usage: &Value) -> Cell {
     let time = |field: &str| context.output.times.instant(&text_of(&usage["billing_period"], field));
     format!("{} to {}", time("start"), time("end")).into()
+}
+
+/// The plan, only on a server with limits.
+pub fn plan(account: &Value, fields: &[&str], limit: &str) -> Cell {
+    let is_limited = text_of(account, limit).parse::<u64>().is_ok_and(|limit| limit < NO_LIMIT.into());
+    let texts = fields.iter().map(|field| text_of(account, field)).filter(|text| !text.is_empty());
+    let texts: Vec<String> = texts.filter(|_| is_limited).collect();
+    texts.join(" ").into()
 }
 
 /// A used amount and its limit: `3 of 10 active`. It has a colour from four fifths of the limit.
@@ -128,6 +138,18 @@ pub fn quota(usage: &Value, used: &str, limit: &str, unit: &str) -> Cell {
         (Some(used), _) => format!("{}{unit}, no limit", show(used)).into(),
         (None, _) => Cell::default(),
     }
+}
+
+/// The runs of the month and their limit, above which at most as many again are sent, and only for a day.
+pub fn runs(account: &Value, used: &str, limit: &str) -> Cell {
+    let mut cell = quota(account, used, limit, " this month");
+    let number = |field: &str| text_of(account, field).parse::<u64>().unwrap_or(0);
+    cell.text += match (number(used), number(limit)) {
+        (used, limit) if used < limit || limit >= NO_LIMIT.into() => "",
+        (used, limit) if used >= limit.saturating_mul(2) => ": none is sent until next month",
+        _ => ": more are sent for a day at most, then none until next month",
+    };
+    cell
 }
 
 // Without a key of idempotency, whose stored answer would contain the new key.
@@ -169,8 +191,13 @@ fn find_key<'a>(keys: &'a [Value], wanted: &str) -> Result<&'a Value, CliError> 
         let is = |key: &&Value| fields.iter().any(|field| key[*field] == wanted);
         keys.iter().filter(is).collect::<Vec<_>>()
     };
-    let by_id = with(&["id"]);
-    let found = if by_id.is_empty() { with(&["name", "prefix"]) } else { by_id };
+    let mut found = with(&["id"]);
+    if found.is_empty() {
+        found = with(&["name", "prefix"]);
+    }
+    if found.is_empty() && wanted.len() >= SHORT_ID {
+        found = keys.iter().filter(|key| text_of(key, "id").starts_with(wanted)).collect();
+    }
     match found[..] {
         [key] => Ok(key),
         // A whole key, given by mistake, is not repeated.
@@ -234,7 +261,7 @@ const FLOWS: Columns = &[
 ];
 
 const ALERTS: Columns = &[
-    ("TIME", Form::ShortTime("created_at"), ColumnRule::Always),
+    ("TIME", Form::Time("created_at"), ColumnRule::Always),
     ("TYPE", Form::Cell(alert_type), ColumnRule::Always),
     ("MESSAGE", Form::Text("message"), ColumnRule::Shortened),
     ("CUE", Form::Text("cue_id"), ColumnRule::Wide),
@@ -247,8 +274,8 @@ pub fn worker_entries() -> Vec<Entry> {
     vec![
         entry(
             "list",
-            "List workers, the last one heard of first\n\nA worker is active if it was heard of within 3 minutes, stale \
-             within 15, else dead. A worker that is silent for 30 days is forgotten.",
+            "List workers, most recently seen first\n\nA worker seen within 3 minutes is active, within 15 \
+             minutes stale, otherwise dead. After 30 silent days it is forgotten.",
             [],
             Work::Request("GET /v1/workers", View::List("worker_id", "workers", WORKERS)),
         ),
@@ -268,7 +295,7 @@ pub fn worker_entries() -> Vec<Entry> {
 pub fn flow_entries() -> Vec<Entry> {
     vec![entry(
         "list",
-        "List flows with their limits, and what waits and runs\n\nA flow limits the calls of all cues with its name, which \
+        "List flows with their limits, waiting and running calls\n\nA flow limits the calls of all cues with its name, which \
          is the host and port of the URL unless --flow-key of `cued cue add` sets another. If they disagree, the strictest \
          limits hold.",
         [],
@@ -278,24 +305,23 @@ pub fn flow_entries() -> Vec<Entry> {
 
 pub fn alert_entries() -> Vec<Entry> {
     let types = "Only of this type: consecutive_failures, verification_failed, claim_lost, catch_up, unclaimed, \
-                 outcome_missing or clock_behind";
-    let since = "Only since then: a duration before now (2h), a date or an instant";
+                 outcome_missing, clock_behind or time_zone_changed";
+    let since = "Only since then: a time span until now (2h), a date or an instant";
     vec![
         entry(
             "list",
             "List alerts, newest first\n\nThe newest 1,000 are kept.",
             [
-                (flag("type", "TYPE", types), Part::Query("alert_type")),
+                (flag("type", "TYPE", types), Part::QueryWords("alert_type")),
                 cue_filter(),
                 (moment("since", since), Part::QueryMoment("since")),
             ],
             Work::Request("GET /v1/alerts", View::Pages("id", "alerts", ALERTS)),
-        )
-        .example("Example:\n  cued alert list --cue nightly-backup --since 7d"),
+        ),
         entry(
             "test",
             "Send a test alert to the alert webhook and print the result\n\nIt is signed and retried as alerts are, and \
-             has the field \"test\": true. If it is not delivered, the exit code is 1.",
+             has the field \"test\": true. Exits with 1 if it is not delivered.",
             [],
             Work::Request("POST /v1/alerts/test", View::Code(print_test)),
         ),
@@ -305,8 +331,7 @@ pub fn alert_entries() -> Vec<Entry> {
 fn heartbeat(_: &Context, worker: &Value) -> Cell {
     match worker["seconds_since_heartbeat"].as_i64() {
         None => Cell::default(),
-        Some(0) => "now".into(),
-        Some(seconds) => format!("{} ago", duration(seconds.saturating_mul(1_000))).into(),
+        Some(seconds) => from_now(seconds.saturating_mul(-1_000)).into(),
     }
 }
 
@@ -316,7 +341,7 @@ fn alert_type(_: &Context, alert: &Value) -> Cell {
         Some("warning") => Style::Warning,
         _ => Style::Plain,
     };
-    Cell::new(text_of(alert, "alert_type"), style)
+    Cell::new(in_words(&text_of(alert, "alert_type")), style)
 }
 
 fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {

@@ -18,11 +18,6 @@ use crate::domain::text::escaped;
 
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-pub const EXAMPLES: &str = "Examples:
-  cued api GET cues -f limit=5
-  cued api POST /v1/cues/cue_4f8k2m9x1q7z/fire
-  cued api PATCH cues/cue_4f8k2m9x1q7z -d '{\"description\": \"nightly\"}'";
-
 /// Endpoints outside of `/v1`.
 const OUTSIDE: [&str; 3] = ["health", "status", "openapi.json"];
 
@@ -49,7 +44,7 @@ const NOT_IN_TARGETS: &AsciiSet = &CONTROLS
 #[derive(Debug, Args)]
 pub struct Api {
     /// GET, POST, PUT, PATCH, DELETE, HEAD or OPTIONS
-    #[arg(value_name = "METHOD", value_parser = method)]
+    #[arg(value_name = "METHOD", value_parser = method, default_value = "GET")]
     method: &'static str,
     /// Path of the server, with or without `/v1`: cues, /v1/cues?limit=5, health
     #[arg(value_name = "PATH")]

@@ -4,15 +4,17 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction};
 use serde_json::{Value, json};
 
-use crate::cli::client::arguments::label_of;
 use crate::cli::client::command::{
     Call, Columns, Entry, Form, Lines, Part, View, Work, channel, entry, flag, number, own, place,
     server_flag, switch, tag_flag,
 };
 use crate::cli::client::commands::sign_in::{ask_hidden, can_ask};
+use crate::cli::client::context::Context;
+use crate::cli::client::cues::label_of;
+use crate::cli::client::words::{SET_ALERT_WEBHOOK, event_in_words, event_of_words};
 use crate::cli::error::{CliError, failed, usage};
 use crate::cli::input;
-use crate::cli::output::table::{Cell, ColumnRule, Style, duration, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, duration, status, text_of};
 use crate::cli::output::{Format, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
@@ -23,7 +25,7 @@ const COLUMNS: Columns = &[
     ("ID", Form::Text("id"), ColumnRule::Always),
     ("TYPE", Form::Text("type"), ColumnRule::Always),
     ("NAME", Form::Text("name"), ColumnRule::Shortened),
-    ("STATUS", Form::Status("status"), ColumnRule::Always),
+    ("STATUS", Form::Cell(state), ColumnRule::Always),
     ("EVENTS OR ERROR", Form::Cell(|_, channel| events_or_error(channel)), ColumnRule::Shortened),
     ("TAGS", Form::List("tags"), ColumnRule::Wide),
     ("QUIET HOURS", Form::Cell(|_, channel| quiet_hours(channel).into()), ColumnRule::Wide),
@@ -44,10 +46,10 @@ const LINES: Lines = &[
     ("user", Form::Text("user")),
     ("priority", Form::Text("priority")),
     ("api url", Form::Text("api_url")),
-    ("events", Form::List("events")),
+    ("events", Form::Cell(|_, channel| events(channel).into())),
     ("tags", Form::List("tags")),
     ("quiet hours", Form::Cell(|_, channel| quiet_hours(channel).into())),
-    ("status", Form::Status("status")),
+    ("status", Form::Cell(state)),
     ("failures", Form::Template("{failures} in a row")),
     ("waiting", Form::Text("waiting")),
     ("last sent", Form::Time("last_sent_at")),
@@ -57,11 +59,13 @@ const LINES: Lines = &[
     ("updated", Form::Time("updated_at")),
 ];
 
-const ADD: &str = "Add a channel\n\nIt gets a message when a run fails for good, when its cue recovers, and for each alert, or \
-                   for the events of --event. A burst of them is counted in one message. `cued channel test` sends a \
-                   test message.";
+const SHORT_FLAGS: &str = "name to url token event tag quiet-hours no-tags";
 
-const ADD_EXAMPLES: &str = "\
+const ADD: &str = "\
+Add a channel\n\nIt gets a message when a run fails for good, when its cue recovers, and for each alert, or \
+                   for the events of --event. A burst of them is counted in one message. `cued channel test` sends a \
+                   test message.
+
 Settings of the types:
   email                               --to ADDRESS, the confirmed address of the account
   webhook                             --url URL
@@ -69,25 +73,19 @@ Settings of the types:
   slack, discord, mattermost, teams   --url URL of an incoming webhook
   telegram                            --bot-token T --chat-id ID [--api-url URL]
   gotify                              --url URL --token T
-  pushover                            --token T --user KEY [--api-url URL]
-
-Examples:
-  cued channel add ntfy --url https://ntfy.sh/backups --quiet-hours 22:00-07:00 --timezone Europe/Berlin
-  cued channel add slack --url - --event execution.failed --event cue.recovered
-  cued channel add telegram --bot-token @token.txt --chat-id -1001234567890 --tag nas";
+  pushover                            --token T --user KEY [--api-url URL]";
 
 const SET: &str = "Change a channel\n\nWhat is not named stays; --event and --tag replace those of the channel. New settings \
-                   reset the count of its failures. The type cannot be changed.\n\nExample: cued channel set \
-                   'ntfy backups' --event execution.failed --no-quiet-hours";
+                   reset the count of its failures. The type cannot be changed.";
 
-const TEST: &str = "Send a test message and print the answer of the service\n\nIt is sent at once, whatever the quiet hours, \
-                    and not repeated. If it is not delivered, the exit code is 1. A success ends the state `failing`.";
+const TEST: &str = "Send a test message and print the response of the service\n\nIt is sent at once, whatever the quiet hours, \
+                    and not repeated. Exits with 1 if it is not delivered. A success ends the state `failing`.";
 
 pub fn entries() -> Vec<Entry> {
     vec![
         entry(
             "list",
-            "List channels with their state, first those that are set elsewhere",
+            "List channels with their state, built-in ones first",
             [],
             Work::Request("GET /v1/channels", View::List("id", "channels", COLUMNS)),
         ),
@@ -97,8 +95,8 @@ pub fn entries() -> Vec<Entry> {
             [channel()],
             Work::Request("GET /v1/channels/{channel}", View::Details("id", LINES)),
         ),
-        entry("add", ADD, add_arguments(), Work::Code(add)).example(ADD_EXAMPLES),
-        entry("set", SET, set_arguments(), Work::Code(set)),
+        entry("add", ADD, add_arguments(), Work::Code(add)).short(SHORT_FLAGS),
+        entry("set", SET, set_arguments(), Work::Code(set)).short(SHORT_FLAGS),
         entry(
             "test",
             TEST,
@@ -107,7 +105,7 @@ pub fn entries() -> Vec<Entry> {
         ),
         entry(
             "rm",
-            "Delete a channel, with the messages that wait for it",
+            "Delete a channel and its waiting messages",
             [channel()],
             Work::Request("DELETE /v1/channels/{channel}", View::Sentence("id", "deleted channel {channel}")),
         ),
@@ -146,10 +144,10 @@ fn flags() -> [Arg; 14] {
     let url = "URL of the service, with the topic for ntfy; - and @FILE keep it out of the list of processes";
     let token = "Access token; - and @FILE as for --url";
     let api_url = "API of an own server in place of the public one (telegram, pushover)";
-    let event = "Event to send, more than once for several: execution.failed, cue.recovered, cue.paused, alert.* or \
-         alert. with a type [default: execution.failed, cue.recovered and alert.*]";
+    let event = "Event to send, more than once for several: failed, recovered, paused, alerts, or alert. with a type \
+         [default: failed, recovered and alerts]";
     let quiet = "Hours without messages; what happens in them follows in one at their end";
-    let zone = "Time zone of the quiet hours, such as Europe/Berlin [default: UTC]";
+    let zone = "Time zone of the quiet hours, such as Europe/Berlin or Berlin [default: UTC]";
     [
         flag("name", "NAME", "Name of the channel [default: the type, and the topic, host or chat]"),
         flag("to", "ADDRESS", "Address for mails, the confirmed one of the account (email)"),
@@ -287,7 +285,10 @@ fn fields(call: &Call<'_>) -> Result<Value, CliError> {
         fields["priority"] = (*priority).into();
     }
     for (flag, field) in [("event", "events"), ("tag", "tags")] {
-        let words = call.texts(flag);
+        let mut words = call.texts(flag);
+        if flag == "event" {
+            words.iter_mut().for_each(|word| *word = event_of_words(word));
+        }
         if !words.is_empty() {
             fields[field] = json!(words);
         }
@@ -317,7 +318,9 @@ fn parse_quiet_hours(text: &str) -> Result<QuietHours, String> {
 
 /// The quiet hours by the flags, the other parts as `stored`. `None` without a flag.
 fn quiet(call: &Call<'_>, stored: &Value) -> Result<Option<Value>, CliError> {
-    let (hours, zone) = (call.get::<QuietHours>("quiet-hours"), call.text("tz"));
+    // `--utc` is for printed times.
+    let zone = call.text("tz").and(call.context.zone.as_ref());
+    let hours = call.get::<QuietHours>("quiet-hours");
     if hours.is_none() && zone.is_none() {
         return Ok(None);
     }
@@ -327,7 +330,7 @@ fn quiet(call: &Call<'_>, stored: &Value) -> Result<Option<Value>, CliError> {
         quiet["to"] = to.as_str().into();
     }
     if let Some(zone) = zone {
-        quiet["timezone"] = zone.into();
+        quiet["timezone"] = zone.name().into();
     }
     if quiet["from"].is_null() {
         return Err(usage("--timezone is that of the quiet hours: add --quiet-hours"));
@@ -335,15 +338,27 @@ fn quiet(call: &Call<'_>, stored: &Value) -> Result<Option<Value>, CliError> {
     Ok(Some(quiet))
 }
 
+/// The status; of a channel whose mails only go to the log of the server, that.
+fn state(context: &Context, channel: &Value) -> Cell {
+    match text_of(channel, "status").as_str() {
+        "active" if channel["type"] == "email" && context.sends_no_mail() => {
+            Cell::new("no mail server", Style::Warning)
+        }
+        word => status(word),
+    }
+}
+
 /// The events, or why the service did not take the last message.
 fn events_or_error(channel: &Value) -> Cell {
     match text_of(channel, "last_error") {
-        error if error.is_empty() || channel["failures"] == 0 => {
-            let events = channel["events"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            events.collect::<Vec<_>>().join(", ").into()
-        }
+        error if error.is_empty() || channel["failures"] == 0 => events(channel).into(),
         error => Cell::new(error, Style::Bad),
     }
+}
+
+fn events(channel: &Value) -> String {
+    let events = channel["events"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    events.map(event_in_words).collect::<Vec<_>>().join(", ")
 }
 
 fn quiet_hours(channel: &Value) -> String {
@@ -356,12 +371,12 @@ fn quiet_hours(channel: &Value) -> String {
 }
 
 /// Where a channel is set that has no fields of its own.
-fn origin(channel: &Value) -> &'static str {
+fn origin(channel: &Value) -> String {
     match channel["id"].as_str() {
-        _ if channel["built_in"] != true => "",
-        Some(BUILT_IN_EMAIL) => "by on_failure.email of each cue",
-        Some(BUILT_IN_ALERT_WEBHOOK) => "by alert_webhook_url of the account (PATCH /v1/auth/me)",
-        _ => "yes",
+        _ if channel["built_in"] != true => String::new(),
+        Some(BUILT_IN_EMAIL) => "by --on-failure of each cue".to_owned(),
+        Some(BUILT_IN_ALERT_WEBHOOK) => format!("by {SET_ALERT_WEBHOOK}"),
+        _ => "yes".to_owned(),
     }
 }
 
@@ -369,7 +384,10 @@ fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
     if call.context.output.format == Format::Id {
         // The id of the answer is that of a message, which no command takes.
         print_line(&printable(call.place("channel")))?;
-        return delivered(answer);
+        return delivered(call, answer);
+    }
+    if is_only_logged(call, answer)? && !call.context.output.format.is_for_programs() {
+        return delivered(call, answer);
     }
     call.context.output.done(answer, "id", |result| {
         let time = result["duration_ms"].as_i64().map(duration).unwrap_or_default();
@@ -386,10 +404,20 @@ fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
             response => format!("{result_line}\n{response}"),
         }
     })?;
-    delivered(answer)
+    delivered(call, answer)
 }
 
-fn delivered(answer: &ApiResponse) -> Result<(), CliError> {
+/// The message is a mail, and the server sends none.
+fn is_only_logged(call: &Call<'_>, answer: &ApiResponse) -> Result<bool, CliError> {
+    let result = answer.value()?;
+    let is_mail = result["status"] == "delivered" && result["http_status"].is_null();
+    Ok(is_mail && call.context.sends_no_mail())
+}
+
+fn delivered(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+    if is_only_logged(call, answer)? {
+        return Err(failed("this server sends no mail (--smtp-url): the test message went to its log"));
+    }
     if answer.value()?["status"] == "delivered" {
         return Ok(());
     }
@@ -413,7 +441,7 @@ mod tests {
     #[test]
     fn a_channel_that_failed_shows_why_in_place_of_its_events() {
         let channel = json!({"events": ["cue.recovered", "alert.*"], "failures": 0, "last_error": "Slack answered 500"});
-        assert_eq!(events_or_error(&channel).text, "cue.recovered, alert.*");
+        assert_eq!(events_or_error(&channel).text, "recovered, alerts");
         let channel = json!({"events": [], "failures": 1, "last_error": "Slack answered 500"});
         assert_eq!(events_or_error(&channel), Cell::new("Slack answered 500", Style::Bad));
     }

@@ -7,23 +7,23 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
-use crate::cli::client::context::{ClientArgs, Context, environment, target};
+use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, environment, target};
 use crate::cli::error::{CliError, failed};
 use crate::cli::output::print_line;
-use crate::cli::output::table::{Cell, duration, text_of};
+use crate::cli::output::table::{Cell, span, status, text_of};
 use crate::cli::progress::size;
 use crate::cli::server::flag_values::socket_address;
 use crate::client::credentials::Target;
 use crate::client::request::{ApiRequest, ClientError};
+use crate::domain::account::user::RegistrationPolicy;
 
 const HEALTH: Lines = &[
     ("server", Form::Cell(url)),
     ("version", Form::Text("version")),
     ("status", Form::Status("status")),
     ("database", Form::Status("services.database")),
-    ("cache", Form::Status("services.cache")),
-    ("poller", Form::Status("services.poller")),
-    ("worker", Form::Status("services.worker")),
+    ("cache", Form::Cell(|_, health| unless_ok(health, "services.cache"))),
+    ("scheduler", Form::Cell(|_, health| unless_ok(health, "services.poller"))),
     ("behind until", Form::Time("clock_behind_until")),
     ("held since", Form::Time("held_since")),
     ("up for", Form::Cell(|_, health| seconds(&health["uptime_seconds"]).into())),
@@ -33,17 +33,20 @@ const HEALTH: Lines = &[
     ("to claim", Form::Cell(unclaimed)),
     ("stuck", Form::Text("queue.stale_executions")),
     ("lateness", Form::Cell(lateness)),
-    ("file", Form::Cell(|_, health| bytes(&health["database"]["bytes"]).into())),
+    ("file", Form::Cell(|_, health| file(&health["database"]).into())),
     ("free disk", Form::Cell(|_, health| bytes(&health["database"]["free_disk_bytes"]).into())),
 ];
 
 const INFO: Lines = &[
     ("server", Form::Cell(url)),
     ("version", Form::Text("version")),
-    ("registration", Form::Text("registration")),
-    ("mail", Form::Text("mail")),
+    ("registration", Form::Cell(|_, info| registration(info).into())),
+    ("mail", Form::Cell(|_, info| mail(info).into())),
     ("billing", Form::Text("billing")),
-    ("limits", Form::Cell(|_, info| yes_or_no(&info["limits"]).into())),
+    (
+        "limits",
+        Form::Cell(|_, info| if info["limits"] == true { "those of the plans" } else { "off" }.into()),
+    ),
     ("callbacks", Form::List("callbacks")),
     ("test clock", Form::Cell(|_, info| yes_or_no(&info["test_clock"]).into())),
 ];
@@ -58,7 +61,7 @@ const DEFAULT_PORT: u16 = 8000;
 pub struct Health {
     /// Check the server of this machine, for the health check of a container: one line of output, one attempt, exit
     /// code 0 or 1. Reads no credentials file
-    #[arg(long, conflicts_with_all = ["url", "profile", "curl"])]
+    #[arg(long, conflicts_with_all = [SERVER_URL, "profile", "curl"])]
     local: bool,
 
     /// The address and port that the server was given [default: CUED_LISTEN, or 127.0.0.1:8000]
@@ -154,6 +157,13 @@ fn url(context: &Context, _: &Value) -> Cell {
     context.target.url.as_str().into()
 }
 
+fn unless_ok(health: &Value, field: &str) -> Cell {
+    match text_of(health, field) {
+        word if word == "ok" => Cell::default(),
+        word => status(&word),
+    }
+}
+
 fn unclaimed(_: &Context, health: &Value) -> Cell {
     let count = text_of(health, "queue.pending_worker_claims");
     match seconds(&health["queue"]["oldest_pending_claim_seconds"]) {
@@ -165,13 +175,19 @@ fn unclaimed(_: &Context, health: &Value) -> Cell {
 fn lateness(_: &Context, health: &Value) -> Cell {
     let lateness = &health["lateness"];
     match (lateness["p50_ms"].as_f64(), lateness["p99_ms"].as_f64()) {
-        (Some(p50), Some(p99)) => format!("{p50} ms (median), {p99} ms (99 of 100)").into(),
+        (Some(p50), Some(p99)) => format!("{p50:.0} ms (median), {p99:.0} ms (99 %)").into(),
         _ => Cell::default(),
     }
 }
 
 fn seconds(value: &Value) -> String {
-    value.as_i64().map(|seconds| duration(seconds.saturating_mul(1_000))).unwrap_or_default()
+    value.as_i64().map(|seconds| span(seconds.saturating_mul(1_000))).unwrap_or_default()
+}
+
+/// With the write-ahead log, as on the page.
+fn file(database: &Value) -> String {
+    let log = database["wal_bytes"].as_u64().unwrap_or(0);
+    database["bytes"].as_u64().map(|bytes| size(bytes.saturating_add(log))).unwrap_or_default()
 }
 
 fn bytes(value: &Value) -> String {
@@ -180,6 +196,20 @@ fn bytes(value: &Value) -> String {
 
 fn yes_or_no(value: &Value) -> &'static str {
     if value == true { "yes" } else { "no" }
+}
+
+fn registration(info: &Value) -> String {
+    match text_of(info, "registration") {
+        word if word == RegistrationPolicy::FirstUser.as_str() => "open for the first user only".to_owned(),
+        word => word,
+    }
+}
+
+fn mail(info: &Value) -> String {
+    match text_of(info, "mail") {
+        word if word == "log" => "none (written to the server's log)".to_owned(),
+        word => word,
+    }
 }
 
 pub fn info(call: &Call<'_>) -> Result<(), CliError> {

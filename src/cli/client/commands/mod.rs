@@ -2,9 +2,12 @@
 
 pub mod account;
 pub mod api;
+pub mod apply;
 pub mod channel;
+pub mod conformance;
 pub mod cue;
 pub mod health;
+pub mod mcp;
 pub mod run;
 pub mod schedule;
 pub mod sign_in;

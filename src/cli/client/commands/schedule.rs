@@ -1,39 +1,51 @@
-//! `cued preview` and `cued cue next`: the runs of a schedule; and the fault of a refused cron expression.
+//! `cued preview` and `cued cue next`: the runs of a schedule; schedules in words, which the server understands; and the
+//! fault of a refused one.
 
 use clap::Args;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::command::{Call, ClientAction, Columns, Form, table};
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::{Cell, ColumnRule, Style, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, Times, parse_seconds, text_of};
 use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
+use crate::cli::width::folded;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError};
+use crate::domain::schedule::cron::CronExpr;
+use crate::domain::schedule::interval::{Interval, elapsed};
+use crate::domain::schedule::words::EXAMPLES;
+use crate::domain::schedule::{Zone, is_instant};
 
 /// The local time of the schedule, and that of the output.
 const RUNS: Columns = &[
     ("RUN", Form::Cell(|_, run| local(&text_of(run, "local")).into()), ColumnRule::Always),
     ("OFFSET", Form::Text("offset"), ColumnRule::Always),
-    ("YOUR TIME", Form::Time("at"), ColumnRule::Wide),
+    ("YOUR TIME", Form::ExactTime("at"), ColumnRule::Wide),
     ("NOTE", Form::Cell(|_, run| Cell::new(text_of(run, "note"), Style::Warning)), ColumnRule::Shortened),
 ];
 const RUNS_IN_TWO_ZONES: Columns =
-    &[RUNS[0], RUNS[1], ("YOUR TIME", Form::Time("at"), ColumnRule::Always), RUNS[3]];
+    &[RUNS[0], RUNS[1], ("YOUR TIME", Form::ExactTime("at"), ColumnRule::Always), RUNS[3]];
 
-pub const ZONE: &str = "Time zone of the schedule, such as Europe/Berlin [default: UTC]";
+pub const ZONE: &str =
+    "Time zone of the schedule, such as Europe/Berlin or Berlin [default: that of the system]";
 
 #[derive(Debug, Args)]
 pub struct Preview {
-    /// Cron expression, in quotes: minute, hour, day of month, month, day of week
-    #[arg(value_name = "CRON", group = "schedule", required_unless_present_any = ["at", "every"])]
+    /// Schedule in quotes: in words such as 'every weekday at 9', 'mon,wed 18:30' or 'tomorrow 9:00', or a cron
+    /// expression
+    #[arg(value_name = "TEXT", group = "schedule", required_unless_present_any = ["cron", "at", "every"])]
+    text: Option<String>,
+
+    /// As without the flag, like that of `cued cue add`
+    #[arg(long, value_name = "CRON", group = "schedule", hide = true)]
     cron: Option<String>,
 
-    /// The instant of a schedule with one run; without an offset in the time zone of the schedule
+    /// A single run at an instant, or in words such as '+10m', 'in 2 hours' or 'tomorrow 9:00'
     #[arg(long, value_name = "TIME", group = "schedule")]
     at: Option<String>,
 
@@ -49,11 +61,11 @@ pub struct Preview {
     #[arg(long, value_name = "TIME", conflicts_with = "at")]
     end: Option<String>,
 
-    /// Runs come later by up to so many seconds; the cue decides by how many, so they are shown without it
-    #[arg(long, value_name = "SECONDS")]
+    /// Delay of at most this long, such as 10m; each cue has its own, so the runs are shown without it
+    #[arg(long, value_name = "SPAN", value_parser = parse_seconds)]
     jitter: Option<u32>,
 
-    /// Runs that are shown
+    /// Number of runs to show
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
     count: u8,
 
@@ -64,25 +76,134 @@ pub struct Preview {
 
 impl ClientAction for Preview {
     fn run(self, context: &Context) -> Result<(), CliError> {
-        let zone = context.zone.as_deref().unwrap_or("UTC");
-        let Self { cron, at, every, start, end, jitter, .. } = &self;
-        let mut schedule = json!({
-            "type": if at.is_some() { "once" } else { "recurring" }, "timezone": zone, "cron": cron, "at": at,
-            "every": every, "start": start, "end": end, "jitter_seconds": jitter,
-        });
-        if let Some(fields) = schedule.as_object_mut() {
-            fields.retain(|_, value| !value.is_null());
-        }
-        let mut body = json!({"limit": self.count, "schedule": schedule});
+        let zone = context.own_zone();
+        let Self { text, cron, at, every, start, end, jitter, .. } = &self;
+        let (field, text) = match (every, at) {
+            (Some(every), _) => ("every", interval_in_words(every)),
+            (None, Some(at)) => ("at", at.clone()),
+            (None, None) => ("text", text.as_ref().or(cron.as_ref()).cloned().unwrap_or_default()),
+        };
+        let bounds = [
+            ("start", start.clone().map(Value::from)),
+            ("end", end.clone().map(Value::from)),
+            ("jitter_seconds", jitter.map(Value::from)),
+        ];
+        let bounds: Map<String, Value> =
+            bounds.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        let mut body = if bounds.is_empty() {
+            json!({"text": text, "timezone": zone.name()})
+        } else {
+            let understood = understand(context, field, &text, zone.name())?;
+            let mut schedule = understood["schedule"].clone();
+            schedule.as_object_mut().into_iter().for_each(|fields| fields.extend(bounds.clone()));
+            json!({ "schedule": schedule })
+        };
+        body["limit"] = self.count.into();
         if let Some(from) = &self.from {
-            let utc = TimeZone::UTC;
-            let zone = context.zone.as_ref().map_or(&utc, |_| context.output.times.zone());
-            body["from"] = instant(from, zone)?.to_string().into();
+            body["from"] = instant(from, zone.rules())?.to_string().into();
         }
         let answer = context
             .send(&ApiRequest::post("/v1/schedule/preview").json(&body))
-            .map_err(|error| with_caret(error, self.cron.as_deref()))?;
+            .map_err(|error| fit_examples(with_caret(context, error, Some(&text)), field, &text))?;
+        if bounds.is_empty() {
+            check_kind(field, &text, &answer.value()?)?;
+        }
         print_runs(context, &answer, RUNS)
+    }
+}
+
+/// Replaces the words of a person in the fields of a schedule by what the server understands, and returns its answer. A
+/// place in `timezone` becomes the name of its zone. `zone` is that of a schedule that names none.
+pub fn understand_fields(
+    context: &Context,
+    schedule: &mut Value,
+    zone: impl FnOnce() -> Result<String, CliError>,
+) -> Result<Option<Value>, CliError> {
+    let Some(fields) = schedule.as_object_mut() else { return Ok(None) };
+    // The server refuses an unknown one.
+    let named = fields.get("timezone").and_then(Value::as_str).map(str::to_owned);
+    if let Some(found) = named.as_deref().and_then(|name| Zone::find_place(name).ok()) {
+        fields.insert("timezone".to_owned(), found.name().into());
+    }
+    let given = ["cron", "every", "at"].map(|name| Some((name, fields.get(name)?.as_str()?.to_owned())));
+    let given: Vec<(&str, String)> = given.into_iter().flatten().collect();
+    // Several contradict each other, which the server says.
+    let [(field, text)] = given.as_slice() else { return Ok(None) };
+    if context.is_curl() && is_understood_by_api(field, text) {
+        return Ok(None);
+    }
+    let zone = match fields.get("timezone").and_then(Value::as_str) {
+        Some(zone) => zone.to_owned(),
+        None => zone()?,
+    };
+    let phrase = if *field == "every" { interval_in_words(text) } else { text.clone() };
+    let understood = understand(context, field, &phrase, &zone)?;
+    fields.remove(*field);
+    for name in ["cron", "every", "at"] {
+        if let Some(value) = understood["schedule"].get(name) {
+            fields.insert(name.to_owned(), value.clone());
+        }
+    }
+    Ok(Some(understood))
+}
+
+/// Asks the server what a text means. The answer is that of a preview.
+pub fn understand(context: &Context, field: &str, text: &str, zone: &str) -> Result<Value, CliError> {
+    let body = json!({"text": text, "timezone": zone, "limit": 1});
+    let request = ApiRequest::post("/v1/schedule/preview").json(&body).idempotent();
+    let refused = |error| fit_examples(with_caret(context, error, Some(text)), field, text);
+    let understood = context.fetch(&request).map_err(refused)?.value()?;
+    check_kind(field, text, &understood)?;
+    Ok(understood)
+}
+
+/// Errors: a single run where a schedule repeats, and the other way round.
+fn check_kind(field: &str, text: &str, understood: &Value) -> Result<(), CliError> {
+    let text = printable(text);
+    match (field, understood["schedule"]["type"] == "once") {
+        ("at", false) => Err(usage(format!("--at: {text:?} repeats; use --cron for it"))),
+        ("cron" | "every", true) => {
+            let remedy = "use --at for it, or begin with \"every\"";
+            Err(usage(format!("--{field}: {text:?} is a single run; {remedy}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints how a text was understood: `Every day at 09:00, Europe/Berlin: 0 9 * * *`.
+pub fn note(context: &Context, understood: &Value) -> Result<(), CliError> {
+    if context.output.format.is_for_programs() {
+        return Ok(());
+    }
+    let mut line = described(understood);
+    let first = &understood["occurrences"][0];
+    if let Some(change) = first["note"].as_str() {
+        line.push_str(&format!(" ({change})"));
+    }
+    context.output.note(&printable(&line))
+}
+
+/// A schedule in words, and its expression.
+fn described(schedule: &Value) -> String {
+    match (text_of(schedule, "description"), text_of(schedule, "schedule.cron")) {
+        (words, cron) if cron.is_empty() => words,
+        (words, cron) => format!("{words}: {cron}"),
+    }
+}
+
+/// `every 5m` for `5m`.
+fn interval_in_words(text: &str) -> String {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let has_every = ["every", "each", "@every"].iter().any(|word| word.eq_ignore_ascii_case(first));
+    if has_every { text.to_owned() } else { format!("every {text}") }
+}
+
+/// Returns whether the API takes the text as it is.
+fn is_understood_by_api(field: &str, text: &str) -> bool {
+    match field {
+        "cron" => CronExpr::parse(text).is_ok(),
+        "every" => Interval::parse(text, Timestamp::UNIX_EPOCH).is_ok(),
+        _ => is_instant(text),
     }
 }
 
@@ -96,16 +217,23 @@ fn print_runs(context: &Context, answer: &ApiResponse, columns: Columns) -> Resu
     let runs = answer.value()?;
     let items = |field: &str| runs[field].as_array().into_iter().flatten();
     let output = &context.output;
+    let in_width = |text: String| match output.styles.width {
+        Some(width) => folded(&text, width),
+        None => text,
+    };
     match output.format {
         Format::Table | Format::Wide => {
+            // Of a single run there is nothing to count, and no change of the clocks after it matters.
+            let is_once = runs["schedule"]["type"] == "once";
             let per_month = count(runs["per_month"].as_i64().unwrap_or(0), "run");
-            let summary = format!("{} ({per_month} in 31 days)", printable(&text_of(&runs, "description")));
+            let per_month = if is_once { String::new() } else { format!(" ({per_month} in 31 days)") };
+            let summary = in_width(format!("{}{per_month}", printable(&described(&runs))));
             let rows: Vec<Value> = items("occurrences").cloned().collect();
-            let table = table(columns, context, &rows).render(output.is_wide(), &output.styles);
-            let changes = items("transitions").map(|change| {
+            let table = table(columns, context, &rows).render(output.is_wide(), &output.styles.in_columns());
+            let changes = items("transitions").filter(|_| !is_once).map(|change| {
                 let at = output.times.instant(&text_of(change, "at"));
                 let (from, to) = (text_of(change, "from"), text_of(change, "to"));
-                printable(&format!("The clocks change at {at}, from {from} to {to}.")) + "\n"
+                in_width(printable(&format!("The clocks change at {at}, from {from} to {to}."))) + "\n"
             });
             let changes: String = changes.collect();
             let gap = if changes.is_empty() { "" } else { "\n" };
@@ -140,13 +268,43 @@ fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp, CliError> {
 }
 
 /// The error with the expression and a mark below the part that the server names.
-pub fn with_caret(mut error: CliError, cron: Option<&str>) -> CliError {
+pub fn with_caret(context: &Context, mut error: CliError, cron: Option<&str>) -> CliError {
+    say_local_time(context, &mut error);
     if let (CliError::Client(ClientError::Refused(refused)), Some(cron)) = (&mut error, cron) {
         let span = &refused.body["error"]["span"];
         let place = |index: usize| usize::try_from(span[index].as_u64()?).ok();
         if let (Some(from), Some(to)) = (place(0), place(1)) {
             refused.message.push_str(&marked(cron, from, to));
         }
+    }
+    error
+}
+
+/// A person has written a past instant as a local time, and the server names it in UTC.
+fn say_local_time(context: &Context, error: &mut CliError) {
+    let CliError::Client(ClientError::Refused(refused)) = error else { return };
+    let Some((at, rest)) = refused.message.split_once(" is not in the future") else { return };
+    let at = at.rsplit(' ').next().unwrap_or_default();
+    if at.parse::<Timestamp>().is_ok() {
+        let at = Times::in_zone(context.own_zone().rules().clone()).instant(at);
+        refused.say(format!("--at: {at} is not in the future{rest}"));
+    }
+}
+
+/// The refusal of a text with examples of its flag.
+fn fit_examples(mut error: CliError, field: &str, text: &str) -> CliError {
+    if field == "at" && elapsed(text).is_some() {
+        let text = printable(text);
+        return usage(format!("--at: {text:?} is no time; did you mean +{text}?"));
+    }
+    let examples = match field {
+        "at" => "examples are `+10m`, `tomorrow 9:00` and `2030-01-31T09:00`",
+        "every" => "examples are `90s`, `5m` and `1h30m`",
+        "cron" => "examples are `every 5m`, `every weekday at 9` and `0 9 * * 1-5`",
+        _ => EXAMPLES,
+    };
+    if let CliError::Client(ClientError::Refused(refused)) = &mut error {
+        refused.message = refused.message.replace(EXAMPLES, examples);
     }
     error
 }

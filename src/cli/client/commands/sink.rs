@@ -1,5 +1,6 @@
 //! `cued sink`: receives deliveries, verifies and prints them, and answers by a script.
 
+use std::fmt;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -27,15 +28,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::{Context, environment};
 use crate::cli::error::{CliError, cannot, failed, usage};
 use crate::cli::input;
-use crate::cli::output::table::{Style, text_of};
+use crate::cli::output::table::{Style, fitted, text_of};
 use crate::cli::output::{Format, print_line, print_part};
 use crate::cli::printable::{printable, printable_lines};
 use crate::cli::server::flag_values::socket_address;
+use crate::cli::width::{cut, fold};
 use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::text::one_line;
 use crate::domain::time::instant;
@@ -64,13 +67,14 @@ const MAX_SHOWN: usize = 4 << 10;
 
 const MAX_LINE: usize = 500;
 
+/// Columns that the method and the path of a delivery have at least.
+const MIN_PATH: usize = 12;
+
 pub const HELP: &str = "Receive, verify and print deliveries (for testing)
 
 Prints each delivery, verifies its signatures with the secret of your account (or CUED_WEBHOOK_SECRET), and answers by a \
 script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is asked to wait for five seconds, \
-and all others succeed:
-
-cued sink --script 500,timeout,429:5,200
+and all others succeed.
 
 With --json each delivery is one line of JSON. Ctrl-C ends it.";
 
@@ -80,16 +84,16 @@ pub struct Sink {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9000", value_parser = socket_address)]
     listen: SocketAddr,
 
-    /// Answers, one for each delivery; the last one repeats. A step is a status, a status with the seconds of
-    /// Retry-After (429:5), or timeout: no answer until the sender gives up
+    /// Responses, one for each delivery; the last one repeats. A step is a status, a status with the seconds of
+    /// Retry-After (429:5), or timeout: no response until the sender gives up
     #[arg(long, value_name = "STEP,…", default_value = "200", value_parser = clap::value_parser!(Script))]
     script: Script,
 
-    /// Body of the answers of success, such as '{"success": true}'
+    /// Body of successful responses, such as '{"success": true}'
     #[arg(long, value_name = "TEXT")]
     reply: Option<String>,
 
-    /// End after so many deliveries
+    /// End after this many deliveries
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     exit_after: Option<u64>,
 
@@ -98,7 +102,7 @@ pub struct Sink {
     #[arg(long, value_name = "@FILE|-|TEXT")]
     secret: Option<String>,
 
-    /// Print the line of each delivery only
+    /// Print only the line of each delivery
     #[arg(long)]
     no_body: bool,
 }
@@ -166,7 +170,7 @@ fn account_secrets(context: &Context) -> Result<Vec<String>, CliError> {
     }
     secrets.retain(|secret| !secret.is_empty());
     let origin = format!("the secrets of your account at {}", context.target.url);
-    context.output.note(&format!("signatures are checked with {origin}"))?;
+    context.output.note(&format!("Signatures are checked with {origin}"))?;
     Ok(secrets)
 }
 
@@ -176,6 +180,18 @@ enum Step {
     Answer { status: u16, retry_after: Option<u32> },
     /// No answer, until the sender gives up.
     Timeout,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer { status, retry_after: None } => write!(f, "→ {status}"),
+            Self::Answer { status, retry_after: Some(seconds) } => {
+                write!(f, "→ {status}, Retry-After {seconds} s")
+            }
+            Self::Timeout => f.write_str("→ no answer"),
+        }
+    }
 }
 
 /// The answers: one step per delivery; the last one repeats.
@@ -249,18 +265,22 @@ impl Receiver {
         let mut secrets = self.secrets.lock();
         if !secrets.is_empty() {
             let name = if self.sink.secret.is_some() { "--secret" } else { SECRET_VARIABLE };
-            return self.context.output.note(&format!("signatures are checked with the secret of {name}"));
+            return self.context.output.note(&format!("Signatures are checked with the secret of {name}"));
         }
         let why = match account_secrets(&self.context) {
             Ok(known) => {
                 *secrets = known;
                 return Ok(());
             }
-            Err(CliError::Client(ClientError::NotSignedIn)) => "nobody is signed in".to_owned(),
+            Err(CliError::Client(ClientError::NotSignedIn)) => {
+                return self.context.output.note("Signatures are checked once you run `cued login`.");
+            }
+            Err(CliError::Client(error)) if error.status() == Some(401) => {
+                "the stored key is not valid here. Run `cued login`.".to_owned()
+            }
             Err(other) => other.to_string(),
         };
-        let way = "`cued login` or CUED_WEBHOOK_SECRET gives the secret";
-        self.context.output.note(&format!("signatures are not checked yet: {why}; {way}"))
+        self.context.output.note(&format!("Signatures are not checked: {why}"))
     }
 
     /// Takes a delivery; `None` if the sink is at its end.
@@ -318,26 +338,42 @@ impl Receiver {
             Verification::NoSecret => Style::Warning,
             _ => Style::Bad,
         };
+        let header = |name: &str| delivery.header(name).map(line).unwrap_or_default();
+        let attempt = match header("x-cueapi-attempt") {
+            _ if delivery.header("x-cueapi-test") == Some("true") => "test".to_owned(),
+            attempt if attempt.is_empty() => attempt,
+            attempt => format!("attempt {attempt}"),
+        };
         let mut parts = vec![
-            styles.paint(&output.times.time_of_day(*received_at), Style::Faint),
-            format!("{} {}", head.method, line(&head.uri.to_string())),
+            (output.times.time_of_day(*received_at), Style::Faint),
+            (format!("{} {}", head.method, line(&head.uri.to_string())), Style::Plain),
+            (output.id(&header("x-cueapi-execution-id")), Style::Plain),
+            (attempt, Style::Plain),
+            (format!("{} B", body.len()), Style::Plain),
+            (verification.to_string(), style),
+            (step.to_string(), Style::Plain),
         ];
-        parts.extend(delivery.header("x-cueapi-execution-id").map(line));
-        parts.extend(delivery.header("x-cueapi-attempt").map(|attempt| format!("attempt {}", line(attempt))));
-        parts.push(format!("{} B", body.len()));
-        parts.push(styles.paint(&verification.to_string(), style));
-        parts.push(match step {
-            Step::Answer { status, retry_after: None } => format!("→ {status}"),
-            Step::Answer { status, retry_after: Some(seconds) } => {
-                format!("→ {status}, Retry-After {seconds} s")
+        let width = styles.width.filter(|_| output.is_short()).unwrap_or(usize::MAX);
+        // The status must be seen: the reason is shorter where there is no room, then other parts are left out.
+        for (index, text) in [(5, short_reason(verification)), (4, ""), (3, "")] {
+            let room = MIN_PATH.min(parts[1].0.width());
+            let needed = parts.iter().filter(|(text, _)| !text.is_empty());
+            let needed =
+                needed.map(|(text, _)| text.width() + 2).sum::<usize>() - parts[1].0.width() + room - 2;
+            if needed > width {
+                parts[index].0 = text.to_owned();
             }
-            Step::Timeout => "→ no answer".to_owned(),
-        });
-        let mut text = parts.join("  ") + "\n";
+        }
+        // The path has the room that the others leave.
+        let others = parts.iter().filter(|(text, _)| !text.is_empty());
+        let others = others.map(|(text, _)| text.width() + 2).sum::<usize>() - parts[1].0.width() - 2;
+        parts[1].0 = cut(&parts[1].0, width.saturating_sub(others).max(MIN_PATH));
+        let mut text = fitted(&parts, width, styles) + "\n";
         if !self.sink.no_body {
             let shown = body.get(..MAX_SHOWN).unwrap_or(body);
             for line in printable_lines(&String::from_utf8_lossy(shown)) {
-                text += &format!("  {line}\n");
+                let room = styles.width.map_or(usize::MAX, |width| width.saturating_sub(2));
+                text.extend(fold(&line, room).iter().map(|line| format!("  {line}\n")));
             }
             if shown.len() < body.len() {
                 text += &format!("  … {} bytes more\n", body.len() - shown.len());
@@ -375,6 +411,19 @@ impl Receiver {
             object["body"] = serde_json::from_slice(&delivery.body).unwrap_or_else(|_| text());
         }
         object
+    }
+}
+
+fn short_reason(verification: Verification) -> &'static str {
+    match verification {
+        Verification::Verified => "verified",
+        Verification::NoSignature => "not signed",
+        Verification::NoSecret => "no secret",
+        Verification::MissingHeader(_) => "header missing",
+        Verification::InvalidTimestamp(_) => "bad timestamp",
+        Verification::WrongSignature(_) => "bad signature",
+        Verification::TooOld { .. } => "too old",
+        Verification::TooNew { .. } => "from the future",
     }
 }
 

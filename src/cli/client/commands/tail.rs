@@ -1,17 +1,23 @@
 //! `cued tail`: what happens in the account, line by line, for as long as the command runs.
 
+use std::io::{self, IsTerminal as _};
+
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::client::arguments::{fetch, find_maybe_id};
+use crate::cli::client::arguments::fetch;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
+use crate::cli::client::cues::find_maybe_id;
 use crate::cli::client::live_output::{end_on_signals, end_with_reader};
+use crate::cli::client::words::{event_of_words, in_words, message_of};
 use crate::cli::error::CliError;
-use crate::cli::output::table::{Style, Times, duration, last_line, parse_duration, text_of};
-use crate::cli::output::{Format, Output, print_part, yaml};
+use crate::cli::output::table::{Style, Times, duration, fitted, last_line, parse_duration, span, text_of};
+use crate::cli::output::{Format, Output, SHORT_ID, print_part, yaml};
 use crate::cli::printable::{printable, printable_lines};
+use crate::cli::width::{cut, fold};
 use crate::client::event_stream::{StreamEvent, StreamItem, request};
 use crate::client::request::{ApiRequest, segment};
 
@@ -21,24 +27,22 @@ const MAX_LISTED: u64 = 1_000;
 /// Lines of the body of a response that are shown.
 const MAX_BODY_LINES: usize = 10;
 
-pub const HELP: &str = "Show what happens in the account, line by line, until Ctrl-C
+pub const HELP: &str = "Show events of the account as they happen, until Ctrl-C
 
-A line of a run has the id of the run. Times are those of the server. The command goes on after a lost connection without a \
-gap. Events that the server no longer has, such as those before its restart, are missing: a line `gap: …` says so. Without \
---types it shows the results of attempts, missed runs, alerts, quotas, and the state of the server.
+The line of a run has its id. Times are those of the server. After a lost connection the command goes on without a gap. If \
+the server no longer has some events, for instance after its restart, a line `gap: …` says so. Without --types it shows \
+results of attempts, missed runs, alerts, quotas and the state of the server.
 
-With --json each line is an object with the `id` and the type of the `event`, and its `data`; the event of a gap is `reset`. \
-What --since reads from the list of runs has no id.
-
-Example: cued tail --failed --since 1h --body";
+With --json each line is an object with the `id` and the type of the `event`, and its `data`; a gap is the event `reset`. \
+Runs that --since reads from the list have no id.";
 
 #[derive(Debug, Args)]
 pub struct Tail {
-    /// Only what concerns this cue: its id or its name
+    /// Only events of this cue, by id or name
     #[arg(long, value_name = "CUE")]
     cue: Option<String>,
 
-    /// Only what concerns cues with this tag; more than once for cues with all of them
+    /// Only events of cues with this tag; repeat it for cues with all of them
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 
@@ -46,11 +50,11 @@ pub struct Tail {
     #[arg(long, conflicts_with = "types")]
     failed: bool,
 
-    /// Only these types of events or groups of them, such as execution.failed,alert
+    /// Only these types of events or groups of them, such as failed,alert
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     types: Vec<String>,
 
-    /// First the runs that were created in the past, such as 90s, 10m, 2h, 1d
+    /// Begin with the runs of the past 90s, 10m, 2h, 1d or the like
     #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
     since: Option<SignedDuration>,
 
@@ -78,6 +82,8 @@ impl ClientAction for Tail {
                 StreamItem::Hello { hello, is_again } => {
                     if is_again {
                         context.output.note("reconnected")?;
+                    } else if context.output.is_short() && io::stderr().is_terminal() {
+                        context.output.note("Waiting for events; Ctrl-C ends")?;
                     }
                     if hello["held"] == Value::Bool(true) {
                         let note = "the server is on hold and fires nothing; see `cued promote`";
@@ -97,7 +103,7 @@ impl ClientAction for Tail {
                 if self.body {
                     event.body = body(context, &event)?;
                 }
-                if !print(&context.output, &event)? {
+                if !print(context, &event)? {
                     return Ok(());
                 }
             }
@@ -152,7 +158,8 @@ fn body(context: &Context, event: &TailEvent) -> Result<Option<String>, CliError
 }
 
 /// Prints an event in the form of `--output`. Returns false if the reader has closed the pipe.
-fn print(output: &Output, event: &TailEvent) -> Result<bool, CliError> {
+fn print(context: &Context, event: &TailEvent) -> Result<bool, CliError> {
+    let output = &context.output;
     let text = match output.format {
         Format::Json | Format::Jsonl => format!("{}\n", event.json()),
         Format::Yaml => format!("---\n{}", yaml::document(&event.json())?),
@@ -163,13 +170,65 @@ fn print(output: &Output, event: &TailEvent) -> Result<bool, CliError> {
             }
             ids.iter().find(|id| !id.is_empty()).map(|id| printable(id) + "\n").unwrap_or_default()
         }
-        Format::Table | Format::Wide => lines(output, event),
+        Format::Table | Format::Wide => lines(output, event, context.client.server_time()),
     };
     print_part(&text)
 }
 
-fn lines(output: &Output, event: &TailEvent) -> String {
-    let (sign, style) = match event.event.as_str() {
+fn lines(output: &Output, event: &TailEvent, now: Timestamp) -> String {
+    let (sign, style) = sign(event);
+    let first = |fields: [&str; 2]| {
+        fields.into_iter().map(|name| event.field(name)).find(|text| !text.is_empty()).unwrap_or_default()
+    };
+    let (at, name, run) =
+        (first(["at", "created_at"]), first(["cue_name", "worker_id"]), event.field("execution_id"));
+    let words = if event.event.starts_with("execution.") {
+        (result(event), style)
+    } else {
+        (sentence(event, &output.times), Style::Plain)
+    };
+    let rest = [detail(event), message(event)].map(|text| (text, Style::Plain));
+    let width = output.styles.width.filter(|_| output.is_short());
+    let (time, sign, name) = match width {
+        Some(width) => {
+            let time = format!("{:1$}", output.times.log_time(&at, now), LOG_TIME);
+            (time, sign, padded(&printable(&name), (width / 5).clamp(MIN_NAME, MAX_NAME)))
+        }
+        None => (output.times.instant(&at), sign, name),
+    };
+    let run = (run, Style::Faint);
+    let begin = vec![(time, Style::Faint), (sign.to_owned(), style)];
+    let parts = match width {
+        Some(_) => [begin, vec![(padded(&output.id(&run.0), SHORT_ID), run.1), (name, Style::Plain), words]],
+        None => [begin, vec![(name, Style::Plain), words, run]],
+    };
+    let parts = parts.into_iter().flatten().chain(rest);
+    let mut parts: Vec<(String, Style)> = parts.map(|(text, style)| (printable(&text), style)).collect();
+    let [before @ .., (quoted, _)] = parts.as_slice() else { return String::new() };
+    let used: usize = before.iter().filter(|part| !part.0.is_empty()).map(|part| part.0.width() + 2).sum();
+    if width.is_some_and(|width| used + quoted.width().min(MIN_QUOTE) > width) {
+        parts.pop();
+    }
+    let line = fitted(&parts, width.unwrap_or(usize::MAX), &output.styles);
+    format!("{}\n{}", line.trim_end(), body_lines(output, event))
+}
+
+/// Columns of a time of today in a line that must be short, and the fewest and the most of a name.
+const LOG_TIME: usize = 8;
+const MIN_NAME: usize = 12;
+const MAX_NAME: usize = 30;
+
+/// A message cut to fewer columns says nothing.
+const MIN_QUOTE: usize = 15;
+
+/// The text in so many columns.
+fn padded(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    format!("{text}{:missing$}", "", missing = columns.saturating_sub(text.width()))
+}
+
+fn sign(event: &TailEvent) -> (&'static str, Style) {
+    match event.event.as_str() {
         "execution.outcome" if event.is_failed_outcome() => ("✕", Style::Bad),
         "execution.succeeded" | "execution.outcome" => ("●", Style::Good),
         "execution.retrying" => ("↻", Style::Warning),
@@ -178,24 +237,17 @@ fn lines(output: &Output, event: &TailEvent) -> String {
             ("!", Style::Warning)
         }
         _ => ("·", Style::Faint),
-    };
-    let at = ["at", "created_at"].map(|field| output.times.instant(&event.field(field)));
-    let name = ["cue_name", "worker_id"].map(|field| event.field(field));
-    let first = |texts: [String; 2]| texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
-    let mut parts = vec![(first(at), Style::Faint), (sign.to_owned(), style), (first(name), Style::Plain)];
-    if event.event.starts_with("execution.") {
-        parts.push((result(event), style));
-    } else {
-        parts.push((sentence(event, &output.times), Style::Plain));
     }
-    parts.push((event.field("execution_id"), Style::Faint));
-    parts.extend([detail(event), message(event)].map(|text| (text, Style::Plain)));
-    parts.retain(|(text, _)| !text.is_empty());
-    let parts = parts.iter().map(|(text, style)| output.styles.paint(&printable(text), *style));
-    let mut text = parts.collect::<Vec<_>>().join("  ") + "\n";
+}
+
+fn body_lines(output: &Output, event: &TailEvent) -> String {
     let body = event.body.as_deref().unwrap_or_default();
+    let mut text = String::new();
     for line in printable_lines(body).take(MAX_BODY_LINES) {
-        text += &format!("  {}\n", output.styles.paint(&line, Style::Faint));
+        let room = output.styles.width.map_or(usize::MAX, |width| width.saturating_sub(2));
+        for line in fold(&line, room) {
+            text += &format!("  {}\n", output.styles.paint(&line, Style::Faint));
+        }
     }
     let more = body.lines().count().saturating_sub(MAX_BODY_LINES);
     if more > 0 {
@@ -213,23 +265,25 @@ fn result(event: &TailEvent) -> String {
     };
     let word = match event.event.as_str() {
         "execution.retrying" => of("attempt"),
+        // A worker's report ends a run, whatever attempts are left.
+        "execution.failed" if !event.field("worker_id").is_empty() => "failed".to_owned(),
         "execution.failed" => of("failed"),
         "execution.succeeded" if attempt > Some(1) => of("success"),
         "execution.succeeded" => "success".to_owned(),
         "execution.outcome" => return outcome(event),
         other => return other.trim_start_matches("execution.").replace('_', " "),
     };
-    let status = event.field(if event.data["http_status"].is_null() { "cause" } else { "http_status" });
+    let status = match event.data["http_status"].is_null() {
+        true => in_words(&event.field("cause")),
+        false => event.field("http_status"),
+    };
     let took = event.number("duration_ms").map(duration).unwrap_or_default();
-    let parts = [word, status.replace('_', " "), took];
+    let parts = [word, status, took];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ")
 }
 
 fn outcome(event: &TailEvent) -> String {
-    match event.field("outcome_state") {
-        state if state == "missing" => "no result in time".to_owned(),
-        state => state.replace('_', " "),
-    }
+    in_words(&event.field("outcome_state"))
 }
 
 /// The rest about an attempt: its lateness, the next step, its worker.
@@ -238,20 +292,20 @@ fn detail(event: &TailEvent) -> String {
         "execution.retrying" => match (event.instant("next_retry"), event.instant("at")) {
             (Some(next), Some(at)) => {
                 let wait = i64::try_from(next.duration_since(at).as_millis()).unwrap_or(i64::MAX);
-                format!("next in {}", duration(wait.max(0)))
+                format!("next in {}", span(wait.max(0)))
             }
             _ => String::new(),
         },
         "execution.succeeded" if event.number("attempt") == Some(1) => {
             event.number("late_ms").map(|late| format!("+{}", duration(late))).unwrap_or_default()
         }
-        "execution.created" => event.field("triggered_by").replace('_', " "),
+        "execution.created" => in_words(&event.field("triggered_by")),
         _ => String::new(),
     }
 }
 
 fn message(event: &TailEvent) -> String {
-    let message = event.field("error_message");
+    let message = message_of(&event.data);
     if message.is_empty() || !event.is_failed_attempt() {
         return String::new();
     }
@@ -271,7 +325,7 @@ fn sentence(event: &TailEvent, times: &Times) -> String {
             format!("missed {} ({}): {span}", field("count"), field("reason").replace('_', " "))
         }
         "quota.near" | "quota.exceeded" => {
-            format!("{words}: {} of {} executions", field("used"), field("limit"))
+            format!("{words}: {} of {} runs", field("used"), field("limit"))
         }
         "server.state" => format!("server {}", field("state").replace('_', " ")),
         "worker.seen" => words,
@@ -323,7 +377,12 @@ impl TailEvent {
             _ => return None,
         };
         let mut data = run.clone();
-        for (name, of_row) in [("execution_id", "id"), ("attempt", "attempts"), ("at", "updated_at")] {
+        for (name, of_row) in [
+            ("execution_id", "id"),
+            ("attempt", "attempts"),
+            ("at", "updated_at"),
+            ("worker_id", "claimed_by_worker"),
+        ] {
             data[name] = run[of_row].clone();
         }
         Some(Self::listed(event, data))
@@ -373,7 +432,7 @@ struct Selection {
 impl Selection {
     fn new(types: &[String], only_failures: bool) -> Self {
         let default = if only_failures { FAILURES } else { DEFAULT };
-        let words: Vec<String> = types.iter().map(|word| word.trim().to_owned()).collect();
+        let words: Vec<String> = types.iter().map(|word| event_of_words(word.trim()).to_owned()).collect();
         let is_default = words.is_empty();
         let words = if is_default { default.split(',').map(str::to_owned).collect() } else { words };
         Self { words, is_default, only_failures }
@@ -401,9 +460,12 @@ mod tests {
 
     #[test]
     fn an_event_is_a_line_in_words_with_the_id_of_its_run() {
-        let (styles, times) =
-            (Styles { has_colour: false, width: None }, Times::new(true, None, "tz").unwrap());
-        let output = Output { format: Format::Table, styles, times };
+        let output = |width| {
+            let (styles, times) =
+                (Styles { has_colour: false, width }, Times::new(true, None, "tz").unwrap());
+            Output { format: Format::Table, styles, times }
+        };
+        let now = "2030-01-01T13:00:00Z".parse().unwrap();
         let run = json!({
             "execution_id": ID, "cue_name": "sync", "attempt": 1, "max_attempts": 4, "http_status": 503, "late_ms": 2,
             "cause": "status_5xx", "duration_ms": 87, "next_retry": "2030-01-01T12:01:30Z", "error_message": "no\u{1b}[2J",
@@ -411,25 +473,44 @@ mod tests {
         });
         let time = "2030-01-01 12:00:30.001+00:00";
         let missed = json!({"cue_name": "n", "count": 2, "reason": "server_down", "first": "x", "last": "y"});
+        let reported = json!({"cue_name": "backup", "attempt": 1, "max_attempts": 4, "worker_id": "nas",
+                              "error_message": "no disk"});
         let burst = json!({"span_ms": 1_000, "counts": {"execution.failed": 2}});
         for (event, data, expected) in [
             ("execution.succeeded", &run, format!("{time}  ●  sync  success  503  87 ms  {ID}  +2 ms")),
             (
                 "execution.retrying",
                 &run,
-                format!("{time}  ↻  sync  attempt 1/4  503  87 ms  {ID}  next in 60.0 s  \"no\u{fffd}[2J\""),
+                format!("{time}  ↻  sync  attempt 1/4  503  87 ms  {ID}  next in 60 s  \"no\u{fffd}[2J\""),
             ),
             (
                 "reset",
                 &json!({"reason": "x"}),
                 "!  gap: some events were missed (x); --since shows the past".to_owned(),
             ),
+            ("execution.failed", &reported, "✕  backup  failed  \"no disk\"".to_owned()),
             ("burst", &burst, "·  too many to show in 1.0 s: 2 execution.failed".to_owned()),
             ("server.state", &json!({"state": "clock_moved"}), "·  server clock moved".to_owned()),
             ("missed.recorded", &missed, "✕  n  missed 2 (server down): x to y".to_owned()),
             ("new.kind", &json!({"a": 1}), "·  new.kind {\"a\":1}".to_owned()),
         ] {
-            assert_eq!(lines(&output, &TailEvent::listed(event, data.clone())), format!("{expected}\n"));
+            let event = TailEvent::listed(event, data.clone());
+            assert_eq!(lines(&output(None), &event, now), format!("{expected}\n"));
+        }
+        for (event, data, expected) in [
+            (
+                "execution.retrying",
+                &run,
+                "12:00:30  ↻  00000000  sync              attempt 1/4  503  87 ms  next in 60 s".to_owned(),
+            ),
+            (
+                "missed.recorded",
+                &missed,
+                format!("{:10}✕{:12}{:16}  missed 2 (server down): x to y", "", "", "n"),
+            ),
+        ] {
+            let event = TailEvent::listed(event, data.clone());
+            assert_eq!(lines(&output(Some(80)), &event, now), format!("{expected}\n"));
         }
     }
 

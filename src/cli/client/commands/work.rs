@@ -1,4 +1,4 @@
-//! `cued work`: runs a command for each execution of a task.
+//! `cued work`: runs a command for each run of a task.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,27 +32,25 @@ const MAX_JOBS: u16 = 256;
 /// Bytes of a task or agent that the server can filter by (contract §7.1).
 const MAX_FILTER: usize = 255;
 
-pub const HELP: &str = "Run a command for each execution of a task
+pub const HELP: &str = "Start a command for each run of a task
 
-Claims the executions of worker cues whose payload has this task, runs the command for each, and reports its outcome. Needs \
+Claims the runs of worker cues whose payload has this task, starts the command for each, and reports its outcome. Needs \
 no open port.
 
 The command gets the payload as JSON on standard input, and CUED_EXECUTION_ID, CUED_CUE_ID, CUED_CUE_NAME, CUED_TASK, \
 CUED_SCHEDULED_FOR, CUED_ATTEMPT, CUED_WORKER_ID, CUED_URL, CUED_PAYLOAD (up to 32 KiB) and CUED_OUTCOME_FILE in its \
-environment; the same with CUEAPI_ in front. Exit code 0 is a success with the last 4 KiB of standard output as the result, \
-another one a failure with the last 4 KiB of standard error. The command may write a JSON object with success, result, error, \
+environment; the same with CUEAPI_ in front. Exit code 0 reports success, with the last 4 KiB of standard output as the result; any other code reports failure, with \
+the last 4 KiB of standard error. The command may write a JSON object with success, result, error, \
 summary, external_id, result_url, result_ref, result_type, artifacts or metadata to the outcome file.
 
-SIGTERM or SIGINT: nothing more is claimed, and running commands have the grace time to end. A second signal ends them at \
-once, a third one kills them.
+On SIGTERM or SIGINT the worker claims nothing more, and gives running commands the grace time to end. A second signal ends \
+them at once, a third one kills them.
 
-`kill -9` of the worker leaves running commands behind; under systemd they end with it (examples/cued-work.service).
-
-Example: cued work --task report --jobs 2 -- ./report.sh weekly";
+`kill -9` of the worker leaves running commands behind; under systemd they end with it (examples/cued-work.service).";
 
 #[derive(Debug, Args)]
 pub struct Work {
-    /// Executions whose payload has this task
+    /// Claim runs whose payload has this task
     #[arg(long, value_name = "TASK", conflicts_with = "file", required_unless_present_any = ["file", "agent"], value_parser = filter)]
     task: Option<String>,
 
@@ -62,11 +60,11 @@ pub struct Work {
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     file: Option<PathBuf>,
 
-    /// Only executions whose payload has this agent; without --task, of any task
+    /// Claim only runs of this agent; without --task, of any task
     #[arg(long, value_name = "AGENT", value_parser = filter)]
     agent: Option<String>,
 
-    /// Commands that run at a time
+    /// Commands that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_JOBS)))]
     jobs: u16,
 
@@ -78,7 +76,7 @@ pub struct Work {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     grace: Duration,
 
-    /// Name in the list of workers [default: the machine and the task]
+    /// Name of this worker in lists [default: the machine and the task]
     #[arg(long, value_name = "NAME", value_parser = name)]
     id: Option<String>,
 
@@ -86,7 +84,7 @@ pub struct Work {
     #[arg(long)]
     once: bool,
 
-    /// End when no executions are pending; exits with 8 if a run failed
+    /// End when no run is waiting; exits with 8 if a run failed
     #[arg(long, conflicts_with = "once")]
     drain: bool,
 

@@ -65,6 +65,9 @@ impl CronExpr {
             text
         };
         let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
+        if let Some(span) = words_of_a_person(expression, &fields) {
+            return Err(whole(span, NO_WORDS.to_owned()));
+        }
         let fields: [&str; 5] = fields.try_into().map_err(|found: Vec<_>| wrong_count(expression, &found))?;
         let mut sets = [0; 5];
         for (set, (field, text)) in sets.iter_mut().zip(FIELDS.iter().zip(fields)) {
@@ -216,13 +219,25 @@ fn expand(name: &str) -> Result<&'static str, String> {
     Err(format!("`{}` is not a macro; use {known} or five fields", shown(name)))
 }
 
+const NO_WORDS: &str = "this is not a cron expression; `POST /v1/schedule/preview` with it as `text` returns the schedule \
+                        that such words mean, as `cued preview` does";
+
+/// The place of words such as `every weekday at 9`: no field of a minute begins with a letter.
+fn words_of_a_person(expression: &str, fields: &[&str]) -> Option<(usize, usize)> {
+    let (first, last) = (fields.first()?, fields.last()?);
+    let is_word = first.starts_with(|char: char| char.is_ascii_alphabetic());
+    // The name of a day in place of the minute is a mistake in a cron expression.
+    let is_meant = is_word && (fields.len() != 5 || first.len() > 3);
+    is_meant.then(|| (span_in(expression, first).0, span_in(expression, last).1))
+}
+
 /// The error points at the fields after the fifth, or at the end where fields are missing.
 fn wrong_count(expression: &str, found: &[&str]) -> CronError {
     let end = expression.len();
     let (count, hint, span) = match found {
         [_, _, _, _, _, first, ..] => {
             let last = found.last().unwrap_or(first);
-            let hint = "leave out seconds and years, and write lists without blanks";
+            let hint = "leave out seconds and years, and put no spaces into lists";
             (found.len(), hint, (span_in(expression, first).0, span_in(expression, last).1))
         }
         _ => (found.len(), "write * for a field that does not matter", (end, end)),
@@ -382,7 +397,10 @@ impl CronField {
         };
         let text = shown(value);
         if text.contains(['L', 'l', 'W', 'w', '#']) && self.question {
-            return format!("`{text}`: L, W and # are not part of crontab(5); write {wanted}");
+            let is_last_day = self.name == "day-of-month" && text.eq_ignore_ascii_case("L");
+            let instead =
+                if is_last_day { "; day 1 at 0:00 is right after the last day of a month" } else { "" };
+            return format!("`{text}`: L, W and # are not part of crontab(5); write {wanted}{instead}");
         }
         format!("`{text}` is not valid here; write {wanted}")
     }

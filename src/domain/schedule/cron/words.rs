@@ -47,7 +47,10 @@ pub(super) fn describe(cron: &CronExpr) -> String {
         Some(days) => words = format!("{words}, {days}"),
         // `Every 15 minutes` needs no `every day`.
         None if hours.is_all() => {}
-        None => words.push_str(", every day"),
+        None => match words.strip_prefix("At ") {
+            Some(times) => words = format!("Every day at {times}"),
+            None => words.push_str(", every day"),
+        },
     }
     if !months.is_all() && !joins_months {
         let comma = if words.ends_with("every day") { "" } else { "," };

@@ -1,8 +1,8 @@
-// The only caller of fetch. Addresses are relative to the document: the page works below any path.
+// The only caller of fetch. Addresses are relative: the page works below any path.
 import { sawServerTime } from "./time.js";
 import { state, stored, update } from "./state.js";
 
-const TIMEOUT_MS = 30_000; // the server's own limit
+const TIMEOUT_MS = 30_000;
 
 const accountKey = () => "cued account " + new URL(".", location.href).pathname;
 
@@ -24,8 +24,9 @@ export const fieldError = (name, msg) =>
   new ApiError(422, "invalid_field", msg, { problems: [{ loc: ["body", name], msg }] });
 
 // The JSON of a response, `null` of a 204. `raw`: see `bodyWith`; `key`: Idempotency-Key; `text`:
-// the response as it is; `quiet`: a 401 does not open the sign-in.
-export async function call(method, path, { query, body, raw, key, text, quiet } = {}) {
+// the response as it is; `quiet`: a 401 does not open the sign-in; `patience` in ms.
+export async function call(method, path, options = {}) {
+  const { query, body, raw, key, text, quiet, patience = TIMEOUT_MS } = options;
   // Another tab may have signed in as another account: nothing of this one is done there.
   const owner = (!quiet && state.user?.id) || account();
   const headers = { Accept: "application/json", "X-Account-Id": owner };
@@ -34,16 +35,16 @@ export async function call(method, path, { query, body, raw, key, text, quiet } 
   const sent = Date.now();
   const response = await fetch(address(path, query), {
     method, headers, body: body || raw ? bodyWith(body || {}, raw) : undefined,
-    credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS),
+    credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(patience),
   }).catch(() => {
-    const message = "The server does not answer. It may be stopped, or the network is down.";
+    const message = "The server does not respond. It may be stopped, or the network is down.";
     throw new ApiError(0, "offline", message);
   });
   const date = response.headers.get("Date");
   // `Date` has whole seconds: on average half a second has passed since.
   if (date) sawServerTime(Date.parse(date) + 500, (sent + Date.now()) / 2);
   const content = await response.text().catch(() => "");
-  if (!response.ok) throw failure(response, content, quiet);
+  if (!response.ok) throw await failure(response, content, quiet);
   if (method !== "GET" && state.readOnly) update((s) => (s.readOnly = false));
   return text ? content : content ? JSON.parse(content) : null;
 }
@@ -59,6 +60,9 @@ export const orNull = (promise, ...statuses) =>
 export const getCue = (id, runs = 1) =>
   get(cuePath(id), { payload: "text", execution_limit: runs });
 export const cuePath = (id) => "v1/cues/" + encodeURIComponent(id);
+
+/** Address of the server as the browser sees it, without "/" at the end. */
+export const baseUrl = () => location.href.split(/[?#]/)[0].replace(/\/+$/, "");
 
 /** Path with a query; values `null`, `undefined` and "" are left out, those of a list repeat. */
 export function address(path, query = {}) {
@@ -83,7 +87,8 @@ export function randomKey() {
   return bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function failure({ status, headers }, content, quiet) {
+/** The error of a response; its texts in words of the page, `raw` as the API said it. */
+async function failure({ status, headers }, content, quiet) {
   let parsed = {};
   try {
     parsed = JSON.parse(content);
@@ -94,7 +99,7 @@ function failure({ status, headers }, content, quiet) {
   const text = message || `The server returned ${status}.`;
   const error = new ApiError(status, code || "http_" + status, text, {
     problems: parsed.detail || [], requestId: headers.get("x-request-id"),
-    retryAfter: Number(headers.get("Retry-After")), field, span,
+    retryAfter: Number(headers.get("Retry-After")), field, span, raw: text,
   });
   if (status === 401 && !quiet) {
     update((s) => (s.signedOut = true));
@@ -102,5 +107,7 @@ function failure({ status, headers }, content, quiet) {
   }
   if (status === 429) update((s) => (s.waitUntil = Date.now() + (error.retryAfter || 5) * 1000));
   if (error.code === "storage_unavailable") update((s) => (s.readOnly = true));
-  return error;
+  if (!message || (status === 401 && !quiet)) return error;
+  const { spoken } = await import("./problems.js").catch(() => ({ spoken: () => ({}) }));
+  return Object.assign(error, spoken(error));
 }

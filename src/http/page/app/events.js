@@ -1,4 +1,4 @@
-// The only EventSource: one stream for the page. Without it, the screen is fetched every 10 s.
+// The only EventSource. Without it, the screen is fetched every 10 s.
 import { BUILD, state, update } from "./state.js";
 import { freeze, instant, sawServerTime } from "./time.js";
 

@@ -23,12 +23,14 @@ const SCREENS = {
   editor: [() => import("../screens/editor.js"), "Cue", "cues"],
   runs: [() => import("../screens/runs.js"), "Runs", "", "r", "#/runs"],
   run: [() => import("../screens/run.js"), "Run", "runs"],
+  day: [() => import("../screens/day.js"), "Day", "", "d", "#/day"],
   workers: [() => import("../screens/workers.js"), "Workers", "", "w", "#/workers"],
   alerts: [() => import("../screens/alerts.js"), "Alerts", "", "a", "#/alerts"],
   channels: [() => import("../screens/channels.js"), "Channels", "", "h", "#/channels"],
-  plan: [() => import("../screens/plan.js"), "Plan and usage", "", "u", "#/account/plan"],
+  plan: [() => import("../screens/plan.js"), "Usage", "", "u", "#/account/plan"],
   keys: [() => import("../screens/keys.js"), "Keys and secrets", "", "k", "#/account/keys"],
   settings: [() => import("../screens/settings.js"), "Settings", "", "s", "#/settings"],
+  admin: [() => import("../screens/admin.js"), "Operator"],
   sign_in: [() => import("../screens/sign_in.js"), "Sign in"],
   missing: [async () => null, "Not found"],
 };
@@ -127,6 +129,7 @@ function refetchBanners() {
 function onEvent(type, data) {
   const { module, route } = shown;
   const isAll = type === "refetch";
+  if (type === "alert.created" && shown.name !== "alerts") update((s) => s.unread++);
   server.outdate();
   if (isAll || events.matches(BANNER_EVENTS, type)) refetchBanners();
   if (!isAll && !events.matches(module?.live ?? [], type)) return;
@@ -159,7 +162,7 @@ function body() {
   const own = front();
   const { name, module, data, route, ready, error } = own;
   if (name === "missing") {
-    return empty("There is no such screen.", "", anchor("#/", "Overview", "button"));
+    return empty("This screen does not exist", "", anchor("#/", "Overview", "button"));
   }
   const retry = error?.reload ? () => location.reload() : () => load(own);
   const nav = navOf(name);
@@ -197,7 +200,7 @@ function tools() {
     menu(html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span
       class="cut who">${email || "Account"}</span>`, [
       [`Theme: ${settings.theme || "auto"}`, nextTheme], ["Keyboard shortcuts", keyboard.help],
-      ["Settings", () => go("#/settings")], ["Sign out", () => act(server.signOut)],
+      ["Documentation", () => open("docs")], ["Settings", () => go("#/settings")], ["Sign out", () => act(server.signOut)],
     ], "account-menu")}`;
 }
 
@@ -230,6 +233,10 @@ function drawNavigation() {
   const { executions, cues } = state.overview?.usage || {};
   const hasPlan = isLimited(executions?.limit) || isLimited(cues?.limit);
   document.querySelector("[data-nav=plan]").hidden = !hasPlan;
+  document.querySelector("[data-nav=admin]").hidden = !state.user?.is_operator;
+  const { unread } = state;
+  document.querySelector("[data-nav=alerts] span").dataset.unread =
+    !unread ? "" : unread > 99 ? "99+" : unread;
   for (const entry of document.querySelectorAll("[data-nav]")) {
     if (entry.dataset.nav === here) entry.setAttribute("aria-current", "page");
     else entry.removeAttribute("aria-current");
@@ -292,7 +299,7 @@ function start() {
     ["/", "Search", search],
     ["z", "Times: yours, the cue's, UTC", () => next("zone_view", ZONES.map(([zone]) => zone))],
     ["t", "Theme: auto, light, dark", nextTheme],
-    ["?", "This help", keyboard.help],
+    ["?", "Show this help", keyboard.help],
   ]);
   keyboard.register("Go to", Object.values(SCREENS).filter(([, , , key]) => key).map(
     ([, title, , key, hash]) => ["g " + key, title, () => go(hash)]));

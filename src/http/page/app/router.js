@@ -9,12 +9,14 @@ const ROUTES = Object.entries({
   cue: /^cues\/([^/]+)$/,
   runs: /^runs$/,
   run: /^runs\/([^/]+)$/,
+  day: /^day$/,
   workers: /^workers$/,
   alerts: /^alerts$/,
   channels: /^channels(?:\/(.+))?$/, // an id, "new" or "new/TYPE"
   plan: /^account\/plan$/,
   keys: /^account\/keys$/,
   settings: /^settings$/,
+  admin: /^admin(?:\/(backups|health))?$/,
   sign_in: /^enter\/([^/]+)/, // another address may follow
   missing: /(?:)/,
 });

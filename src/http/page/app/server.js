@@ -1,8 +1,8 @@
 // The state of the server and its user, shared by all screens.
-import { del, get, orNull, setAccount } from "./api.js";
+import { account, del, get, orNull, setAccount } from "./api.js";
 import * as events from "./events.js";
 import { freeze, instant } from "./time.js";
-import { state, update } from "./state.js";
+import { settings, state, update } from "./state.js";
 
 const FRESH_MS = 900; // callers within this time share a response; below REFETCH_MS of main.js
 
@@ -48,8 +48,19 @@ async function loadInto(name, path) {
 export const loadUser = () => loadInto("user", "v1/auth/me");
 export const loadInfo = () => loadInto("info", "v1/info");
 
+export async function loadUnread() {
+  const seen = () => settings.alerts_seen[account()];
+  const since = seen();
+  const { total } = await get("v1/alerts", { since, limit: 1 });
+  // The screen of the alerts may have shown them meanwhile.
+  if (seen() === since) update((s) => (s.unread = total));
+}
+
 export function begin(isFromTab = false) {
-  const announced = loadUser().then(({ id }) => isFromTab || tabs.postMessage(id));
+  const announced = loadUser().then(({ id }) => {
+    loadUnread().catch(() => {});
+    return isFromTab || tabs.postMessage(id);
+  });
   for (const loading of [announced, loadInfo(), loadOverview()]) loading.catch(() => {});
 }
 

@@ -14,7 +14,12 @@ export const state = {
   readOnly: false, // the database cannot be written
   waitUntil: 0, // the server asked to wait (429), in ms of this device
   toasts: [],
+  unread: 0, // alerts
 };
+
+/** Nothing is sold, and nobody else can register or the reader runs the server. */
+export const isPrivate = ({ info, user } = state) => info?.billing === "manual"
+  && (info.registration !== "open" || user?.is_operator);
 
 let draw = () => {};
 let isAsked = false;
@@ -50,6 +55,7 @@ const DEFAULTS = {
   zone_view: "yours", // "yours" | "cue" | "utc"
   recent_zones: [],
   channel_hints: [], // ids of the accounts that have seen the hint
+  alerts_seen: {}, // id of an account -> the instant after its newest alert that was shown
 };
 
 /** What `run` returns, or `otherwise`: a browser may keep nothing in localStorage. */

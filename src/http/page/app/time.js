@@ -3,20 +3,20 @@ import { settings } from "./state.js";
 
 const SKEW_STEP_MS = 1_000; // `Date` has whole seconds; smaller differences are noise
 
-const clock = { skew: 0, known: false, frozen: null };
+const server = { skew: 0, known: false, frozen: null };
 
 /** The server sent its time `ms`, at `here` of this device. */
 export function sawServerTime(ms, here = Date.now()) {
   if (Number.isNaN(ms)) return;
-  if (clock.frozen !== null) clock.frozen = Math.max(clock.frozen, ms - 500);
-  else if (!clock.known || Math.abs(ms - here - clock.skew) > SKEW_STEP_MS) clock.skew = ms - here;
-  clock.known = true;
+  if (server.frozen !== null) server.frozen = Math.max(server.frozen, ms - 500);
+  else if (!server.known || Math.abs(ms - here - server.skew) > SKEW_STEP_MS) server.skew = ms - here;
+  server.known = true;
 }
 
-export const freeze = (ms) => void (clock.frozen = ms);
-export const isFrozen = () => clock.frozen !== null;
-export const skewMs = () => (isFrozen() ? 0 : clock.skew);
-export const serverNow = () => clock.frozen ?? Date.now() + clock.skew;
+export const freeze = (ms) => void (server.frozen = ms);
+export const isFrozen = () => server.frozen !== null;
+export const skewMs = () => (isFrozen() ? 0 : server.skew);
+export const serverNow = () => server.frozen ?? Date.now() + server.skew;
 
 /** Milliseconds of an instant of the API; one without a zone is UTC. */
 export const instant = (text) =>
@@ -52,18 +52,24 @@ export const knowsZone = (zone) => format(zone, { hour: "2-digit" }) !== null;
 const CLOCK = { hour: "2-digit", minute: "2-digit" };
 const DAY = { year: "numeric", month: "2-digit", day: "2-digit" };
 const NEAR_DAY = { weekday: "short", day: "numeric", month: "short" };
-const FAR_DAY = { day: "numeric", month: "short", year: "numeric" };
+const FAR_DAY = { ...NEAR_DAY, year: "numeric" };
 const day = (ms, zone) => format(zone, DAY)?.format(ms);
 
-/** "14:05" today, "Tue 24 Nov, 14:05", "24 Nov 2025, 14:05"; "… UTC" if the zone is not known. */
+/** "14:05" today, "Tue 24 Nov, 14:05", "Mon 24 Nov 2025, 14:05"; "… UTC" if the zone is not known. */
 export function absolute(ms, zone, { seconds = false, now = serverNow(), full = false } = {}) {
   if (!knowsZone(zone)) return absolute(ms, "UTC", { seconds, now, full }) + " UTC";
   const time = format(zone, seconds ? { ...CLOCK, second: "2-digit" } : CLOCK).format(ms);
   if (!full && day(ms, zone) === day(now, zone)) return time;
   const near = Math.abs(ms - now) < 180 * 86_400_000;
   const date = format(zone, near ? NEAR_DAY : FAR_DAY);
-  return `${date.format(ms).replace(",", "")}, ${time}`;
+  // The only month that en-GB shortens to four letters.
+  return `${date.format(ms).replace(",", "").replace("Sept", "Sep")}, ${time}`;
 }
+
+/** "14:05", and "Tue 24 Nov"; in UTC if the zone is not known. */
+export const clock = (ms, zone) => (format(zone, CLOCK) ?? format("UTC", CLOCK)).format(ms);
+export const weekday = (ms, zone) =>
+  (format(zone, NEAR_DAY) ?? format("UTC", NEAR_DAY)).format(ms).replace(",", "");
 
 export const exact = (ms) => new Date(ms).toISOString().replace("T", " ").replace("Z", " UTC");
 

@@ -1,4 +1,4 @@
-// Words and signs of states, causes and events: here the API's words become texts. Pure.
+// Words and signs of states, causes and events. Pure.
 import { duration } from "./time.js";
 
 // State -> [sign, word, colour class, letter of the history]
@@ -26,6 +26,7 @@ const STATES = {
   missing: ["✕", "No result", "bad"],
   failing: ["✕", "Failing", "bad"],
   unconfirmed: ["○", "Unconfirmed", "warn"],
+  log_only: ["┄", "Log only", "warn"],
 };
 
 /** `{sign, word, color}` of a state of a run, cue, worker, channel, attempt or outcome. */
@@ -42,18 +43,18 @@ export const letterOf = (name) => STATES[name]?.[3] ?? "p";
 
 // Cause -> [as a sentence, as a word in a row]
 const CAUSES = {
-  timeout: ["the callback did not answer in time", "timeout"],
-  blocked_address: ["the callback's address is not allowed", "address not allowed"],
-  unknown_name: ["the callback's host name was not found", "host not found"],
-  connection: ["the connection to the callback failed", "no connection"],
-  tls: ["the TLS connection to the callback failed", "TLS"],
+  timeout: ["the URL did not respond in time", "timeout"],
+  blocked_address: ["the URL leads to an address that is not allowed", "address not allowed"],
+  unknown_name: ["the host of the URL was not found", "host not found"],
+  connection: ["the connection failed", "no connection"],
+  tls: ["the TLS connection failed", "TLS"],
   unsendable: ["the request could not be sent", "unsendable"],
-  status_3xx: ["the callback redirected", "redirect"],
-  status_4xx: ["the callback refused the request", "answered 4xx"],
-  status_5xx: ["the callback failed", "answered 5xx"],
-  status_other: ["the callback's answer was not understood", "odd answer"],
+  status_3xx: ["the URL redirected", "redirect"],
+  status_4xx: ["the URL returned a 4xx status", "returned 4xx"],
+  status_5xx: ["the URL returned a 5xx status", "returned 5xx"],
+  status_other: ["the response was not understood", "odd response"],
   fault: ["an internal error", "internal error"],
-  expired: ["it had not succeeded in the time given", "given up"],
+  expired: ["it did not succeed in the time given", "given up"],
 };
 export const CAUSE_NAMES = Object.keys(CAUSES);
 
@@ -62,46 +63,53 @@ export const causeShort = ({ cause, http_status: status }) =>
   status ? String(status) : CAUSES[cause]?.[1] ?? (cause || "").replaceAll("_", " ");
 
 const MESSAGES = {
-  execution_limit_exceeded: "the quota of the month was used up, so it was not sent",
+  execution_limit_exceeded: "this month's runs were used up",
   address_unconfirmed:
-    "it waits, because the account may call only 60 times an hour until its address is confirmed",
-  "not claimed in time": "no worker took it in time",
+    "it waits: until you confirm your email address, you have 60 runs an hour",
+  "not claimed in time": "no worker claimed it in time",
 };
 
 export function why({ cause, http_status: status, error_message: message }) {
   if (cause === "expired") return CAUSES[cause][0] + (/; the last [^]*/.exec(message) ?? "");
-  if (message) return MESSAGES[message] || message;
-  if (status && (!CAUSES[cause] || cause.startsWith("status_"))) {
-    return `the callback returned ${status}`;
+  if (message) {
+    return MESSAGES[message] || message.replace(...(cause === "unknown_name"
+      ? [/, or callbacks.*/, ""] : [" was not found, or callbacks", ": callbacks"]))
+      .replaceAll("the callback", "the URL");
   }
-  return CAUSES[cause]?.[0] || "no reason is known";
+  if (status && (!CAUSES[cause] || cause.startsWith("status_"))) {
+    return `the URL returned ${status}`;
+  }
+  return CAUSES[cause]?.[0] || "the reason is not known";
 }
+
+/** The same in one line of a list. */
+export const whyLine = (run) => why(run).trim().replaceAll(/\s*\n\s*/g, " · ");
 
 export const streakText = (count) => (count > 1 ? `failed ${count} times in a row` : "failed");
 
 /** Words of the API as texts; a new word as it is. */
 const textsOf = (texts) => (word) => texts[word] ?? String(word).replaceAll("_", " ");
-export const triggerText = textsOf({ manual_fire: "fired by hand" });
+export const triggerText = textsOf({ manual_fire: "fired by you" });
 export const catchUpText = textsOf({
-  latest: "after an outage, runs the latest missed time",
-  all: "after an outage, runs every missed time", none: "skips times that were missed",
+  latest: "after downtime, the latest missed run still fires",
+  all: "after downtime, every missed run still fires", none: "missed runs are skipped",
 });
 export const missReason = textsOf({
-  downtime: "the server was not running", clock: "the clock was set forward",
+  downtime: "the server was down or on hold", clock: "the clock was set forward",
   overlap: "the earlier run was still going",
 });
 export const viaText = textsOf({
-  key: "API key", mail: "link by mail", link: "one-time link", dev: "development sign-in",
+  key: "API key", mail: "mailed link", link: "one-time link", dev: "development sign-in",
 });
 
 // A run falls due while an earlier one of its cue is not finished.
 export const OVERLAP = {
   allow: "Run anyway", skip: "Skip the new run",
-  buffer_one: "Wait for the earlier run (one waits)",
+  buffer_one: "Wait for the earlier run (at most one waits)",
 };
 
 /** When a schedule recurs: "0 3 * * *" or "every 5m". */
-export const ruleText = ({ cron, every }) => (every ? `every ${every}` : cron);
+export const ruleText = ({ cron, every }) => (every ? `every ${every}` : cron ?? "once");
 
 export const lateText = (ms) => (ms === null || ms === undefined ? "" : `late ${duration(ms)}`);
 export const plural = (count, one) => `${number(count)} ${count === 1 ? one : one + "s"}`;

@@ -28,8 +28,8 @@ export function barPaths(points) {
   return paths;
 }
 
-// Bars of runs. `label` is for readers, `titles` has a text for each bar, `links` may have a hash
-// for each: these are for the pointer only, so a link must stand beside the bars.
+// Bars of runs with a title each; `links` may have a hash for each, for the pointer only: a link must
+// stand beside the bars.
 export function bars(points, { label, titles, links }) {
   const { good, bad, rest } = barPaths(points);
   const { step, height } = BARS;

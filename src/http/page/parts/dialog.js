@@ -38,9 +38,11 @@ function isOutside({ target, clientX: x, clientY: y }, element) {
 function form({ title, text, action = "Save", danger }, content, close, send, off) {
   const submit = (event) => {
     event.preventDefault();
-    send(Object.fromEntries(new FormData(event.target)));
+    const { elements } = event.target;
+    send(Object.fromEntries(new FormData(event.target)),
+      [...elements].find(({ validity: it }) => it.valueMissing || it.badInput));
   };
-  return html`<form @submit=${submit}><h2>${title}</h2>${text ? html`<p>${text}</p>` : ""}${content}
+  return html`<form novalidate @submit=${submit}><h2>${title}</h2>${text ? html`<p>${text}</p>` : ""}${content}
     <div class="actions">${button("Cancel", () => close())}<button ?disabled=${off}
       class=${danger ? "primary danger" : "primary"}>${action}</button></div></form>`;
 }
@@ -52,7 +54,7 @@ export function confirm({ type = null, ...question }) {
     const input = html`<input id="d-typed" name="typed" autocomplete="off" inputmode="numeric"
       @input=${(event) => ((typed = event.target.value.trim()), refresh())}>`;
     const content = type === null ? ""
-      : field({ name: "typed", prefix: "d-", label: `Type ${type} to go on`, input });
+      : field({ name: "typed", prefix: "d-", label: `Type ${type} to confirm`, input });
     const off = type !== null && typed !== String(type);
     return form(question, content, close, () => close(true), off);
   });
@@ -65,8 +67,10 @@ export function prompt({ fields, send, ...question }) {
   let off = false;
   let values = Object.fromEntries(fields.map(({ name, value = "" }) => [name, value]));
   return openDialog((close, refresh) => {
-    const submit = async (given) => {
+    const submit = async (given, wrong) => {
       values = given;
+      error = wrong && { problems: [{ loc: ["body", wrong.name], msg: "Fill this in." }] };
+      if (wrong) return refresh(), focusProblem();
       off = true;
       refresh();
       try {

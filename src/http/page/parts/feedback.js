@@ -16,7 +16,7 @@ let isLoading = false;
 const dialog = (name) => async (...given) => {
   if (isLoading) return undefined;
   isLoading = true;
-  const failed = "This could not be loaded. There may be a new version: load the page again.";
+  const failed = "This could not be loaded. There may be a new version: reload the page.";
   const dialogs = await import("./dialog.js").catch(() => void toast(failed));
   isLoading = false;
   return dialogs?.[name](...given);

@@ -8,7 +8,7 @@ const RECENT_ZONES = 5; // zones that come first in the list
 
 /** The problem of an ApiError at a place such as "callback.url", or "". */
 export const problemAt = (error, path) => error?.problems
-  ?.find(({ loc }) => loc?.slice(1).join(".") === path)?.msg.replace(/^Value error, /, "") ?? "";
+  ?.find(({ loc }) => loc?.slice(1).join(".") === path)?.msg ?? "";
 
 const options = (list, value) => list.map(([key, text]) =>
   html`<option value=${key} .selected=${String(key) === String(value)}>${text}</option>`);
@@ -17,8 +17,8 @@ export const select = (id, label, value, list, choose) => html`<select class="sm
   aria-label=${label} @change=${(event) => choose(event.target.value)}>${options(list,
     value)}</select>`;
 
-// A field. `name` is also the place of its problems in `error`; `input` is a template in place of
-// the usual input, with the id PREFIX + NAME; `choices` make a select, `lines` a text area.
+// A field. `name` is also the place of its problems in `error`; `input` replaces the usual input and
+// has the id PREFIX + NAME; `choices` make a select, `lines` a text area.
 export function field({
   name, label, value = "", help, type = "text", required = false, choices, lines, list,
   autocomplete = "off", placeholder, input, error, problem, oninput, prefix = "f-",
@@ -27,7 +27,7 @@ export function field({
   const id = prefix + name;
   const notes =
     [text && id + "-problem", help && id + "-help"].filter(Boolean).join(" ") || nothing;
-  const report = (event) => oninput?.(event.target.value);
+  const report = ({ target: { value } }) => oninput?.(list === "zones" ? zoneNamed(value) : value);
   const bad = text ? "true" : nothing;
   const shown = oninput ? live(value) : value;
   const control = input || (choices
@@ -67,6 +67,13 @@ export function zoneList() {
   zones = Object.assign(document.createElement("datalist"), { id: "zones" });
   zones.append(...[...names].map((name) => new Option("", name)));
   return zones;
+}
+
+/** The zone of "berlin", if the list has one; else the text. */
+function zoneNamed(text) {
+  const end = "/" + text.trim().toLowerCase().replaceAll(" ", "_");
+  const found = [...zoneList().options].filter(({ value }) => value.toLowerCase().endsWith(end));
+  return found.length === 1 ? found[0].value : text;
 }
 
 export function usedZone(zone) {

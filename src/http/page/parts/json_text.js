@@ -64,8 +64,8 @@ export function checkJson(text, emit = () => {}) {
 export const faultText = ({ line, column, message }) =>
   `Line ${line}, column ${column}: ${message}`;
 
-// In one pass: the bytes of a text without white space, and the place `[from, to]` and the text of
-// the value of a name of the outermost object, the last one if it is there twice; or `{fault}`.
+// Bytes of a text without white space, and place `[from, to]` and text of the last value of a name
+// of the outermost object; or `{fault}`.
 export function surveyJson(text, name) {
   let size = byteLength(text) - text.length; // letters may take more than a byte, white space one
   let key = null;
@@ -127,8 +127,8 @@ export function jsonParts(text) {
   return fault ? null : parts;
 }
 
-// JSON with letters in place of their escapes: the server keeps "é" as "\u00e9". Escapes of what
-// cannot be seen, or turns the direction of the text, stay. The value is the same.
+// JSON with letters in place of escapes: the server keeps "é" as "\u00e9". Escapes of what cannot be
+// seen, or turns the text around, stay.
 export function readableJson(text) {
   const escapes = /\\u(d[89ab][\da-f]{2})\\u(d[c-f][\da-f]{2})|\\u([\da-f]{4})|\\[^u]/gi;
   return text.replace(escapes, (escape, ...codes) => {

@@ -1,4 +1,4 @@
-// Pieces of every screen as templates: buttons, links, cards, notices, menus, times and states.
+// Pieces of every screen.
 import { html, nothing } from "../lit/lit-html.js";
 import { settings } from "../app/state.js";
 import { absolute, exact, instant, offsetMinutes, relative, serverNow, shownZone,
@@ -32,8 +32,12 @@ export const note = (text, kind = "", action = "", id = "") => html`<div
   class="note ${kind && "is-" + kind}" id=${id || nothing}
   role=${id ? "alert" : nothing}><div>${text}</div>${action}</div>`;
 
+/** What a cue with a slug says to whoever wants to change it. */
+export const managed = ({ slug }) => slug && note(html`Managed as <code>${slug}</code>:
+  <code>cued apply</code> overwrites changes that you make here, but not a pause.`);
+
 export const sentence = (error) =>
-  (error.status === undefined ? "The page failed: " : "") + error.message;
+  (error.status === undefined ? "This page failed: " : "") + error.message;
 
 export const requestOf = ({ requestId }) =>
   requestId ? html`<div class="small muted">Request <code>${requestId}</code></div>` : "";
@@ -49,13 +53,17 @@ export const bones = () => html`<div class="card bones" aria-hidden="true">${
 export const empty = (title, text, ...more) => html`<div class="card empty"><h2>${title}</h2>${
   text ? html`<p>${text}</p>` : ""}${more}</div>`;
 
-/** A button with a popover of `[text, run, class]` entries; `name` is for a face like "⋯". */
-export function menu(face, entries, id, name) {
+// A button with a popover of `[text, run, class]` entries; `name` is for a face like "⋯".
+export function menu(face, entries, id, { name, opened } = {}) {
   const place = ({ newState, target: popover }) => {
     if (newState !== "open") return;
+    opened?.();
     const { bottom, left } = popover.previousElementSibling.getBoundingClientRect();
-    popover.style.top = `${Math.min(bottom + 4, innerHeight - 48 - entries.length * 40)}px`;
-    popover.style.left = `${Math.max(8, Math.min(left, innerWidth - 208))}px`;
+    requestAnimationFrame(() => { // it has a size then
+      const { style, offsetHeight: high, offsetWidth: wide } = popover;
+      style.top = `${Math.min(bottom + 4, innerHeight - 8 - high)}px`;
+      style.left = `${Math.max(8, Math.min(left, innerWidth - 8 - wide))}px`;
+    });
   };
   const choose = (run) => ({ target }) => (target.closest("[popover]").hidePopover(), run());
   return html`<button type="button" popovertarget=${id} aria-label=${name || nothing}>${
@@ -72,8 +80,8 @@ export function takeNextTick() {
 }
 
 // A time: the relative text and the absolute one, or `only` one of them. In the `zone` of a cue its
-// local time comes first and yours second, where they differ; `local` is the server's text for a
-// zone that the browser does not know.
+// local time comes first, then yours if it differs; `local` is the server's text for a zone that the
+// browser does not know.
 export function when(text, { zone = null, only = "", local, ...options } = {}) {
   if (!text) return muted("–");
   const ms = instant(text);
@@ -133,7 +141,8 @@ export function badge(name, more = "") {
 
 /** Badges of a run: a success may have been reported as a failure, or not be accepted. */
 export const badges = (run, more) => html`${badge(stateOfRun(run), more)}${
-  [null, undefined, "reported_success"].includes(run.outcome_state) ? ""
+  [null, undefined, "reported_success"].includes(run.outcome_state)
+    || (run.status === "failed" && run.outcome_state === "reported_failure") ? ""
   : html` ${badge(run.outcome_state)}`}`;
 
 export const signOf = ({ sign, word, color }) => html`<span class=${color} title=${word}><span

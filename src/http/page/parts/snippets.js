@@ -1,10 +1,10 @@
 // An API call as a text to run elsewhere. Pure. A call is `{method, path, body}`: `path` with its
 // query and without a leading "/", `body` JSON text or an object. The key comes from CUED_API_KEY.
+import { baseUrl } from "../app/api.js";
+import { shellWord } from "./target.js";
 
 const LONGEST_WORD = 100_000; // Linux takes 131,072 bytes in one argument; a letter has at most 4
 
-/** Address of the server as the browser sees it, without "/" at the end. */
-export const baseUrl = () => location.href.split(/[?#]/)[0].replace(/\/+$/, "");
 const bodyText = (body) => (typeof body === "string" ? body : body ? JSON.stringify(body) : "");
 
 // A lone half of a pair cannot be encoded.
@@ -13,9 +13,6 @@ const wellFormed = (text) => text.toWellFormed?.() ?? text;
 // Characters that an address must not have, and braces and brackets, which are patterns for curl.
 const safePath = (path) =>
   path.replace(/[^\w%~!$&'()*+,;=:@/?.-]+/g, (part) => encodeURIComponent(wellFormed(part)));
-
-export const shellWord = (text) =>
-  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** `word(text)`, or a long text on standard input. JSON has no line that is the bare word END. */
 const given = (text, word, input) => text.length * 4 > LONGEST_WORD

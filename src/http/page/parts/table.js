@@ -2,10 +2,12 @@
 import { html, nothing } from "../lit/lit-html.js";
 import { repeat } from "../lit/directives/repeat.js";
 import { live } from "../lit/directives/live.js";
-import { update } from "../app/state.js";
-import { withQuery } from "../app/router.js";
+import { state, update } from "../app/state.js";
+import { go, withQuery } from "../app/router.js";
 import { number, plural } from "../app/words.js";
 import { anchor, button } from "./pieces.js";
+
+const TYPING_MS = 250;
 
 // A table of columns `[label, cell(row), classes, sort]`: on a phone "wide" is a line of its own,
 // and "short" has its label before the value; `sort` is the word of the query that sorts by it.
@@ -26,7 +28,7 @@ export function table(label, columns, rows, { key = ({ id }) => id, selection, n
   };
   const changeAll = (event) => selectAll(selection, ids, event.target.checked);
   return html`<table class="cards" aria-label=${label}><thead><tr>${selection
-    ? html`<th class="pick">${pick(all, "Select all rows of this page", changeAll)}</th>` : ""}
+    ? html`<th class="pick">${pick(all, "Select all rows on this page", changeAll)}</th>` : ""}
     ${columns.map((column) => head(column, route))}</tr></thead>
     <tbody>${repeat(rows, key, row)}</tbody></table>`;
 }
@@ -77,6 +79,22 @@ export function selectionBar({ selection, total, onPage, noun, actions }) {
     <span class="row end">${actions}</span></div>`;
 }
 
+/** The field for `q` of the address, which follows a pause; `leave` clears `data.searching`. */
+export function searchField(data, { q = "" }, label) {
+  if (data.q !== q) data.typed = data.q = q;
+  const search = () => {
+    data.q = data.typed.trim();
+    go(withQuery(state.route, { q: data.q }), { replace: true });
+  };
+  const type = (event) => {
+    data.typed = event.target.value;
+    clearTimeout(data.searching);
+    data.searching = setTimeout(search, TYPING_MS);
+  };
+  return html`<input id="search" class="search" type="search" data-search maxlength="100"
+    placeholder="Search" aria-label=${label} .value=${live(data.typed)} @input=${type}>`;
+}
+
 const pageOf = ({ page }) => Math.max(1, Number(page) || 1);
 export const offsetOf = (query, perPage) => (pageOf(query) - 1) * perPage;
 
@@ -89,6 +107,6 @@ export function pagedTable(route, label, columns, rows, { total, perPage, noun, 
   const [from, to] = [offsetOf(route.query, perPage), Math.min(total, page * perPage)];
   return html`${table(label, columns, rows, { route, ...more })}<nav class="pager"
     aria-label="Pages"><span class="num">${
-    total ? `${number(from + 1)}–${number(to)} of ${number(total)}` : "0"} ${noun}</span>${
+    last > 1 ? `${number(from + 1)}–${number(to)} of ` : ""}${plural(total, noun.slice(0, -1))}</span>${
     last > 1 ? [step(page - 1, "Previous"), step(page + 1, "Next")] : ""}</nav>`;
 }

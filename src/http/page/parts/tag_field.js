@@ -8,9 +8,9 @@ const SUGGESTED = 100; // cues whose tags are suggested
 /** The fault of a list of tags, or "". Pure. */
 export function tagsProblem(tags) {
   const wrong = tags.find((tag) => !/^[a-z0-9][a-z0-9._-]{0,31}$/.test(tag));
-  return wrong ? `“${wrong}” is no tag: use at most 32 of a–z, 0–9, dot, dash and underscore,
-    the first one a letter or a digit.`
-    : tags.length > MOST_TAGS ? `There are at most ${MOST_TAGS} tags.` : "";
+  return wrong ? `“${wrong}” is not a tag: use up to 32 of a–z, 0–9, dot, dash and underscore,
+    and begin with a letter or a digit.`
+    : tags.length > MOST_TAGS ? `Use at most ${MOST_TAGS} tags.` : "";
 }
 
 /** A list of tags with those of a text. Pure. */

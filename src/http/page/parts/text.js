@@ -1,18 +1,17 @@
-// Texts to show and to copy: payloads and answers of strangers, commands, calls of the API.
+// Texts to show and to copy: payloads and responses of strangers, commands, calls of the API.
 import { html } from "../lit/lit-html.js";
 import { bytes, number } from "../app/words.js";
-import { toast } from "./feedback.js";
+import { act, toast } from "./feedback.js";
 import { byteLength, jsonParts, prettyJson, readableJson } from "./json_text.js";
 import { button, menu } from "./pieces.js";
-import { asCued, asCurl, asPython } from "./snippets.js";
 
-const COLOURED = 50_000; // characters; above, a text is plain: a span for each token would be slow
+const COLOURED = 50_000; // characters; a span for each token of more would be slow
 const SHOWN = 20_000; // characters of a text that are laid out
 const COLOURS = { key: "act", text: "good", number: "warn", word: "idle" };
 
 export async function copy(text, done = "Copied") {
   const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
-  const failed = "The browser did not allow copying. Select the text and copy it by hand.";
+  const failed = "Copying was not allowed. Select the text and copy it.";
   toast(isCopied || copyByHand(text) ? done : failed);
 }
 
@@ -20,7 +19,7 @@ export async function copy(text, done = "Copied") {
 function copyByHand(text) {
   const area = Object.assign(document.createElement("textarea"), { value: text, className: "sr" });
   const before = document.activeElement;
-  // Inside of an open dialog all else is inert and could not be selected.
+  // Outside of an open dialog nothing can be selected.
   (document.querySelector("dialog[open]") || document.body).append(area);
   area.select();
   try {
@@ -36,22 +35,28 @@ const valueOf = (value) => (typeof value === "function" ? value() : value);
 export const copyButton = (text, label = "Copy") =>
   button(label, () => copy(valueOf(text)), "plain small");
 
-export const copyLine = (text) =>
-  html`<div class="code"><code>${text}</code>${copyButton(text)}</div>`;
+/** A command, unbroken inside of an option. */
+export const copyLine = (text) => html`<div class="code"><code>${text.split(/(--\S*)/).map(
+  (part, i) => (i % 2 ? html`<span class="flag">${part}</span>` : part))}</code>${
+  copyButton(text)}</div>`;
 
-const copyCall = (call, label, write) => () => {
+// Loaded when a menu opens: some browsers allow copying only right after a click.
+const snippets = () => import("./snippets.js");
+
+const copyCall = (call, label, name) => () => {
   const found = valueOf(call);
-  return found && copy(write(found), `Copied as ${label}`);
+  return found && act(async () =>
+    void copy((await snippets())[name](found), `Copied as ${label}`));
 };
 
 /** A menu for an API call, or a function that may return one; `more` has `[label, text]` pairs. */
-export const copyMenu = (call, more = []) => menu("Copy as", [
-  ...Object.entries({ curl: asCurl, Python: asPython, "cued command": asCued }).map(
-    ([label, write]) => [label, copyCall(call, label, write)]),
-  ...more.map(([label, text]) => [label, () => copy(valueOf(text), `Copied as ${label}`)]),
-], "copy-as");
+export const copyMenu = (call, more = []) => menu("Copy…", [
+  ...[["curl", "asCurl"], ["Python", "asPython"], ["cued command", "asCued"]].map(
+    ([label, name]) => [`API call as ${label}`, copyCall(call, label, name)]),
+  ...more.map(([label, text]) => [label, () => copy(valueOf(text))]),
+], "copy-as", { opened: () => snippets().catch(() => {}) });
 
-export const copyKey = (call) => ["c", "Copy as curl", copyCall(call, "curl", asCurl)];
+export const copyKey = (call) => ["c", "Copy as curl", copyCall(call, "curl", "asCurl")];
 
 export function coloured(text) {
   if (text.length > COLOURED) return prettyJson(text);
@@ -64,7 +69,7 @@ export function coloured(text) {
 export function textBlock(text) {
   const isAll = text.length <= SHOWN;
   const shown = isAll ? coloured(text) : text.slice(0, SHOWN);
-  return html`${isAll ? "" : html`<p class="small muted">The first ${number(SHOWN)} characters of
-    ${bytes(byteLength(text))}. The button copies all.</p>`}<div class="code block"><pre
+  return html`${isAll ? "" : html`<p class="small muted">Shows the first ${number(SHOWN)} characters
+    of ${bytes(byteLength(text))}. Copy takes all.</p>`}<div class="code block"><pre
     tabindex="0" dir="ltr" aria-label="Text">${shown}</pre>${copyButton(text)}</div>`;
 }

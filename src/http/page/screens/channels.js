@@ -1,7 +1,7 @@
 // Channels: where failures, recoveries and alerts are sent.
 import { ago, anchor, badge, button, capital, confirmed, copyKey, copyMenu, del, duration, empty,
-  facts, get, go, html, link, menu, note, openDialog, outdate, plural, post, reload, sentence,
-  state, streakText, textBlock } from "../kit.js";
+  facts, get, go, html, link, menu, note, openDialog, outdate, plural, post, reload, sendsMail,
+  sentence, streakText, textBlock } from "../kit.js";
 import { table } from "../parts/table.js";
 import { PATH, formView, headOf, isUnsaved, loadForm, pathOf, services } from "./channels/form.js";
 import { SERVICES, eventsText, quietText, targetOf } from "./channels/services.js";
@@ -20,7 +20,7 @@ export function load(data, { id }) {
 }
 
 export const head = (data, { id }) => id ? headOf(data, id) : {
-  note: "Where failures, recoveries and alerts are sent.",
+  note: html`Where failures, recoveries and alerts are sent. ${anchor("docs/channels", "About channels")}`,
   actions: [copyMenu(CALL), anchor("#/channels/new", "Add a channel", "button primary")],
 };
 export const shortcuts = (data, { id }) =>
@@ -44,30 +44,30 @@ const none = () => empty("No channel of your own yet", `ntfy, Slack, Telegram an
 
 function channelCell({ id, type, name, built_in: isBuiltIn, ...settings }) {
   const origin = !isBuiltIn ? ""
-    : id === "email" ? html`<p class="small muted">Built in. Set it in each cue, at “If a run
+    : id === "email" ? html`<p class="small muted">Built in. Set it in each cue, under “If a run
       fails”.</p>`
-    : html`<p class="small muted">Built in. ${anchor("#/alerts", "Set it at Alerts")}</p>`;
+    : html`<p class="small muted">Built in. ${anchor("#/alerts", "Set it in Alerts")}</p>`;
   return html`${isBuiltIn ? html`<span class="name">${name}</span>`
     : anchor(link("channels", id), name, "name")}<p class="small muted wrap">${
     SERVICES[type].name}, ${targetOf(settings)}</p>${origin}`;
 }
 
-const isLogged = () => state.info && state.info.mail !== "smtp";
-
 function stateCell({ status, type, built_in: isBuiltIn, failures, waiting, ...channel }) {
   const { last_sent_at: sentAt, last_failed_at: failedAt, last_error: error } = channel;
+  const isLogged = type === "email" && !sendsMail();
   const notes = [
     failures && html`<p class="small bad">${capital(streakText(failures))}${
       failures > 1 ? ", last" : ""} ${ago(failedAt)}: ${error}</p>`,
-    !isBuiltIn && html`<p class="small muted">${sentAt ? html`Sent ${ago(sentAt)}`
+    !isBuiltIn && html`<p class="small muted">${sentAt
+      ? html`${isLogged ? "Written to the log" : "Sent"} ${ago(sentAt)}`
       : "Nothing sent yet"}${waiting ? `, ${plural(waiting, "message")} waiting` : ""}${
       status === "failing" ? ", tried once an hour" : ""}</p>`,
     status === "unconfirmed" && html`<p class="small">Open the link in the mail that asks you to
-      confirm the address, or sign in by mail.</p>`,
-    type === "email" && isLogged()
-      && html`<p class="small">This server sends no mail: it writes mails to its log.</p>`,
+      confirm your address, or sign in by mail.</p>`,
+    isLogged && html`<p class="small">This server sends no mail: mails go to its log.</p>`,
   ];
-  return html`${badge(status)}${notes.map((note) => note || "")}`;
+  const shown = failures && status === "active" ? "retrying" : status;
+  return html`${badge(isLogged ? "log_only" : shown)}${notes.map((note) => note || "")}`;
 }
 
 const rulesCell = ({ events, tags, quiet }) => html`${eventsText(events)}${[
@@ -79,10 +79,10 @@ const testCell = (channel) =>
 
 const rowMenu = (channel) => channel.built_in ? "" : menu("⋯", [
   ["Edit", () => go(link("channels", channel.id))], ["Remove", () => remove(channel), "danger"],
-], "menu-" + channel.id, `Actions for ${channel.name}`);
+], "menu-" + channel.id, { name: `Actions for ${channel.name}` });
 
 async function remove({ id, name }) {
-  const text = "Nothing more is sent there, and waiting messages are dropped.";
+  const text = "It gets no further messages, and waiting messages are dropped.";
   const gone = () => del(pathOf(id));
   if (await confirmed(`Remove ${name}?`, "Remove", text, gone, `Removed ${name}`)) reload();
 }
@@ -99,7 +99,7 @@ async function sendTest({ id, type, name }) {
       });
     }
     const { color, text, pairs } = answer
-      ? outcome(answer, type === "email" && (isLogged() ? "log" : "smtp"))
+      ? outcome(answer, type === "email" && (sendsMail() ? "smtp" : "log"))
       : { color: "muted", text: "Sending…", pairs: [] };
     const rows = pairs.map(([label, value]) =>
       [label, label === "Response" && value ? textBlock(value) : value]);
@@ -117,8 +117,8 @@ const ENDS = {
 };
 
 const MAILS = {
-  log: ["warn", "The mail is in the log: this server sends no mail."],
-  smtp: ["good", "The mail is sent."],
+  log: ["warn", "The mail is in the server log: this server sends no mail."],
+  smtp: ["good", "The mail was sent."],
 };
 
 /** Colour, sentence and facts of the answer to a test; `mail` is how a mail goes. Pure. */

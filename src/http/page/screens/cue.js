@@ -1,19 +1,21 @@
 // One cue: what it is, when it runs next, how its runs went, and what can be done with it.
 import { OVERLAP, anchor, attemptsOf, awaitsResult, badge, badges, button, byteLength, bytes,
-  capital, card, catchUpText, coloured, copyButton, copyKey, copyMenu, cuePath, duration, facts,
-  flowText, get, getCue, go, html, link, menu, missReason, muted, nextRuns, note, number, plural,
-  reload, ruleText, stateOfRun, toast, triggerText, update, waitText, when, why } from "../kit.js";
-import { attemptLine } from "../parts/attempts.js";
+  capital, card, catchUpText, coloured, copyButton, copyKey, copyLine, copyMenu, cuePath, duration,
+  facts, flowText, get, getCue, go, hasChannel, html, isSilent, link, managed, menu, missReason, muted,
+  nextRuns, note, number, plural, reload, ruleText, sendsMail, silence, stateOfRun,
+  toast, triggerText, update, waitText, when, whyLine } from "../kit.js";
 import { runHistory, sparkline } from "../parts/charts.js";
 import { table } from "../parts/table.js";
 import { tagLinks } from "../parts/tags.js";
-import { creation, creationCall, edit, fire, fireWith, lettersOf, remove, replayFailed, setPaused,
-  streakOf } from "./cue/actions.js";
+import { targetText, taskOf, workLine } from "../parts/target.js";
+import { creation, creationCall, edit, fire, fireWith, isHeld, lettersOf, remove, replayFailed,
+  setPaused, streakOf } from "./cue/actions.js";
 
 const RUNS = 60; // of the history and the lines
 const ROWS = 15; // of the table
 const NEXT = 10;
 const GAPS = 5; // newest missed ones
+const FEW = 5; // runs that a line needs to say something
 const LONG = 3_000; // characters of a payload that is folded
 
 export const live = ["execution", "cue", "missed"];
@@ -42,7 +44,7 @@ export async function load(data, { id }) {
   }
   const gaps = get(path + "/missed", { limit: GAPS });
   const [cue, next, missed] = await Promise.all([getCue(id, RUNS), upcoming, gaps]);
-  return { cue, runs: cue.executions, total: cue.execution_total, next, missed };
+  return { cue: { ...cue, task: taskOf(cue) }, runs: cue.executions, total: cue.execution_total, next, missed };
 }
 
 export function head(data, route, isReady) {
@@ -55,13 +57,17 @@ export function head(data, route, isReady) {
     title: cue.name, tab: (streak ? "Failing: " : "") + cue.name, actions: actions(data),
     titleMore: html`${badge(cue.status)}${streak ? badge("failed", times) : ""}${
       tagLinks(cue.tags)}`,
-    note: at
-      ? html`Next run ${when(at, { zone: cue.schedule.timezone, local: occurrences[0]?.local })}`
-      : cue.status === "paused" ? "Paused: it does not run until it is resumed."
+    note: html`<span class="row">${calls(cue)}<span>${at
+      ? html`Next run ${isHeld(at) ? "once promoted"
+        : when(at, { zone: cue.schedule.timezone, local: occurrences[0]?.local })}`
+      : cue.status === "paused" ? "Paused: it does not run until you resume it."
       : cue.status === "completed" && cue.schedule.end
-      ? "Completed: no run is left before its end." : "No further run.",
+      ? "Completed: no run is left before its end." : "It does not run again."}</span></span>`,
   };
 }
+
+const calls = (cue) => html`<code class="wrap" id="calls"
+  title=${cue.callback.url ?? ""}>${targetText(cue)}</code>`;
 
 async function removeIt(data) {
   data.isRemoved = true;
@@ -86,9 +92,9 @@ function actions(data) {
     button("Fire now", () => fire(cue), "primary", { id: "fire" }),
     verb ? button(verb, () => pause(data), "", { id: "pause" }) : "",
     anchor(link("cues", cue.id, "edit"), "Edit", "button"),
-    copyMenu(() => creationCall(cue), [["JSON", () => creation(cue)], ["id", cue.id]]),
+    copyMenu(() => creationCall(cue), [["Cue as JSON", () => creation(cue)], ["Id", cue.id]]),
     menu("More", [
-      ["Fire with payload or time…", () => fireWith(cue)],
+      ["Fire with a payload or time…", () => fireWith(cue)],
       ["Replay failed runs…", () => replayFailed(cue)],
       ["Duplicate", () => go(link("cues", "new", { from: cue.id }))],
       ["Delete…", () => removeIt(data), "danger"],
@@ -108,15 +114,17 @@ export const shortcuts = (data) => [
 export function view(data) {
   const { cue } = data;
   return html`${cue.description ? html`<p class="wrap" dir="auto">${cue.description}</p>` : ""}
-    ${cue.warning ? note(cue.warning, "warn") : ""}${runsCard(data)}
+    ${managed(cue)}${cue.warning ? note(cue.warning, "warn") : ""}${runsCard(data)}
     <div class="grid">${scheduleCard(data)}${about(data)}${payload(data)}${missedCard(data)}</div>`;
 }
 
 function line(name, values) {
   const known = values.filter((value) => value !== null).sort((a, b) => a - b);
-  if (known.length < 2) return "";
-  const text = `median ${duration(known[known.length >> 1])}, most ${duration(known.at(-1))}`;
-  return html`<figure class="row"><figcaption class="small">${name} ${muted(text)}</figcaption>${
+  if (known.length < FEW) return "";
+  const median = `median ${duration(known[known.length >> 1])}`;
+  const text = `${median}, most ${duration(known.at(-1))}`;
+  return html`<figure class="row" title=${text}><figcaption class="small">${name} ${
+    muted(median)}</figcaption>${
     sparkline(values, `${name} of the last ${known.length} runs: ${text}`)}</figure>`;
 }
 
@@ -129,7 +137,7 @@ function runsCard({ cue, runs, total, missed }) {
     (text ? html`<div class="small wrap ${kind}">${capital(text)}</div>` : "");
   const result = (run) => html`${
     badges(run, run.attempts > 1 ? `${run.attempts}/${run.max_attempts}` : "")}${
-    more(isBad(run) && why(run), "bad")}${more(waits(run), "muted")}`;
+    more(isBad(run) && whyLine(run), "bad")}${more(waits(run), "muted")}`;
   const columns = [
     ["Due", (run) => anchor(link("runs", run.id), when(run.scheduled_for, { zone }))],
     ["Result", result, "wide"],
@@ -156,9 +164,9 @@ function scheduleCard({ cue: { schedule, overlap }, next }) {
       : [schedule.every ? "Interval" : "Cron", html`<code>${ruleText(schedule)}</code>`],
     ["Start", start && when(start, { zone })], ["End", end && when(end, { zone })],
     ["Jitter", jitter && `up to ${number(jitter)} s later`],
-    ["Time zone", zone], ["Catch-up", capital(catchUpText(catchUp))],
+    ["Time zone", zone], ["Missed runs", capital(catchUpText(catchUp))],
     ["Overlap", overlap !== "allow" && OVERLAP[overlap]],
-    month > 1 && ["In a month", plural(month, "run")], ...transitions.map(change),
+    month > 1 && ["In 31 days", plural(month, "run")], ...transitions.map(change),
   ])}${!occurrences.length ? ""
     : html`<div><h3>Next runs</h3>${nextRuns(occurrences, zone)}</div>`}</div>`);
 }
@@ -170,7 +178,7 @@ function missedCard({ missed: { missed, total }, cue }) {
     count > 1 ? html` to ${at(last)}` : ""}<div class="small muted">${
     capital(missReason(reason))}</div></li>`;
   const earlier = total - missed.length;
-  return card("missed", "Missed", html`<small>${number(cue.missed_count)}</small>`, html`<ul
+  return card("missed", "Missed runs", html`<small>${number(cue.missed_count)}</small>`, html`<ul
     class="pad stack">${missed.map(gap)}${
     earlier > 0 ? html`<li class="muted">and ${number(earlier)} earlier gaps</li>` : ""}</ul>`);
 }
@@ -190,11 +198,16 @@ function headers(data) {
 }
 
 const VERIFICATION = {
-  require_external_id: "a success needs an external id",
-  require_result_url: "a success needs the address of its result",
-  require_artifacts: "a success needs artifacts",
-  manual: "a person checks each success",
+  require_external_id: "requires an external id", require_result_url: "requires a result URL",
+  require_artifacts: "requires artifacts", manual: "you confirm each success",
 };
+
+/** "3, after 1 min, 5 min" */
+function attemptsText(retry) {
+  const waits = attemptsOf(retry).map((time, i, times) => time - times[i - 1]).slice(1);
+  return [retry.max_attempts, waits.map((wait) => duration(wait * 60_000)).join(", ")]
+    .filter(Boolean).join(", after ");
+}
 
 function about(data) {
   const { cue } = data;
@@ -202,25 +215,28 @@ function about(data) {
   const { max_age_seconds: age, outcome_deadline_seconds: within } = cue;
   const isWorker = cue.transport === "worker";
   const after = [
-    failure.email && "sends a mail", failure.webhook && html`calls <code>${failure.webhook}</code>`,
+    failure.email && sendsMail() && "sends you a mail",
+    hasChannel() && "sends a message to your channels",
+    failure.webhook && html`calls <code>${failure.webhook}</code>`,
     failure.pause && "pauses the cue",
   ].filter(Boolean).map((text, i) => html`${i ? ", " : ""}${text}`);
-  return card("", isWorker ? "Worker" : "Callback", "", facts([
-    isWorker ? ["Runs", "A worker fetches them"]
-      : ["Address", html`<code>${callback.method} ${callback.url}</code>`],
+  return card("", isWorker ? "Worker" : "Request", "", facts([
+    isWorker ? ["Start a worker", copyLine(workLine(data.cue.task))]
+      : ["URL", html`<code>${callback.method} ${callback.url}</code>`],
     ["Claimed within", claim && duration(claim * 60_000)],
     ["Headers", Object.keys(callback.headers).length && headers(data)],
-    ["Outcome", callback.outcome_from_response && "is the answer of the callback"],
-    ["Time limit", !isWorker && `${callback.timeout_seconds} s for an attempt`],
+    ["Outcome", callback.outcome_from_response && "taken from the response"],
+    ["Time limit", !isWorker && `${callback.timeout_seconds} s an attempt`],
     ["Flow", callback.flow && html`<code>${callback.flow.key}</code>: ${flowText(callback.flow)}`],
-    ["Attempts", html`${retry.max_attempts}${
-      retry.max_attempts > 1 ? attemptLine(attemptsOf(retry)) : ""}`],
+    ["Attempts", attemptsText(retry)],
     ["Gives up", age && `${duration(age * 1_000)} after it was due`],
-    ["Result", within && `must be reported within ${duration(within * 1_000)} of its delivery`],
-    ["Verification", VERIFICATION[verification.mode]],
-    ["After a failure", after.length ? after : "nothing more"],
+    ["Result", within && `due within ${duration(within * 1_000)} of its delivery`],
+    ["Proof of success", VERIFICATION[verification.mode]],
+    ["After a failure", html`${after.length ? after : "nothing else"}${
+      isSilent() && !failure.webhook
+        ? html`<p class="small warn" id="silent">${silence()}</p>` : ""}`],
     ["Id", html`<code>${cue.id}</code>`],
-    ["Made", when(cue.created_at)], ["Changed", when(cue.updated_at)],
+    ["Created", when(cue.created_at)], ["Updated", when(cue.updated_at)],
   ], "pad"));
 }
 

@@ -1,19 +1,17 @@
 // Cues: all of them by state and search, with their last runs; actions on one or on many.
-import { act, ago, anchor, asCued, badge, busily, button, capital, causeShort, confirmMany, copy,
-  countOf, empty, get, getCue, go, html, link, loadOverview, menu, muted, note, number, plural,
-  post, reload, ruleText, select, signOf, state, stateOf, tabs, toast, update, when,
-  withQuery } from "../kit.js";
+import { act, ago, anchor, badge, busily, button, capital, causeShort, confirmMany, copy, countOf,
+  empty, get, getCue, go, html, link, loadOverview, menu, muted, note, number, plural, post, reload,
+  select, signOf, state, stateOf, tabs, toast, update, when, withQuery } from "../kit.js";
 import { runHistory } from "../parts/charts.js";
-import { clearSelection, countSelected, newSelection, offsetOf, pagedTable,
+import { clearSelection, countSelected, newSelection, offsetOf, pagedTable, searchField,
   selectionBar } from "../parts/table.js";
 import { filterChips, tagFilters, tagLinks, tagsOf } from "../parts/tags.js";
-import { live as same } from "../lit/directives/live.js";
+import { targetLine, whenText } from "../parts/target.js";
 import { currentRow } from "../app/keyboard.js";
 import { creation, creationCall, edit, fire, remove, setPaused } from "./cue/actions.js";
 
 const PER_PAGE = 50;
 const RUNS = 30; // marks of a history
-const TYPING_MS = 250;
 const MOST_IDS = 500; // that one call takes
 const MOST_COPIED = 100; // a call for each, because a list has no payloads
 const MOST_FAILED = 20; // refusals that are listed
@@ -87,10 +85,10 @@ export function view(data, route) {
 
 // [tab, status, failing, title]: a tab with a title is shown where there are such cues.
 const STATES = [
-  ["All", "", ""], ["Failing", "", "true", "Their last runs failed"],
+  ["All", "", ""], ["Failing", "", "true", "Their latest run failed"],
   ["Active", "active", ""], ["Paused", "paused", ""],
-  ["Completed", "completed", "", "They ran once, and are over"],
-  ["Failed", "failed", "", "They ran once and failed, or can never run"],
+  ["Completed", "completed", "", "They have no further run"],
+  ["Failed", "failed", "", "They failed once and for all, or can never run"],
 ];
 
 function states(route, { total }) {
@@ -113,39 +111,27 @@ const SORTS = [
   ["next_run", "Next run"], ["-next_run", "Latest next run"], ["-last_run", "Last run"],
   ["last_run", "Oldest last run"],
 ];
-const KINDS = [["", "Any kind"], ["webhook", "Callbacks"], ["worker", "Workers"]];
+const KINDS = [["", "All kinds"], ["webhook", "URLs"], ["worker", "Workers"]];
 
 function filters(data, route) {
   const { query } = route;
   const { selection, total, rows } = data;
-  if (data.q !== (query.q || "")) data.typed = data.q = query.q || "";
-  const search = () => {
-    data.q = data.typed.trim();
-    go(withQuery(state.route, { q: data.q }), { replace: true });
-  };
-  const type = (event) => {
-    data.typed = event.target.value;
-    clearTimeout(data.timer);
-    data.timer = setTimeout(search, TYPING_MS);
-  };
   const choice = (name, label, list) => select("filter-" + name, label, query[name] || "", list,
     (value) => go(withQuery(route, { [name]: value })));
   const turn = () => (selection.all ? clearSelection(selection) : (selection.all = true));
   const all = selection.all ? "Select none" : `Select all ${number(total)}`;
-  return html`<div class="row"><input id="search" class="search" type="search" data-search
-    maxlength="100" placeholder="Search" aria-label="Search by name, description, address or id"
-    .value=${same(data.typed)} @input=${type}>
-    ${choice("transport", "How it runs", KINDS)}${choice("sort", "Order", SORTS)}
+  return html`<div class="row">${
+    searchField(data, query, "Search by name, slug, description, host or id")}
+    ${choice("transport", "What it calls", KINDS)}${choice("sort", "Order", SORTS)}
     ${rows.length ? button(all, () => update(turn), "end", { id: "select-all" }) : ""}</div>`;
 }
 
-export const leave = (data) => clearTimeout(data.timer);
+export const leave = (data) => clearTimeout(data.searching);
 
-const nameCell = (route, { id, name, status, transport, schedule, ...cue }) => html`${
-  anchor(link("cues", id), html`<bdi>${name}</bdi>`, "name")}<div class="small muted">${
-  status === "active" ? "" : html`${badge(status)} `}${
-  transport === "worker" ? html`<span class="tag">worker</span> ` : ""}${
-  cue.schedule_words ?? ruleText(schedule)}${tagLinks(cue.tags, route)}</div>`;
+const nameCell = (route, cue) => html`${
+  anchor(link("cues", cue.id), html`<bdi>${cue.name}</bdi>`, "name")}<div class="small muted">${
+  cue.status === "active" ? "" : html`${badge(cue.status)} `}${whenText(cue)}${
+  cue.slug ? html` <code>${cue.slug}</code>` : ""}${tagLinks(cue.tags, route)}</div><div class="small muted">${targetLine(cue)}</div>`;
 
 function lastCell({ recent: { last }, failing }) {
   if (!last) return muted("no runs yet");
@@ -153,15 +139,17 @@ function lastCell({ recent: { last }, failing }) {
   const at = ago(last.at);
   const streak = failing > 1
     ? html`<span class="bad">${number(failing)}\u00a0in\u00a0a\u00a0row</span>` : "";
+  const cause = isBad && causeShort(last);
   return html`<a href=${link("runs", last.execution_id)}>${signOf(stateOf(last.status))} ${
-    (isBad && causeShort(last)) || at}</a><div class="small muted">${isBad ? at : ""}${
-    isBad && streak ? ", " : ""}${streak}</div>`;
+    cause || at}</a><div class="small muted">${cause ? at : ""}${
+    cause && streak ? ", " : ""}${streak}</div>`;
 }
 
 function list(data, route) {
   const { selection, total, rows } = data;
-  const next = ({ next_run: at, schedule: { timezone: zone } }) => html`${ago(at)}${
-    at ? html` <small>${when(at, { zone, only: "absolute" })}</small>` : ""}`;
+  // An empty cell is no line of a card.
+  const next = ({ next_run: at, schedule: { timezone: zone } }) => !at ? "" : html`${ago(at)}
+    <small>${when(at, { zone, only: "absolute" })}</small>`;
   const history = ({ recent: { statuses } }) => (statuses ? runHistory(statuses, RUNS) : "");
   const leave = () => settle(data);
   return html`<section class="card" id="cue-list" @pointerleave=${leave} @focusout=${leave}>${
@@ -180,7 +168,7 @@ const rowMenu = (data, cue) => menu("⋯", [
   [cue.status === "paused" ? "Resume" : "Pause", () => pause(data, cue)],
   ["Edit", () => edit(cue)],
   ["Delete", async () => (await remove(cue)) && reloadChanged(data), "danger"],
-], "menu-" + cue.id, `Actions on ${cue.name}`);
+], "menu-" + cue.id, { name: `Actions on ${cue.name}` });
 
 export function shortcuts(data) {
   const on = (run) => () => {
@@ -196,14 +184,14 @@ export function shortcuts(data) {
 
 const DONE = { pause: "paused", resume: "resumed", fire: "fired", delete: "deleted" };
 const QUESTIONS = {
-  fire: "Each runs once, now.",
-  delete: "Their runs and results are deleted with them. This cannot be undone.",
+  fire: "Each cue runs once, now.",
+  delete: "This also deletes their runs and results. You cannot undo it.",
 };
 
 const bulkActions = (data) => [
   ...Object.keys(DONE).map((action) => button(capital(action), () => bulk(data, action),
     action === "delete" ? "danger" : "", { id: "bulk-" + action, off: data.busy })),
-  menu("Copy as", ["JSON", "cued commands", "ids"].map((form) =>
+  menu("Copy…", ["JSON", "cued commands", "ids"].map((form) =>
     [form, () => copySelected(data, form)]), "copy-selected"),
 ];
 
@@ -254,7 +242,7 @@ function refusals(data) {
 
 async function copySelected({ selection, rows, total, filter }, form) {
   if (countSelected(selection, total) > MOST_COPIED) {
-    return toast(`Copying takes at most ${MOST_COPIED} cues.`);
+    return toast(`You can copy at most ${MOST_COPIED} cues at once.`);
   }
   await act(async () => {
     const isElsewhere = selection.all && total > rows.length;
@@ -263,6 +251,7 @@ async function copySelected({ selection, rows, total, filter }, form) {
     const ids = selection.all ? all.map(({ id }) => id) : [...selection.ids];
     if (form === "ids") return copy(ids.join("\n"));
     const cues = await Promise.all(ids.map((id) => getCue(id)));
+    const { asCued } = await import("../parts/snippets.js");
     const text = form === "JSON" ? `[${cues.map(creation).join(",\n")}]`
       : cues.map((cue) => asCued(creationCall(cue))).join("\n");
     await copy(text, `${plural(cues.length, "cue")} copied`);

@@ -1,10 +1,10 @@
 // Editor: makes a cue, changes one, or makes one like another.
 import { act, anchor, bodyWith, button, copyMenu, cuePath, getCue, go, html, instant, link,
-  localText, note, patch, post, prettyJson, randomKey, readableJson, requestOf, state, toast,
-  update, usedZone, yourZone } from "../kit.js";
+  localText, managed, note, patch, post, prettyJson, randomKey, readableJson, requestOf, toast, update,
+  usedZone, yourZone } from "../kit.js";
 import { LOCAL, blank, createBody, defaultName, differing, formOf, hasMore, headersProblem,
-  inWords, merged, patchBody, problemsOf } from "./editor/model.js";
-import { ask, preview } from "./editor/preview.js";
+  inWords, patchBody } from "./editor/model.js";
+import { ask, isLater, preview, refused, understand } from "./editor/preview.js";
 import { boundsCard, headersCard, loadMore, moreCards, payloadCard, readPayload, scheduleCard,
   showProblems, targetCard } from "./editor/form.js";
 
@@ -38,17 +38,18 @@ function take(data, form, cue) {
 }
 
 /** Notes the fields that another client changed since the form was filled. */
-function compare(data, cue) {
+async function compare(data, cue) {
   const theirs = formOfAnswer(cue);
-  const remote = differing(theirs, data.was).length ? { cue, theirs } : null;
+  const remote = differing(theirs, data.was).length
+    ? { cue, theirs, note: (await import("./editor/elsewhere.js")).note } : null;
   Object.assign(data, { remote, cue: remote ? data.cue : cue });
 }
 
 export function head({ form, was, cue }, { id, query }) {
   const title = query.from ? "Duplicate a cue" : "New cue";
-  if (!id) return { title, note: "An address and a time are enough." };
+  if (!id) return { title, note: "All it needs is a URL and a schedule." };
   const fields = form ? differing(form, was) : [];
-  const note = fields.length ? `Changed: ${inWords(fields)}` : "Nothing changed yet";
+  const note = fields.length ? `Changed: ${inWords(fields)}` : "No changes yet";
   return { title: cue ? `Edit ${cue.name}` : "Edit a cue", note };
 }
 
@@ -62,36 +63,27 @@ export function view(data, route) {
     [rest.map((text) => html`<p><b>${text}</b></p>`), error && requestOf(error)];
   const [verb, fire] = isEdit ? ["Save", "Save and fire"] : ["Create", "Create and fire"];
   return html`<form class="editor" novalidate @submit=${submit} @keydown=${keys}
+    @focusout=${() => left(data)}
     aria-busy=${off ? "true" : "false"}><div class="stack">
-    ${data.remote ? elsewhere(data) : ""}${rest.length ? note(refused(), "bad", "", "refused") : ""}
+    ${isEdit ? managed(data.cue) : ""}${data.remote?.note(data, take) ?? ""}${rest.length ? note(refused(), "bad", "", "refused") : ""}
     ${targetCard(data)}${scheduleCard(data)}${boundsCard(data)}${payloadCard(data)}
     ${isWorker ? "" : headersCard(data)}${moreCards(data)}
     <div class="actions" id="more-actions">
-      ${isWorker ? "" : button("Test", () => test(data), "", { id: "test" })}
+      ${isWorker ? "" : button("Show request", () => show(data, "requestDialog"))}
       ${copyMenu(() => callOf(data))}
       ${anchor(isEdit ? link("cues", route.id) : "#/cues", "Cancel", "button plain")}</div>
     <div class="bulk"><button class="primary" id="save" ?disabled=${off}>${verb}</button>
-      ${button(fire, () => save(data, route, true), "", { id: "save-fire", off })}</div></div>
+      ${button(fire, () => save(data, route, true), "", { id: "save-fire", off })}
+      ${isWorker ? "" : button("Test", () => show(data, "testDialog"))}</div></div>
     ${preview(data)}</form>`;
 }
 
-function elsewhere(data) {
-  const { cue, theirs } = data.remote;
-  const { form, was } = data;
-  const mine = differing(form, was);
-  const keep = () => update(() => {
-    take(data, structuredClone(theirs), cue);
-    data.form = merged(form, was, theirs);
-    readPayload(data);
-  });
-  const drop = () => update(() => take(data, theirs, cue));
-  const text = html`<b>This cue was changed elsewhere: ${inWords(differing(theirs, was))}.</b>${
-    mine.length ? ` Your changes: ${inWords(mine)}.` : ""}`;
-  const actions = mine.length
-    ? [button("Take it, with my changes", keep), button("Take it, drop mine", drop)]
-    : button("Show it", drop);
-  return note(text, "warn", actions, "elsewhere");
-}
+/** A help only: without the module there is none. */
+const left = (data) => import("./editor/left.js").then(({ tidy, findTwin }) => {
+  tidy(data.form);
+  update(); // also the problem of a zone
+  findTwin(data);
+}, () => {});
 
 /** The form with its name filled in; nothing after showing what cannot be sent. */
 function ready(data) {
@@ -119,16 +111,20 @@ const showSoon = (id) =>
   setTimeout(() => document.getElementById(id)?.scrollIntoView({ block: "center" }), 50);
 
 async function save(data, route, fire) {
+  await left(data);
   const form = data.busy ? null : ready(data);
   if (!form) return;
+  const again = isLater(data);
   update(() => Object.assign(data, { busy: true, rest: [], error: null }));
   let cue;
   try {
+    await understand(form, again);
+    data.form.meant &&= form.meant;
     cue = await send(data, form);
   } catch (error) {
     // The sign-in covers a 401; what was written stays.
     if (error.status !== 401) {
-      Object.assign(data, { error, ...problemsOf(error, state.info?.callbacks) });
+      Object.assign(data, await refused(error, form));
       showProblems();
       if (data.rest.length) showSoon("refused");
     }
@@ -153,15 +149,15 @@ async function send(data, form) {
     return post(path, body, { raw, key: data.key });
   }
   const cue = await getCue(data.cue.id);
-  compare(data, cue);
+  await compare(data, cue);
   if (data.remote) return void showSoon("elsewhere");
   const { path, body, raw } = request(data, form);
   return Object.keys(body).length || raw.payload ? patch(path, body, { raw }) : cue;
 }
 
-function test(data) {
+function show(data, dialog) {
   const form = ready(data);
-  if (form) act(async () => void (await import("./editor/test.js")).testDialog(form));
+  if (form) act(async () => void (await import("./editor/test.js"))[dialog](form));
 }
 
 export function mayLeave({ form, was, isSaved }) {

@@ -1,5 +1,5 @@
 // Keys and secrets: API keys, secrets that sign deliveries and alerts, and signed-in browsers.
-import { BUILD, act, ago, button, card, confirmed, copy, copyButton, copyKey, copyMenu, del, field,
+import { act, ago, anchor, button, card, confirmed, copy, copyKey, copyMenu, del,
   get, html, note, plural, post, prompt, reload, showSecret, state, toast, update, viaText,
   when } from "../kit.js";
 import { table } from "../parts/table.js";
@@ -8,32 +8,31 @@ const CALL = { method: "GET", path: "v1/auth/keys" };
 const SECRETS = {
   webhook: {
     title: "Webhook secret", path: "v1/auth/webhook-secret", field: "webhook_secret",
-    text: "Signs each delivery of a cue, so that your receiver knows that it comes from here.",
-    replaced: `For 24 hours each delivery is signed with both secrets in webhook-signature: change
-      your receivers in that time. X-CueAPI-Signature uses the new one at once.`,
+    text: "Signs each request of a cue: your receiver knows that it comes from this server.",
+    replaced: `For 24 hours, webhook-signature has the signatures of both secrets: update your
+      receivers in that time. X-CueAPI-Signature uses the new secret at once.`,
   },
   alert: {
     title: "Alert secret", path: "v1/auth/alert-webhook-secret", field: "alert_webhook_secret",
-    text: "Signs the alerts that go to your webhook.",
+    text: "Signs alerts sent to your webhook.",
     replaced:
-      "The old secret signs nothing from now on: change the receiver of your alerts at once.",
+      "The old secret stops signing at once: update the receiver of your alerts now.",
   },
 };
 
-/** Of the code with which a receiver checks a signature, one file each. */
-export const LANGUAGES = ["Python", "JavaScript", "Go", "Rust", "PHP", "Shell"];
-const getCode = (language) => get(`ui/${BUILD}/verify/${language}.txt`, {}, { text: true });
+const VERIFY = anchor("docs/how-to/signatures", "Verify it in your receiver");
+
 export const head = () => ({ actions: copyMenu(CALL) });
 export const shortcuts = () => [["n", "New key", makeKey], copyKey(CALL)];
 
-export async function load({ secrets = {}, language = "Python" }) {
-  const lists = [get("v1/auth/keys"), get("v1/auth/sessions"), getCode(language)];
-  const [{ keys }, { sessions }, code] = await Promise.all(lists);
-  return { keys, sessions, secrets, language, code };
+export async function load({ secrets = {} }) {
+  const lists = [get("v1/auth/keys"), get("v1/auth/sessions")];
+  const [{ keys }, { sessions }] = await Promise.all(lists);
+  return { keys, sessions, secrets };
 }
 
 export const view = (data) => [
-  keysCard(data.keys), secretCard(data, "webhook", verify(data)), secretCard(data, "alert", ""),
+  keysCard(data.keys), secretCard(data, "webhook", VERIFY), secretCard(data, "alert", ""),
   sessionsCard(data.sessions),
 ];
 
@@ -49,34 +48,34 @@ const isOwn = (key) => key.current || key.prefix === state.user?.api_key_prefix;
 
 function keysCard(keys) {
   const removal = (key) => keys.length === 1
-    ? html`<span class="muted small">the last key stays</span>`
+    ? html`<span class="muted small">The last key cannot be revoked</span>`
     : button("Revoke", () => revoke(key), "plain danger", { label: `Revoke ${key.name}` });
   return card("keys", "API keys", button("New key", makeKey, "primary", { id: "new-key" }),
     table("API keys", [
       ["Name", (key) => named(key.name, isOwn(key))],
-      ["Begins with", ({ prefix }) => html`<code class="id">${prefix}…</code>`],
+      ["Starts with", ({ prefix }) => html`<code class="id">${prefix}…</code>`],
       ["Created", (key) => when(key.created_at), "short"],
       ["", removal, "tight right"],
     ], keys));
 }
 
 async function makeKey() {
-  const help = "What it is for, such as the machine or the program.";
+  const help = "Name the machine or the program that uses it.";
   const created = await prompt({
     title: "New API key", fields: [{ name: "name", label: "Name", help, required: true }],
     action: "Create", send: ({ name }) => post("v1/auth/keys", { name }),
   });
   if (!created) return;
   const use = "Programs send it as “Authorization: Bearer KEY”; cued reads it from CUED_API_KEY.";
-  await showSecret("Your new key", `It is shown only now. ${use}`, created.api_key);
+  await showSecret("Your new key", `Copy it now: you cannot see it again. ${use}`, created.api_key);
   toast(`Created ${created.name}`);
   reload();
 }
 
 const revoke = (key) => remove(`Revoke ${key.name}?`, "Revoke", isOwn(key)
-  ? `You are signed in with this key: you are signed out at once, here and wherever else it was
-    used to sign in.`
-  : "Programs and browsers that use it are refused at once. This cannot be undone.",
+  ? `You are signed in with this key: you are signed out at once, here and in every browser that
+    used it to sign in.`
+  : "Programs and browsers that use it stop working at once. You cannot undo this.",
 "v1/auth/keys/" + encodeURIComponent(key.id), `Revoked ${key.name}`);
 
 function secretCard(data, kind, more) {
@@ -93,7 +92,7 @@ function secretCard(data, kind, more) {
     if (secret) keep({ value: secret[field], until: secret.previous_secret_expires_at });
   };
   const old = until
-    && html`The old secret signs as well until ${when(until, { only: "absolute" })}.`;
+    && html`The old secret also signs until ${when(until, { only: "absolute" })}.`;
   return card(kind + "-secret", title, button("Replace", replace, "danger"), html`<div
     class="pad stack"><p>${text}</p>${old ? note(old, "warn") : ""}
     <div class="code"><code>${value || "whsec_" + "•".repeat(8)}</code>${
@@ -101,21 +100,6 @@ function secretCard(data, kind, more) {
         { label: `${value ? "Hide" : "Show"} the ${name}` })}${
       button("Copy", () => act(async () => copy(await read())), "plain small",
         { label: `Copy the ${name}` })}</div>${more}</div>`);
-}
-
-function verify(data) {
-  const oninput = (language) => act(async () => {
-    const code = await getCode(language);
-    update(() => Object.assign(data, { language, code }));
-  });
-  return html`<details><summary>Check it in your receiver</summary><div class="stack">
-    <p class="muted">The signature covers the id, the time and the bytes of the body as they came:
-      check it before you parse the body. Refuse what is older than five minutes, and an id that you
-      have handled.</p>
-    ${field({ name: "language", label: "Language", value: data.language, oninput,
-      choices: LANGUAGES.map((name) => [name, name]) })}
-    <div class="code"><pre id="verify" tabindex="0">${data.code}</pre></div>
-    <div class="actions">${copyButton(data.code, "Copy the code")}</div></div></details>`;
 }
 
 function sessionsCard(sessions) {
@@ -135,7 +119,7 @@ function sessionsCard(sessions) {
   return card("sessions", "Signed-in browsers",
     others ? button(`End ${all}`, () => endOthers(others), "danger", { id: "end-others" }) : "",
     sessions.length ? html`${table("Signed-in browsers", columns, sessions)}
-        <footer class="muted small">“Last seen” is noted once a day.</footer>`
+        <footer class="muted small">“Last seen” is updated once a day.</footer>`
       : html`<p class="pad muted">No browser is signed in.</p>`);
 }
 

@@ -1,7 +1,7 @@
 // Plan and usage: what is used of what the plan allows, the last twelve months, and other plans.
-import { absolute, busily, button, bytes, capital, card, copyKey, copyMenu, errorBox, facts, get,
-  html, instant, isLimited, meter, muted, number, plural, post, segments, serverNow, state,
-  update } from "../kit.js";
+import { absolute, busily, button, bytes, capital, card, copyKey, copyLine, copyMenu, errorBox,
+  facts, get, html, instant, isLimited, isPrivate, meter, muted, number, plural, post, segments,
+  serverNow, state, update } from "../kit.js";
 import { bars } from "../parts/charts.js";
 import { table } from "../parts/table.js";
 
@@ -12,10 +12,15 @@ const CALL = { method: "GET", path: "v1/usage" };
 export const live = ["quota", "cue.created", "cue.deleted", "cue.paused", "cue.resumed", "server"];
 export const shortcuts = () => [copyKey(CALL)];
 
+const hasLimits = ({ executions, cues }) => isLimited(executions.limit) || isLimited(cues.limit);
+
 export function head({ usage }) {
   const { name, interval } = usage?.plan || {};
   const paid = interval ? `, paid each ${interval === "annual" ? "year" : "month"}` : "";
-  return { note: usage && `Plan ${name}${paid}`, actions: copyMenu(CALL) };
+  // Without limits nothing speaks of plans.
+  const plan = usage && hasLimits(usage)
+    && { title: "Plan and usage", note: `Plan ${name}${paid}` };
+  return { ...plan, actions: copyMenu(CALL) };
 }
 
 export async function load({ interval = "monthly" }) {
@@ -42,11 +47,16 @@ export const byMonth = (series, now) => Array.from({ length: MONTHS }, (_, i) =>
 
 export function view(data) {
   const { usage, months } = data;
-  const limited = isLimited(usage.executions.limit) || isLimited(usage.cues.limit);
-  return html`${limited ? "" : html`<p id="no-limits">The limits are switched off on this server:
-    runs, cues and requests are not counted against a plan.</p>`}${used(usage)}${history(months)}${
-    atLimit(usage, limited)}${state.info?.limits === false || !limited ? "" : plans(data)}`;
+  const limited = hasLimits(usage);
+  return html`${limited ? "" : html`<p id="no-limits">This server has no limits on runs,
+    cues and requests.</p>`}${used(usage)}${history(months)}${
+    atLimit(usage, limited)}${!limited || state.info?.limits === false ? ""
+    : isPrivate() ? lifting() : plans(data)}`;
 }
+
+const lifting = () => card("lift", "Lift the limits", "", html`<div class="pad stack"><p>On a server
+  of your own you need no limits. Start it with <code>--limits off</code>:</p>${
+  copyLine("cued serve --limits off")}</div>`);
 
 function used({ cues, executions: runs, storage, rate_limit: rate, billing_period: period }) {
   const bar = (id, name, value, most, more, text = number) => {
@@ -58,14 +68,14 @@ function used({ cues, executions: runs, storage, rate_limit: rate, billing_perio
   };
   return html`<section class="card pad stack" id="used">
     ${bar("runs", "Runs this month", runs.used, runs.limit,
-      `Counted in UTC; begins again on ${day(period.end)}.`)}
+      isLimited(runs.limit) ? `Resets on ${day(period.end)} (UTC).` : "")}
     ${bar("cues", "Active cues", cues.active, cues.limit,
       `${number(cues.total)} of ${number(cues.total_limit)} in all states.`)}
     ${bar("storage", "Storage", storage.used_bytes, storage.limit_bytes,
-      "Payloads, headers, results and kept answers.", bytes)}
+      "Payloads, headers, results and stored responses.", bytes)}
     ${!isLimited(rate.limit) ? "" : bar("requests", "Requests in the last minute",
       rate.current_usage, rate.limit,
-      "Of all API keys; signed-in browsers have a limit of their own.")}</section>`;
+      "By all your API keys; browsers have their own limit.")}</section>`;
 }
 
 const day = (text) => absolute(instant(text), "UTC", { full: true }).split(",")[0];
@@ -91,18 +101,16 @@ function history(months) {
 
 function atLimit({ cues, executions, storage, rate_limit: rate, billing_period: period }, limited) {
   const most = executions.limit;
-  return card("at-limit", "What happens at the limit", "", facts([
-    isLimited(most) && ["Runs", html`Above ${number(most)} a month all goes on for 24 hours, up to
-      ${number(most * GRACE)} runs. After that scheduled runs fail with
-      <code>execution_limit_exceeded</code> and are not sent, and runs by hand are refused, until
-      ${day(period.end)}.`],
-    isLimited(cues.limit) && ["Cues", `A new or resumed cue above ${number(cues.limit)} is refused.
-      Those that are active go on.`],
-    ["Storage", `What would store more than ${bytes(storage.limit_bytes)} is refused, such as a cue
-      with a large payload. A worker's report is always taken, without its result.`],
-    isLimited(rate.limit) && ["Requests", `Above ${number(rate.limit)} a minute the answer is 429
-      and says how long to wait. Runs are not affected.`],
-    !limited && ["Runs, cues", "There is no limit."],
+  return card("at-limit", limited ? "What happens at the limit" : "Limits", "", facts([
+    isLimited(most) && ["Runs", html`After ${plural(most, "run")} a month, cues keep running for
+      24 hours or until ${number(most * GRACE)} runs. Then scheduled runs fail, and you cannot fire
+      cues until ${day(period.end)}.`],
+    isLimited(cues.limit) && ["Cues", `You cannot have more than ${number(cues.limit)} active
+      ones. Those you have keep running.`],
+    ["Storage", `You cannot store more than ${bytes(storage.limit_bytes)}, such as a cue with a
+      large payload. A worker's report still counts, without its result.`],
+    isLimited(rate.limit) && ["Requests", `Above ${number(rate.limit)} a minute the response is
+      429 and says how long to wait. Runs are not affected.`],
   ], "long pad"));
 }
 
@@ -113,8 +121,8 @@ function plans(data) {
   const choose = (value) => update(() => (data.interval = value));
   const order = (plan) => leaveFor(data, "v1/billing/checkout", { plan, interval }, "checkout_url");
   const manage = () => leaveFor(data, "v1/billing/portal", {}, "portal_url");
-  const how = isPaid ? "You pay on a page of Stripe and come back here."
-    : "Nothing is paid here: you ask on the next page, and the operator of this server decides.";
+  const how = isPaid ? "You pay at Stripe and come back here."
+    : "You pay nothing here: you ask on the next page, and the operator of this server decides.";
   const verb = isPaid ? "Go to" : "Ask for";
   return card("plans", "Change the plan",
     segments("Paid", interval, [["monthly", "Monthly"], ["annual", "Annually"]], choose),

@@ -1,9 +1,10 @@
-// One run: why it failed at once, then its timeline, the request as sent, and what can be done.
+// One run: why it failed, its timeline, the request as sent, and what can be done.
 import { ApiError, act, ago, anchor, awaitsResult, badge, badges, button, capital, card, confirmed,
   copy, copyButton, copyLine, copyMenu, createdMs, cuePath, empty, get, go, html, idEnd, instant,
-  link, menu, note, orNull, patch, post, prompt, serverNow, shellWord, stateOf, stateOfRun,
-  textBlock, toast, waitText, when } from "../kit.js";
-import { fireWith } from "./cue/actions.js";
+  link, menu, note, orNull, patch, post, prompt, serverNow, stateOf, stateOfRun, textBlock,
+  toast, waitText, when } from "../kit.js";
+import { shellWord, targetText, taskOf } from "../parts/target.js";
+import { fireWith, isHeld } from "./cue/actions.js";
 import { headerList, headline, isFinal, rawField, timeline } from "./runs/timeline.js";
 
 const REPLAYS_SHOWN = 10;
@@ -27,7 +28,8 @@ export async function load(data, route) {
   if (text === null) return { run: null };
   const cut = { metadata: rawField(text, "metadata"), artifacts: rawField(text, "artifacts") };
   const run = { ...JSON.parse(text), ...cut };
-  const cue = await orNull(get(cuePath(run.cue_id), { payload: "text" }), 404);
+  const found = await orNull(get(cuePath(run.cue_id), { payload: "text" }), 404);
+  const cue = found && { ...found, task: taskOf(found) };
   const [attempts, request, replays] = await Promise.all([
     orNull(get(path + "/attempts"), 404),
     cue?.transport === "worker" ? null : orNull(get(path + "/request"), 404, 409, 422),
@@ -48,18 +50,21 @@ export function head(data, route, isReady) {
   const step = (name, mark, title, by) => html`<button id=${name} class="plain"
     title=${title + " of this cue"} @click=${() => neighbour(run, by)}>${mark}<span
     class="sr">${title}</span></button>`;
-  const answer = attempts.findLast((attempt) => attempt.response_body)?.response_body;
-  const texts = [["id", id], ["payload", request?.body], ["answer", answer]];
+  const response = attempts.findLast((attempt) => attempt.response_body)?.response_body;
+  const texts = [["Id", id], ["Payload", request?.body], ["Response", response]];
   return {
     title, tab: `${stateOf(stateOfRun(run)).word}: ${title}`, titleMore: badges(run),
-    note: html`<span class="row"><a id="run-cue" href=${link("cues", cue)}>Its cue</a>${
-      anchor(link("runs", { cue }), "Its runs")}<code class="wrap">${id}</code>${
-        ago(run.scheduled_for)}</span>`,
+    note: html`<span class="row">${
+      data.cue ? html`<code class="wrap">${targetText(data.cue)}</code>` : ""}<span><a
+      id="run-cue" href=${link("cues", cue)}>Its cue</a> · ${
+      anchor(link("runs", { cue }), "Its runs")}</span>${when(run.scheduled_for)}<code
+      class="wrap small">${id}</code></span>`,
     actions: html`${list.slice(0, shown).map(([name, label, go, kind], i) =>
         button(label, go, kindOf(name, kind, i), { id: "action-" + name }))}
       ${rest.length ? menu("More", rest, "run-more") : ""}${
       copyMenu({ method: "GET", path: `v1/executions/${id}` }, texts.filter(([, text]) => text))}
-      ${step("newer", "↑", "Newer run", -1)}${step("older", "↓", "Older run", 1)}`,
+      ${data.cue && data.cue.execution_total < 2 ? ""
+        : [step("newer", "↑", "Newer run", -1), step("older", "↓", "Older run", 1)]}`,
   };
 }
 
@@ -79,19 +84,23 @@ export function shortcuts(data) {
 export function view(data) {
   const { run, request, replays } = data;
   if (!run) {
-    const text = "It was deleted with its cue, or it is older than the runs that are kept.";
+    const text = "It was deleted with its cue, or it is older than the runs this server keeps.";
     return empty("This run is gone", text, anchor(link("runs"), "All runs", "button"));
   }
-  const aside = request || replays.total || run.replayed_from;
+  const isWorker = data.cue?.transport === "worker";
+  const aside = request || isWorker || replays.total || run.replayed_from;
   return html`${reason(data)}<div class="grid run">
     ${card("", "What happened", "", html`<div class="pad">${timeline(data)}</div>`)}
-    ${aside ? html`<div class="stack">${requestCard(data)}${replaysCard(data)}</div>` : ""}</div>`;
+    ${aside ? html`<div class="stack">${requestCard(data)}${payloadCard(data)}${
+      replaysCard(data)}</div>` : ""}</div>`;
 }
 
 function reason({ run, attempts }) {
   const [kind, sentence] = headline(run);
   const held = waitText(run);
-  const next = awaitsResult(run) ? html`It is due ${ago(run.outcome_due_at)}.`
+  const isQueued = run.status === "pending" || run.status === "retrying";
+  const next = isQueued && isHeld() ? "On hold: not sent until promoted."
+    : awaitsResult(run) ? html`It is due ${ago(run.outcome_due_at)}.`
     : run.status === "retrying"
     ? held ? `It ${held}.` : html`Next attempt ${ago(run.next_retry)}.`
     : run.status === "pending" ? html`Due ${ago(run.scheduled_for)}.` : "";
@@ -99,8 +108,9 @@ function reason({ run, attempts }) {
   const isBad = kind === "bad" || kind === "warn";
   const answer = isBad && attempts.at(-1)?.response_body?.trim();
   const quote = answer && answer.slice(0, QUOTED) + (answer.length > QUOTED ? "…" : "");
-  return html`<div id="why">${note(html`<b class="wrap">${sentence}</b> ${next}${end}${
-    quote ? html`<div class="small mono wrap" dir="auto">${quote}</div>` : ""}`, kind)}</div>`;
+  return html`<div id="why">${note(html`<b class="wrap pre">${sentence}</b> ${next}${end}${
+    quote ? html`<div class="small mono wrap pre" dir="auto">${quote}</div>` : ""}${
+    isBad ? html` ${anchor("docs/retries", "About failures")}` : ""}`, kind)}</div>`;
 }
 
 function replaysCard({ run, replays: { executions, total } }) {
@@ -108,7 +118,7 @@ function replaysCard({ run, replays: { executions, total } }) {
   if (!total && !origin) return "";
   const to = (id) => anchor(link("runs", id), idEnd(id));
   return card("replays", "Replays", "", html`<ul class="pad stack">
-    ${origin ? html`<li class="row">This run repeats${to(origin)}</li>` : ""}
+    ${origin ? html`<li class="row">This run replays ${to(origin)}</li>` : ""}
     ${executions.map((other) => html`<li class="row">${badge(stateOfRun(other))}${to(other.id)}${
       ago(other.created_at)}</li>`)}
     ${total > executions.length
@@ -121,20 +131,34 @@ function requestCard({ run, request }) {
   return card("request", run.attempts ? "Request as sent" : "Request",
     copyButton(() => requestAsCurl(request), "Copy as curl"), html`<div class="pad stack">
     <p class="wrap"><b>${method}</b> <code>${url}</code></p>
-    <p class="small muted">${exact ? "Byte for byte as it was sent." : capital(why) + "."}</p>
-    ${body ? textBlock(body) : html`<p class="muted">It has no body.</p>`}
+    <p class="small muted">${exact ? "Exactly as it was sent." : rebuilt(why)}</p>
+    ${body ? textBlock(body) : html`<p class="muted">No body.</p>`}
     <details><summary>Headers</summary>${headerList(headers)}</details>${
     signature(request)}</div>`);
 }
+
+/** A worker gets the payload of the cue, unless the run was fired with another one. */
+function payloadCard({ run, cue }) {
+  if (cue?.transport !== "worker") return "";
+  const note = run.triggered_by === "schedule" ? "The payload of the cue, as it is now."
+    : "The payload of the cue. A run that was fired with another payload has that one.";
+  return card("payload", "Payload", "", html`<div class="pad stack">
+    <p class="small muted">${note}</p>${cue.payload_text ? textBlock(cue.payload_text)
+      : html`<p class="muted">No payload.</p>`}</div>`);
+}
+
+/** Why a rebuilt request may differ from the one that was sent. Pure. */
+export const rebuilt = (why) => why.startsWith("it was never sent")
+  ? "Never sent, so not signed: the run ended first." : capital(why) + ".";
 
 function signature({ headers, body }) {
   const time = headers.find(([key]) => key.toLowerCase() === "x-cueapi-timestamp")?.[1];
   if (!time) return "";
   const signed = shellWord(`${time}.${body ?? ""}`);
-  return html`<details id="verify"><summary>Check the signature</summary><p class="small">The
-    receiver computes HMAC-SHA256 of the timestamp, a dot and the body as it came, with the secret
-    as key. It must equal <code>X-CueAPI-Signature</code> after <code>v1=</code>.
-    ${anchor("#/account/keys", "The secret and code for six languages")}</p>${copyLine(
+  return html`<details id="verify"><summary>Verify the signature</summary><p class="small">Compute
+    the HMAC-SHA256 of the timestamp, a dot and the raw body, with the secret as key. It must equal
+    <code>X-CueAPI-Signature</code> after <code>v1=</code>.
+    ${anchor("#/account/keys", "See the secret, and code in six languages")}</p>${copyLine(
       `printf '%s' ${signed} | openssl dgst -sha256 -hmac "$CUED_WEBHOOK_SECRET"`)}</details>`;
 }
 
@@ -161,17 +185,17 @@ function actionsOf({ run, cue, request }) {
   ];
   return [
     isDueLater
-      && ["retry", run.attempts ? "Retry now" : "Send now", send("retry", "It is sent now")],
+      && ["retry", run.attempts ? "Retry now" : "Send now", send("retry", "Sending it now")],
     ...verify(true),
     isFinal(run) && ["replay", "Replay", () => replay(run)],
     isWaiting && ["cancel", "Cancel", () => confirmed("Cancel this run?", "Cancel the run",
-      "It ends now and is not sent any more. Nobody is notified.",
+      "It ends now and is not sent again. Nobody is notified.",
       () => post(path(run, "cancel")), "Cancelled"), "danger"],
     cue && ["edited", "Edit and fire", () => fireWith(cue, request?.body)],
     ...verify(false),
     outcome && ["evidence", "Add evidence", () => evidence(run)],
-    outcome && !isOpen
-      && ["reopen", "Verify again", send("verification-pending", "It needs verification again")],
+    outcome && !isOpen && ["reopen", "Verify again",
+      send("verification-pending", "It needs your confirmation again")],
   ].filter(Boolean);
 }
 
@@ -184,7 +208,7 @@ async function verdict(run, valid) {
   const action = valid ? "Accept" : "Reject";
   const done = await prompt({
     title: `${action} the outcome?`, action, danger: !valid,
-    text: valid ? "" : "This raises an alert. The state of the run stays.",
+    text: valid ? "" : "This raises an alert. The run keeps its state.",
     fields: [{ name: "reason", label: "Reason (optional)", lines: 3 }],
     send: ({ reason }) => post(path(run, "verify"), { valid, reason: reason.trim() || null }),
   });
@@ -192,7 +216,7 @@ async function verdict(run, valid) {
 }
 
 const EVIDENCE = {
-  external_id: "Id in another system", result_url: "Address of the result",
+  external_id: "Id in another system", result_url: "URL of the result",
   result_ref: "Reference", result_type: "Type", summary: "Summary",
 };
 
@@ -200,13 +224,13 @@ async function evidence(run) {
   const before = run.evidence || {};
   const done = await prompt({
     title: "Add evidence",
-    text: "What proves the result. A field that is given replaces the one before.",
+    text: "Say what proves the result. A new value replaces the old one.",
     fields: Object.entries(EVIDENCE).map(([name, label]) =>
       ({ name, label, value: before[name] || "", lines: name === "summary" ? 3 : 0 })),
     async send(values) {
       const isNew = ([name, value]) => value !== (before[name] || "");
       const changed = Object.entries(values).filter(isNew);
-      if (!changed.length) throw new ApiError(422, "nothing", "Nothing was changed.");
+      if (!changed.length) throw new ApiError(422, "nothing", "You changed nothing.");
       return patch(path(run, "evidence"), Object.fromEntries(changed));
     },
   });
@@ -228,5 +252,5 @@ async function neighbour({ id, cue_id }, step) {
   const runs = found?.executions ?? [];
   const next = runs[runs.findIndex((run) => run.id === id) + step];
   if (next) go(link("runs", next.id));
-  else if (found) toast(`There is no ${step > 0 ? "older" : "newer"} run of this cue.`);
+  else if (found) toast(`This cue has no ${step > 0 ? "older" : "newer"} run.`);
 }

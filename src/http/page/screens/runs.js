@@ -1,13 +1,16 @@
 // Runs: every run with its result and its reason; filters are in the address.
 import { CAUSE_NAMES, absolute, act, address, ago, anchor, announce, awaitsResult, badges, button,
   capital, causeShort, copyKey, copyMenu, createdMs, duration, empty, fieldError, fromLocal, get,
-  getCue, go, html, idEnd, instant, isCancelled, link, number, plural, prompt, reload, serverNow,
-  stateOf, tabs, toLocal, triggerText, waitText, when, why, withQuery, yourZone } from "../kit.js";
+  getCue, go, html, idEnd, instant, isCancelled, link, menu, number, plural, prompt, reload,
+  serverNow, stateOf, tabs, toLocal, triggerText, update, waitText, when, whyLine, withQuery,
+  yourZone } from "../kit.js";
 import { newSelection, offsetOf, pagedTable, selectionBar } from "../parts/table.js";
 import { filterChips, tagFilters, tagsOf } from "../parts/tags.js";
+import { knownLine, targetText, withCues } from "../parts/target.js";
 
 const PER_PAGE = 30;
 const TABS = ["", "failed", "retrying", "delivering", "pending", "success"];
+const COUNTS_MS = 5_000; // the counts of the other tabs are not asked for at each event
 // Fields of an event that replace those of the row.
 const COPIED = [
   "status", "attempts", "cause", "http_status", "error_message", "duration_ms", "late_ms",
@@ -17,7 +20,8 @@ const COPIED = [
 export const live = ["execution"];
 
 /** An action on many runs, whose code is loaded when it is asked for. */
-const later = (name, data) => () => act(async () => (await import("./runs/bulk.js"))[name](data));
+const later = (name, ...given) => () =>
+  act(async () => (await import("./runs/bulk.js"))[name](...given));
 
 // Rows change in place, new ones are counted: nothing moves under the pointer. The list is fetched
 // only where an event does not show whether its run matches.
@@ -34,6 +38,7 @@ export function event(data, type, payload, { query }) {
   const fits = !page && (!status || status === "pending")
     && (!cue || cue === payload.cue_id) && (!trigger || trigger === payload.triggered_by);
   if (fits) announce(plural(++data.fresh, "new run"));
+  countTabs(data, apiQuery({ cue, triggered_by: trigger }));
   return false;
 }
 
@@ -52,16 +57,41 @@ export async function load(data, { query }) {
   const named = isKnown ? data.cue : getCue(filters.cue).catch(() => null);
   const list = get("v1/executions", { ...filter, limit: PER_PAGE, offset });
   const [{ executions, total }, above, cue] = await Promise.all([list, newer, named]);
+  countTabs(data, apiQuery(filters));
+  const shown = cue ? [[cue.id, cue]] : [];
+  const known = data.cues ?? new Map(shown);
+  const cues = await withCues(known, executions.map((run) => run.cue_id));
   const { runs, inserted } = isSame && data.page === page
     ? keepRows(data.runs, executions) : { runs: executions, inserted: 0 };
   const fresh = page ? 0 : above.total + inserted;
   if (fresh > (data.fresh || 0)) announce(plural(fresh, "new run"));
   const newest = executions.length && !offset ? createdMs(executions[0].id) : serverNow();
   return {
-    filterKey, page, filter, total, fresh, runs, cue: filters.cue ? cue : null,
+    filterKey, page, filter, total, fresh, runs, cues, cue: filters.cue ? cue : null,
     top: top ?? new Date(newest + 1).toISOString(), wantsNew: false,
     selection: isSame ? data.selection : newSelection(),
   };
+}
+
+/** Asks how many runs each tab has, `counts` by state; the list does not wait for it. */
+function countTabs(data, { status, status__in, ...rest }) {
+  const countKey = JSON.stringify(rest);
+  const isSame = data.countKey === countKey;
+  clearTimeout(data.countsLater);
+  const left = isSame ? data.countedAt + COUNTS_MS - Date.now() : 0;
+  if (left > 0) {
+    // The last event of a burst is counted too.
+    data.countsLater = setTimeout(() => countTabs(data, rest), left);
+    return;
+  }
+  Object.assign(data, { countKey, countedAt: Date.now(), counts: isSame ? data.counts : null });
+  const count = async (status) => {
+    const { total } = await get("v1/executions", { ...rest, status, limit: 1 });
+    return [status, total];
+  };
+  const put = (totals) => data.countKey === countKey
+    && update(() => (data.counts = Object.fromEntries(totals)));
+  Promise.all(TABS.map(count)).then(put, () => {}); // without counts the tabs are tabs
 }
 
 /** The rows shown, in their order, updated; `inserted` counts rows that would come between them. */
@@ -80,13 +110,16 @@ export function head(data, route, isReady) {
   const { status } = route.query;
   const { total, progress, busy } = data;
   const word = status && stateOf(status.split(",")[0]).word;
+  const exported = (form) => later("exportRuns", data, form);
   const isFiltered = status || activeFilters(route.query).length;
   const match = isFiltered ? (total === 1 ? " matches" : " match") : "";
   return {
-    tab: word ? `${word} runs` : "Runs", note: isReady ? plural(total, "run") + match : "",
+    tab: word ? `${word} runs` : "Runs",
+    note: isReady ? plural(total + data.fresh, "run") + match : "",
     actions: html`${progress ? html`<span class="muted num" id="progress">${progress}</span>` : ""}
       ${button("Filter", () => askFilter(route, data.cue?.name), "", { id: "filter" })}
-      ${button("Export", later("exportRuns", data), "", { id: "export", off: !total || busy })}
+      ${!total || busy ? "" : menu("Export", [["JSON lines", exported("jsonl")],
+        ["CSV", exported("csv")]], "export")}
       ${isReady ? copyMenu(listCall(data)) : ""}`,
   };
 }
@@ -109,11 +142,11 @@ function showNew(data, route) {
 }
 
 export function view(data, route) {
-  const { runs, total, selection, fresh, busy: off, progress } = data;
+  const { runs, total, selection, fresh, counts, busy: off, progress } = data;
   const { status = "" } = route.query;
   const states = TABS.map((word) => ({
     text: word ? stateOf(word).word : "All", href: withQuery(route, { status: word }),
-    isCurrent: word === status, count: word === status ? total : undefined,
+    isCurrent: word === status, count: counts?.[word] ?? (word === status ? total + fresh : null),
   }));
   const actions = [
     progress ? html`<span class="num">${progress}</span>` : "",
@@ -133,16 +166,17 @@ function none(route) {
   const [title, text, href, way] = page
     ? ["No runs on this page", "", withQuery(route, {}), "First page"]
     : Object.keys(filters).length
-    ? ["No run matches", "Runs are kept for some time; older ones are deleted.", link("runs"),
+    ? ["No run matches", "Older runs are deleted after some time.", link("runs"),
       "Show all runs"]
     : ["No runs yet", "A run appears here when a cue is due, or when you fire one.", link("cues"),
       "Cues"];
   return empty(title, text, anchor(href, way, "button"));
 }
 
-function list({ runs, selection, total }, route) {
-  const cue = ({ id, cue_name: text, triggered_by: trigger }) => html`${
-    anchor(link("runs", id), html`<bdi>${text}</bdi>`, "name")}${
+function list({ runs, selection, total, cues }, route) {
+  const cue = ({ id, cue_id: cue, cue_name: text, triggered_by: trigger }) => html`${
+    anchor(link("runs", id), html`<bdi>${text}</bdi>`, "name")}<small>${
+    knownLine(cues, cue)}</small>${
     trigger === "schedule" ? "" : html`<small>${capital(triggerText(trigger))}</small>`}`;
   const result = (run) => html`<div class="result">${badges(run)}<span
     class="reason wrap">${reason(run)}</span></div>`;
@@ -165,10 +199,10 @@ function reason(run) {
   const { status, claimed_by_worker: worker } = run;
   const held = waitText(run);
   if (status === "retrying") {
-    return html`${capital(why(run))}, ${held || html`next ${ago(run.next_retry)}`}`;
+    return html`${capital(whyLine(run))}, ${held || html`next ${ago(run.next_retry)}`}`;
   }
   if (status === "pending") return capital(held);
-  if (status === "failed") return isCancelled(run) ? "" : capital(why(run));
+  if (status === "failed") return isCancelled(run) ? "" : capital(whyLine(run));
   if (awaitsResult(run)) return html`No result yet, due ${ago(run.outcome_due_at)}`;
   if (status !== "delivering" || !worker) return run.outcome?.error;
   return html`by <bdi>${worker}</bdi>, lease ends ${ago(run.lease_expires_at)}`;
@@ -187,7 +221,7 @@ const FILTERS = {
   worker: ["worker_id", "Worker"],
   since: ["since", "From", timeText],
   until: ["until", "Before", timeText],
-  failing: ["failing_cues", "Cues", () => "those that fail now"],
+  failing: ["failing_cues", "Cues", () => "failing now"],
   replayed_from: ["replayed_from", "Replays of", idEnd],
 };
 
@@ -215,7 +249,7 @@ async function askFilter(route, cueName) {
   };
   const time = (name, label) => {
     const value = toLocal(query[name], zone);
-    return { name, label, type: "datetime-local", value, help: `Local time of ${zone}` };
+    return { name, label, type: "datetime-local", value, help: `In ${zone}` };
   };
   const cueText = query.cue ? cueName ?? query.cue : "";
   const found = await prompt({
@@ -225,7 +259,7 @@ async function askFilter(route, cueName) {
       ...["cause", "triggered_by", "outcome"].map(choice),
       { name: "worker", label: "Worker", value: query.worker || "" },
       { name: "tag", label: "Tags of the cue", value: tagsOf(query).join(", "),
-        help: "With a comma between: all of them" },
+        help: "Separated by commas; a run must have all of them" },
       time("since", "Created from"), time("until", "Created before"),
     ],
     send: async ({ cue, since, until, tag, ...values }) => ({
@@ -239,10 +273,12 @@ async function askFilter(route, cueName) {
 async function cueId(text, before, nameBefore) {
   if (!text) return "";
   if (before && text === nameBefore) return before;
-  const { cues } = await get("v1/cues", { q: text.slice(0, 100), limit: 100 });
+  const { cues } = await get("v1/cues", { q: text.slice(0, 100), limit: 100, runs: 0 });
   const exact = cues.filter((cue) => cue.name === text || cue.id === text);
   const fitting = exact.length ? exact : cues;
   if (fitting.length === 1) return fitting[0].id;
-  throw fieldError("cue", !fitting.length ? "There is no such cue."
-    : `${fitting.length} cues fit. Give the whole name, or the id of one.`);
+  const names = fitting.slice(0, 3).map((cue) => `${cue.name} (${targetText(cue)}, ${cue.id})`);
+  throw fieldError("cue", !fitting.length ? "No cue has this name or id."
+    : `${fitting.length} cues match. Enter the whole name or the id of one: ${names.join(", ")}${
+      fitting.length > names.length ? ", …" : ""}`);
 }

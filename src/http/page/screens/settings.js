@@ -6,11 +6,11 @@ import { list as shortcutList } from "../app/keyboard.js";
 
 const LICENSE = new URL("../lit/LICENSE", import.meta.url).href;
 const LINES = [
-  ["cued login " + baseUrl(), "Log in to this server"],
+  ["cued login " + baseUrl(), "Sign in to this server"],
   ["cued open", "Open this page, signed in"],
-  ["cued tail --failed", "Watch what fails"],
-  ["cued run list --failed --since 1d", "List the failed runs of a day"],
-  ["cued backup cued-copy.db", "On the server: back up, also while it runs"],
+  ["cued tail --failed", "Watch failures"],
+  ["cued run list --failed --since 1d", "List the failed runs of the last day"],
+  ["cued backup cued-copy.db", "On the server: back up, even while it runs"],
 ];
 
 export const load = async () => void (await loadInfo());
@@ -29,18 +29,18 @@ export function view(data) {
       choice("theme", "Theme", ["", "Auto"], ["light", "Light"], ["dark", "Dark"]),
       choice("density", "Density", ["", "Comfortable"], ["compact", "Compact"]))}
     ${part("times", "Times", html`<span class="muted num">${now}</span>`, zone(data),
-      choice("zone_view", "Show times in", ["yours", "Your zone"], ["cue", "Cue's zone"],
+      choice("zone_view", "Show times in", ["yours", "Your time"], ["cue", "Cue's time"],
         ["utc", "UTC"]),
       choice("hour12", "Clock", [false, "24 h"], [true, "12 h"]))}
     ${part("shortcuts", "Keyboard shortcuts", "",
       check({ name: "shortcuts", label: "Use single keys as shortcuts",
         checked: settings.shortcuts, onchange: change("shortcuts") }),
-      html`<details><summary>List of all shortcuts</summary><div class="stack">${
+      html`<details><summary>Show all shortcuts</summary><div class="stack">${
         shortcutList()}</div></details>`)}</div>
     <div class="stack">
     ${part("account", "Account", "", html`<p class="wrap">${user?.email}</p>
       <p class="row">${anchor("#/account/keys", "Keys and sessions", "button")}${
-        button("Sign out", () => act(signOut))}</p>`)}
+        anchor("#/channels", "Channels", "button")}${button("Sign out", () => act(signOut))}</p>`)}
     ${part("lines", "Command line", "", LINES.map(([line, about]) =>
       html`<div><p class="small muted">${about}</p>${copyLine(line)}</div>`))}
     ${card("about", "About", "", facts([
@@ -51,11 +51,11 @@ export function view(data) {
 }
 
 function zone(data) {
-  const own = `As this device (${browserZone()})`;
+  const own = `Same as this device (${browserZone()})`;
   const put = (value) => {
     const name = value.trim();
     const known = !name || knowsZone(name);
-    const unknown = "This browser does not know that zone. An example is Europe/Berlin.";
+    const unknown = "Your browser does not know this zone. Enter a city, or Europe/Berlin.";
     update(() => Object.assign(data, { zone: value, problem: known ? "" : unknown }));
     if (known) change("zone")(name);
   };

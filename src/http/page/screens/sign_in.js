@@ -1,5 +1,5 @@
 // The ways in that GET /v1/info offers. It covers the screen that was asked for.
-import { ApiError, baseUrl, busily, button, confirm, copyLine, duration, errorBox, field,
+import { ApiError, account, baseUrl, busily, button, confirm, copyLine, duration, errorBox, field,
   focusProblem, get, html, loadInfo, note, post, setAccount, showSecret, signedIn, state, toast,
   update } from "../kit.js";
 
@@ -48,8 +48,8 @@ async function enterByLink(token) {
   } catch (error) {
     if (error.status !== 409) throw error;
     const { email } = await getUser();
-    const text = `You are signed in as ${email}. Sign in as the account of this link instead?`;
-    const action = "Change the account";
+    const text = `You are signed in as ${email}. Switch to the account of this link?`;
+    const action = "Switch account";
     if (!(await confirm({ title: action + "?", text, action }))) return signedIn();
     await enter({ link_token: token, switch_account: true });
   }
@@ -79,22 +79,31 @@ export function view(data) {
   const { sign_in: ways = ["key"], users = true, registration } = state.info;
   if (data.mail) return mailSent(data, data.mail);
   const key = users && ways.includes("key") ? byKey(data) : "";
-  const noAccount = html`There is no account yet. Make one on the server:
+  const mail = users && ways.includes("mail") ? byMail(data) : "";
+  const [first, second] = bySmtp() ? [mail, key] : [key, mail];
+  const isDev = ways.includes("dev");
+  const noAccount = html`There is no account yet. Create one on the server:
     <code>cued user add EMAIL</code>`;
-  return html`${data.linkError ? linkProblem(data.linkError) : ""}
+  // Somebody is signed in here, as far as this browser knows: the session has ended elsewhere.
+  const ended = "Your session has ended. Sign in again to continue where you were.";
+  return html`${users && (state.user || account()) ? note(ended, "warn") : ""}
+    ${data.linkError ? linkProblem(data.linkError) : ""}
     ${users || isFirst() ? "" : note(noAccount, "warn")}
-    ${ways.includes("dev") ? development(data) : ""}
-    ${isFirst() ? newAccount(data, "Create the first account") : ""}
-    ${bySmtp() ? "" : key}${users && ways.includes("mail") ? byMail(data) : ""}
-    ${bySmtp() ? key : ""}
-    ${users && registration === "open" ? newAccount(data, "Create an account") : ""}
-    ${users && ways.includes("link") ? shell() : ""}`;
+    ${isDev ? development(data)
+      : isFirst() ? newAccount(data, "Create the first account") : first}
+    ${users ? folded("other-ways", "Other ways to sign in", [isDev ? first : "", second,
+      ways.includes("link") ? shell() : ""]) : ""}
+    ${(users && registration === "open") || (isDev && isFirst())
+      ? folded("register", "Create an account", [newAccount(data, "Your account")]) : ""}`;
 }
+
+const folded = (id, title, parts) => html`<details id=${id}><summary>${title}</summary><div
+  class="stack">${parts}</div></details>`;
 
 const isSpent = ({ status }) => status === 401 || status === 422;
 const linkProblem = (error) => isSpent(error)
-  ? note(html`<b>This link was used before, or it is too old.</b> It works once, within five
-    minutes. Make another, or sign in here.`, "bad")
+  ? note(html`<b>This link was used before, or it has expired.</b> A link works once, within five
+    minutes. Create another, or sign in here.`, "bad")
   : errorBox(error, error.code === "not_kept" ? null : () => location.reload());
 
 const secondsLeft = () => Math.ceil((state.waitUntil - Date.now()) / 1000);
@@ -104,7 +113,7 @@ function problem({ error, at }, way) {
   if (at !== way || !error || error.problems?.length) return "";
   if (error.status !== 429) return error.message;
   const wait = secondsLeft();
-  return wait > 0 ? `Too many tries: wait ${duration(wait * 1000)}.` : "";
+  return wait > 0 ? `Too many attempts: wait ${duration(wait * 1000)}.` : "";
 }
 
 function shownProblem(data, way) {
@@ -121,10 +130,14 @@ const attempt = (data, at, run) => busily(data, async () => {
   focusProblem();
 });
 
+/** Of several accounts the button enters the first. */
+const devAction = (accounts = []) => accounts.length < 2 ? "Continue without a key"
+  : html`Continue as <bdi class="wrap">${accounts[0]}</bdi>`;
+
 const development = (data) => html`<section class="card pad stack" id="way-dev">
   <p>This server is in development mode.</p>${shownProblem(data, "dev")}
-  ${button("Go in without a key", () => attempt(data, "dev", () => enter({ dev: true })), "primary",
-    { off: isBusy(data) })}</section>`;
+  ${button(devAction(state.info.accounts), () => attempt(data, "dev", () => enter({ dev: true })),
+    "primary", { off: isBusy(data) })}</section>`;
 
 /** A card with one field and one button; `name` is the field of the API. */
 function form(data, { id, title, action, run, isPrimary, ...about }) {
@@ -134,7 +147,8 @@ function form(data, { id, title, action, run, isPrimary, ...about }) {
     attempt(data, id, () => run(value));
   };
   const error = data.at === id ? data.error : null;
-  return html`<form class="card pad stack" id=${"way-" + id} @submit=${submit}><h2>${title}</h2>
+  return html`<form class="card pad stack" novalidate id=${"way-" + id}
+    @submit=${submit}><h2>${title}</h2>
     ${field({ ...about, prefix: id + "-", required: true, error, problem: problem(data, id) })}
     <button class=${isPrimary ? "primary" : ""}
       ?disabled=${isBusy(data)}>${action}</button></form>`;
@@ -143,7 +157,7 @@ function form(data, { id, title, action, run, isPrimary, ...about }) {
 const byKey = (data) => form(data, {
   id: "key", title: "With an API key", name: "api_key", label: "API key", type: "password",
   autocomplete: "current-password", action: "Sign in", run: (key) => enter({ api_key: key }),
-  help: html`It begins with <code>cue_sk_</code>. The sign-in ends when the key is revoked.`,
+  help: html`It begins with <code>cue_sk_</code>. Revoking it signs you out.`,
   isPrimary: !bySmtp() && !state.info.sign_in?.includes("dev"),
 });
 
@@ -151,19 +165,20 @@ const EMAIL = { name: "email", label: "Email address", type: "email", autocomple
 
 const newAccount = (data, title) => form(data, {
   ...EMAIL, id: "new", title, action: "Create account", isPrimary: !state.info.users,
-  help: state.info.users ? "" : "Cues belong to an account. Next you get its key.",
+  help: state.info.users ? "" : "Your cues belong to this account. You'll see its API key next.",
   async run(email) {
     const { api_key: key } = await send("register", { email });
-    const use = "Programs and the command line use it, and you can sign in with it here.";
-    const store = "It is shown only now: store it where you keep passwords.";
+    const use = "Programs and the command line use it, and you can sign in with it.";
+    const store = "Store it where you keep passwords: you cannot see it again.";
     await showSecret("Your API key", `${use} ${store}`, key);
     await enter({ api_key: key });
   },
 });
 
 const byMail = (data) => form(data, {
-  ...EMAIL, id: "mail", isPrimary: bySmtp(), action: bySmtp() ? "Send me a link" : "Write a link",
-  title: bySmtp() ? "With a link by mail" : "With a link from the server's log",
+  ...EMAIL, id: "mail", isPrimary: bySmtp(),
+  action: bySmtp() ? "Send me a link" : "Create a sign-in link",
+  title: bySmtp() ? "With a mailed link" : "With a link from the server log",
   async run(email) {
     const device = await send("device-code", { for: "session" });
     const { device_code: code, user_code: userCode, expires_in: life, interval } = device;
@@ -174,14 +189,15 @@ const byMail = (data) => form(data, {
 });
 
 function mailSent(data, { email, userCode, expired }) {
-  const title = expired ? "The link is too old"
-    : bySmtp() ? "Look into your mail" : "Look into the server's log";
-  const again = expired ? "Send another" : "Another address or way";
+  const title = expired ? "The link has expired"
+    : bySmtp() ? "Check your mail" : "Check the server log";
+  const again = expired ? "Send another" : "Use another way";
   return html`<section class="card pad stack" id="way-mail" aria-live="polite"><h2>${title}</h2>
-    ${expired ? "" : html`<p>If <b class="wrap">${email}</b> may sign in, a link is ${bySmtp()
-      ? "on its way" : "in the log"}. Open it on any device and confirm there that this code is
-      shown:</p><p class="eyes mono">${userCode}</p>
-      <p class="muted small">This page goes on by itself then.</p>`}${shownProblem(data, "poll")}
+    ${expired ? "" : html`<p>If <b class="wrap">${email}</b> has an account, its link is ${bySmtp()
+      ? "on its way" : "in the log"}. Open it on any device and confirm that you see this code
+      there:</p><p class="eyes mono">${userCode}</p>
+      <p class="muted small">This page continues once you confirm.</p>`}
+    ${shownProblem(data, "poll")}
     ${button(again, () => update(() => (data.mail = null)))}</section>`;
 }
 
@@ -209,10 +225,10 @@ async function poll(data, mail) {
 
 function shell() {
   const line = (text, about) => html`<p class="small">${about}</p>${copyLine(text)}`;
-  return html`<details class="card pad" id="way-link"><summary>From a command line</summary>
-    <div class="stack">${line("cued open", "Where you are logged in:")}${
+  return html`<section class="card pad stack" id="way-link"><h2>From a command line</h2>
+    ${line("cued open", "On a machine where you are logged in:")}${
       line(`cued user link EMAIL --public-url ${baseUrl()}`,
-        "On the machine of the server, for any account:")}</div></details>`;
+        "On the server, for any account:")}</section>`;
 }
 
 export const leave = (data) => (data.mail = null);

@@ -2,6 +2,7 @@
 import { ago, anchor, badge, button, card, confirmed, copyKey, copyLine, copyMenu, del, empty, get,
   html, instant, link, muted, note, number, plural, relative, reload, shortId } from "../kit.js";
 import { table } from "../parts/table.js";
+import { workLine } from "../parts/target.js";
 
 const SHOWN = 100; // runs held and runs waiting that are looked at, each
 const CALL = { method: "GET", path: "v1/workers" };
@@ -13,7 +14,7 @@ const isActive = ({ heartbeat_status: status }) => status === "active";
 
 export const head = ({ workers, waiting, more }) => ({
   actions: copyMenu(CALL),
-  note: !workers?.length ? "Programs of your own that fetch runs and report how they ended."
+  note: !workers?.length ? "Programs of yours that claim runs and report their results."
     : `${plural(workers.filter(isActive).length, "worker")} active, ${
       more ? "more than " : ""}${plural(waiting, "run")} waiting`,
 });
@@ -42,26 +43,37 @@ export function byTask(waiting) {
 export const takers = (workers, task) => workers.filter((worker) =>
   isActive(worker) && (!worker.handlers.length || worker.handlers.includes(task)));
 
+/** Tasks whose runs no active worker takes. Pure. */
+export const unserved = ({ tasks, workers }) =>
+  tasks.filter(({ task }) => !takers(workers, task).length);
+
 export function view({ workers, tasks, held, more }) {
-  const unserved = tasks.filter(({ task }) => !takers(workers, task).length);
-  const names = unserved.map(({ task }, i) => html`${i ? ", " : ""}${
-    task === null ? "runs without a task" : html`<code>${task}</code>`}`);
-  return html`${unserved.length
-      ? note(html`Runs wait, and no active worker takes ${names}.`, "warn") : ""}
+  const lines = unserved({ tasks, workers }).map(({ task }) => html`<p>${
+    task === null ? "Runs without a task" : html`Runs of task <code>${task}</code>`
+  } are waiting; no active worker takes them.</p>`);
+  return html`${lines.length ? note(lines, "warn") : ""}
     ${workers.length ? list(workers, held) : none()}
     ${tasks.length ? waitingCard(workers, tasks, more) : ""}
-    ${held.length ? heldCard(held) : ""}`;
+    ${held.length ? heldCard(held) : ""}${workers.length ? starter(tasks, workers) : ""}`;
 }
 
-const none = () => empty("No worker yet", "Start one on any machine that reaches this server:",
-  copyLine("cued work --task report -- ./report.sh"), html`<p class="small">It needs
-    <code>CUED_URL</code> and <code>CUED_API_KEY</code>, or <code>cued login</code> first.</p>`);
+/** The line that starts another worker, for the task that needs one most. */
+function starter(tasks, workers) {
+  const task = unserved({ tasks, workers }).find(({ task }) => task)?.task
+    ?? workers.flatMap(({ handlers }) => handlers)[0];
+  return card("start", "Start a worker", "",
+    html`<div class="pad">${copyLine(workLine(task))}</div>`);
+}
+
+const none = () => empty("No worker yet", "Start one on any machine that can reach this server.",
+  html`<p class="small">First, once: <code>cued login</code>, or set <code>CUED_URL</code> and
+    <code>CUED_API_KEY</code>.</p>`, copyLine(workLine("")));
 
 function list(workers, held) {
   const tag = (task) => html`<span class="tag cut" title=${task}>${task}</span>`;
   const holds = ({ worker_id: id }) => {
     const count = held.filter((run) => run.claimed_by_worker === id).length;
-    return count ? anchor(link("runs", { worker: id }), plural(count, "run")) : muted("none");
+    return count ? anchor(link("runs", { worker: id }), plural(count, "run")) : muted("Idle");
   };
   const removal = (worker) => worker.heartbeat_status !== "dead" ? ""
     : button("Remove", () => remove(worker), "plain danger",
@@ -71,15 +83,15 @@ function list(workers, held) {
     ["State", (worker) => badge(worker.heartbeat_status)],
     ["Tasks", ({ handlers: tasks }) =>
       tasks.length ? html`<span class="row">${tasks.map(tag)}</span>` : muted("any"), "wide"],
-    ["Holds", holds, "num right tight short"],
-    ["Last heard", (worker) => ago(worker.last_heartbeat), "short"],
+    ["Runs now", holds, "num right tight short"],
+    ["Last seen", (worker) => ago(worker.last_heartbeat), "short"],
     ["", removal, "tight right"],
   ], workers, { key: (worker) => worker.worker_id })}</section>`;
 }
 
 async function remove({ worker_id: id, last_heartbeat: last }) {
-  const text = `It was last heard ${last ? relative(instant(last)) : "never"}. If it runs again, it
-    registers itself.`;
+  const text = `It was last seen ${last ? relative(instant(last)) : "never"}. If it starts again, it
+    comes back here.`;
   const gone = () => del("v1/workers/" + encodeURIComponent(id));
   if (await confirmed(`Remove ${id}?`, "Remove", text, gone, `Removed ${id}`)) reload();
 }
@@ -93,9 +105,9 @@ const waitingCard = (workers, tasks, more) => card("waiting", "Waiting by task",
       takers(workers, task).length || html`<span class="warn">none</span>`, "num right short"],
   ], tasks, { key: ({ task }) => "task " + task }));
 
-const heldCard = (held) => card("held", "Held now", "", table("Runs held by workers", [
+const heldCard = (held) => card("held", "Running now", "", table("Runs held by workers", [
   ["Cue", (run) => html`${anchor(link("runs", run.id), run.cue_name, "name")} ${shortId(run.id)}`],
   ["Worker", ({ claimed_by_worker: id }) => html`<span title=${id}>${id}</span>`, "cut short"],
-  ["Since", (run) => ago(run.claimed_at), "short"],
+  ["Claimed", (run) => ago(run.claimed_at), "short"],
   ["Lease ends", (run) => ago(run.lease_expires_at), "short"],
 ], held));

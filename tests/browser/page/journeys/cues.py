@@ -50,6 +50,38 @@ def a_row_has_words_strip_next_run_and_last_result(world):
     page.see("Every 15 minutes", f"[data-row='{story.invoices['id']}']")
 
 
+# Texts of a card that lie under its button.
+COVERED = """
+const meets = (a, b) => a.width && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+return [...document.querySelectorAll("#cue-list tbody tr")].flatMap((row) => {
+  const button = row.querySelector(".row-actions button").getBoundingClientRect();
+  return [...row.querySelectorAll("td:not(.row-actions) :is(a, time, small, .badge, svg)")]
+    .filter((one) => one.checkVisibility() && meets(one.getBoundingClientRect(), button)).map((one) => one.outerHTML);
+});
+"""
+MOST_CARD = 110  # px
+
+
+@test
+def a_card_of_a_phone_is_low_and_nothing_lies_under_its_button(world):
+    server = world.signed_in()
+    page = world.page
+    world.receiver.answers["/hook"] = (500, "")
+    page.look("light", 360, 740)
+    paused = server.cue("paused")
+    server.patch(f"/v1/cues/{paused['id']}", {"status": "paused"})
+    once = {"type": "once", "at": "2026-03-02T08:01:00Z", "timezone": "UTC"}
+    server.cue("soon-once", world.receiver.url + "/hook", schedule=once, retry={"max_attempts": 1, "backoff_minutes": [1]})
+    server.cue("a name that is much longer than a line of a phone has room for, and goes on and on and on")
+    server.advance("PT2M")
+    page.go("#/cues", "cues")
+    page.see("soon-once", "#cue-list")
+    check(page.run(COVERED) == [], page.run(COVERED))
+    heights = page.run("return [...document.querySelectorAll('#cue-list tbody tr')].map((row) => row.offsetHeight)")
+    check(len(heights) == 3 and max(heights) <= MOST_CARD, heights)
+    check(not page.overflows(), "they fit")
+
+
 @test
 def a_click_on_a_tag_filters_the_cues_and_the_runs(world):
     server = world.signed_in()
@@ -153,8 +185,8 @@ def a_cue_shows_its_schedule_runs_callback_and_payload(world):
     story = world.story()
     page = world.page
     page.go(f"#/cues/{story.backup['id']}", "cue")
-    for text in ("nightly-backup", "4 times in a row", "Europe/Berlin", "Copies the database", "The callback returned 503",
-                 "Attempts", "backups", "After an outage, runs the latest missed time"):
+    for text in ("nightly-backup", "4 times in a row", "Europe/Berlin", "Copies the database", "The URL returned 503",
+                 "Attempts", "backups", "After downtime, the latest missed run still fires"):
         page.see(text, "#screen")
     check(page.count("#next-runs li") == 10, "ten next runs")
     check("Failing" in page.title(), page.title())
@@ -173,11 +205,11 @@ def a_cue_is_fired_paused_duplicated_and_deleted(world):
     page.go(f"#/cues/{cue['id']}", "cue")
     page.click("#pause")
     page.see("sync: paused", "#toasts")
-    page.see("it does not run until it is resumed")
+    page.see("it does not run until you resume it")
     page.click("#pause", "Resume")
     page.see("sync: resumed", "#toasts")
     page.click("#screen button", "More")
-    page.click("#more-actions button", "Fire with payload")
+    page.click("#more-actions button", "Fire with a payload")
     page.fill("#d-payload_override", '{"n": 12345678901234567890}')
     page.click("dialog button", "Fire")
     page.loaded("run")
@@ -230,3 +262,26 @@ def a_header_is_hidden_until_it_is_asked_for(world):
     check("hush-hush" not in page.words(), "hidden at first")
     page.click("[data-header='X-Token']")
     page.see("hush-hush")
+
+
+@test
+def a_cue_of_a_file_says_so_before_it_is_changed(world):
+    server = world.signed_in()
+    page = world.page
+    url = world.receiver.url + "/hook"
+    cue = server.cue("nightly", url, slug="home/nightly")
+    server.cue("by hand", url)
+    warning = "Managed as home/nightly: cued apply overwrites changes that you make here, but not a pause."
+    page.go("#/cues", "cues")
+    page.see("home/nightly", "#cue-list")
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.see(warning)
+    page.go(f"#/cues/{cue['id']}/edit", "editor")
+    page.see(warning, ".editor")
+    page.go(f"#/cues/new?from={cue['id']}", "editor")
+    check(page.run("return document.getElementById('f-name').value") == "nightly (copy)", "a copy is nobody's")
+    page.gone("Managed as", ".editor")
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.click("#screen button", "More")
+    page.click("#more-actions button", "Delete")
+    page.see("cued apply creates it again.", "dialog")

@@ -19,7 +19,7 @@ def a_person_without_a_mouse_signs_in_makes_a_cue_replays_its_run_and_signs_out(
     page.keys("n")
     page.loaded("editor")
     page.wait("the focus on the heading", lambda: page.focused() == "New cue")
-    page.tab_to("Address")
+    page.tab_to("URL")
     page.keys(world.receiver.url + "/hook")
     page.tab_to("Name")
     page.keys("by keys alone")

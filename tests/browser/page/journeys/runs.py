@@ -14,7 +14,7 @@ def runs_are_filtered_in_the_address_and_say_why_they_failed(world):
     page.go("#/runs", "runs")
     page.click(".tabs a", "Failed")
     page.see("nightly-backup")
-    page.see("The callback returned 503")
+    page.see("The URL returned 503")
     check(page.hash() == "#/runs?status=failed", page.hash())
     page.click("#filter")
     page.fill("#d-cue", "nightly-backup")
@@ -69,7 +69,7 @@ def the_timeline_of_a_run_has_every_attempt_with_its_answer(world):
     story = world.story()
     page = world.page
     page.go(f"#/runs/{story.failed['id']}", "run")
-    page.see("Failed after 3 attempts: the callback returned 503.", "#why")
+    page.see("Failed after 3 attempts: the URL returned 503.", "#why")
     for number in (1, 2, 3):
         page.see(f"Attempt {number} of 3", ".timeline")
     page.see("1 min wait", ".timeline")
@@ -129,7 +129,7 @@ def show_refused_run(world, server, answer, retry):
 def a_run_that_is_retried_is_sent_now_or_cancelled(world):
     server, page = world.signed_in(), world.page
     show_refused_run(world, server, "", {"max_attempts": 4, "backoff_minutes": [10]})
-    page.see("Attempt 1 of 4 failed: the callback returned 503. Next attempt in 10 min.", "#why")
+    page.see("Attempt 1 of 4 failed: the URL returned 503. Next attempt in 10 min.", "#why")
     page.click("#action-retry")
     page.see("Attempt 2 of 4 failed", "#why")
     page.click("#action-cancel")
@@ -158,7 +158,7 @@ def many_runs_are_replayed_and_cancelled_together(world):
     server.settle()
     world.receiver.answers["/hook"] = (200, "")
     page.go("#/runs?status=failed", "runs")
-    page.click("[aria-label='Select all rows of this page']")
+    page.click("[aria-label='Select all rows on this page']")
     page.click(".bulk button", "Select all 32 that match")
     page.click("#replay-selected")
     page.see("Replay 32 runs?", "dialog")
@@ -169,8 +169,12 @@ def many_runs_are_replayed_and_cancelled_together(world):
     page.click("#toasts a", "Show them")
     page.wait("the replays", lambda: "triggered_by=replay" in page.hash())
     page.see("32 runs match")
-    page.click("#export")
+    page.click(".head button", "Export")
+    page.click("#export button", "JSON lines")
     page.see("Saved 32 runs as runs.jsonl", "#toasts")
+    page.click(".head button", "Export")
+    page.click("#export button", "CSV")
+    page.see("Saved 32 runs as runs.csv", "#toasts")
 
 
 # Answers every third request of the page as a server does that is asked too often.
@@ -191,7 +195,7 @@ def many_runs_are_cancelled_even_where_the_server_asks_to_wait(world):
     page.go("#/runs?status=pending", "runs")
     page.see("5 runs match")
     page.run(BUSY)
-    page.click("[aria-label='Select all rows of this page']")
+    page.click("[aria-label='Select all rows on this page']")
     page.click("#cancel-selected")
     page.click("dialog button", "Cancel")
     check(page.is_shown("dialog") is False, "the dialog is left")
@@ -212,13 +216,14 @@ def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
     cue = server.cue("report", transport="worker", payload={"task": "report"}, verification={"mode": "manual"})
     run = server.fire(server.key, cue["id"])
     page.go(f"#/runs/{run}", "run")
-    page.see("It waits for its turn", "#why")
+    page.see("Waiting. Due", "#why")
+    page.see('"task": "report"', "#payload")
     server.post(f"/v1/executions/{run}/claim", {"worker_id": "nas-1"})
-    page.see("The worker nas-1 has it", "#why")
+    page.see("The worker nas-1 is running it", "#why")
     outcome = {"success": True, "result": "done", "external_id": "INV-7", "metadata": {"rows": 5}}
     server.post(f"/v1/executions/{run}/outcome", outcome)
     page.see("INV-7", ".timeline")
-    page.see("It needs verification", "#why")
+    page.see("It needs your confirmation", "#why")
     page.click("#action-accept")
     page.click("dialog button", "Accept")
     page.see("Accepted", ".timeline")
@@ -228,8 +233,25 @@ def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
     page.click("#action-reject")
     page.fill("#d-reason", "the file is empty")
     page.click("dialog button", "Reject")
-    page.see("It was done, but not accepted: the file is empty", "#why")
+    page.see("Done, but not accepted: the file is empty", "#why")
     page.see("Rejected", ".title")
+
+
+@test
+def an_error_of_many_lines_is_read_line_by_line(world):
+    server = world.signed_in()
+    page = world.page
+    cue = server.cue("report", transport="worker", payload={"task": "report"})
+    run = server.fire(server.key, cue["id"])
+    page.go(f"#/cues/{cue['id']}", "cue")
+    page.see("task report", "#calls")
+    page.see("cued work --task report -- ./COMMAND")
+    server.post(f"/v1/executions/{run}/claim", {"worker_id": "nas-1"})
+    server.post(f"/v1/executions/{run}/outcome", {"success": False, "error": "cannot open file\nexit code 3"})
+    page.go(f"#/runs/{run}", "run")
+    page.see("exit code 3", "#why")
+    text = page.run("return document.querySelector('#why b').innerText")
+    check("cannot open file\nexit code 3" in text, repr(text))
 
 
 @test
@@ -251,7 +273,7 @@ def a_run_says_what_it_waits_for_and_when_it_is_given_up(world):
     page.see("The earlier run was still going", "#missed")
     server.advance("PT10M")
     page.go("#/runs?status=failed", "runs")
-    page.see("It had not succeeded in the time given")
+    page.see("It did not succeed in the time given")
 
 
 @test
@@ -267,7 +289,7 @@ def a_delivery_whose_result_nobody_reports_is_not_shown_as_a_success(world):
     page.go(f"#/runs/{run}", "run")
     page.see("no result yet. It is due in 5 min.", "#why")
     server.advance("PT301S")
-    page.see("It was delivered, but no result was reported in time.", "#why")
+    page.see("Delivered, but no result was reported in time.", "#why")
     page.go("#/runs?outcome=missing", "runs")
     page.see("Delivered ✕ No result", ".result")
     page.go("#/alerts", "alerts")

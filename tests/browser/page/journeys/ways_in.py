@@ -81,6 +81,8 @@ def signing_out_ends_the_session_also_for_a_stolen_cookie(world):
 def a_link_of_a_device_login_signs_in(world):
     server, page = opened(world)
     page.show("", "sign_in")
+    check(not page.is_shown("#mail-email"), "other ways are folded")
+    page.click("summary", "Other ways to sign in")
     page.fill("#mail-email", "ann@example.com")
     page.click("#way-mail button")
     page.see("in the log")
@@ -152,7 +154,7 @@ def a_link_of_another_account_asks_before_it_changes_the_account(world):
     follow(link)
     page.see("You are signed in as ann@example.com", "dialog")
     page.run("window.ofAnn = true")
-    page.click("dialog button", "Change the account")
+    page.click("dialog button", "Switch account")
     page.see("eve@example.com", "#tools")
     check(not page.run("return window.ofAnn"), "a new document")
     check("enter" not in page.hash(), page.hash())
@@ -256,7 +258,13 @@ def a_server_for_development_has_a_button(world):
     check(asked.getresponse().status == 403, "a foreign name is refused")
     page.show("", "sign_in")
     page.see("development mode")
-    page.click("#way-dev button", "Go in without a key")
+    page.click("#way-dev button", "Continue without a key")
+    is_in(page)
+    # With a second account the button says which one it enters.
+    server.call("POST", "/v1/auth/register", {"email": "ada@exmaple.com"})
+    page.forget()
+    page.show("", "sign_in")
+    page.click("#way-dev button", "Continue as dev@example.com")
     is_in(page)
 
 

@@ -43,7 +43,7 @@ def an_act_while_the_server_is_away_is_told(world):
     page.expect(*AWAY)
     server.stop()
     page.click("#pause")
-    page.see("The server does not answer", "#toasts")
+    page.see("The server does not respond", "#toasts")
     page.go("#/workers")
     page.see("could not be loaded", "#screen")
     server.begin_again()
@@ -91,7 +91,7 @@ def a_restored_copy_says_that_it_is_held(world):
     page = world.page.at(held.url)
     page.sign_in(held.key)
     page.see("This is a restored copy on hold: nothing fires.", "[data-banner=held]")
-    page.see("cued promote", "[data-banner=held]")
+    page.see("Promote…", "[data-banner=held] a")
 
 
 @contextlib.contextmanager

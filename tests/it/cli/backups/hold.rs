@@ -99,7 +99,7 @@ fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
     fire(&user, &call);
     // Counted by the system clock: the copy is of a past year.
     let said = ok(&server.db(), &["promote"]);
-    assert_contains(&said, &["promoted ", "overdue: 2 cues,", "2 executions, to send"]);
+    assert_contains(&said, &["promoted ", "2 cues overdue,", "2 runs to send"]);
     let again = ok(&server.db(), &["promote"]);
     assert!(again.contains("is not on hold"), "{again}");
     let moved = user.settle();
@@ -205,6 +205,19 @@ fn a_held_server_sends_no_test_alert() {
     ok(&server.db(), &["promote"]);
     assert_eq!(user.post("/v1/alerts/test", &json!({})).expect(200)["status"], "delivered");
     assert_eq!(notified.count(), 1);
+}
+
+#[test]
+fn a_held_server_makes_no_test_call() {
+    let ((mut server, user), receiver) = (Server::with_clock_and_user(BEGIN), Receiver::start());
+    let user = held(&mut server, &user, BEGIN);
+    let call = json!({"callback": {"url": receiver.url()}});
+    let refused = user.post("/v1/callbacks/test", &call);
+    assert!(refused.header("retry-after").is_some());
+    refused.expect_error(503, "held");
+    assert_eq!(receiver.count(), 0);
+    ok(&server.db(), &["promote"]);
+    assert_eq!(user.post("/v1/callbacks/test", &call).expect(200)["result"], "success");
 }
 
 #[test]

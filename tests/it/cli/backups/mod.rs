@@ -1,5 +1,6 @@
 //! Backups: consistency, progress, empty files and full disks.
 
+mod folder;
 mod hold;
 mod restore;
 

@@ -166,8 +166,8 @@ fn check_reads_the_file_of_a_running_stopped_or_killed_server_without_changes() 
             "schema      version 1",
             "users       1 (0 disabled)",
             "cues        1 active, 1 paused",
-            "executions  1 pending, 1 success",
-            "overdue     0 cues, 1 execution to send or hand to workers",
+            "runs        1 pending, 1 success",
+            "overdue     0 cues, 1 run to send or hand to workers",
             "last seen   2",
             "result      ok",
         ] {
@@ -201,7 +201,7 @@ fn check_reports_overdue_work_and_a_wrong_clock() {
     work(&server.user());
     server.stop();
     let (printed, _, _) = check(&server.db());
-    assert!(printed.contains("overdue     1 cue, 0 executions"), "{printed}");
+    assert!(printed.contains("overdue     1 cue, 0 runs"), "{printed}");
 }
 
 #[test]

@@ -25,10 +25,10 @@ fn a_cue_is_added_with_all_its_fields() {
     let cue = &user.get("/v1/cues").expect(200)["cues"][0];
     let id = id(cue);
     let expected = format!(
-        "id        {id}\nname      nightly\nschedule  At 02:00, every day, Europe/Berlin\n\
-         next run  2030-01-01 02:00:00+01:00\n"
+        "id        {id}\nname      nightly\nschedule  Every day at 02:00, Europe/Berlin: 0 2 * * *\n\
+         next run  2030-01-01 01:00:00+00:00\n"
     );
-    assert_eq!((run.stdout, run.stderr), (expected, String::new()));
+    assert_eq!((run.stdout, run.stderr.as_str()), (expected, ""));
     let cue = stored(&user, id);
     assert_has(&cue["schedule"], json!({"timezone": "Europe/Berlin", "catch_up": "none"}));
     assert_has(
@@ -49,14 +49,53 @@ fn a_cue_is_added_with_all_its_fields() {
 #[test]
 fn a_worker_cue_has_its_task_and_the_warning_is_on_standard_error() {
     let (_server, user, home) = start();
-    let run = home.run(&words("cue add --name w --every 15m --worker --task t --claim-within 30"));
+    let run = home.run(&words("cue add --name w --every 15m --task t --claim-within 30"));
     assert_eq!(run.code, 0, "{run:?}");
-    assert!(run.stderr.starts_with("warning: No worker"), "{run:?}");
+    assert!(run.stderr.starts_with("warning: No worker for task t was seen"), "{run:?}");
     assert!(run.stdout.contains("schedule  Every 15 minutes, UTC\n"), "{run:?}");
     let list = user.get("/v1/cues").expect(200);
     let cue = stored(&user, list["cues"][0]["id"].as_str().unwrap());
     assert_has(&cue, json!({"payload": {"task": "t"}, "claim_within_minutes": 30, "transport": "worker"}));
     assert_eq!((&cue["schedule"]["every"], &cue["schedule"]["cron"]), (&json!("15m"), &Value::Null));
+    assert!(!run.stderr.contains("by their task"), "{run:?}");
+    let run = home.run(&words("cue add --name none --every 15m --worker --payload '{a: 1}' -q"));
+    let short = run.stdout.trim().strip_prefix("cue_").unwrap().get(..8).unwrap();
+    let note = format!("`cued work` takes runs by their task; set one: cued cue set {short} --task TASK\n");
+    assert!(run.code == 0 && run.stderr.ends_with(&note), "{run:?}");
+    let updated = home.ok(&words("cue add --name w --every 15m --task u --or-update"));
+    assert!(updated.contains("updated: payload"), "{updated}");
+}
+
+#[test]
+fn times_in_flags_are_durations_or_seconds() {
+    let (_server, user, home) = start();
+    let cue = |line: &str| {
+        home.ok(&words(line));
+        user.get("/v1/cues").expect(200)["cues"][0].clone()
+    };
+    let added = cue("cue add --name n --every 1h --url http://127.0.0.1:9/ --jitter 10m --timeout 2m");
+    assert_eq!(
+        (&added["schedule"]["jitter_seconds"], &added["callback"]["timeout_seconds"]),
+        (&json!(600), &json!(120))
+    );
+    let changed = cue("cue set n --jitter 90 --timeout 5");
+    assert_eq!(
+        (&changed["schedule"]["jitter_seconds"], &changed["callback"]["timeout_seconds"]),
+        (&json!(90), &json!(5))
+    );
+    let error = home.fails(&words("cue set n --timeout soon"), 2);
+    assert!(error.contains("examples are 90s, 10m"), "{error}");
+}
+
+#[test]
+fn a_cue_that_is_not_active_has_no_next_runs_but_a_reason() {
+    let (_server, _user, home) = start();
+    let id = add(&home, "a1");
+    home.ok(&["cue", "pause", "a1"]);
+    let run = home.run(&["cue", "next", "a1"]);
+    let note = format!("a1 is paused: cued cue resume {}\n", &id[4..12]);
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr), (0, "", note));
+    assert_eq!(home.json(&["cue", "next", "a1"])["upcoming"], json!([]));
 }
 
 #[test]
@@ -79,9 +118,10 @@ fn wrong_flags_of_a_new_cue_are_explained() {
     let (_server, user, home) = start();
     for (flags, reason) in [
         ("--worker", "--cron, --at or --every"),
-        ("--every 5m", "--url URL or --worker"),
+        ("--every 5m", "--url URL or --task TASK"),
         ("--every 5m --cron '* * * * *' --worker", "cannot be used with"),
         ("--every 5m --url http://x/ --worker", "cannot be used with"),
+        ("--every 5m --url http://x/ --task resize", "cannot be used with"),
         ("--every 5m --worker --retry x", "4:30s,5m,15m"),
         ("--every 5m --url http://x/ --header x", "has no colon"),
     ] {
@@ -111,9 +151,9 @@ fn cues_are_listed_by_filters_and_in_every_form() {
     home.ok(&["cue", "pause", "c"]);
     let table = home.ok(&["cue", "list", "--sort", "name"]);
     let lines: Vec<&str> = table.lines().collect();
-    assert!(lines[0].starts_with("ID                NAME  STATUS  SCHEDULE   NEXT RUN"), "{table}");
+    assert!(lines[0].starts_with("ID\tNAME\tSTATUS\tSCHEDULE\tNEXT RUN"), "{table}");
     assert!(
-        lines[1].starts_with(&format!("{}  a     active  0 9 * * *  2030-01-01 09:00:00+00:00  0", ids[1])),
+        lines[1].starts_with(&format!("{}\ta\tactive\t0 9 * * *\t2030-01-01 09:00:00+00:00\t0", ids[1])),
         "{table}"
     );
     assert!(lines[3].contains("paused"), "{table}");
@@ -147,7 +187,7 @@ fn tags_are_added_shown_changed_and_selected_by() {
     assert_eq!(list("--tag a --tag b"), format!("{both}\n"));
     assert_eq!(list("--tag a --sort created"), format!("{one}\n{both}\n"));
     let wide = home.ok(&["cue", "list", "-o", "wide"]);
-    assert!(wide.contains("TAGS") && wide.contains("  a, b  "), "{wide}");
+    assert!(wide.contains("TAGS") && wide.contains("\ta, b\t"), "{wide}");
     assert!(home.ok(&["cue", "show", "both"]).contains("\ntags          a, b\n"));
     assert!(!home.ok(&["cue", "show", "none"]).contains("tags"));
     home.ok(&["cue", "set", &none, "tags=x, 2030"]);
@@ -221,8 +261,8 @@ fn missed_runs_are_listed_by_gaps() {
     let user = user.at(server.addr());
     user.settle();
     let home = ClientHome::signed_in(&server, &user);
-    let expected = "FIRST                      LAST                       COUNT  REASON\n\
-                    2030-01-01 01:00:00+00:00  2030-01-01 05:00:00+00:00  5      downtime\n";
+    let expected = "FIRST\tLAST\tCOUNT\tREASON\n\
+                    2030-01-01 01:00:00+00:00\t2030-01-01 05:00:00+00:00\t5\tdowntime\n";
     assert_eq!(home.ok(&["cue", "missed", "m"]), expected);
     assert_eq!(home.json(&["cue", "missed", "m"])["missed"][0]["count"], 5);
 }
@@ -232,15 +272,14 @@ fn cues_are_paused_and_resumed_one_by_one_and_together() {
     let (_server, user, home) = start();
     let (a, b) = (add(&home, "a"), add(&home, "b"));
     assert_eq!(home.ok(&["cue", "pause", "a"]), format!("paused a ({a})\n"));
+    assert_eq!(home.ok(&["cue", "pause", "a"]), format!("a ({a}) is paused already\n"));
     assert_eq!(
         home.ok(&["cue", "resume", "a"]),
         format!("resumed a ({a}); next run 2030-01-01 09:00:00+00:00\n")
     );
     assert_eq!(home.ok(&["cue", "pause", "a", "b", "a"]), format!("paused a ({a})\npaused b ({b})\n"));
     assert_eq!(home.json(&["cue", "resume", "a", "b"]), json!({"matched": 2, "done": 2, "failed": []}));
-    assert!(
-        home.fails(&["cue", "pause", "--all"], 2).contains("Pause all 2 active cues? Nobody can be asked")
-    );
+    assert!(home.fails(&["cue", "pause", "--all"], 2).contains("Pause all 2 active cues? Not a terminal"));
     assert_eq!(stored(&user, &a)["status"], "active");
     assert_eq!(home.ok(&["cue", "pause", "--all", "-y"]), "paused 2 cues\n");
     assert_eq!(home.ok(&["cue", "pause", "--all"]), "paused 0 cues\n");
@@ -265,12 +304,13 @@ fn cues_are_deleted_only_when_it_is_confirmed() {
     let (_server, user, home) = start();
     let ids = ["a", "b", "c"].map(|name| add(&home, name));
     let error = home.fails(&["cue", "rm", "a"], 2);
-    assert!(error.contains(&format!("Delete a ({}), active, with 0 executions?", ids[0])), "{error}");
+    assert!(error.contains(&format!("Delete a ({}), active, with 0 runs?", ids[0])), "{error}");
     assert!(home.fails(&["cue", "rm", "a", "b"], 2).contains("These 2 cues are deleted:\n  a ("), "a list");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 3);
     assert_eq!(home.ok(&["cue", "rm", "a", "-y"]), format!("deleted a ({})\n", ids[0]));
     let run = home.run(&["cue", "rm", "b", &ids[2], &ids[0], "-y"]);
-    let expected = format!("deleted b ({})\ndeleted {}\nrefused {}: Cue not found\n", ids[1], ids[2], ids[0]);
+    let expected =
+        format!("deleted b ({})\ndeleted {}\nrefused {}: no cue has this id\n", ids[1], ids[2], ids[0]);
     assert_eq!((run.code, run.stdout), (3, expected));
     assert_eq!(run.stderr, "cued: 1 of 3 cues was refused\n");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
@@ -339,6 +379,40 @@ fn fields_are_set_one_by_one() {
         let error = home.fails(&["cue", "set", id, field], code);
         assert!(error.contains(reason), "{field}: {error}");
     }
+}
+
+#[test]
+fn fields_are_set_by_the_flags_of_a_new_cue() {
+    let (_server, user, home) = start();
+    let id = home.ok(&words(
+        "cue add --name n --cron '0 9 * * *' --url http://127.0.0.1:9/ --header 'X-A: 1' --header 'X-B: 1' \
+         --payload '{a: 1}' --parallelism 2 --tag x -q",
+    ));
+    let id = id.trim();
+    let changed = home.ok(&words(
+        "cue set n --cron '0 3 * * *' --tz Europe/Berlin --header 'x-b: 2' --per-minute 9 --task t --retry 3:30s,1m \
+         --on-failure none --url http://127.0.0.1:9/new --max-age 10m --tag y description=text callback.headers.X-C=3",
+    ));
+    assert!(
+        changed.starts_with(&format!("changed n ({id}): callback, description, max_age_seconds,")),
+        "{changed}"
+    );
+    let cue = stored(&user, id);
+    assert_has(&cue["schedule"], json!({"cron": "0 3 * * *", "timezone": "Europe/Berlin"}));
+    assert_has(
+        &cue,
+        json!({"payload": {"a": 1, "task": "t"}, "tags": ["y"], "description": "text", "max_age_seconds": 600}),
+    );
+    let callback = &cue["callback"];
+    assert_eq!(callback["headers"], json!({"X-A": "1", "x-b": "2", "X-C": "3"}));
+    assert_has(&callback["flow"], json!({"parallelism": 2, "per_minute": 9}));
+    assert_eq!(callback["url"], "http://127.0.0.1:9/new");
+    home.ok(&words("cue set n --every 90m"));
+    assert_has(&stored(&user, id)["schedule"], json!({"every": "90m", "cron": null}));
+    let error = home.fails(&words("cue set n"), 2);
+    assert_eq!(error, "cued: nothing to change: add a flag such as --cron, or FIELD=VALUE\n");
+    home.fails(&words("cue set n --name a name=b"), 2);
+    home.fails(&words("cue set n --worker"), 2);
 }
 
 #[test]

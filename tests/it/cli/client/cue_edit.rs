@@ -1,6 +1,7 @@
 //! `cued cue edit`, previews, and YAML.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use cued::cli::input::yaml;
 use cued::cli::output::yaml::document;
 use cued::domain::json;
 
+use crate::cli::client::sign_in::at_terminal;
 use crate::support::*;
 
 struct EditSession {
@@ -61,7 +63,7 @@ fn the_editor_shows_the_cue_and_its_changes_are_sent() {
     assert_eq!(changed, expected);
     let seen = fs::read_to_string(editing.home.folder().join("seen")).unwrap();
     let fields: Vec<&str> = seen.lines().filter(|line| !line.starts_with([' ', '#'])).collect();
-    let expected = "'name: \"n\"' 'description: d' 'tags: []' schedule: callback: payload: retry: on_failure: verification: \
+    let expected = "'name: \"n\"' 'slug: null' 'description: d' 'tags: []' schedule: callback: payload: retry: on_failure: verification: \
          'overlap: allow' 'max_age_seconds: null' 'outcome_deadline_seconds: null'";
     assert_eq!(fields, words(expected), "{seen}");
     assert!(seen.contains("  cron: \"0 9 * * *\"\n  timezone: UTC\n  catch_up: latest\n"), "{seen}");
@@ -142,6 +144,25 @@ fn a_text_that_the_server_refuses_is_kept() {
 }
 
 #[test]
+fn an_unknown_field_has_the_nearest_name_and_the_kept_text_is_named() {
+    let editing = EditSession::with("echo 'nmae: y' >> \"$1\"");
+    let id = editing.add_cue();
+    let error = editing.home.fails(&["cue", "edit", &id], 5);
+    let path = editing.kept().remove(0);
+    let fault = "there is no field \"nmae\"; did you mean \"name\"?";
+    assert_eq!(error, format!("cued: {fault}; the text is kept in {}\n", path.display()));
+    let Some((mut edit, mut keyboard)) = at_terminal(&editing.home, &format!("cue edit {id}")) else {
+        return;
+    };
+    edit.until("Edit again? [Y/n] ");
+    keyboard.write_all(b"n\n").unwrap();
+    assert_eq!(edit.code(), 5);
+    let output = edit.output();
+    assert_eq!(output.matches(fault).count(), 1, "{output}");
+    assert!(output.contains("cued: nothing was changed; the text is kept in /"), "{output}");
+}
+
+#[test]
 fn a_failing_editor_changes_nothing() {
     let editing = EditSession::with("sed -i 's/^name: .*/name: x/' \"$1\"; exit 3");
     let id = editing.add_cue();
@@ -182,7 +203,7 @@ fn start() -> (Server, ClientHome) {
 #[test]
 fn the_runs_of_a_schedule_are_shown_in_its_local_time() {
     let (_server, home) = start();
-    let expected = "At 02:30, every day, Europe/Berlin (31 runs in 31 days)\n\n\
+    let expected = "Every day at 02:30, Europe/Berlin: 30 2 * * * (31 runs in 31 days)\n\n\
                     RUN                   OFFSET  NOTE\n\
                     Sat 2030-03-30 02:30  +01:00\n\
                     Sun 2030-03-31 03:00  +02:00  gap: 02:30 does not exist, runs at 03:00\n\
@@ -194,7 +215,9 @@ fn the_runs_of_a_schedule_are_shown_in_its_local_time() {
     assert_eq!(json["occurrences"][0]["at"], "2030-03-30T01:30:00Z");
     let ids = home.ok(&[&arguments[..], &["-q"]].concat());
     assert_eq!(ids, "2030-03-30T01:30:00Z\n2030-03-31T01:00:00Z\n2030-04-01T00:30:00Z\n");
-    assert!(home.ok(&[&arguments[..], &["-o", "yaml"]].concat()).contains("description: \"At 02:30"));
+    assert!(
+        home.ok(&[&arguments[..], &["-o", "yaml"]].concat()).contains("description: \"Every day at 02:30")
+    );
 }
 
 #[test]
@@ -224,7 +247,7 @@ fn the_next_runs_of_a_cue_are_shown_beside_your_time() {
     let (_server, home) = start();
     home.ok(&["cue", "add", "--name", "n", "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--worker"]);
     let shown = home.ok(&["cue", "next", "n", "-n", "2", "--tz", "America/New_York"]);
-    let expected = "At 09:00, every day, Europe/Berlin (31 runs in 31 days)\n\n\
+    let expected = "Every day at 09:00, Europe/Berlin (31 runs in 31 days)\n\n\
                     RUN                   OFFSET  YOUR TIME                  NOTE\n\
                     Tue 2030-01-01 09:00  +01:00  2030-01-01 03:00:00-05:00\n\
                     Wed 2030-01-02 09:00  +01:00  2030-01-02 03:00:00-05:00\n";

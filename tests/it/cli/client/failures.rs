@@ -10,7 +10,7 @@ use cued::cli::Cli;
 use crate::support::*;
 
 /// A run of each command that makes requests and ends by itself.
-pub const COMMANDS: [&[&str]; 47] = [
+pub const COMMANDS: [&[&str]; 52] = [
     &["login", "--key", "-"],
     &["logout"],
     &["whoami"],
@@ -23,6 +23,7 @@ pub const COMMANDS: [&[&str]; 47] = [
     &["cue", "resume", "cue_0123456789ab"],
     &["cue", "rm", "cue_0123456789ab", "-y"],
     &["cue", "fire", "cue_0123456789ab"],
+    &["cue", "test", "cue_0123456789ab"],
     &["cue", "next", "cue_0123456789ab"],
     &["cue", "missed", "cue_0123456789ab"],
     &["run", "list"],
@@ -47,6 +48,9 @@ pub const COMMANDS: [&[&str]; 47] = [
     &["channel", "set", "chn_0123456789ab", "--name", "b"],
     &["channel", "test", "chn_0123456789ab"],
     &["channel", "rm", "chn_0123456789ab"],
+    &["apply", "-f", FILE],
+    &["diff", "-f", FILE],
+    &["export"],
     &["account", "usage"],
     &["account", "keys", "list"],
     &["account", "keys", "add", "laptop"],
@@ -58,12 +62,15 @@ pub const COMMANDS: [&[&str]; 47] = [
     &["api", "GET", "/v1/cues"],
     &["health"],
     &["info"],
+    &["conformance"],
 ];
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/cli/client/cues.yaml");
 
 const RUN: &str = "0190a5c1-7b1e-7000-8000-000000000001";
 
 /// Commands of the client that make no request, or go on until they are stopped (tests of their own).
-const OTHERS: [&str; 5] = ["completions", "man", "sink", "tail", "work"];
+const OTHERS: [&str; 8] = ["completions", "docs", "import crontab", "man", "mcp", "sink", "tail", "work"];
 
 /// Commands that need no key.
 const KEYLESS: [&str; 4] = ["api", "health", "info", "login"];
@@ -95,7 +102,7 @@ fn the_table_has_every_command_of_the_client() {
     }
     let mut named: BTreeSet<String> = COMMANDS.iter().map(|line| name(line, &known)).collect();
     named.extend(OTHERS.map(str::to_owned));
-    named.extend(["help".to_owned()].into_iter().filter(|it| known.contains(it)));
+    named.extend(["help", "complete"].map(str::to_owned));
     assert_eq!(named, known);
 }
 
@@ -152,6 +159,8 @@ fn a_command_without_a_server_exits_with_1_and_names_the_address() {
         |run: &ClientRun| (run.code, run.stdout.as_str()) == (1, "") && run.stderr.contains("127.0.0.1:1");
     let wrong: Vec<_> = runs.iter().filter(|(_, run)| !is_right(run)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+    let said = "cued: cannot reach http://127.0.0.1:1: connection refused; is `cued serve` running there?";
+    assert!(runs[0].1.stderr.starts_with(said), "{:?}", runs[0].1);
 }
 
 #[test]

@@ -1,14 +1,26 @@
 //! Commands of a client: account, alerts, health, workers.
 
+mod apply;
+mod apply_faults;
+mod apply_partly;
 mod channel;
+mod completion;
+mod conformance;
 mod cue;
 mod cue_edit;
 mod failures;
+mod import;
+mod mcp;
+mod names;
 mod output;
+mod plain_words;
 mod policies;
 mod run;
 mod sign_in;
 mod sink;
+mod test_call;
+mod width;
+mod words;
 mod work;
 
 use serde_json::json;
@@ -103,7 +115,7 @@ fn usage_shows_each_amount_with_its_limit() {
     assert_eq!(home.ok(&["account", "usage", "-q"]), "free\n");
     let (_server, _user, unlimited) = start();
     let shown = unlimited.ok(&["account", "usage"]);
-    assert!(shown.contains("active cues  0, no limit\n") && shown.contains("0 kB of "), "{shown}");
+    assert!(shown.contains("active cues  0, no limit\n") && shown.contains("0 bytes of "), "{shown}");
 }
 
 #[test]
@@ -119,7 +131,7 @@ fn keys_are_added_listed_and_revoked() {
     laptop.get("/v1/auth/me").expect(200);
     let listed = home.ok(&["account", "keys"]);
     assert!(
-        listed.starts_with("ID ") && listed.contains("laptop") && listed.contains("in use here"),
+        listed.starts_with("ID\t") && listed.contains("laptop") && listed.contains("in use here"),
         "{listed}"
     );
     assert!(!listed.contains(&line("key ")), "a key is printed once");
@@ -219,9 +231,9 @@ fn alerts_are_listed_newest_first_and_filtered() {
     let shown = desk.home.ok(&["alert", "list"]);
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 3, "{shown}");
-    assert!(lines[0].starts_with("TIME         TYPE"), "{shown}");
+    assert!(lines[0].starts_with("TIME\tTYPE"), "{shown}");
     assert!(
-        lines[1].starts_with("01-01 02:00  consecutive_failures  ") && lines[1].contains("second"),
+        lines[1].starts_with("2030-01-01 02:00:00+00:00\tfailures in a row\t") && lines[1].contains("second"),
         "{shown}"
     );
     assert!(lines[2].contains("first"), "{shown}");
@@ -245,7 +257,7 @@ fn alerts_are_listed_newest_first_and_filtered() {
 fn a_test_alert_tells_its_result() {
     let (desk, notified) = (Desk::new(), Receiver::start());
     let refused = desk.home.fails(&["alert", "test"], 5);
-    assert!(refused.contains("PATCH /v1/auth/me"), "{refused}");
+    assert!(refused.contains("cued api PATCH auth/me -f alert_webhook_url=URL"), "{refused}");
     desk.user.patch("/v1/auth/me", &json!({"alert_webhook_url": notified.url()})).expect(200);
     assert_eq!(desk.home.ok(&["alert", "test"]), "Delivered: the webhook returned 200 in 0 ms.\n");
     assert_eq!(desk.home.json(&["alert", "test"])["status"], "delivered");
@@ -254,7 +266,7 @@ fn a_test_alert_tells_its_result() {
     let failed = desk.home.run(&["alert", "test", "--utc"]);
     assert_eq!(failed.code, 1, "{failed:?}");
     assert!(
-        failed.stdout.starts_with("Failed after 0 ms: the callback returned 500. It is sent again at "),
+        failed.stdout.starts_with("Failed after 0 ms: the URL returned 500. It is sent again at "),
         "{failed:?}"
     );
     assert!(failed.stderr.contains("not delivered"), "{failed:?}");
@@ -286,7 +298,7 @@ fn a_server_that_is_not_healthy_or_not_there_exits_with_1() {
     let held = Server::start_on(&restored, DEV_UNLIMITED);
     let home = ClientHome::new().env("CUED_URL", held.url());
     let run = home.run(&["health"]);
-    assert!(run.code == 1 && run.stdout.contains("poller      held\n"), "{run:?}");
+    assert!(run.code == 1 && run.stdout.contains("scheduler   held\n"), "{run:?}");
     assert!(run.stderr.contains("the server is not healthy: held: a restored copy fires no cue"), "{run:?}");
     let listen = held.addr().to_string();
     assert_eq!(home.fails(&["health", "--local", "--listen", &listen], 1), run.stderr);
@@ -355,7 +367,11 @@ fn info_shows_the_public_settings() {
     let server = Server::start(DEV_UNLIMITED);
     let home = ClientHome::new().env("CUED_URL", server.url());
     let shown = home.ok(&["info"]);
-    assert!(shown.contains("registration  open\n") && shown.contains("mail          log\n"), "{shown}");
+    assert!(
+        shown.contains("registration  open\n")
+            && shown.contains("mail          none (written to the server's log)\n"),
+        "{shown}"
+    );
     assert!(shown.contains(&format!("version       {}\n", env!("CARGO_PKG_VERSION"))), "{shown}");
     let (mut info, mut expected) = (home.json(&["info"]), server.client().get("/v1/info").expect(200));
     for answer in [&mut info, &mut expected] {
@@ -367,7 +383,7 @@ fn info_shows_the_public_settings() {
 #[test]
 fn workers_are_listed_with_their_last_heartbeat_and_removed() {
     let desk = Desk::new();
-    assert_eq!(desk.home.ok(&["worker", "list"]), "WORKER  STATUS  HEARTBEAT  TASKS\n");
+    assert_eq!(desk.home.ok(&["worker", "list"]), "");
     let beat = |worker: &str, handlers: &[&str]| {
         let body = json!({"worker_id": worker, "handlers": handlers});
         desk.user.post("/v1/worker/heartbeat", &body).expect(200);
@@ -378,9 +394,9 @@ fn workers_are_listed_with_their_last_heartbeat_and_removed() {
     desk.user.advance("PT12S");
     let shown = desk.home.ok(&["worker", "list"]);
     let lines: Vec<&str> = shown.lines().collect();
-    assert_eq!(lines[0], "WORKER  STATUS  HEARTBEAT   TASKS");
-    assert_eq!(lines[1], "pi-1    active  12.0 s ago  report, resize");
-    assert_eq!(lines[2], "old/er  stale   4 min ago");
+    assert_eq!(lines[0], "WORKER\tSTATUS\tHEARTBEAT\tTASKS");
+    assert_eq!(lines[1], "pi-1\tactive\t12 s ago\treport, resize");
+    assert_eq!(lines[2], "old/er\tstale\t4 min ago\t");
     assert!(desk.home.ok(&["worker", "list", "-o", "wide"]).contains("2030-01-01 00:04:00+00:00"));
     let json = desk.user.get("/v1/workers").text();
     assert_eq!(desk.home.ok(&["worker", "list", "--json"]).trim_end(), json.trim_end());

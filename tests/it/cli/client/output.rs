@@ -52,7 +52,7 @@ fn wrong_usage_is_json_for_a_program() {
     let home = ClientHome::without_server();
     for line in [&["cue", "list", "--limit", "x"][..], &["cue", "no"], &["whoami", "--no"]] {
         assert_eq!(home.json_error(line, 2)["code"], "usage", "{line:?}");
-        assert!(home.fails(line, 2).starts_with("error: "), "{line:?}");
+        assert!(home.fails(line, 2).starts_with("cued: "), "{line:?}");
     }
 }
 
@@ -133,6 +133,7 @@ fn the_answer_is_printed_unchanged_whatever_its_status() {
     let json = desk.user.get("/v1/cues?limit=5").text();
     for path in ["/v1/cues?limit=5", "v1/cues?limit=5", "cues?limit=5"] {
         assert_eq!(desk.home.ok(&["api", "GET", path]), json, "{path}");
+        assert_eq!(desk.home.ok(&["api", path]), json, "{path}");
     }
     assert_eq!(desk.home.ok(&["api", "get", "cues", "-f", "limit=5"]), json);
     let none = desk.home.ok(&["api", "GET", "cues", "-f", "q=a b&c", "--json"]);

@@ -5,10 +5,15 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 
+use tempfile::TempDir;
+
 use crate::cli::administration::mode;
 use crate::http::device_login::{MailingServer, post_form};
 use crate::http::sessions::{sign_in, token_of};
 use crate::support::*;
+
+/// A server without development mode, which asks for an address.
+const OPEN: &[&str] = &["--registration", "open", "--limits", "off"];
 
 /// A command that runs until its login is confirmed.
 pub struct LoginCommand {
@@ -69,6 +74,15 @@ pub fn printed_link(server: &Server, email: &str) -> String {
     })
 }
 
+/// The link that a server without development mode has written to its log.
+fn logged_link(server: &Server) -> String {
+    until("the link is in the log", || {
+        let log = server.log();
+        let (_, rest) = log.split_once("http://").filter(|(_, rest)| rest.contains("verify?token="))?;
+        Some(format!("http://{}", rest.split([' ', '"', '\n']).next()?))
+    })
+}
+
 /// Opens the link, and presses the button of its page.
 pub fn confirm(client: &Client, link: &str) {
     let value = |name: &str| {
@@ -87,7 +101,7 @@ fn a_new_address_has_an_account_at_once_on_a_server_without_mail() {
     let run = home.run(&["login", &server.addr().to_string(), "--email", "ann@example.com"]);
     let expected = format!("Signed in to {} as ann@example.com (profile default).\n", server.url());
     assert_eq!((run.code, run.stdout), (0, expected), "{}", run.stderr);
-    assert!(run.stderr.contains("had no account here"), "{}", run.stderr);
+    assert!(run.stderr.contains("Created an account for"), "{}", run.stderr);
     let profile = &home.stored()["profiles"]["default"];
     assert_eq!(home.stored()["current"], json!("default"));
     assert_eq!((&profile["url"], &profile["email"]), (&json!(server.url()), &json!("ann@example.com")));
@@ -99,13 +113,52 @@ fn a_new_address_has_an_account_at_once_on_a_server_without_mail() {
 }
 
 #[test]
-fn a_known_address_confirms_by_the_link_in_the_log() {
+fn a_development_server_is_entered_without_an_address_as_its_page_is() {
     let server = Server::start(DEV_UNLIMITED);
+    let email = |home: &ClientHome| home.stored()["profiles"]["default"]["email"].clone();
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    let expected = format!("Signed in to {} as dev@example.com (profile default).\n", server.url());
+    assert_eq!(home.ok(&["login"]), expected);
+    let page = sign_in(&server.client(), &json!({"dev": true})).expect(201);
+    assert_eq!(page["user"]["email"], email(&home));
+    assert_eq!(
+        home.json(&["account", "sessions"])["sessions"].as_array().unwrap().len(),
+        1,
+        "the page's only"
+    );
+    server.client().register("ann@example.com");
+    home.ok(&["logout", "--keep-key"]);
+    home.ok(&["login"]);
+    assert_eq!(email(&home), "dev@example.com");
+}
+
+#[test]
+fn a_new_address_beside_an_account_of_a_development_server_needs_a_yes() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    home.ok(&["login", "--email", "ada@example.com"]);
+    let line = ["login", "--email", "ada@exmaple.com"];
+    let expected = "cued: ada@exmaple.com is new on this server; its first account is ada@example.com. Create another one? \
+                    Not a terminal: add -y to confirm\n";
+    assert_eq!(home.fails(&line, 2), expected);
+    if let Some((mut login, mut keyboard)) = at_terminal(&home, "login --email ada@exmaple.com") {
+        login.until("Create another one? [y/N] ");
+        keyboard.write_all(b"n\n").unwrap();
+        assert_eq!(login.code(), 2, "{}", login.output());
+    }
+    assert_eq!(server.client().get("/v1/info").expect(200)["accounts"], json!(["ada@example.com"]));
+    home.ok(&[&line[..], &["-y"]].concat());
+    assert_eq!(home.stored()["profiles"]["default"]["email"], "ada@exmaple.com");
+}
+
+#[test]
+fn a_known_address_confirms_by_the_link_in_the_log() {
+    let server = Server::start(OPEN);
     let first = server.client().register("ann@example.com");
     let home = ClientHome::new();
     let mut login = start(&home, &[&server.url(), "--email", "ann@example.com", "--profile", "home"]);
     login.until("This server sends no mail");
-    confirm(&server.client(), &printed_link(&server, "ann@example.com"));
+    confirm(&server.client(), &logged_link(&server));
     assert_eq!(login.code(), 0, "{}", login.output());
     assert!(login.output().contains("as ann@example.com (profile home)"), "{}", login.output());
     assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
@@ -115,7 +168,7 @@ fn a_known_address_confirms_by_the_link_in_the_log() {
 
 #[test]
 fn the_address_is_entered_on_the_page_when_nobody_can_be_asked() {
-    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let mailing = MailingServer::open(OPEN);
     let home = ClientHome::new();
     let mut login = start(&home, &[&mailing.server.url()]);
     let code = login.rest_of("/auth/device?code=");
@@ -152,7 +205,7 @@ fn a_login_waits_for_a_server_that_is_away() {
 
 #[test]
 fn too_many_logins_are_a_limit_and_no_server_is_a_failure() {
-    let mailing = MailingServer::open(DEV_UNLIMITED);
+    let mailing = MailingServer::open(OPEN);
     for _ in 0..5 {
         mailing.code();
     }
@@ -171,6 +224,7 @@ fn a_key_from_standard_input_is_verified_before_it_is_stored() {
     let home = ClientHome::new().env("CUED_URL", server.url());
     let wrong = home.run_with_stdin(&["login", "--key", "-"], "cue_sk_00000000000000000000000000000000\n");
     assert_eq!((wrong.code, wrong.stdout.as_str()), (4, ""), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("does not accept the API key that was entered"), "{}", wrong.stderr);
     for nothing in ["", "\n", "two words"] {
         assert_eq!(home.run_with_stdin(&["login", "--key", "-"], nothing).code, 2, "{nothing:?}");
     }
@@ -193,16 +247,82 @@ fn a_second_login_replaces_the_key_and_another_server_has_its_own_profile() {
     let run = home.run_with_stdin(&["login", "--key", "-"], added["api_key"].as_str().unwrap());
     let advice = format!("still valid: `cued account keys revoke {}`", first["key_id"].as_str().unwrap());
     assert!(run.code == 0 && run.stderr.contains(&advice), "{}", run.stderr);
-    let run = home.run(&["login", &server.url(), "--email", "bob@example.com"]);
+    let run = home.run(&["login", &server.url(), "--email", "bob@example.com", "-y"]);
     let advice = format!("is replaced, and still valid for ann@example.com at {}", server.url());
     assert!(run.stderr.contains(&advice), "{}", run.stderr);
     assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
-    home.ok(&["login", &other.url(), "--email", "cid@example.com"]);
+    let run = home.run(&["login", &other.url(), "--email", "cid@example.com"]);
+    let note = format!("Commands now use profile {}; for the other: --profile default\n", other.addr());
+    assert!(run.code == 0 && run.stderr.ends_with(&note), "{run:?}");
+    let again = home.run(&["login", &other.url(), "--email", "cid@example.com"]);
+    assert!(!again.stderr.contains("now use"), "it is current: {again:?}");
     assert_eq!(home.stored()["current"], json!(other.addr().to_string()));
     assert_eq!(home.json(&["whoami"])["email"], json!("cid@example.com"));
     assert_eq!(home.json(&["whoami", "--profile", "default"])["email"], json!("bob@example.com"));
     let shown = home.ok(&["whoami"]);
-    assert!(shown.contains(&format!("{}, default", other.addr())), "{shown}");
+    assert!(shown.contains(&format!("{} (in use), default", other.addr())), "{shown}");
+}
+
+#[test]
+fn a_replaced_key_of_deleted_data_is_not_called_valid() {
+    let (folder, home) = (TempDir::new().unwrap(), ClientHome::new());
+    let mut server = Server::start_on(&folder.path().join("cued.db"), DEV_UNLIMITED);
+    home.ok(&["login", &server.url()]);
+    let earlier = home.stored()["profiles"]["default"]["api_key"].clone();
+    assert_eq!(server.stop(), Some(0));
+    for file in fs::read_dir(folder.path()).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    server.restart_in_place();
+    let run = home.run(&["login"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert_ne!(home.stored()["profiles"]["default"]["api_key"], earlier);
+    home.ok(&["whoami"]);
+}
+
+#[test]
+fn a_login_that_names_its_profile_does_not_change_where_other_commands_go() {
+    let (server, other) = (Server::start(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
+    let home = ClientHome::new();
+    assert_eq!(home.run(&["login", &server.url(), "--profile", "one"]).stderr, "", "the first is current");
+    let run = home.run(&["login", &other.url(), "--profile", "two"]);
+    let note = "Commands still use profile one.\nFor the new one: --profile two, or CUED_PROFILE=two\n";
+    assert_eq!((run.code, run.stderr.as_str()), (0, note));
+    let shown = home.ok(&["whoami"]);
+    assert!(shown.contains(&server.url()) && shown.contains("profiles  one (in use), two\n"), "{shown}");
+    let shown = home.ok(&["whoami", "--profile", "two"]);
+    assert!(shown.contains(&other.url()) && shown.contains("one (current), two (in use)\n"), "{shown}");
+    home.ok(&["login", &other.url()]);
+    assert_eq!(home.stored()["current"], json!("two"));
+    let home = home.env("CUED_PROFILE", "one");
+    home.ok(&["login"]);
+    assert_eq!(home.stored()["current"], json!("two"), "a variable of one shell is not for the others");
+}
+
+#[test]
+fn the_first_account_of_a_development_server_is_entered_with_its_address_too() {
+    let server = Server::start(DEV_UNLIMITED);
+    server.client().register("ann@example.com");
+    let home = ClientHome::new().env("CUED_URL", server.url());
+    home.ok(&["login", "--email", "Ann@example.com"]);
+    assert_eq!(home.stored()["profiles"]["default"]["email"], json!("ann@example.com"));
+    server.client().register("bob@example.com");
+    let mut login = start(&home, &["--email", "bob@example.com", "--profile", "bob"]);
+    login.until("This server sends no mail");
+    confirm(&server.client(), &printed_link(&server, "bob@example.com"));
+    assert_eq!(login.code(), 0, "{}", login.output());
+    let text = home.fails(&["login", "--email", "notanemail"], 2);
+    assert_eq!(text, "cued: \"notanemail\": an email address has exactly one @\n");
+}
+
+#[test]
+fn a_key_for_another_name_of_the_server_is_named() {
+    let server = Server::start(DEV_UNLIMITED);
+    let home = ClientHome::new();
+    home.ok(&["login", &server.url()]);
+    let other = server.url().replace("127.0.0.1", "localhost");
+    let text = home.fails(&["whoami", "--url", &other], 4);
+    assert_contains(&text, &[&format!("no key is stored for {other}"), &format!("is for {}", server.url())]);
 }
 
 #[test]
@@ -210,7 +330,7 @@ fn the_key_of_the_environment_is_not_stored() {
     let server = Server::start(DEV_UNLIMITED);
     let user = server.client().register("ann@example.com");
     let home = ClientHome::signed_in(&server, &user);
-    let run = home.run(&["login", "--email", "bob@example.com"]);
+    let run = home.run(&["login", "--email", "bob@example.com", "-y"]);
     assert!(run.stderr.contains("CUED_API_KEY is set, and counts before this profile"), "{}", run.stderr);
     assert_ne!(home.stored()["profiles"]["default"]["api_key"], json!(user.key()));
     assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
@@ -275,7 +395,7 @@ fn the_only_key_of_an_account_is_kept_unless_only_the_profile_goes() {
     home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
     let before = home.stored();
     let text = home.fails(&["logout"], 5);
-    assert!(text.contains("Nothing was changed") && text.contains("--keep-key"), "{text}");
+    assert!(text.contains("your last key") && text.contains("--keep-key"), "{text}");
     assert_eq!(home.stored(), before);
     assert!(home.ok(&["logout", "--keep-key"]).contains("its key is still valid"));
     let key = before["profiles"]["default"]["api_key"].as_str().unwrap();
@@ -301,7 +421,7 @@ fn without_the_server_nothing_is_removed() {
 fn all_profiles_are_left_except_those_whose_server_refuses() {
     let server = Server::start(DEV_UNLIMITED);
     let (user, home) = (server.user(), ClientHome::new());
-    home.ok(&["login", &server.url(), "--email", "only@example.com", "--profile", "a"]);
+    home.ok(&["login", &server.url(), "--email", "only@example.com", "--profile", "a", "-y"]);
     let device = signed_in(&server, &user, "b", &home);
     let run = home.run(&["logout", "--all"]);
     assert_eq!(run.code, 5, "{run:?}");
@@ -314,8 +434,8 @@ fn all_profiles_are_left_except_those_whose_server_refuses() {
 fn no_other_profile_becomes_current() {
     let server = Server::start(DEV_UNLIMITED);
     let (user, home) = (server.user(), ClientHome::new());
-    signed_in(&server, &user, "a", &home);
     signed_in(&server, &user, "b", &home);
+    signed_in(&server, &user, "a", &home);
     let run = home.run(&["logout"]);
     assert!(run.code == 0 && run.stderr.contains("No profile is current now"), "{run:?}");
     home.fails(&["logout", "--profile", "b"], 4);
@@ -339,7 +459,7 @@ pub fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(LoginCommand, 
 
 #[test]
 fn the_address_is_asked_for_and_the_link_is_taken() {
-    let server = Server::start(DEV_UNLIMITED);
+    let server = Server::start(OPEN);
     server.client().register("ann@example.com");
     let home = ClientHome::new().env("CUED_URL", server.url());
     let Some((mut login, mut keyboard)) = at_terminal(&home, "login") else { return };
@@ -348,7 +468,7 @@ fn the_address_is_asked_for_and_the_link_is_taken() {
     login.until("Or paste the link here: ");
     keyboard.write_all(b"http://x/v1/auth/verify?token=t&user_code=AAAA-BBBB\n").unwrap();
     login.until("This link is of another login.");
-    let link = printed_link(&server, "ann@example.com");
+    let link = logged_link(&server);
     keyboard.write_all(format!("mail to ann@example.com: {link}\n").as_bytes()).unwrap();
     login.until("Signed in to");
     assert_eq!(login.code(), 0, "{}", login.output());
@@ -369,7 +489,7 @@ fn a_key_is_not_shown_while_it_is_entered() {
 
 #[test]
 fn the_page_is_opened_in_the_browser_unless_that_is_not_wanted() {
-    let mailing = crate::http::device_login::MailingServer::open(DEV_UNLIMITED);
+    let mailing = crate::http::device_login::MailingServer::open(OPEN);
     let home = ClientHome::new().env("CUED_URL", mailing.server.url());
     let (browser, opened) = (home.folder().join("browser"), home.folder().join("opened"));
     std::fs::write(&browser, format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display())).unwrap();
@@ -420,8 +540,8 @@ fn whoami_shows_the_account_of_the_key() {
     let user = server.client().register("ann@example.com");
     let home = ClientHome::signed_in(&server, &user);
     let shown = home.ok(&["whoami"]);
-    assert!(shown.contains("email       ann@example.com\n") && shown.contains(&server.url()), "{shown}");
-    assert!(shown.contains("cues        0 active, no limit\n"), "{shown}");
-    assert!(shown.contains(&format!("key         {}… from CUED_API_KEY\n", &user.key()[..12])), "{shown}");
+    assert!(shown.contains("email   ann@example.com\n") && shown.contains(&server.url()), "{shown}");
+    assert!(shown.contains("cues    0 active, no limit\n"), "{shown}");
+    assert!(shown.contains(&format!("key     {}… from CUED_API_KEY\n", &user.key()[..12])), "{shown}");
     assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
 }

@@ -31,7 +31,7 @@ fn with_secret() -> ClientHome {
 #[test]
 fn a_delivery_is_a_line_and_its_body() {
     let mut sink = Sink::start(&with_secret(), &[]);
-    assert_eq!(sink.note(), "signatures are checked with the secret of CUED_WEBHOOK_SECRET");
+    assert_eq!(sink.note(), "Signatures are checked with the secret of CUED_WEBHOOK_SECRET");
     let body = "{\"a\":\n \"\u{1b}[2J\u{202e}\"}";
     assert_eq!(sink.post(&signed(SECRET, 0, body), body).status, 200);
     let line = sink.line();
@@ -65,9 +65,28 @@ fn an_unverified_delivery_has_its_reason() {
     broken[0].1 = "soon".to_owned();
     assert_eq!(reason(&broken), "not verified: X-CueAPI-Timestamp is no time");
     let mut none = Sink::alone(&["--no-body"]);
-    assert!(none.note().starts_with("signatures are not checked yet: nobody is signed in;"));
+    assert!(none.note().starts_with("Signatures are checked once you run"));
     none.post(&signed(SECRET, 0, "{}"), "{}");
     assert!(none.line().contains("  not verified: no secret given  "));
+}
+
+#[test]
+fn a_test_call_is_no_attempt_and_the_status_is_never_cut_off() {
+    let line = |columns: &str| {
+        let home = with_secret().env("CUED_COLUMNS", columns);
+        let mut sink = Sink::start(&home, &["--no-body", "--script", "500"]);
+        let mut headers = signed("whsec_AAAA", 0, "{}");
+        sink.post(&headers, "{}");
+        let run = sink.line();
+        headers.push(("X-CueAPI-Test", "true".to_owned()));
+        sink.post(&headers, "{}");
+        (run, sink.line())
+    };
+    let (run, test) = line("120");
+    assert!(run.ends_with("  attempt 2  2 B  not verified: wrong X-CueAPI-Signature  → 500"), "{run}");
+    assert!(test.contains("  test  2 B  not verified"), "{test}");
+    assert!(line("80").0.ends_with("  attempt 2  2 B  bad signature  → 500"), "80 columns");
+    assert!(line("60").0.ends_with("  bad signature  → 500"), "60 columns");
 }
 
 #[test]
@@ -76,7 +95,7 @@ fn a_secret_can_come_from_a_file_or_standard_input() {
     let file = home.folder().join("secret");
     fs::write(&file, format!("{SECRET}\n")).unwrap();
     let mut sink = Sink::start(&home, &["--secret", &format!("@{}", file.display()), "--no-body"]);
-    assert_eq!(sink.note(), "signatures are checked with the secret of --secret");
+    assert_eq!(sink.note(), "Signatures are checked with the secret of --secret");
     sink.post(&signed(SECRET, 0, "{}"), "{}");
     assert!(sink.line().contains("  verified  "));
     let error = home.fails(&["sink", "--secret", "-"], 2);
@@ -226,13 +245,13 @@ fn the_secret_of_the_account_is_found_also_after_the_start() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let home = ClientHome::new();
     let mut early = Sink::start(&home, &["--no-body"]);
-    assert!(early.note().contains("nobody is signed in"));
+    assert!(early.note().contains("once you run `cued login`"));
     fs::create_dir_all(home.credentials().parent().unwrap()).unwrap();
     let profile = json!({"url": server.url(), "api_key": user.key()});
     let credentials = json!({"current": "default", "profiles": {"default": profile}});
     write_private(&home, &credentials.to_string());
     let mut signed_in = Sink::start(&ClientHome::signed_in(&server, &user), &["--no-body"]);
-    let origin = format!("signatures are checked with the secrets of your account at {}", server.url());
+    let origin = format!("Signatures are checked with the secrets of your account at {}", server.url());
     assert_eq!(signed_in.note(), origin);
     for sink in [&mut early, &mut signed_in] {
         let cue = user.create(&json!({
@@ -253,7 +272,7 @@ fn the_secret_of_the_account_is_found_also_after_the_start() {
 fn a_server_that_cannot_be_reached_does_not_keep_a_sink_from_starting() {
     let mut sink = Sink::start(&ClientHome::without_server(), &["--no-body"]);
     let note = sink.note();
-    assert!(note.contains("not checked yet: cannot reach") && !note.contains("cue_sk_none"), "{note}");
+    assert!(note.contains("not checked: cannot reach") && !note.contains("cue_sk_none"), "{note}");
     sink.post(&[], "{}");
     assert!(sink.line().contains("no signature header"));
     let shown = ClientHome::without_server().ok(&["sink", "--curl"]);
@@ -301,7 +320,7 @@ fn each_result_is_a_line_with_the_id_of_its_run() {
     user.settle();
     let line = tail.line();
     assert!(line.contains("  ↻  sync\u{fffd}[2J  attempt 1/2  503  "), "{line}");
-    assert!(line.contains(&format!("  {run}  next in 60.0 s  \"the callback returned 503\"")), "{line}");
+    assert!(line.contains(&format!("  {run}  next in 60 s  \"the URL returned 503\"")), "{line}");
     user.advance("PT1M");
     let line = tail.line();
     assert!(line.starts_with("2030-01-01 00:01:00+00:00  ✕  ") && line.contains("failed 2/2  503"), "{line}");

@@ -322,7 +322,7 @@ fn a_test_alert_that_fails_tells_why_and_is_sent_again() {
     let failed = send_test(&user);
     assert_eq!(
         (&failed["status"], &failed["http_status"], &failed["error_message"], &failed["next_retry"]),
-        (&json!("failed"), &json!(500), &json!("the callback returned 500"), &json!("2026-01-05T00:01:00Z"))
+        (&json!("failed"), &json!(500), &json!("the URL returned 500"), &json!("2026-01-05T00:01:00Z"))
     );
     user.advance("PT1M");
     let ids: Vec<Value> = notified.deliveries().iter().map(|it| it.json()["id"].clone()).collect();

@@ -121,7 +121,7 @@ fn send_one(
     let (now, route) = (fixture.app.clock.now(), &fixture.app.config.mail);
     match notification.kind {
         NotificationKind::Mail => {
-            result_of_mail(notification, &send_mail(route, "http://cued", notification), now)
+            result_of_mail(notification, &send_mail(route, "http://cued", true, notification), now)
         }
         _ => result_of_post(notification, &send(webhook_client, notification, now), now),
     }

@@ -22,7 +22,7 @@ fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
         sent[0].json(),
         json!({
             "event": "cue.failed", "cue_id": cue["id"], "cue_name": "nightly", "execution_id": execution,
-            "attempts": 3, "last_http_status": 500, "last_error": "the callback returned 500",
+            "attempts": 3, "last_http_status": 500, "last_error": "the URL returned 500",
             "failed_at": "2026-01-05T00:20:00Z",
         })
     );
@@ -330,7 +330,7 @@ fn the_failure_mail_has_the_commands_to_read_and_replay_the_execution() {
         "Failed at:          2030-01-01T00:01:00Z".to_owned(),
         "Attempts:           2".to_owned(),
         "Last HTTP status:   500".to_owned(),
-        "Last error:         the callback returned 500".to_owned(),
+        "Last error:         the URL returned 500".to_owned(),
         format!("    curl -H \"Authorization: Bearer $KEY\" {link}"),
         format!("    curl -X POST -H \"Authorization: Bearer $KEY\" {link}/replay"),
     ] {
@@ -485,13 +485,14 @@ fn a_replaced_key_or_secret_is_mailed_without_the_secret() {
 
 #[test]
 fn without_a_mail_server_failures_are_logged_ten_times_an_hour() {
-    let open = ["--registration", "open", "--limits", "off", "--allow-callbacks-to", "loopback"];
-    for (flags, printed) in [(DEV_UNLIMITED, true), (&open[..], false)] {
+    let open =
+        ["--registration", "open", "--limits", "off", "--allow-callbacks-to", "loopback", "--page", "off"];
+    for (flags, printed, place) in [(DEV_UNLIMITED, true, "#/runs"), (&open[..], false, "v1/executions")] {
         let (server, receiver) = (Server::start(&[flags, &["--test-clock", START]].concat()), failing());
         let user = server.client().register("ann@example.com");
         let cue = user.create(&hook(&receiver, Value::Null));
         let executions: Vec<String> = (0..12).map(|_| fire(&user, &cue)).collect();
-        let link = format!("{}/v1/executions/{}", server.url(), executions[9]);
+        let link = format!("{}/{place}/{}", server.url(), executions[9]);
         until("the tenth is in the log", || server.log().contains(&link).then_some(()));
         let log = server.log();
         assert_eq!(log.matches("no --smtp-url").count(), 10, "{log}");

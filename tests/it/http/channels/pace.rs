@@ -118,6 +118,8 @@ fn a_channel_that_fails_ten_times_is_failing_and_tried_every_hour() {
     for (span, tries) in [("PT10S", 2), ("PT1M", 3), ("PT5M", 4), ("PT15M", 5), ("PT30M", 6), ("PT2H", 10)] {
         user.advance(span);
         assert_eq!(phone.count(), tries, "after {span}");
+        let named = user.get("/v1/overview").expect(200)["channels"]["failing"].as_array().unwrap().len();
+        assert_eq!(named, usize::from(tries >= 3), "the overview names it from the third failure on");
     }
     let shown = user.get(&path(&channel)).expect(200);
     assert_has(&shown, json!({"status": "failing", "failures": 10, "waiting": 1}));

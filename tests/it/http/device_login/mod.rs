@@ -384,6 +384,18 @@ fn the_login_pages_work_with_plain_forms() {
 }
 
 #[test]
+fn the_confirmation_says_whether_it_creates_an_account() {
+    let mailing = MailingServer::open(DEV_UNLIMITED);
+    mailing.client().register("ann@example.com");
+    for (email, is_new) in [("ann@example.com", false), ("bob@example.com", true)] {
+        let mail = mailing.mail(&mailing.code(), email);
+        let shown = mailing.client().get(&mail.link()).text();
+        let (new, known) = ("This creates a new account for ", "The device can then use the account ");
+        assert_eq!((shown.contains(new), shown.contains(known)), (is_new, !is_new), "{shown}");
+    }
+}
+
+#[test]
 fn a_page_without_a_code_asks_for_it() {
     let mailing = MailingServer::open(DEV_UNLIMITED);
     let page = mailing.client().get("/auth/device");

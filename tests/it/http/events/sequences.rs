@@ -89,7 +89,7 @@ fn a_run_that_succeeds_at_the_third_attempt_shows_each_step() {
             json!(["success", 3, 200, null, 0, "2030-01-01T01:06:00Z"]),
         ]
     );
-    assert_eq!(events[3].1["error_message"], "the callback returned 503");
+    assert_eq!(events[3].1["error_message"], "the URL returned 503");
     assert_eq!(events[7].1["error_message"], Value::Null);
     assert_eq!((&events[8].1["status"], &events[8].1["next_run"]), (&json!("completed"), &Value::Null));
 }

@@ -431,6 +431,7 @@ fn a_disk_that_is_full_after_the_first_write_is_told_of_what_is_left() {
             credential: Credential::ApiKey { key: 1, hash: [0; 32] },
             plan: "free".to_owned(),
             limits: PlanLimits::NONE,
+            is_operator: false,
             executions: 0,
         };
         runtime.block_on(run(&fixture.app, &caller, request)).unwrap()

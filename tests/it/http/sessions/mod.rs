@@ -437,8 +437,9 @@ fn in_development_mode_the_machine_of_the_server_signs_in_without_a_credential()
     let signed_in = sign_in(&client, &json!({"dev": true}));
     assert_eq!(signed_in.expect(201)["user"]["email"], "dev@example.com");
     assert!(Browser::new(&client, &signed_in).is_signed_in());
-    assert_eq!(client.get("/v1/info").expect(200)["users"], true);
     client.register("ann@example.com");
+    let info = client.get("/v1/info").expect(200);
+    assert_has(&info, json!({"users": true, "accounts": ["dev@example.com", "ann@example.com"]}));
     assert_eq!(sign_in(&client, &json!({"dev": true})).expect(201)["user"]["email"], "dev@example.com");
 }
 
@@ -464,7 +465,15 @@ fn no_other_name_and_no_proxy_reaches_the_sign_in_of_development_mode() {
     for header in ["X-Forwarded-For: 127.0.0.1\r\n", "Forwarded: for=127.0.0.1\r\n", "Via: 1.1 x\r\n"] {
         attempt("localhost", header).expect_error(403, "forbidden_host");
     }
+    let info = |server: &Server, host: &str| {
+        let request = format!("GET /v1/info HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        server.client().send(request.as_bytes()).unwrap().expect(200)
+    };
+    assert_eq!(info(&server, "localhost")["accounts"], json!(["dev@example.com"]));
+    assert_eq!(info(&server, "pi.lan").get("accounts"), None);
     let plain = Server::start(&[]);
+    plain.client().register("ann@example.com");
+    assert_eq!(info(&plain, "localhost").get("accounts"), None);
     sign_in(&plain.client(), &json!({"dev": true})).expect_error(409, "invalid_state");
     assert_eq!(plain.client().get("/v1/info").expect(200)["sign_in"], json!(["key", "mail", "link"]));
 }

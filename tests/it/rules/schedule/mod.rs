@@ -2,6 +2,7 @@
 
 mod occurrences;
 mod random;
+mod words;
 
 use std::collections::HashMap;
 
@@ -77,7 +78,7 @@ fn a_schedule_in_words_names_its_zone_and_the_instant_of_a_single_run() {
     );
     assert_eq!(once("2030-03-05T09:00:07", "utc"), "Once, on Tuesday 5 March 2030 at 09:00:07, UTC");
     let schedule = Schedule::recurring("@daily", "us/pacific", CatchUp::All).unwrap();
-    assert_eq!(schedule.describe(), "At 00:00, every day, US/Pacific");
+    assert_eq!(schedule.describe(), "Every day at 00:00, US/Pacific");
     assert_eq!(zone("US/Pacific").name(), "US/Pacific");
 }
 

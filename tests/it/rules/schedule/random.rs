@@ -3,6 +3,7 @@
 
 use cued::domain::schedule::interval::Interval;
 use cued::domain::schedule::{Bounds, Schedule, ScheduleRule};
+use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::rules::schedule::{at, recurring, zone};
@@ -43,7 +44,7 @@ const DAY: usize = 1440;
 fn random_crons_run_when_the_local_clock_first_reaches_or_passes_their_times() {
     let mut cases = 0;
     for (seed, (zone_name, middle)) in (1..).zip(PLACES) {
-        let minutes = walk(zone_name, at(middle));
+        let minutes = walk(at(middle), |at| zone(zone_name).reading(at));
         let changes = minutes.iter().skip(1).filter(|minute| minute.reached.len() != 1).count();
         assert_eq!(changes > 0, !["UTC", "Asia/Kathmandu"].contains(&zone_name), "{zone_name} {middle}");
         let mut random = Random::new(seed);
@@ -54,6 +55,37 @@ fn random_crons_run_when_the_local_clock_first_reaches_or_passes_their_times() {
         }
     }
     assert_eq!(cases, 12_000);
+}
+
+/// Zones whose rules become those of another one at an instant.
+const CHANGES: [(&str, &str, &str); 9] = [
+    ("Europe/Berlin", "Europe/Athens", "2026-01-05T07:30:00Z"),
+    ("Europe/Berlin", "Europe/London", "2026-01-05T08:30:00Z"),
+    ("Europe/Berlin", "Europe/Moscow", "2026-10-25T01:30:00Z"),
+    ("Europe/Moscow", "Europe/Berlin", "2026-03-29T01:10:00Z"),
+    ("Asia/Kathmandu", "Asia/Kolkata", "2026-12-31T18:15:00Z"),
+    ("Australia/Adelaide", "Australia/Lord_Howe", "2026-10-03T15:30:00Z"),
+    ("Pacific/Apia", "Pacific/Pago_Pago", "2026-05-01T07:00:00Z"),
+    ("Pacific/Pago_Pago", "Pacific/Apia", "2026-05-01T07:00:00Z"),
+    ("America/New_York", "America/Havana", "2026-11-01T05:30:00Z"),
+];
+
+#[test]
+fn new_rules_of_a_zone_are_a_clock_change_that_no_run_is_lost_or_repeated_by() {
+    for (seed, (old, new, changed_at)) in (1..).zip(CHANGES) {
+        let (old, new_zone, changed_at) = (zone(old), zone(new), at(changed_at));
+        let clock = |at: Timestamp| if at > changed_at { new_zone.reading(at) } else { old.reading(at) };
+        let minutes = walk(changed_at, clock);
+        let now = changed_at.checked_add(SignedDuration::from_mins(1)).unwrap();
+        let mut random = Random::new(seed);
+        for _ in 0..CASES_PER_PLACE {
+            let cron = Cron::random(&mut random);
+            let expected = minutes.iter().find(|minute| minute.at > changed_at && cron.runs_in(minute));
+            let next = recurring(&cron.text, new).next_after_change(&old, changed_at, now);
+            let found = next.filter(|next| *next <= minutes[minutes.len() - 1].at);
+            assert_eq!(found, expected.map(|minute| minute.at), "{} in {old:?}, then {new}", cron.text);
+        }
+    }
 }
 
 fn check(cron: &Cron, zone_name: &str, minutes: &[Minute], random: &mut Random) {
@@ -141,15 +173,14 @@ struct Time {
 }
 
 /// The minutes from five days before an instant to two days after it.
-fn walk(zone_name: &str, middle: Timestamp) -> Vec<Minute> {
-    let zone = zone(zone_name);
+fn walk(middle: Timestamp, clock: impl Fn(Timestamp) -> DateTime) -> Vec<Minute> {
     let minute = SignedDuration::from_mins(1);
     let mut furthest = None;
     let begin = middle.checked_sub(SignedDuration::from_hours(5 * 24)).unwrap();
     (0..7 * DAY)
         .map(|distance| {
             let at = begin.checked_add(SignedDuration::from_mins(distance as i64)).unwrap();
-            let reading = zone.reading(at);
+            let reading = clock(at);
             let mut time = furthest.unwrap_or(reading);
             let mut reached = Vec::new();
             while time < reading {
@@ -163,7 +194,7 @@ fn walk(zone_name: &str, middle: Timestamp) -> Vec<Minute> {
 }
 
 impl Time {
-    fn new(reading: jiff::civil::DateTime) -> Self {
+    fn new(reading: DateTime) -> Self {
         let number = |value: i8| usize::try_from(value).unwrap();
         Self {
             minute: number(reading.minute()),

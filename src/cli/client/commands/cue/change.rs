@@ -1,5 +1,4 @@
-//! `cued cue edit` and `cued cue set`: changes of the fields of a cue, in the editor of the user or by assignments such
-//! as `schedule.cron=0 9 * * *`.
+//! `cued cue edit`: changes of the fields of a cue in the editor of the user.
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -8,29 +7,31 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::cue::{FIELDS, REMOVABLE_FIELDS, TEXT_FIELDS};
-use crate::cli::client::arguments::{FoundCue, label_of};
+use crate::api::cue::{FIELDS, PARTS, REMOVABLE_FIELDS};
 use crate::cli::client::command::Call;
 use crate::cli::client::commands::cue::next_run;
-use crate::cli::client::commands::schedule::with_caret;
+use crate::cli::client::commands::schedule::{note, understand_fields, with_caret};
 use crate::cli::client::context::{Context, ask, environment};
+use crate::cli::client::cues::{FoundCue, label_of, schedule};
+use crate::cli::client::reworded::reworded;
 use crate::cli::error::{CliError, cannot, failed, refused, usage};
-use crate::cli::input;
 use crate::cli::input::yaml;
+use crate::cli::output::Format;
+use crate::cli::output::table::text_of;
 use crate::cli::output::yaml::ordered;
 use crate::cli::printable::printable;
-use crate::client::request::{ApiRequest, ClientError};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 
 pub fn edit(call: &Call<'_>) -> Result<(), CliError> {
     let (context, Some(found)) = (call.context, &call.cue) else { return Ok(()) };
     let cue = fetch(context, found)?;
     let old = editable(&cue);
     let note = format!(
-        "# {}. Changes are sent when you save and leave the editor.\n\
-             # A removed description, payload or limit is removed; other removed fields stay as they are.\n",
+        "# {}\n# Changes are sent when you save and leave the editor.\n\
+             # A removed description, payload or limit is removed; other fields stay as they are.\n",
         label_of(&cue)
     );
-    edit_until_accepted(&document(&old, &note), |edited| {
+    edit_until_accepted(context, &document(&old, &note), |edited| {
         if is_empty(edited) {
             return context.output.note("the text is empty; nothing was changed");
         }
@@ -48,16 +49,61 @@ pub fn edit(call: &Call<'_>) -> Result<(), CliError> {
     })
 }
 
-/// Sends a change and prints what it changed.
+/// Sends a change and prints what it changed. A schedule may be in words.
 pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result<(), CliError> {
-    let request = ApiRequest::patch(cue.path()).json(patch);
-    let answer =
-        context.send(&request).map_err(|error| with_caret(error, patch["schedule"]["cron"].as_str()))?;
+    let mut patch = patch.clone();
+    let understood = match patch.get_mut("schedule") {
+        Some(schedule) => understand_fields(context, schedule, || zone_of(context, cue))?,
+        None => None,
+    };
+    let request = ApiRequest::patch(cue.path()).json(&patch);
+    let answer = context
+        .send(&request)
+        .map_err(|error| with_caret(context, error, patch["schedule"]["cron"].as_str()))?;
     context.output.done(&answer, "id", |cue| {
         let names: Vec<String> =
             patch.as_object().into_iter().flatten().map(|(name, _)| printable(name)).collect();
         format!("changed {}: {}{}", label_of(cue), names.join(", "), next_run(context, cue))
+    })?;
+    understood.map_or(Ok(()), |understood| note(context, &understood))
+}
+
+/// Prints a cue that is there as wanted now. `result` may be empty.
+pub fn print_added(context: &Context, answer: &ApiResponse, result: &str) -> Result<(), CliError> {
+    let output = &context.output;
+    let (words, change) = match output.format {
+        Format::Table | Format::Wide => in_words(context, answer)?,
+        _ => Default::default(),
+    };
+    output.object(answer, "id", |cue| {
+        vec![
+            ("result", result.into()),
+            ("id", text_of(cue, "id").into()),
+            ("name", text_of(cue, "name").into()),
+            ("schedule", words.into()),
+            ("next run", format!("{}{change}", output.times.instant(&text_of(cue, "next_run"))).into()),
+        ]
     })
+}
+
+/// The schedule in words, and what a change of the clocks does to the next run. A failure of the request does not fail the
+/// command: the cue exists already.
+fn in_words(context: &Context, answer: &ApiResponse) -> Result<(String, String), CliError> {
+    let added = answer.value()?;
+    let path = format!("/v1/cues/{}/upcoming", segment(&text_of(&added, "id")));
+    let request = ApiRequest::get(path).query("limit", "1").query("detail", "true");
+    let Ok(described) = context.fetch(&request).and_then(|answer| Ok(answer.value()?)) else {
+        return Ok((schedule(context, &added), String::new()));
+    };
+    let (words, cron) = (text_of(&described, "description"), text_of(&added, "schedule.cron"));
+    let words = if cron.is_empty() { words } else { format!("{words}: {cron}") };
+    let change = described["occurrences"][0]["note"].as_str();
+    Ok((words, change.map(|change| format!(" ({change})")).unwrap_or_default()))
+}
+
+/// The time zone of the schedule of a cue.
+pub fn zone_of(context: &Context, cue: &FoundCue) -> Result<String, CliError> {
+    Ok(text_of(&fetch(context, cue)?, "schedule.timezone"))
 }
 
 pub fn fetch(context: &Context, cue: &FoundCue) -> Result<Value, CliError> {
@@ -66,7 +112,7 @@ pub fn fetch(context: &Context, cue: &FoundCue) -> Result<Value, CliError> {
 }
 
 /// The fields of a cue that can be changed. A field that cannot be set for the transport is left out.
-fn editable(cue: &Value) -> Value {
+pub fn editable(cue: &Value) -> Value {
     let others: &[&str] = match cue["transport"] == "worker" {
         true => &["transport", "callback", "outcome_deadline_seconds"],
         false => &["transport", "claim_within_minutes"],
@@ -98,7 +144,12 @@ fn difference(old: &Value, new: &Value) -> Value {
             parts.entry(part).or_insert(empty);
         }
     }
-    let mut patch = differing(old, &new);
+    changed(old, &new)
+}
+
+/// The fields of `new` that `old` has not; of an object only the parts.
+pub fn changed(old: &Value, new: &Value) -> Value {
+    let mut patch = differing(old, new);
     for (name, change) in &mut patch {
         // A payload is replaced as a whole.
         if name != "payload" && old[name].is_object() && change.is_object() {
@@ -114,77 +165,6 @@ fn differing(old: &Value, new: &Value) -> Map<String, Value> {
     let entries = new.as_object().into_iter().flatten().filter(|(name, value)| old[*name] != **value);
     entries.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
-
-pub fn set(call: &Call<'_>) -> Result<(), CliError> {
-    let (texts, Some(found)) = (call.texts("fields"), &call.cue) else { return Ok(()) };
-    let needs_cue = texts.iter().any(|text| WHOLE.iter().any(|(field, _)| text.starts_with(field)));
-    let cue = if needs_cue { fetch(call.context, found)? } else { Value::Null };
-    send(call.context, found, &patch(&cue, &texts)?)
-}
-
-/// Fields that the API replaces as a whole, with the number of their names. Their entries change one by one, so the
-/// other ones are sent with them.
-const WHOLE: [(&str, usize); 3] = [("payload.", 1), ("callback.headers.", 2), ("callback.flow.", 2)];
-
-fn patch(cue: &Value, assignments: &[&str]) -> Result<Value, CliError> {
-    let mut patch = json!({});
-    for text in assignments {
-        let no_value = || usage(format!("{text:?} has no value; an example is name=nightly"));
-        let (field, value) = text.split_once('=').ok_or_else(no_value)?;
-        let whole = WHOLE.iter().find(|(whole, _)| field.starts_with(whole)).map_or(0, |(_, names)| *names);
-        // The name of a header field may have dots.
-        let path: Vec<&str> = field.splitn(if whole == 2 { 3 } else { usize::MAX }, '.').collect();
-        let [around @ .., name] = path.as_slice() else { return Err(no_value()) };
-        if path.contains(&"") {
-            let example = "an example is schedule.cron='0 9 * * *'";
-            return Err(usage(format!("{text:?} has an empty field; {example}")));
-        }
-        let conflict = || usage(format!("{field} is given twice, or beside a field around it"));
-        let (mut place, mut stored) = (&mut patch, cue);
-        for (depth, part) in around.iter().enumerate() {
-            stored = &stored[part];
-            let is_kept = depth + 1 == whole && stored.is_object();
-            let object = place.as_object_mut().ok_or_else(conflict)?;
-            place = object.entry(*part).or_insert(if is_kept { stored.clone() } else { json!({}) });
-        }
-        let object = place.as_object_mut().ok_or_else(conflict)?;
-        if whole == 2 {
-            // Names of header fields are the same in upper and lower case.
-            object.retain(|known, _| !known.eq_ignore_ascii_case(name));
-        }
-        let value = value_of(field, value)?;
-        if whole > 0 && value.is_null() {
-            object.remove(*name);
-        } else if object.insert((*name).to_owned(), value).is_some() && whole == 0 {
-            return Err(conflict());
-        }
-    }
-    Ok(patch)
-}
-
-fn value_of(field: &str, text: &str) -> Result<Value, CliError> {
-    if field == "payload" && text != "null" {
-        return input::structured(field, text);
-    }
-    // `@daily` is a cron expression, and the others are as short as the name of a file.
-    let is_short = ["schedule.cron", "name", "status"].contains(&field);
-    let read = if is_short { text.to_owned() } else { input::text(field, text)? };
-    // The end of the line of a file is no part of a value.
-    let read = if read.len() == text.len() { read } else { read.trim_end_matches(['\n', '\r']).to_owned() };
-    let is_text = TEXT_FIELDS.split(' ').any(|text| text == field) || field.starts_with("callback.headers.");
-    let is_list = field == "tags";
-    Ok(match serde_json::from_str::<Value>(&read) {
-        Ok(value) if is_list && (value.is_array() || value.is_null()) => value,
-        // As people write a list of words.
-        _ if is_list => read.split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect(),
-        Ok(value) if !is_text || value.is_null() || value.is_string() => value,
-        _ => Value::String(read),
-    })
-}
-
-/// The parts of fields, in the order of the text.
-const PARTS: &str = "cron every at timezone catch_up start end jitter_seconds url method headers timeout_seconds \
-     flow key parallelism per_minute max_attempts backoff_minutes backoff_seconds email webhook pause";
 
 pub fn document(fields: &Value, note: &str) -> String {
     let order: Vec<&str> = FIELDS.into_iter().chain(PARTS.split(' ')).collect();
@@ -205,6 +185,7 @@ pub fn read(text: &str) -> Result<Value, CliError> {
 
 /// Lets the user edit `text`, and passes it to `accept`. An error names the file that has the text.
 pub fn edit_until_accepted(
+    context: &Context,
     text: &str,
     mut accept: impl FnMut(&str) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
@@ -223,7 +204,8 @@ pub fn edit_until_accepted(
         let error = match accept(&run_editor(&editor, file.path())?) {
             Ok(()) => return Ok(()),
             Err(CliError::OnlyShown) => return Err(CliError::OnlyShown),
-            Err(error) => error,
+            // In the words that the person reads, which name the fields of the text.
+            Err(error) => reworded(error, &context.target, &|_| None),
         };
         // Another text may be accepted; a conflict, or a server that cannot be reached, stays.
         let can_be_mended = match &error {
@@ -231,9 +213,13 @@ pub fn edit_until_accepted(
             CliError::Client(ClientError::Refused(refused)) => matches!(refused.status, 400 | 422),
             _ => false,
         };
-        if !can_be_mended || !wants_again(&error) {
+        let answer = if can_be_mended { wants_again(&error) } else { None };
+        if answer != Some(true) {
             let (_, path) = file.keep().map_err(|error| failed(error.error))?;
-            return Err(with_note(error, &format!("the text is kept in {}", path.display())));
+            let note = format!("the text is kept in {}", path.display());
+            // The question has the error already.
+            let error = if answer.is_some() { with_text(error, "nothing was changed") } else { error };
+            return Err(with_note(error, &note));
         }
     }
 }
@@ -250,10 +236,21 @@ fn run_editor(editor: &str, path: &Path) -> Result<String, CliError> {
     fs::read_to_string(path).map_err(|error| cannot("read the edited text", error))
 }
 
-/// Asks at a terminal whether to open the editor again, with yes as the usual answer.
-fn wants_again(error: &CliError) -> bool {
-    let answer = ask(&format!("cued: {error}\nEdit again? [Y/n] "));
-    matches!(answer.ok().flatten().as_deref(), Some("" | "y" | "Y" | "yes"))
+/// Asks at a terminal whether to open the editor again, with yes as the usual answer. `None` if nobody can be asked.
+fn wants_again(error: &CliError) -> Option<bool> {
+    let answer = ask(&format!("cued: {error}\nEdit again? [Y/n] ")).ok().flatten()?;
+    Some(matches!(answer.as_str(), "" | "y" | "Y" | "yes"))
+}
+
+/// An error of the same kind.
+fn with_text(error: CliError, text: &str) -> CliError {
+    match error {
+        CliError::Client(ClientError::Refused(mut refused)) => {
+            refused.say(text.to_owned());
+            CliError::Client(ClientError::Refused(refused))
+        }
+        _ => usage(text),
+    }
 }
 
 /// The same error with a sentence more, also in its JSON.
@@ -262,8 +259,10 @@ fn with_note(error: CliError, note: &str) -> CliError {
         CliError::Usage(text) => usage(format!("{text}; {note}")),
         CliError::Refused(text) => refused(format!("{text}; {note}")),
         CliError::Client(ClientError::Refused(mut refused)) => {
-            refused.message += &format!("\n{note}");
-            refused.body["error"]["message"] = refused.message.as_str().into();
+            let text = refused.to_string();
+            let text = format!("{text}{}{note}", if text.contains('\n') { "\n" } else { "; " });
+            refused.body["error"]["message"] = text.as_str().into();
+            refused.say(text);
             CliError::Client(ClientError::Refused(refused))
         }
         other => failed(format!("{other}; {note}")),
@@ -306,42 +305,5 @@ mod tests {
         let mut new = old.clone();
         new.as_object_mut().unwrap().retain(|name, _| !["name", "description"].contains(&name.as_str()));
         assert_eq!(difference(&old, &new), json!({"description": null}));
-    }
-
-    #[test]
-    fn assignments_are_a_patch() {
-        let cue = json!({"payload": {"a": {"b": 1}, "c": 2},
-            "callback": {"headers": {"X-A": "1", "X-B": "2"}, "flow": {"key": "x:80", "parallelism": 2}}});
-        for (texts, expected) in [
-            (&["name=123", "description=null"][..], r#"{"description":null,"name":"123"}"#),
-            (
-                &["retry.max_attempts=3", "retry.backoff_minutes=[1,5]"],
-                r#"{"retry":{"backoff_minutes":[1,5],"max_attempts":3}}"#,
-            ),
-            (&["callback.url=http://x/?a=b"], r#"{"callback":{"url":"http://x/?a=b"}}"#),
-            (&["tags=2026, db"], r#"{"tags":["2026","db"]}"#),
-            (&["tags=[\"a\"]"], r#"{"tags":["a"]}"#),
-            (&["tags="], r#"{"tags":[]}"#),
-            (&["tags=null"], r#"{"tags":null}"#),
-            (&["payload={a: 12345678901234567890123}"], r#"{"payload":{"a":12345678901234567890123}}"#),
-            (&["payload.a.d=x", "payload.c=null"], r#"{"payload":{"a":{"b":1,"d":"x"}}}"#),
-            (
-                &["callback.headers.x-a=9", "callback.headers.X-B=null"],
-                r#"{"callback":{"headers":{"x-a":"9"}}}"#,
-            ),
-            (
-                &["callback.flow.per_minute=9", "callback.flow.key=80"],
-                r#"{"callback":{"flow":{"key":"80","parallelism":2,"per_minute":9}}}"#,
-            ),
-            (&["callback.flow=null", "overlap=skip"], r#"{"callback":{"flow":null},"overlap":"skip"}"#),
-        ] {
-            assert_eq!(patch(&cue, texts).unwrap().to_string(), expected, "{texts:?}");
-        }
-        assert_eq!(patch(&json!({}), &["payload.a=1"]).unwrap(), json!({"payload": {"a": 1}}));
-        for bad in
-            [&["name=a", "name=b"][..], &["schedule=1", "schedule.cron=x"], &["name"], &[".x=1"], &["=1"]]
-        {
-            assert!(patch(&Value::Null, bad).is_err(), "{bad:?}");
-        }
     }
 }

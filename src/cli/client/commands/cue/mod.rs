@@ -2,39 +2,49 @@
 
 mod add;
 mod change;
+mod flags;
+mod or_update;
+mod set;
+mod test_call;
 
 use clap::Arg;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::cli::client::arguments::{FoundCue, find_all, label_of};
 use crate::cli::client::command::{
     Call, Columns, Entry, Form, Lines, Part, View, Work, cue, entry, flag, number, own, place, switch,
     tag_filter, tag_flag, words,
 };
-use crate::cli::client::commands::run::{print_end, until_ended};
-use crate::cli::client::commands::schedule::print_next;
+use crate::cli::client::commands::run::{print_end, result_or_wait, until_ended};
+use crate::cli::client::commands::schedule::{note, print_next, understand};
 use crate::cli::client::context::Context;
+use crate::cli::client::cues::{FoundCue, find_all, label_of, schedule, schedule_column, target};
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::input;
 use crate::cli::output::table::{Cell, ColumnRule, Style, parse_duration, text_of};
-use crate::cli::output::{Format, count, print_line};
+use crate::cli::output::{Format, count, print_line, short_id};
 use crate::cli::printable::printable;
+use crate::cli::width::{MIN_WIDTH, cut};
 use crate::client::request::{ApiRequest, ApiResponse};
 use crate::domain::cue::list::CueSort;
 use crate::domain::cue::{CueStatus, Transport};
+use crate::domain::schedule::is_instant;
+
+/// Columns of the result of a failed run in the details of its cue, which fit 80 with the rest of the line.
+const MAX_REASON: usize = 17;
 
 /// The most cues that a command names. The server takes as many ids in a request.
 const MAX_AT_ONCE: usize = 500;
 
 const COLUMNS: Columns = &[
-    ("ID", Form::Text("id"), ColumnRule::Always),
+    ("ID", Form::Id("id"), ColumnRule::Always),
     ("NAME", Form::Text("name"), ColumnRule::Shortened),
     ("STATUS", Form::Status("status"), ColumnRule::Always),
-    ("SCHEDULE", Form::Cell(|context, cue| schedule(context, cue).into()), ColumnRule::Shortened),
+    ("SCHEDULE", Form::Cell(|context, cue| schedule_column(context, cue).into()), ColumnRule::Shortened),
     ("NEXT RUN", Form::Time("next_run"), ColumnRule::Always),
-    ("FAILING", Form::Text("failing"), ColumnRule::Always),
-    ("TARGET", Form::Cell(|_, cue| target(cue).into()), ColumnRule::Wide),
+    ("FAILING", Form::Count("failing"), ColumnRule::WithValue),
+    ("TARGET", Form::Cell(|_, cue| target(cue).into()), ColumnRule::Roomy),
+    ("SLUG", Form::Text("slug"), ColumnRule::Wide),
     ("TAGS", Form::List("tags"), ColumnRule::Wide),
     ("RUNS", Form::Text("run_count"), ColumnRule::Wide),
     ("MISSED", Form::Text("missed_count"), ColumnRule::Wide),
@@ -44,6 +54,7 @@ const COLUMNS: Columns = &[
 const LINES: Lines = &[
     ("id", Form::Text("id")),
     ("name", Form::Text("name")),
+    ("slug", Form::Text("slug")),
     ("description", Form::Text("description")),
     ("tags", Form::List("tags")),
     ("status", Form::Status("status")),
@@ -58,14 +69,16 @@ const LINES: Lines = &[
     (
         "target",
         Form::Cell(|_, cue| {
-            format!("{} {}", text_of(cue, "callback.method"), target(cue)).trim_start().into()
+            let method =
+                if cue["transport"] == "webhook" { text_of(cue, "callback.method") } else { String::new() };
+            format!("{method} {}", target(cue)).trim_start().into()
         }),
     ),
     ("headers", Form::Cell(|_, cue| headers(cue).into())),
     ("timeout", Form::Cell(|_, cue| timeout(cue).into())),
     ("payload", Form::Json("payload")),
     ("retry", Form::Cell(|_, cue| retry(cue).into())),
-    ("on failure", Form::Cell(|_, cue| on_failure(cue).into())),
+    ("on failure", Form::Cell(|context, cue| on_failure(context, cue).into())),
     (
         "claim within",
         Form::Cell(|_, cue| match text_of(cue, "claim_within_minutes") {
@@ -84,23 +97,21 @@ const LINES: Lines = &[
     ("latest runs", Form::Cell(|context, cue| latest(context, cue).into())),
 ];
 
-const FIELDS: &str = "Field and value: name=x, schedule.cron='0 3 * * *', tags=a,b, payload=@payload.json, retry.max_attempts=3";
-
 const GAPS: Columns = &[
-    ("FIRST", Form::Time("first"), ColumnRule::Always),
-    ("LAST", Form::Time("last"), ColumnRule::Always),
+    ("FIRST", Form::ExactTime("first"), ColumnRule::Always),
+    ("LAST", Form::ExactTime("last"), ColumnRule::Always),
     ("COUNT", Form::Text("count"), ColumnRule::Always),
     ("REASON", Form::Text("reason"), ColumnRule::Always),
 ];
 
 pub fn entries() -> Vec<Entry> {
-    let runs = number("runs", 100, "Latest runs that are shown").default_value("5");
-    let count = number("count", 100, "Runs that are shown").short('n').default_value("10");
+    let runs = number("runs", 100, "Number of latest runs to show").default_value("5");
+    let count = number("count", 100, "Number of runs to show").short('n').default_value("10");
     let all = || own(switch("all", "All cues in the right state").conflicts_with("cues"));
     let with_tag = "With --all: only cues with this tag; more than once for cues with all of them";
     let tag = || own(tag_flag(with_tag).conflicts_with("cues"));
     let several = |arg: Arg| own(arg.num_args(1..=MAX_AT_ONCE));
-    let cues = || place("cues", "CUE", "Ids or names of cues");
+    let cues = || place("cues", "CUE", "Ids, names or slugs (slug:S) of cues");
     let some_cues = || several(cues().required(false).required_unless_present("all"));
     vec![
         list(),
@@ -110,29 +121,18 @@ pub fn entries() -> Vec<Entry> {
             [cue(), (runs, Part::Query("execution_limit"))],
             Work::Request("GET /v1/cues/{cue}", View::Details("id", LINES)),
         ),
-        entry("add", "Add a cue", add::arguments(), Work::Code(add::add)).example(
-            "Example: cued cue add --name nightly --cron '0 2 * * *' --tz Europe/Berlin --url https://example.com/hook",
-        ),
+        entry("add", "Add a cue", add::arguments(), Work::Code(add::add)).short(flags::SHORT_FLAGS),
         entry(
             "edit",
-            "Edit a cue as YAML in an editor\n\nThe editor is that of VISUAL or EDITOR. Only changed fields are sent. If \
-             the cue changes in the meantime, nothing is sent and the text is kept in a file. A text that cannot be read \
-             is kept as well.",
+            "Edit a cue as YAML in an editor\n\nOpens the editor of VISUAL or EDITOR and sends only changed fields. If the cue changes in the meantime, or the \
+             text cannot be read, nothing is sent and the text is kept in a file.",
             [cue()],
             Work::Code(change::edit),
         ),
-        entry(
-            "set",
-            "Change fields of a cue\n\nA field inside another follows a dot. A value is JSON if it can be read as JSON, \
-             else text; @FILE is the content of a file and - standard input (not for the cron expression and the name), \
-             null removes what may be removed. Header fields, keys of the payload and parts of the flow change one by \
-             one.\n\nExample: cued cue set nightly schedule.cron='0 3 * * *' retry.max_attempts=3 payload.full=true",
-            [cue(), own(place("fields", "FIELD=VALUE", FIELDS).num_args(1..))],
-            Work::Code(change::set),
-        ),
+        set::cue_set(),
         entry(
             "pause",
-            "Pause cues: they have no runs until they are resumed",
+            "Pause cues until they are resumed",
             [some_cues(), all(), tag()],
             Work::Code(|call| change_status(call, "pause")),
         ),
@@ -142,22 +142,18 @@ pub fn entries() -> Vec<Entry> {
             [some_cues(), all(), tag()],
             Work::Code(|call| change_status(call, "resume")),
         ),
-        entry("rm", "Delete cues and their executions", [several(cues())], Work::Code(delete)),
-        entry(
-            "fire",
-            "Run a cue now or at an instant\n\nExample: cued cue fire nightly --payload '{\"full\": true}'",
-            fire_arguments(),
-            Work::Code(fire),
-        ),
+        entry("rm", "Delete cues and their runs", [several(cues())], Work::Code(delete)),
+        fire_entry(),
+        test_call::test_entry(),
         entry(
             "next",
             "Show the next runs of a cue",
             [cue(), (count, Part::Query("limit"))],
-            Work::Request("GET /v1/cues/{cue}/upcoming?detail=true", View::Code(print_next)),
+            Work::Request("GET /v1/cues/{cue}/upcoming?detail=true", View::Code(print_next_runs)),
         ),
         entry(
             "missed",
-            "List the runs that a cue missed, by gaps",
+            "List the missed runs of a cue, grouped by gap",
             [cue()],
             Work::Request("GET /v1/cues/{cue}/missed", View::Pages("first", "missed", GAPS)),
         ),
@@ -165,9 +161,8 @@ pub fn entries() -> Vec<Entry> {
 }
 
 fn list() -> Entry {
-    let search =
-        "Only cues with this text in the name, the description or the host, or at the beginning of the id";
-    let sort = words("sort", "ORDER", &CueSort::WORDS, "The order; with - in front of it descending");
+    let search = "Only cues with this text in the name, the slug, the description or the host, or at the beginning of the id";
+    let sort = words("sort", "ORDER", &CueSort::WORDS, "Sort order; a leading - means descending");
     entry(
         "list",
         "List cues, newest first",
@@ -177,11 +172,9 @@ fn list() -> Entry {
                 words("transport", "TRANSPORT", &Transport::WORDS, "Only cues of this transport"),
                 Part::Query("transport"),
             ),
-            (
-                switch("failing", "Only cues whose latest execution failed"),
-                Part::QuerySwitch("failing", "true"),
-            ),
+            (switch("failing", "Only cues whose latest run failed"), Part::QuerySwitch("failing", "true")),
             tag_filter(),
+            (flag("namespace", "NAME", "Only cues whose slug has this namespace"), Part::Query("namespace")),
             (sort.allow_hyphen_values(true), Part::Query("sort")),
             (flag("search", "TEXT", search), Part::Query("q")),
         ],
@@ -191,46 +184,22 @@ fn list() -> Entry {
     .wide("runs", "10")
 }
 
-fn fire_arguments() -> [(Arg, Part); 6] {
+fn fire_entry() -> Entry {
+    let help = "Run a cue now or at a given time";
     let payload =
         "Payload of this run, merged into that of the cue; @FILE and - read a file and standard input";
-    [
+    let at = "When to run: an instant, or words such as '+10m' or 'tomorrow 9:00', in the cue's time zone";
+    let arguments = [
         cue(),
         own(flag("payload", "JSON|@FILE|-", payload).allow_hyphen_values(true)),
-        own(switch("replace", "The payload of this run replaces that of the cue").requires("payload")),
-        own(flag("at", "TIME", "The instant of the run; without an offset in the time zone of the cue")),
-        own(switch("wait", "Wait for the end of the run; exits with 8 if it fails")),
-        own(flag(
-            "timeout",
-            "SPAN",
-            "Give up the wait after this time, such as 90s, 5m, 2h [default: never]",
-        )
-        .value_parser(parse_duration)
-        .requires("wait")),
-    ]
-}
-
-/// The expression and its zone, the interval, or the instant.
-fn schedule(context: &Context, cue: &Value) -> String {
-    let (cron, every) = (text_of(cue, "schedule.cron"), text_of(cue, "schedule.every"));
-    match text_of(cue, "schedule.timezone") {
-        _ if !every.is_empty() => format!("every {every}"),
-        _ if cron.is_empty() => {
-            format!("at {}", context.output.times.instant(&text_of(cue, "schedule.at")))
-        }
-        zone if zone == "UTC" => cron,
-        zone => format!("{cron} {zone}"),
-    }
-}
-
-/// The callback, or the task of a worker.
-fn target(cue: &Value) -> String {
-    let task = text_of(cue, "payload.task");
-    match text_of(cue, "transport").as_str() {
-        "webhook" => text_of(cue, "callback.url"),
-        transport if task.is_empty() => transport.to_owned(),
-        transport => format!("{transport}, task {task}"),
-    }
+        own(switch("replace", "Replace the cue's payload instead of merging into it").requires("payload")),
+        own(flag("at", "TIME", at)),
+        own(switch("wait", "Wait for the run to finish; exits with 8 if it fails")),
+        own(flag("timeout", "SPAN", "Stop waiting after this time, such as 90s, 5m, 2h [default: never]")
+            .value_parser(parse_duration)
+            .requires("wait")),
+    ];
+    entry("fire", help, arguments, Work::Code(fire))
 }
 
 fn jitter(cue: &Value) -> String {
@@ -284,23 +253,47 @@ fn retry(cue: &Value) -> String {
         seconds => (seconds, "s"),
     };
     let pauses: Vec<String> = pauses.as_array().into_iter().flatten().map(Value::to_string).collect();
-    format!("{} attempts, after {} {unit}", text_of(cue, "retry.max_attempts"), pauses.join(", "))
+    match retry["max_attempts"].as_u64() {
+        Some(1) => "none (one attempt)".to_owned(),
+        _ => format!("{} attempts, after {} {unit}", text_of(retry, "max_attempts"), pauses.join(", ")),
+    }
 }
 
-fn on_failure(cue: &Value) -> String {
+fn on_failure(context: &Context, cue: &Value) -> String {
     let actions = &cue["on_failure"];
     let flags = ["email", "pause"].into_iter().filter(|name| actions[name] == true);
-    let words: Vec<&str> = flags.chain(actions["webhook"].as_str()).collect();
+    let words = flags.map(|name| match name {
+        "email" if context.sends_no_mail() => "email (this server sends none)",
+        name => name,
+    });
+    let words: Vec<&str> = words.chain(actions["webhook"].as_str()).collect();
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
 fn latest(context: &Context, cue: &Value) -> String {
     let line = |run: &Value| {
         let scheduled = context.output.times.instant(&text_of(run, "scheduled_for"));
-        format!("{}  {scheduled}  {}", text_of(run, "id"), text_of(run, "status"))
+        let (id, status) = (context.output.id(&text_of(run, "id")), text_of(run, "status"));
+        let reason = if status == "failed" { cut(&result_or_wait(run), MAX_REASON) } else { String::new() };
+        format!("{id}  {scheduled}  {status}  {reason}").trim_end().to_owned()
     };
     let runs = cue["executions"].as_array().into_iter().flatten();
     runs.map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A cue that will not run by its schedule has no next run: a person reads why.
+fn print_next_runs(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+    let (context, has_runs) = (call.context, answer.value()?["upcoming"] != json!([]));
+    let Some(found) = call.cue.as_ref().filter(|_| !has_runs && !context.output.format.is_for_programs())
+    else {
+        return print_next(call, answer);
+    };
+    let cue = change::fetch(context, found)?;
+    let (id, name) = (text_of(&cue, "id"), printable(&text_of(&cue, "name")));
+    context.output.note(&match text_of(&cue, "status") {
+        status if status == "paused" => format!("{name} is paused: cued cue resume {}", short_id(&id)),
+        status => format!("{name} has no more runs: it is {status}"),
+    })
 }
 
 /// Sets the status of cues. `action` is `pause` or `resume`.
@@ -312,6 +305,12 @@ fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> 
     let context = call.context;
     let cues = find_all(context, &call.texts("cues"))?;
     if let [cue] = cues.as_slice() {
+        if !context.is_curl() && context.output.format == Format::Table {
+            let found = change::fetch(context, cue)?;
+            if found["status"] == to {
+                return print_line(&format!("{} is {to} already", label_of(&found)));
+            }
+        }
         let answer = context.send(&ApiRequest::patch(cue.path()).json(json!({ "status": to })))?;
         return context
             .output
@@ -361,31 +360,54 @@ pub fn fire(call: &Call<'_>) -> Result<(), CliError> {
         body["payload_override"] = input::structured("--payload", payload)?;
         body["merge_strategy"] = if call.is_set("replace") { "replace" } else { "merge" }.into();
     }
-    if let Some(at) = call.text("at") {
-        body["send_at"] = at.into();
-    }
     let Some(cue) = &call.cue else { return Ok(()) };
+    if let Some(at) = call.text("at") {
+        body["send_at"] = send_at(context, cue, at)?.into();
+    }
     let request = ApiRequest::post(format!("{}/fire", cue.path())).json(body).idempotent();
     if call.is_set("wait") && !context.is_curl() {
         let run = context.send(&request)?.value()?;
         return print_end(context, &until_ended(context, &run, "execution_id", call.get("timeout"))?);
     }
-    output.object(&context.send(&request)?, "execution_id", |run| {
+    let answer = context.send(&request)?;
+    output.object(&answer, "execution_id", |run| {
         vec![
-            ("execution", text_of(run, "execution_id").into()),
+            ("run", output.id(&text_of(run, "execution_id")).into()),
             ("cue", cue.label().into()),
             ("scheduled for", output.times.instant(&text_of(run, "scheduled_for")).into()),
         ]
-    })
+    })?;
+    match output.is_short() {
+        true => {
+            let id = text_of(&answer.value()?, "execution_id");
+            output.note(&format!("Follow it: cued run wait {}", output.id(&id)))
+        }
+        false => Ok(()),
+    }
 }
 
-/// The question names each cue and the number of its executions.
+/// The instant of a run, which may be in words. Local times are those of the cue.
+fn send_at(context: &Context, cue: &FoundCue, text: &str) -> Result<String, CliError> {
+    if is_instant(text) {
+        return Ok(text.to_owned());
+    }
+    let understood = understand(context, "at", text, &change::zone_of(context, cue)?)?;
+    note(context, &understood)?;
+    Ok(text_of(&understood, "schedule.at"))
+}
+
+/// The question names each cue and the number of its runs.
 fn question(context: &Context, cues: &[FoundCue]) -> Result<String, CliError> {
     let mut described = Vec::new();
     for cue in cues {
         let cue = change::fetch(context, cue)?;
-        let executions = count(cue["execution_total"].as_i64().unwrap_or(0), "execution");
-        described.push(format!("{}, {}, with {executions}", label_of(&cue), text_of(&cue, "status")));
+        let runs = count(cue["execution_total"].as_i64().unwrap_or(0), "run");
+        let mut named = json!({ "id": cue["id"], "name": text_of(&cue, "name") });
+        if let Some(width) = context.output.styles.width {
+            // A name without blanks cannot be folded.
+            named["name"] = cut(&printable(&text_of(&cue, "name")), (width / 2).max(MIN_WIDTH)).into();
+        }
+        described.push(format!("{}, {}, with {runs}", label_of(&named), text_of(&cue, "status")));
     }
     Ok(match described.as_slice() {
         [cue] => format!("Delete {cue}?"),
@@ -410,8 +432,8 @@ fn report(context: &Context, done: &str, answer: &ApiResponse, cues: &[FoundCue]
     let value = answer.value()?;
     let array = |field: &str| value[field].as_array().into_iter().flatten();
     // A deletion skips the cues that do not exist.
-    let skipped =
-        array("skipped").map(|id| json!({"id": id, "code": "cue_not_found", "message": "Cue not found"}));
+    let skipped = array("skipped")
+        .map(|id| json!({"id": id, "code": "cue_not_found", "message": "no cue has this id"}));
     let faults: Vec<Value> = array("failed").cloned().chain(skipped).collect();
     let changed = || cues.iter().filter(|cue| faults.iter().all(|it| it["id"] != cue.id.as_str()));
     match context.output.format {

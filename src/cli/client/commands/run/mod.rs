@@ -15,78 +15,78 @@ use crate::cli::client::command::{
 };
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
+use crate::cli::client::words::{in_words, message_of};
 use crate::cli::error::{CliError, failed};
 use crate::cli::output::table::{Cell, ColumnRule, Style, last_line, parse_duration, status, text_of};
 use crate::cli::output::{List, print};
 use crate::cli::printable::{printable, printable_lines};
 use crate::client::event_stream::{EventStream, StreamItem, request};
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
+use crate::domain::execution::CANCELLED;
 
 const COLUMNS: Columns = &[
-    ("ID", Form::Text("id"), ColumnRule::Always),
+    ("ID", Form::Id("id"), ColumnRule::Always),
     ("CUE", Form::Text("cue_name"), ColumnRule::Shortened),
     ("STATUS", Form::Status("status"), ColumnRule::Always),
     ("RESULT", Form::Cell(|_, run| result_or_wait(run).into()), ColumnRule::Shortened),
-    ("SCHEDULED", Form::ShortTime("scheduled_for"), ColumnRule::Always),
+    ("SCHEDULED", Form::Time("scheduled_for"), ColumnRule::Always),
     ("LATE", Form::Millis("late_ms"), ColumnRule::Wide),
     ("TOOK", Form::Millis("duration_ms"), ColumnRule::Wide),
     ("ATTEMPTS", Form::Template("{attempts}/{max_attempts}"), ColumnRule::Wide),
-    ("TRIGGER", Form::Text("triggered_by"), ColumnRule::Wide),
+    ("TRIGGER", Form::Words("triggered_by"), ColumnRule::Wide),
     ("WORKER", Form::Text("claimed_by_worker"), ColumnRule::Wide),
     ("CUE ID", Form::Text("cue_id"), ColumnRule::Wide),
-    ("MESSAGE", Form::Text("error_message"), ColumnRule::Wide),
+    ("MESSAGE", Form::Cell(|_, run| message_of(run).into()), ColumnRule::Wide),
 ];
 
 /// Deliveries have no worker, and workers no HTTP status: the message needs the place. Attempts are seconds apart, so
 /// their time is shown in full.
 const ATTEMPTS: Columns = &[
     ("ATTEMPT", Form::Text("attempt"), ColumnRule::Always),
-    ("STARTED", Form::Time("started_at"), ColumnRule::Always),
+    ("STARTED", Form::ExactTime("started_at"), ColumnRule::Always),
     ("TOOK", Form::Millis("duration_ms"), ColumnRule::Always),
     ("RESULT", Form::Cell(|_, attempt| attempt_result(attempt)), ColumnRule::Always),
     ("HTTP", Form::Text("http_status"), ColumnRule::WithValue),
     ("WORKER", Form::Text("worker_id"), ColumnRule::WithValue),
-    ("MESSAGE", Form::Text("error_message"), ColumnRule::Shortened),
-    ("CAUSE", Form::Text("cause"), ColumnRule::Wide),
-    ("NEXT", Form::Time("next_retry"), ColumnRule::Wide),
+    ("MESSAGE", Form::Cell(|_, attempt| message_of(attempt).into()), ColumnRule::Shortened),
+    ("CAUSE", Form::Words("cause"), ColumnRule::Wide),
+    ("NEXT", Form::ExactTime("next_retry"), ColumnRule::Wide),
 ];
 
 pub fn entries() -> Vec<Entry> {
     let attempt = number("attempt", u32::MAX, "Number of the attempt, from 1 [default: the latest]");
     let timeout = flag("timeout", "SPAN", "Give up after this time, such as 90s, 5m, 2h [default: never]");
-    let replay_examples = "Examples:\n  cued run replay 0198c0de-7a10\n  cued run replay --failed --since 1h --cue nightly-backup";
     vec![
         list(),
         entry(
             "show",
-            "Show a run: its state, why, its result",
+            "Show a run, its result and the reason",
             [run_id()],
             Work::Request("GET /v1/executions/{run}", View::Code(show::print_run)),
         ),
         entry(
             "attempts",
             "Show the attempts of a run, oldest first",
-            [run_id(), own(switch("body", "Show what the receiver answered, too"))],
+            [run_id(), own(switch("body", "Show the responses of the receiver, too"))],
             Work::Request("GET /v1/executions/{run}/attempts", View::Code(print_attempts)),
         ),
         entry(
             "request",
-            "Show the request that an attempt has sent\n\nThe server does not store requests: it builds this one again, \
-             and says what may differ.",
+            "Show the request that an attempt sent\n\nRequests are not stored: the server rebuilds this one, and says \
+             what may differ.",
             [run_id(), (attempt, Part::Query("attempt"))],
             Work::Request("GET /v1/executions/{run}/request", View::Code(print_request)),
         ),
         entry(
             "replay",
-            "Run again what has ended, with the same payload\n\nEach replay is a new run and counts against the quota. \
+            "Run finished runs again, with the same payload\n\nEach replay is a new run and counts against the quota. \
              Runs that were cancelled are replayed by id only.",
             replay_arguments(),
             Work::Code(replay::replay),
-        )
-        .example(replay_examples),
+        ),
         entry(
             "retry",
-            "Send a waiting run now instead of later\n\nIts attempts and the rest of its retry policy stay. A run that \
+            "Send a waiting run now\n\nIts attempts and the rest of its retry policy stay. A run that \
              has ended is replayed instead: cued run replay.",
             [run_id()],
             Work::Request(
@@ -106,8 +106,8 @@ pub fn entries() -> Vec<Entry> {
         verify_entry(),
         entry(
             "wait",
-            "Wait for the end of a run\n\nExits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if \
-             the time is over before.\n\nExample: cued run wait 018cc251-f400-7abc-8000-000000000000 --timeout 5m",
+            "Wait for a run to finish\n\nExits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if \
+             the time is over before.",
             [run_id(), own(timeout.value_parser(parse_duration))],
             Work::Code(wait),
         ),
@@ -116,8 +116,8 @@ pub fn entries() -> Vec<Entry> {
 
 fn list() -> Entry {
     let states = "Only in these states: pending, delivering, retrying, success, failed; several with commas";
-    let since = "Only created since then: a duration before now (2h), a date or an instant";
-    let trigger = "Only with this trigger: schedule, manual_fire or replay";
+    let since = "Only created since then: a time span until now (2h), a date or an instant";
+    let trigger = "Only with this trigger: schedule, manual_fire ('fired by hand') or replay";
     let cause = "Only with this cause of the last failure, such as timeout, status_5xx or expired";
     let outcome = "Only with this state of the outcome, such as verification_pending or missing";
     entry(
@@ -128,19 +128,18 @@ fn list() -> Entry {
             tag_filter(),
             (flag("status", "STATUS", states), Part::Query("status__in")),
             (
-                switch("failed", "Only failed ones").conflicts_with("status"),
+                switch("failed", "Only failed runs").conflicts_with("status"),
                 Part::QuerySwitch("status__in", "failed"),
             ),
             (moment("since", since), Part::QueryMoment("since")),
             (moment("until", "Only created before then"), Part::QueryMoment("until")),
-            (flag("trigger", "TRIGGER", trigger), Part::Query("triggered_by")),
-            (flag("cause", "CAUSE", cause), Part::Query("cause")),
+            (flag("trigger", "TRIGGER", trigger), Part::QueryWords("triggered_by")),
+            (flag("cause", "CAUSE", cause), Part::QueryWords("cause")),
             (flag("worker", "ID", "Only claimed by this worker"), Part::Query("worker_id")),
-            (flag("outcome", "STATE", outcome), Part::Query("outcome_state")),
+            (flag("outcome", "STATE", outcome), Part::QueryWords("outcome_state")),
         ],
         Work::Request("GET /v1/executions", View::Pages("id", "executions", COLUMNS)),
     )
-    .example("Example:\n  cued run list --cue nightly-backup --failed --since 1d")
 }
 
 fn verify_entry() -> Entry {
@@ -160,21 +159,21 @@ fn verify_entry() -> Entry {
 }
 
 fn replay_arguments() -> [(Arg, Part); 8] {
-    let runs = place("runs", "RUN", "Ids of runs, or at least 8 characters of the beginning of each");
+    let runs = place("runs", "RUN", "Ids of runs, or at least 8 characters of the beginning or end of each");
     let failed =
         "Replay all failed runs that match the other flags, oldest first; cancelled ones are left out";
-    let since = "Only created since then: a duration before now (1h), a date or an instant";
+    let since = "Only created since then: a time span until now (1h), a date or an instant";
     let cause = "Only with this cause of the failure, such as timeout or status_5xx";
     let runs = runs.required(false).num_args(1..).required_unless_present("failed").conflicts_with("failed");
     [
         runs,
         switch("failed", failed),
-        flag("cue", "CUE", "Only of this cue: its id or its name").requires("failed"),
+        flag("cue", "CUE", "Only of this cue, by id or name").requires("failed"),
         tag_flag(TAG_HELP).conflicts_with("runs"),
         moment("since", since).requires("failed"),
         moment("until", "Only created before then").requires("failed"),
         flag("cause", "CAUSE", cause).requires("failed"),
-        switch("dry-run", "Only count the runs that would be replayed").requires("failed"),
+        switch("dry-run", "Count the runs that would be replayed, and stop").requires("failed"),
     ]
     .map(own)
 }
@@ -188,7 +187,7 @@ fn attempt_result(attempt: &Value) -> Cell {
 }
 
 /// The result of a run, or what it waits for.
-fn result_or_wait(run: &Value) -> String {
+pub fn result_or_wait(run: &Value) -> String {
     match wait_of(run) {
         wait if !wait.is_empty() => wait,
         _ if run["outcome_state"] == "missing" => format!("{}, no result in time", result_of(run)),
@@ -209,8 +208,10 @@ fn wait_of(run: &Value) -> String {
 
 /// The result in a word or two: the status that the receiver returned, else the cause of the failure, else its message.
 fn result_of(object: &Value) -> String {
-    let fields = ["http_status", "cause", "error_message"];
-    let text = fields.iter().map(|field| text_of(object, field)).find(|text| !text.is_empty());
+    let (status, message) = (text_of(object, "http_status"), message_of(object));
+    // A worker's success has neither a status nor a cause nor a message.
+    let [cause, outcome] = ["cause", "outcome_state"].map(|field| in_words(&text_of(object, field)));
+    let text = [status, cause, message, outcome].into_iter().find(|text| !text.is_empty());
     last_line(&text.unwrap_or_default())
 }
 
@@ -264,7 +265,7 @@ fn print_request(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> 
     print(&format!("{first}\n{}{body}", headers(&sent["headers"])))?;
     match text_of(&sent, "why") {
         why if why.is_empty() => Ok(()),
-        why => output.note(&format!("not exact: {}", lines_of(&why).trim_end())),
+        why => output.note(&format!("{}.", lines_of(&why).trim_end())),
     }
 }
 
@@ -286,13 +287,13 @@ const END_TYPES: &str = "execution.succeeded,execution.failed,execution.cancelle
 const READ_INTERVAL: Duration = Duration::from_secs(5);
 
 const LINES: Lines = &[
-    ("id", Form::Text("id")),
+    ("id", Form::Id("id")),
     ("cue", Form::Text("cue_name")),
     ("status", Form::Status("status")),
     ("attempts", Form::Template("{attempts} of {max_attempts}")),
-    ("http status", Form::Text("http_status")),
-    ("error", Form::Text("error_message")),
-    ("duration", Form::Millis("duration_ms")),
+    ("HTTP status", Form::Text("http_status")),
+    ("error", Form::Cell(|_, run| message_of(run).into())),
+    ("took", Form::Millis("duration_ms")),
 ];
 
 pub fn wait(call: &Call<'_>) -> Result<(), CliError> {
@@ -338,7 +339,8 @@ pub fn until_ended(
             }
         };
         if !may_go_on {
-            return Err(failed(format!("the time is over, and the run {id} has not ended; it goes on")));
+            let id = context.output.id(&id);
+            return Err(failed(format!("stopped waiting; the run continues: cued run wait {id}")));
         }
     }
 }
@@ -373,10 +375,15 @@ pub fn print_end(context: &Context, answer: &ApiResponse) -> Result<(), CliError
     if run["status"] == "success" {
         return Ok(());
     }
-    let reason = text_of(&run, "error_message");
-    let reason = if reason.is_empty() { text_of(&run, "cause") } else { reason };
-    let word = if reason == "cancelled" { "was cancelled".to_owned() } else { format!("failed: {reason}") };
-    Err(CliError::WaitedFailed(format!("the run {} {word}", text_of(&run, "id"))))
+    let reason = message_of(&run);
+    let word = match reason.as_str() {
+        CANCELLED => "was cancelled".to_owned(),
+        // The lines above have the reason.
+        _ if !context.output.format.is_for_programs() => "failed".to_owned(),
+        "" => format!("failed: {}", in_words(&text_of(&run, "cause"))),
+        _ => format!("failed: {reason}"),
+    };
+    Err(CliError::WaitedFailed(format!("the run {} {word}", context.output.id(&text_of(&run, "id")))))
 }
 
 fn run_request(id: &str) -> ApiRequest {

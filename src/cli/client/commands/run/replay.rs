@@ -7,10 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::cli::client::arguments::{Moment, find_maybe_id, find_run};
+use crate::cli::client::arguments::{Moment, find_run};
 use crate::cli::client::command::Call;
 use crate::cli::client::context::Context;
+use crate::cli::client::cues::find_maybe_id;
 use crate::cli::client::live_output::Interrupt;
+use crate::cli::client::words::of_words;
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::output::table::text_of;
 use crate::cli::output::{Format, count, print, print_line, yaml};
@@ -42,8 +44,11 @@ pub fn replay(call: &Call<'_>) -> Result<(), CliError> {
     };
     // A single run: the server says why it refuses.
     let answer = context.send(&ApiRequest::post(format!("/v1/executions/{id}/replay")))?;
-    let sentence = |new: &Value| format!("replayed run {id} as {}", printable(&text_of(new, "id")));
-    context.output.done(&answer, "id", sentence)
+    let output = &context.output;
+    let sentence = |new: &Value| {
+        format!("replayed run {} as {}", output.id(id), printable(&output.id(&text_of(new, "id"))))
+    };
+    output.done(&answer, "id", sentence)
 }
 
 fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
@@ -54,7 +59,7 @@ fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
     };
     let fields = [
         ("cue_id", find_maybe_id(context, call.text("cue"))?),
-        ("cause", call.text("cause").map(str::to_owned)),
+        ("cause", call.text("cause").map(of_words)),
         ("since", instant("since")?.map(|at| at.to_string())),
         ("until", instant("until")?.map(|at| at.to_string())),
     ];
@@ -163,7 +168,7 @@ fn replay_parts(
     let skipped = all["skipped"].as_array().map_or(&[][..], Vec::as_slice);
     if !context.output.format.is_for_programs() {
         for it in skipped.iter().take(MAX_NAMED) {
-            let line = format!("  {}  {}", text_of(it, "id"), text_of(it, "code"));
+            let line = format!("  {}  {}", context.output.id(&text_of(it, "id")), text_of(it, "code"));
             context.output.note(&printable(&line))?;
         }
         if skipped.len() > MAX_NAMED {

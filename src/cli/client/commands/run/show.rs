@@ -5,14 +5,17 @@ use serde_json::Value;
 use crate::cli::client::command::{Call, Form, Lines, details};
 use crate::cli::client::commands::run::{result_of, wait_of};
 use crate::cli::client::context::Context;
+use crate::cli::client::words::{in_words, message_of};
 use crate::cli::error::CliError;
 use crate::cli::output::table::{Cell, Style, Times, details as as_text, duration, text_of};
 use crate::cli::output::{count, print};
+use crate::cli::width::cut;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
+use crate::domain::account::plan::{LIMIT_EXCEEDED, NO_LIMIT};
 use crate::domain::execution::CANCELLED;
 
 /// Characters of a message in the sentence that says why; all of it is shown below.
-const MAX_REASON: usize = 100;
+const MAX_REASON: usize = 200;
 
 const LINES: Lines = &[
     ("run", Form::Text("id")),
@@ -30,8 +33,8 @@ const LINES: Lines = &[
     ("claimed by", Form::Cell(claim)),
     ("lease until", Form::Time("lease_expires_at")),
     ("HTTP status", Form::Text("http_status")),
-    ("cause", Form::Text("cause")),
-    ("error", Form::Text("error_message")),
+    ("cause", Form::Words("cause")),
+    ("error", Form::Cell(|_, run| message_of(run).into())),
     ("answer", Form::Text("response_body")),
     ("delivered", Form::Time("delivered_at")),
     ("result due", Form::Time("outcome_due_at")),
@@ -48,7 +51,7 @@ const LINES: Lines = &[
     ("artifacts", Form::Json("evidence.artifacts")),
     ("verdict", Form::Cell(verdict)),
     ("verified", Form::Time("verdict.verified_at")),
-    ("trigger", Form::Text("triggered_by")),
+    ("trigger", Form::Words("triggered_by")),
     ("replay of", Form::Text("replayed_from")),
     ("created", Form::Time("created_at")),
     ("updated", Form::Time("updated_at")),
@@ -62,6 +65,8 @@ pub fn print_run(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> 
     let mut run = answer.value()?;
     if run["status"] == "pending" {
         run["transport"] = transport_of(call.context, &text_of(&run, "cue_id"))?;
+    } else if run["error_message"] == LIMIT_EXCEEDED {
+        run["account"] = call.context.fetch(&ApiRequest::get("/v1/auth/me"))?.value()?;
     }
     print(&as_text(&details(LINES, call.context, &run), &output.styles))
 }
@@ -101,7 +106,7 @@ fn outcome(_: &Context, run: &Value) -> Cell {
         "verification_pending" => Style::Warning,
         _ => Style::Plain,
     };
-    Cell::new(state, style)
+    Cell::new(in_words(&state), style)
 }
 
 /// An error of up to 2,000 characters is that of the run, and shown above.
@@ -165,6 +170,7 @@ fn failure_reason(run: &Value, times: &Times) -> String {
             let took = run["duration_ms"].as_i64().map(|millis| format!(" after {}", duration(millis)));
             format!("{which}{} ({result})", took.unwrap_or_default())
         }
+        Some("failed") if run["error_message"] == LIMIT_EXCEEDED => over_limit(run),
         Some("failed") => format!("it was never sent ({result})"),
         Some("success") if run["outcome_state"] == "missing" => {
             "it was delivered, but nobody reported its result in time".to_owned()
@@ -176,11 +182,25 @@ fn failure_reason(run: &Value, times: &Times) -> String {
     }
 }
 
+/// A run that was not sent because those of the plan were used up, and how the reader lifts the limit.
+fn over_limit(run: &Value) -> String {
+    let account = &run["account"];
+    let limit = account["monthly_execution_limit"].as_u64().filter(|limit| *limit < NO_LIMIT.into());
+    let runs = limit.map(|limit| format!("{limit} ")).unwrap_or_default();
+    let remedy = match limit {
+        // Without a limit by now there is nothing to lift.
+        None => "",
+        Some(_) if account["is_operator"] == true => "; start the server with --limits off",
+        Some(_) => "; cued account usage shows them",
+    };
+    format!("not sent: the plan's {runs}runs of the month were used up{remedy}")
+}
+
 /// The beginning of the message of the failure, which says more than its cause.
 fn reason_of(run: &Value) -> String {
-    let message = text_of(run, "error_message");
+    let message = message_of(run);
     let line = message.lines().next().unwrap_or_default();
-    if line.is_empty() { text_of(run, "cause") } else { line.chars().take(MAX_REASON).collect() }
+    if line.is_empty() { in_words(&text_of(run, "cause")) } else { cut(line, MAX_REASON) }
 }
 
 #[cfg(test)]
@@ -201,6 +221,16 @@ mod tests {
             (
                 json!({"status": "failed", "error_message": "over the quota"}),
                 "it was never sent (over the quota)",
+            ),
+            (
+                json!({"status": "failed", "error_message": LIMIT_EXCEEDED,
+                       "account": {"monthly_execution_limit": 3, "is_operator": true}}),
+                "not sent: the plan's 3 runs of the month were used up; start the server with --limits off",
+            ),
+            (
+                json!({"status": "failed", "error_message": LIMIT_EXCEEDED,
+                       "account": {"monthly_execution_limit": NO_LIMIT, "is_operator": true}}),
+                "not sent: the plan's runs of the month were used up",
             ),
             (json!({"status": "success", "attempts": 1}), ""),
             (

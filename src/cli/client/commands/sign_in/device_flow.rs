@@ -1,4 +1,4 @@
-//! Gets a key for a person who has an email address (contract §3.7).
+//! Gets a key for a person who has an email address (contract §3.7), or none on a development server.
 //!
 //! The server mails a link, or writes it to its log. The person confirms on the page behind it, and the next poll has
 //! the key. A server without mail that admits new users hands out the key of a new account at once (contract §3.2).
@@ -14,15 +14,22 @@ use url::Url;
 
 use crate::cli::client::commands::sign_in::{ask, can_ask, open, prompt};
 use crate::cli::client::context::Context;
-use crate::cli::error::{CliError, failed};
+use crate::cli::error::{CliError, bad_email, failed};
+use crate::cli::output::table::text_of;
 use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
+use crate::domain::account::credentials::Email;
 
 /// The part of `GET /v1/info` that is about signing in.
 #[derive(Deserialize)]
 struct ServerInfo {
     registration: String,
     mail: String,
+    #[serde(default)]
+    sign_in: Vec<String>,
+    /// The addresses of the accounts; a development server names them to its own machine.
+    #[serde(default)]
+    accounts: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -54,17 +61,25 @@ struct PendingLogin<'a> {
 /// Signs in by email. Asks for a missing `email` at a terminal.
 pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<String, CliError> {
     let server: ServerInfo = context.fetch(&ApiRequest::get("/v1/info").anonymous())?.read()?;
+    let is_first = |email: &str| server.accounts.first().is_some_and(|first| is_same(first, email));
+    if email.is_none_or(is_first) && server.sign_in.iter().any(|way| way == "dev") {
+        return sign_in_dev(context);
+    }
     let email = match email {
         Some(email) => Some(email.to_owned()),
         None if server.mail == "log" && can_ask() => Some(ask("Email address: ")?),
         None => None,
     };
+    // Before anything is asked about it.
+    if let Some(email) = &email {
+        Email::parse(email).map_err(|error| bad_email(&printable(email), error))?;
+    }
     let admits = server.mail == "log" && server.registration != "closed";
-    if admits
-        && let Some(email) = &email
-        && let Some(key) = register(context, email)?
-    {
-        return Ok(key);
+    if admits && let Some(email) = &email {
+        confirm_another(context, &server.accounts, email)?;
+        if let Some(key) = register(context, email)? {
+            return Ok(key);
+        }
     }
     let answer = context.send(&ApiRequest::post("/v1/auth/device-code").anonymous())?;
     let login = answer.read()?;
@@ -74,6 +89,35 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
         None => pending.show_page(may_open && can_ask())?,
     }
     pending.wait()
+}
+
+/// Makes a key of the account that the page of a development server enters, by a session that ends at once.
+fn sign_in_dev(context: &Context) -> Result<String, CliError> {
+    let begin = ApiRequest::post("/v1/auth/session").json(json!({ "dev": true })).anonymous();
+    let session = context.send(&begin)?;
+    let cookie = session.header("set-cookie").and_then(|cookie| cookie.split(';').next()).unwrap_or_default();
+    let with_cookie = |request: ApiRequest| {
+        // As a page of the server, which alone may use its cookie.
+        let request = request.header("cookie", cookie).header("origin", context.target.url.as_str());
+        context.fetch(&request.anonymous())
+    };
+    let key = with_cookie(ApiRequest::post("/v1/auth/keys").json(json!({ "name": "cued login" })));
+    // The key counts; a session that could not be ended ends by itself.
+    drop(with_cookie(ApiRequest::delete("/v1/auth/session")));
+    Ok(text_of(&key?.value()?, "api_key"))
+}
+
+fn is_same(known: &str, email: &str) -> bool {
+    known.eq_ignore_ascii_case(email.trim())
+}
+
+/// Asks before a mistyped address makes a second account.
+fn confirm_another(context: &Context, accounts: &[String], email: &str) -> Result<(), CliError> {
+    let is_known = accounts.iter().any(|known| is_same(known, email));
+    let Some(first) = accounts.first().filter(|_| !is_known) else { return Ok(()) };
+    let (email, first) = (printable(email), printable(first));
+    context
+        .confirm(&format!("{email} is new on this server; its first account is {first}. Create another one?"))
 }
 
 /// Adds an account; `None` if the address has one, or the server admits no more.
@@ -87,7 +131,7 @@ fn register(context: &Context, email: &str) -> Result<Option<String>, CliError> 
         }
         answer => {
             let value = answer?.value()?;
-            context.output.note("This address had no account here: it has one now.")?;
+            context.output.note(&format!("Created an account for {}.", printable(email)))?;
             Ok(value["api_key"].as_str().map(str::to_owned))
         }
     }
@@ -115,20 +159,20 @@ impl PendingLogin<'_> {
         let request = ApiRequest::post("/v1/auth/device-code/submit-email").json(body).anonymous();
         self.context.fetch(&request)?;
         self.is_mailed = true;
-        self.announce_mail(&format!("to {}", printable(email)))
+        self.announce_mail(&printable(email))
     }
 
     fn announce_mail(&self, recipient: &str) -> Result<(), CliError> {
         let code = printable(&self.login.user_code);
         if self.server.mail == "log" {
             self.note(&format!(
-                "This server sends no mail: the link {recipient} is in its log, and in the terminal of \
-                 `cued serve --dev`. Open it and confirm the code {code}."
+                "This server sends no mail. If {recipient} has an account, its link is in the log of the server: ask its \
+                 operator.\nOpen the link and confirm the code {code}."
             ))?;
         } else {
-            self.note(&format!("Open the link in the mail {recipient} and confirm the code {code}."))?;
+            self.note(&format!("Open the link in the mail to {recipient} and confirm the code {code}."))?;
         }
-        if self.server.registration != "open" {
+        if self.server.mail != "log" && self.server.registration != "open" {
             self.note(
                 "An address without an account gets none, unless it is the server's first: ask the operator.",
             )?;
@@ -191,7 +235,7 @@ impl PendingLogin<'_> {
             ("expired", None) => Err(expired()),
             ("email_sent", None) if !self.is_mailed => {
                 self.is_mailed = true;
-                self.announce_mail("to that address").map(|()| None)
+                self.announce_mail("that address").map(|()| None)
             }
             _ => Ok(None),
         }
@@ -204,7 +248,9 @@ impl PendingLogin<'_> {
             Some(_) => return self.note("This link is of another login."),
             None if line.contains('@') => self.submit(line),
             None if line.is_empty() => return Ok(()),
-            None => return self.note("This is neither an email address nor the link of the mail."),
+            None => {
+                return self.note("Paste the whole link, which begins with http, or enter an email address.");
+            }
         };
         match result {
             // The person can try again.

@@ -12,7 +12,7 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::Value;
 
 use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
-use crate::cli::client::commands::account::quota;
+use crate::cli::client::commands::account::{plan, quota, runs};
 use crate::cli::client::context::{ClientArgs, Context, credentials_path, environment};
 use crate::cli::error::{CliError, cannot, failed, usage};
 use crate::cli::input;
@@ -82,7 +82,7 @@ impl ClientAction for Login {
         }
         let path = credentials_path()?;
         let credentials = Credentials::read(&path).map_err(ClientError::from)?;
-        let named = args.profile.clone().or_else(|| environment("CUED_PROFILE"));
+        let named = args.profile.clone().or_else(variable_profile);
         if named.as_ref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
             return Err(usage("--profile: a name has one character or more"));
         }
@@ -99,11 +99,12 @@ impl ClientAction for Login {
     fn run(self, context: &Context) -> Result<(), CliError> {
         // A key that could not be stored would be lost.
         Credentials::check_writable(&credentials_path()?).map_err(ClientError::from)?;
+        let is_entered = self.key.is_some();
         let key = match self.key {
             Some(_) => read_key()?,
             None => device_flow::sign_in(context, self.email.as_deref(), !self.no_browser)?,
         };
-        finish(context, key)
+        finish(context, key, is_entered)
     }
 }
 
@@ -114,33 +115,65 @@ fn free_profile(credentials: &Credentials, url: &str) -> String {
     name.to_owned()
 }
 
-/// Verifies a key, stores it and makes its profile the current one.
-fn finish(context: &Context, api_key: String) -> Result<(), CliError> {
+/// Verifies a key and stores it. Its profile becomes the current one, unless the command line names it and there is one.
+fn finish(context: &Context, api_key: String, is_entered: bool) -> Result<(), CliError> {
     let signed_in = context.at(Target { key: Some(api_key.clone()), ..context.target.clone() })?;
-    let me = signed_in.send(&ApiRequest::get("/v1/auth/me"))?;
+    let me = signed_in.send(&ApiRequest::get("/v1/auth/me")).map_err(|error| match error {
+        CliError::Client(ClientError::Refused(mut refused)) if is_entered && refused.status == 401 => {
+            refused.say(format!("{} does not accept the API key that was entered", context.target.url));
+            CliError::Client(ClientError::Refused(refused))
+        }
+        error => error,
+    })?;
     let email = text_of(&me.value()?, "email");
     // Without it, `cued logout` looks it up.
     let key_id = own_key_id(&signed_in).unwrap_or_default();
     let name = context.target.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.to_owned());
     let profile = Profile { url: context.target.url.clone(), api_key, email, key_id };
-    store(context, &name, &profile)?;
+    let (before, current) = store(context, &name, &profile)?;
     if let Some(name) = KEY_VARIABLES.into_iter().find(|name| environment(name).is_some()) {
         context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
     }
     let (url, email) = (profile.url, printable(&profile.email));
-    context.output.done(&me, "id", |_| format!("Signed in to {url} as {email} (profile {name})."))
+    context.output.done(&me, "id", |_| format!("Signed in to {url} as {email} (profile {name})."))?;
+    if let (Some(before), true) = (before.filter(|before| *before != name), current.as_ref() == Some(&name)) {
+        let line = format!("Commands now use profile {name}; for the other: --profile {before}");
+        return context.output.note(&line);
+    }
+    match current.filter(|current| *current != name && variable_profile().is_none()) {
+        None => Ok(()),
+        Some(current) => context.output.note(&format!(
+            "Commands still use profile {current}.\nFor the new one: --profile {name}, or CUED_PROFILE={name}"
+        )),
+    }
 }
 
-fn store(context: &Context, name: &str, profile: &Profile) -> Result<(), CliError> {
+fn variable_profile() -> Option<String> {
+    environment("CUED_PROFILE")
+}
+
+/// Returns the profile that was the current one, if there still is one of its name, and the one that now is.
+fn store(
+    context: &Context,
+    name: &str,
+    profile: &Profile,
+) -> Result<(Option<String>, Option<String>), CliError> {
+    let is_named = context.names_profile() || variable_profile().is_some();
     let stored = Credentials::update(&credentials_path()?, |credentials| {
-        credentials.current = Some(name.to_owned());
-        credentials.profiles.insert(name.to_owned(), profile.clone())
+        let replaced = credentials.profiles.insert(name.to_owned(), profile.clone());
+        // The next command must not go to another server than the one before.
+        let before = credentials.current.clone().filter(|name| credentials.profiles.contains_key(name));
+        if !is_named || before.is_none() {
+            credentials.current = Some(name.to_owned());
+        }
+        (replaced, (before, credentials.current.clone()))
     });
-    let replaced = stored.map_err(|error| {
+    let (replaced, profiles) = stored.map_err(|error| {
         let advice = "the key was not stored, and is still valid: revoke it with `cued account keys revoke`";
         failed(format!("{error}; {advice}"))
     })?;
-    let Some(old) = replaced.filter(|old| old.api_key != profile.api_key) else { return Ok(()) };
+    let old = replaced.filter(|old| old.api_key != profile.api_key);
+    let Some(old) = old.filter(|old| may_be_valid(context, old)) else { return Ok(profiles) };
     // The new key can revoke the old one if both are of one account.
     let advice = match &old.key_id {
         Some(id) if normal_url(&old.url) == profile.url && old.email == profile.email => {
@@ -148,7 +181,20 @@ fn store(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErro
         }
         _ => format!(" for {} at {}", printable(&old.email), old.url),
     };
-    context.output.note(&format!("The earlier key of profile {name} is replaced, and still valid{advice}"))
+    let text = format!("The earlier key of profile {name} is replaced, and still valid{advice}");
+    context.output.note(&text).map(|()| profiles)
+}
+
+/// Returns whether a replaced key may still sign somebody in. That of a deleted database has nothing to revoke.
+fn may_be_valid(context: &Context, old: &Profile) -> bool {
+    let url = normal_url(&old.url);
+    // Another server may be away, and its key is not this one's matter.
+    if url != context.target.url {
+        return true;
+    }
+    let target = Target { url, key: Some(old.api_key.clone()), ..context.target.clone() };
+    let answer = context.at(target).and_then(|of_old| of_old.fetch(&ApiRequest::get("/v1/auth/me")));
+    !matches!(answer, Err(CliError::Client(error)) if error.status() == Some(401))
 }
 
 /// Refuses a key that was given as an argument, and does not repeat it.
@@ -193,12 +239,9 @@ pub fn ask_hidden(question: &str) -> Result<String, CliError> {
 
 const ACCOUNT: Lines = &[
     ("email", Form::Text("email")),
-    ("plan", Form::Text("plan")),
+    ("plan", Form::Cell(|_, user| plan(user, &["plan"], "monthly_execution_limit"))),
     ("cues", Form::Cell(|_, user| quota(user, "active_cues", "active_cue_limit", " active"))),
-    (
-        "executions",
-        Form::Cell(|_, user| quota(user, "executions_this_month", "monthly_execution_limit", " this month")),
-    ),
+    ("runs", Form::Cell(|_, user| runs(user, "executions_this_month", "monthly_execution_limit"))),
     ("server", Form::Cell(|context, _| context.target.url.as_str().into())),
     ("key", Form::Cell(|context, user| key(context, user).into())),
 ];
@@ -276,8 +319,11 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
             context.output.note("The key was not valid any more.")
         }
         Err(CliError::Client(error)) if error.status() == Some(409) || error.exit_code() == 1 => {
-            let text = format!("{error}. Nothing was changed, the key is still valid; {keep}");
-            Err(if error.status() == Some(409) { CliError::Refused(text) } else { CliError::Failed(text) })
+            Err(if error.status() == Some(409) {
+                CliError::Refused(format!("This is your last key, so it stays valid; {keep}"))
+            } else {
+                CliError::Failed(format!("{error}. Nothing was changed, the key is still valid; {keep}"))
+            })
         }
         result => result,
     }
@@ -332,6 +378,13 @@ fn other_profiles(context: &Context) -> Result<String, CliError> {
         return Ok(String::new());
     }
     let credentials = Credentials::read(&path).map_err(ClientError::from)?;
-    let names: Vec<&str> = credentials.profiles.keys().map(String::as_str).collect();
+    let target = &context.target;
+    let used = target.profile.as_ref().filter(|_| target.key_variable.is_none());
+    let mark = |name: &String| match () {
+        () if used == Some(name) => format!("{name} (in use)"),
+        () if credentials.current.as_ref() == Some(name) => format!("{name} (current)"),
+        () => name.clone(),
+    };
+    let names: Vec<String> = credentials.profiles.keys().map(mark).collect();
     Ok(if names.len() > 1 { names.join(", ") } else { String::new() })
 }

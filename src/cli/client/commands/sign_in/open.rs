@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(3);
 pub struct Open {
     /// Screen to show, such as cues or runs/ID [default: the overview]
     screen: Option<String>,
-    /// Print the address only
+    /// Print only the URL
     #[arg(long)]
     no_browser: bool,
 }
@@ -44,9 +44,9 @@ impl ClientAction for Open {
         }
         let before = sessions(context);
         let Some(_file) = open_secret(&page(&answer.value()?)) else {
-            return context.output.note("Open this address in a browser. It works once, for five minutes.");
+            return context.output.note("Open this URL in a browser. It works once, for five minutes.");
         };
-        context.output.note("Opened in the browser. The address works once, for five minutes.")?;
+        context.output.note("Opened in the browser. The URL works once, for five minutes.")?;
         // A browser that is started now takes a while to read the file.
         let interrupt = Interrupt::listen()?;
         let clock = context.client.clock();

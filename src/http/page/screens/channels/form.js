@@ -1,6 +1,6 @@
 // The two steps of a new channel, its service and its settings, and the form that changes one.
 import { ApiError, anchor, busily, card, check, field, fieldError, focusProblem, get, go, html,
-  link, loadUser, note, patch, post, sentence, state, update, usedZone, yourZone,
+  link, loadUser, note, patch, post, sendsMail, sentence, state, update, usedZone, yourZone,
   zoneList } from "../../kit.js";
 import { tagsField } from "../../parts/tag_field.js";
 import { ALERTS, ALL_ALERTS, EVENTS, SERVICES, createBody, formOf, patchBody, problemsOf,
@@ -64,11 +64,13 @@ function settings(data) {
     : html`<a class="button" href=${guide} target="_blank" rel="noreferrer">${
       name} docs (new tab)</a>`;
   const kept = (name) =>
-    was[name].includes("…") && { help: "Stored. Leave it as it is to keep it." };
-  return html`<div class="pad stack"><p class="wrap">${how}</p>${more}${settings.map(
+    was[name].includes("…") && { help: "Stored. Leave it unchanged to keep it." };
+  return html`<div class="pad stack"><p class="wrap">${how}</p>${
+    type === "email" && !sendsMail() ? note("This server sends no mail: its mails go to its log, so "
+      + "nobody gets them.", "warn") : ""}${more}${settings.map(
     ([name, label, more]) => bound(data, name, label, { ...more, ...kept(name) }))}${
     isEdit ? bound(data, "name", "Name") : bound(data, "name", "Name (optional)",
-      { help: "If you leave it empty, it is made from the settings above." })}</div>`;
+      { help: "Leave empty to name it after the service and topic." })}</div>`;
 }
 
 function events(data) {
@@ -87,12 +89,12 @@ function events(data) {
 
 const limits = (data) => html`<div class="pad stack">${
   tagsField(data, (tags) => change(data, "tags", tags),
-    `Only cues with one of these tags. Leave it empty for all cues, and for alerts about your
-      account.`)}${
+    `Sends only for cues with one of these tags. Leave empty for all cues, and for alerts
+      about your account.`)}${
   check({
     name: "quiet", label: "Quiet hours", checked: data.form.isQuiet,
     onchange: (on) => change(data, "isQuiet", on),
-    help: "Nothing is sent in them. You get one message at their end.",
+    help: "Sends nothing in these hours, and one message at their end.",
   })}${!data.form.isQuiet ? "" : [
     html`<div class="row">${bound(data, "quietFrom", "From", { type: "time" })}${
       bound(data, "quietTo", "To", { type: "time" })}</div>`,

@@ -14,7 +14,7 @@ const PRIORITIES = [["", "4 for failures, else 3"], ["1", "1, lowest"], ["2", "2
 export const SERVICES = {
   email: {
     name: "Email", line: "Mail to the address of your account",
-    settings: [["to", "Address", { type: "email" }]],
+    settings: [["to", "Email address", { type: "email" }]],
     how: "Mails go to the address of your account, once you have confirmed it.",
   },
   webhook: {
@@ -30,8 +30,8 @@ export const SERVICES = {
       ["token", "Access token (optional)"],
       ["priority", "Priority", { choices: PRIORITIES }],
     ],
-    how: `Choose a topic that nobody guesses, and subscribe to it in the app. Whoever knows its name
-      can read it, unless your server asks for a token.`,
+    how: `Choose a topic that nobody guesses, and subscribe to it in the app. Anyone who knows its
+      name can read it, unless your server asks for a token.`,
     guide: "https://docs.ntfy.sh/",
   },
   slack: {
@@ -67,8 +67,8 @@ export const SERVICES = {
         { help: "A number, negative for a group, or the name of a public chat as in @backups." }],
       apiUrl("https://api.telegram.org", "Only for a Bot API server of your own."),
     ],
-    how: `Write /newbot to @BotFather, who returns a token. Write to the new bot, or add it to a
-      group. Then open api.telegram.org/botTOKEN/getUpdates: it shows the id of the chat.`,
+    how: `Write /newbot to @BotFather, who returns a token. Send the new bot a message, or add it to
+      a group. Then open api.telegram.org/botTOKEN/getUpdates: it shows the id of the chat.`,
     guide: "https://core.telegram.org/bots/tutorial",
   },
   gotify: {
@@ -169,11 +169,10 @@ export function problemsOf({ problems: found = [], message }, type) {
   for (const { loc: [, first, second], msg } of found) {
     const field = first === "quiet" ? QUIET[second] ?? "quietFrom"
       : fields.find((name) => name === first);
-    const text = msg.replace(/^Value error, /, "").replace(/; use the type (\w+)$/,
+    const text = msg.replace(/; use the type (\w+)$/,
       (_, other) => `; add a channel for ${SERVICES[other].name} instead`);
-    const own = text.startsWith(`${first} `) ? text.slice(first.length + 1) : text;
     if (!field) rest.push(first === undefined ? text : `${first}: ${text}`);
-    else problems[field] ??= own.replace(/^[a-z]+ /, capital); // an address stays as it is
+    else problems[field] ??= text;
   }
   return { problems, rest: found.length ? rest : [message] };
 }

@@ -1,9 +1,11 @@
 // What the screens of cues and runs do with a cue, and a cue as a request or as marks.
-import { act, bodyWith, checkJson, confirmed, cuePath, del, faultText, fieldError, fromLocal, go,
-  knowsZone, letterOf, link, localText, patch, post, prettyJson, prompt, randomKey, readableJson,
-  serverNow, yourZone } from "../../kit.js";
+import { act, bodyWith, confirmed, cuePath, del, go, instant, letterOf, link, patch, post, serverNow,
+  state } from "../../kit.js";
+import { targetText, whenText } from "../../parts/target.js";
 
-const DAY_MS = 86_400_000;
+/** On hold: what is due, as at `at`, is sent once the copy is promoted. */
+export const isHeld = (at) =>
+  state.overview?.server.held_since && !(at && instant(at) > serverNow());
 
 export function setPaused(cue) {
   const [status, done] = cue.status === "paused" ? ["active", "resumed"] : ["paused", "paused"];
@@ -13,57 +15,18 @@ export function setPaused(cue) {
 export const edit = ({ id }) => go(link("cues", id, "edit"));
 const show = (run) => run && go(link("runs", run.id));
 
-export const fire = async ({ id }) => show(await act(() => post(cuePath(id) + "/fire"), "Fired"));
+export const fire = async ({ id }) => show(await act(() => post(cuePath(id) + "/fire"),
+  isHeld() ? "On hold: not sent until promoted" : "Fired"));
 
-// Asks for a payload and a time, fires the cue once, and shows the new run. `own` is the payload of
-// a run of the cue, if not the cue's.
-export async function fireWith(cue, own = null) {
-  const zone = knowsZone(cue.schedule.timezone) ? cue.schedule.timezone : "UTC";
-  const shown = prettyJson(readableJson(own ?? cue.payload_text ?? "{}"));
-  const path = cuePath(cue.id) + "/fire";
-  const key = randomKey();
-  show(await prompt({
-    title: `Fire ${cue.name}`, action: "Fire",
-    text: `Runs the cue once with this payload${own ? ", which is that of the run" : ""}. The cue
-      keeps its own.`,
-    fields: [
-      { name: "payload_override", label: "Payload (JSON)", value: shown, lines: 10 },
-      { name: "at", label: `At (${zone})`, type: "datetime-local", help: "Empty: now." },
-    ],
-    send({ payload_override, at }) {
-      const fault = checkJson(payload_override);
-      if (fault) throw fieldError("payload_override", faultText(fault));
-      const send_at = fromLocal(at, zone) || undefined;
-      if (own === null && payload_override === shown) return post(path, { send_at }, { key });
-      return post(path, { send_at, merge_strategy: "replace" }, { raw: { payload_override }, key });
-    },
-  }));
-}
+export const fireWith = async (...args) =>
+  show(await (await import("./fire_with.js")).fireWith(...args));
 
-export const remove = ({ id, name }) => confirmed(`Delete ${name}?`, "Delete",
-  "Its runs and their results are deleted with it. This cannot be undone.",
+export const remove = ({ id, name, slug, ...cue }) => confirmed(`Delete ${name}?`, "Delete",
+  `${targetText(cue)}, ${whenText(cue)}. This also deletes its runs and their results. You cannot
+    undo it.${slug ? " cued apply creates it again." : ""}`,
   () => del(cuePath(id)), `Deleted ${name}`);
 
-export async function replayFailed({ id }) {
-  const zone = yourZone();
-  const { countMatching, replayMatching, showReplayed } = await import("../runs/bulk.js");
-  const found = await prompt({
-    title: "Replay failed runs", action: "Next",
-    text: "Each failed run since then is repeated with its own payload, the oldest first.",
-    fields: [{
-      name: "since", label: `Failed since (${zone})`, type: "datetime-local", required: true,
-      value: localText(serverNow() - DAY_MS, zone).slice(0, 16),
-    }],
-    async send({ since }) {
-      const filter = { cue_id: id, status: "failed", since: fromLocal(since, zone) };
-      const count = await countMatching(filter);
-      if (!count) throw fieldError("since", "No run of this cue failed since then.");
-      return { filter, count };
-    },
-  });
-  const answer = found && (await act(() => replayMatching(found.filter, found.count)));
-  if (answer?.replayed) go(showReplayed(answer, { cue: id, triggered_by: "replay" }));
-}
+export const replayFailed = async (cue) => (await import("../runs/bulk.js")).replayFailed(cue);
 
 /** Failed runs in a row, the newest first in `runs`; unfinished ones do not count. Pure. */
 export function streakOf(runs) {

@@ -1,8 +1,7 @@
-// The form of the editor: what the cue does, when, its payload, headers, and what else it has.
-import { act, anchor, button, bytes, card, faultText, field, html, knowsZone, link, localText,
-  muted, note, nothing, prettyJson, segments, serverNow, state, surveyJson, update, withMember,
+// The form of the editor.
+import { act, anchor, button, bytes, card, faultText, field, html, isSilent, link, localText, muted,
+  nothing, prettyJson, segments, serverNow, state, surveyJson, update, withMember,
   zoneList } from "../../kit.js";
-import { attemptLine } from "../../parts/attempts.js";
 import { PRESETS, attemptTimes, attemptsText, defaultName, networkOf } from "./model.js";
 import { WHEN, ask, previewProblem } from "./preview.js";
 
@@ -14,7 +13,10 @@ const MOST_PAYLOAD = 1_048_576; // bytes that the server takes
 export function change(data, name, value) {
   data.form[name] = value;
   delete data.problems[name];
-  if (WHEN.includes(name)) ask(data, TYPING_MS);
+  if (WHEN.includes(name)) {
+    data.form.meant = null;
+    ask(data, TYPING_MS);
+  }
   if (name === "payload") {
     clearTimeout(data.reading);
     const wait = TYPING_MS + value.length / LETTERS_PER_MS;
@@ -33,7 +35,7 @@ export function readPayload(data) {
 function read(text) {
   const { fault, size, value } = surveyJson(text, "task");
   if (fault) return { at: fault.at, problem: faultText(fault) + "." };
-  if (!text.trim().startsWith("{")) return { at: 0, problem: "A payload is an object: { … }." };
+  if (!text.trim().startsWith("{")) return { at: 0, problem: "A payload is a JSON object: { … }." };
   return { size, task: value?.startsWith('"') ? JSON.parse(value) : "" };
 }
 
@@ -42,7 +44,7 @@ export const bound = (data, name, label, more) => field({
   oninput: (value) => change(data, name, value), ...more,
 });
 
-/** A part that is folded until it is wanted; `showProblems` opens those with a problem. */
+/** A folded part; `showProblems` opens those with a problem. */
 const folded = (title, summary, content, isOpen = false, toggle = nothing) => html`<details
   class="card" ?open=${isOpen} @toggle=${toggle}><summary><h2>${title}</h2>${
     summary ? html` <span class="muted small wrap">${summary}</span>` : ""}</summary>
@@ -70,15 +72,12 @@ export function scheduleCard(data) {
   };
   const kinds =
     segments("Kind of schedule", form.kind, [["recurring", "Repeats"], ["once", "Once"]], choose);
-  const problem = data.problems.zone || previewProblem(data, "zone");
-  const isUnknown = form.zone && !problem && !knowsZone(form.zone);
-  const help = isUnknown ? "This browser does not know the zone; the server decides." : "";
   return card("", "When", kinds, html`<div class="pad stack">
     ${form.kind === "once" ? once(data) : recurring(data)}
-    ${bound(data, "zone", "Time zone", { list: "zones", problem, help })}${zoneList()}</div>`);
+    ${bound(data, "zone", "Time zone", { list: "zones" })}${zoneList()}</div>`);
 }
 
-const once = (data) => bound(data, "at", "Day and time there", {
+const once = (data) => bound(data, "at", "Date and time", {
   type: "datetime-local",
   // What a change of the clock does to the chosen time
   help: data.preview?.answer?.occurrences[0]?.note
@@ -87,23 +86,16 @@ const once = (data) => bound(data, "at", "Day and time there", {
 });
 
 function recurring(data) {
-  const { cron } = data.form;
+  const { cron, meant, said } = data.form;
   const use = (value) => () => change(data, "cron", value);
-  const isMonthEnd = data.monthEnd || /\bL\b|\bLW\b/i.test(cron);
   const preset = ([label, value]) => html`<button type="button" @click=${use(value)}
     aria-pressed=${cron.trim() === value ? "true" : "false"}>${label}</button>`;
-  const turn = () => update(() => (data.monthEnd = !data.monthEnd));
-  const ways = html`<span class="row">${button("1st, 00:00", use("0 0 1 * *"))}${
-    button("28–31, 23:00", use("0 23 28-31 * *"))}</span>`;
-  return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(preset)}
-      <button type="button" aria-expanded=${isMonthEnd ? "true" : "false"}
-        @click=${turn}>Month's end…</button></div>
-    ${!isMonthEnd ? "" : note(html`<b>Cron has no last day of a month</b>, as months differ in
-      length. Run at the start of the next month instead, or on the days 28 to 31 and let the
-      receiver look whether tomorrow is the 1st.`, "warn", ways)}
-    ${bound(data, "cron", "Cron or interval", {
+  return html`<div class="row chips" role="group" aria-label="Examples">${PRESETS.map(preset)}</div>
+    ${bound(data, "cron", "Schedule", {
       problem: cronProblem(data),
-      help: "minute, hour, day of month, month, day of week; or an interval such as @every 90s",
+      help: meant ? `Understood: ${said}`
+        : html`every weekday at 9, every 5m, …; or cron: minute, hour, day, month, weekday.
+          <a href="docs/schedules" target="_blank">About schedules</a>`,
     })}`;
 }
 
@@ -121,7 +113,7 @@ function cronProblem(data) {
 }
 
 const METHODS = ["POST", "PUT", "PATCH", "GET", "DELETE"].map((word) => [word, word]);
-const TRANSPORTS = [["webhook", "Call an address"], ["worker", "For a worker"]];
+const TRANSPORTS = [["webhook", "Call a URL"], ["worker", "Run on a worker"]];
 
 export function targetCard(data) {
   const { form, json, cue, problems } = data;
@@ -131,11 +123,12 @@ export function targetCard(data) {
       anchor(link("cues", "new", { from: cue.id }), "Duplicate to change it", "button")];
   return card("", "What", transport, html`<div class="pad stack">
     ${form.transport === "worker" ? task(data) : html`<div class="pair">${bound(data, "url",
-      "Address", { type: "url", help: problems.url ? "" : urlHelp(form.url) })}${
+      "URL", { type: "url", help: problems.url ? "" : urlHelp(form.url) })}${
       bound(data, "method", "Method", { choices: METHODS })}</div>`}
     ${bound(data, "name", "Name", {
       placeholder: defaultName(form, json.task),
-      help: form.name ? "" : "Left empty, it is made from the above.",
+      help: data.twin || form.name ? data.twin
+        : `Leave empty to use the ${form.transport === "worker" ? "task" : "URL"}.`,
     })}</div>`);
 }
 
@@ -156,11 +149,11 @@ function task(data) {
     update();
   };
   const help = problem ? "Correct the payload first: the task is a part of it."
-    : "Workers fetch runs by this word. It is the task of the payload.";
+    : "Workers claim runs by this word, the task in the payload.";
   return field({ name: "task", label: "Task", value, oninput, help });
 }
 
-const NUMBERED = 100; // lines; the numbers of three times as many are there: all would slow typing
+const NUMBERED = 100; // lines; all their numbers would slow typing
 
 function numbers(from, lines) {
   const length = Math.max(0, Math.min(3 * NUMBERED, lines - from));
@@ -170,10 +163,10 @@ function numbers(from, lines) {
 export function payloadCard(data) {
   const { form, json } = data;
   const size = bytes(json.size);
-  const tooLarge = json.size > MOST_PAYLOAD ? `${size} are more than 1 MiB.` : "";
+  const tooLarge = json.size > MOST_PAYLOAD ? `${size} is more than 1 MiB.` : "";
   const problem = data.problems.payload || json.problem || tooLarge;
-  const summary = json.problem ? "not correct" : json.size ? size : "none";
-  const help = json.size ? `${size} of 1 MiB` : "An object that is sent with each run.";
+  const summary = json.problem ? "not valid" : json.size ? size : "none";
+  const help = json.size ? `${size} of 1 MiB` : "A JSON object to send with each run.";
   const jump = () => {
     const area = document.getElementById("f-payload");
     area.focus();
@@ -212,12 +205,12 @@ export const loadMore = () => more ?? act(async () => {
   update();
 });
 
-/** A part of more.js, which is loaded when it is opened or has values. */
+/** A part of more.js. */
 const later = (data, title, part, otherwise = "defaults") => folded(title,
   more?.[part].summary(data.form) || otherwise,
   more?.[part].fields(data) ?? muted("Loading"), false, loadMore);
 
-export const headersCard = (data) => later(data, "Headers and answer", "headers");
+export const headersCard = (data) => later(data, "Headers and response", "headers");
 export const boundsCard = (data) =>
   later(data, data.form.kind === "once" ? "Jitter" : "Start, end, jitter", "bounds", "none");
 
@@ -225,12 +218,9 @@ export function moreCards(data) {
   const { form } = data;
   const times = attemptTimes(form.attempts, form.waits);
   return [
-    folded("Retries", times ? attemptsText(times) : "not correct", html`<div class="pair">${
-      bound(data, "waits", "Minutes between attempts",
-        { help: "Such as 1, 5, 15, or with units: 30s, 5m. The last one repeats." })}${
-      bound(data, "attempts", "Attempts", { type: "number", help: "1 to 10" })}</div>${
-      times ? attemptLine(times) : ""}`),
-    later(data, "If a run fails", "failure", "mail"),
+    later(data, "Retries", "retries", times ? attemptsText(times) : "not valid"),
+    later(data, "If a run fails", "failure",
+      isSilent() ? "no message (log only)" : "message"),
     later(data, "Overlap and limits", "limits"), later(data, "Tags and more", "tags", "none"),
   ];
 }

@@ -1,15 +1,23 @@
-// The model of the editor: a flat form of texts, to and from the API's cue, and its changes. Pure.
+// A flat form of texts, to and from the API's cue, and its changes. Pure.
 import { duration } from "../../app/time.js";
-import { attemptsOf, capital } from "../../app/words.js";
+import { attemptsOf } from "../../app/words.js";
 import { compactJson } from "../../parts/json_text.js";
 
 export const PRESETS = [
-  ["Every 90 s", "@every 90s"], ["Every 5 min", "*/5 * * * *"], ["Hourly", "0 * * * *"],
+  ["Every 5 min", "*/5 * * * *"], ["Hourly", "0 * * * *"], ["Every 90 s", "@every 90s"],
   ["Nightly", "0 3 * * *"], ["Weekdays 9:00", "0 9 * * 1-5"], ["Weekly", "0 9 * * 1"],
-  ["Monthly", "0 9 1 * *"],
+  ["Monthly", "0 9 1 * *"], ["After month's end", "monthly on the 1st at 0:00"],
 ];
 
-// A text that is no number goes to the server as it is, which says so at its field.
+/** A text that is no cron expression and no interval: the server says what it means. */
+export const hasWords = (text) =>
+  !/^\s*(@|[\d*,/?-]+(\s|$))/.test(text) || /:|\d\s*[ap]m/i.test(text);
+
+/** What words were understood as: "Every weekday at 09:00 (0 9 * * 1-5)". */
+export const saidOf = ({ cron, timezone }, description) =>
+  description.replace(`, ${timezone}`, "") + (cron ? ` (${cron})` : "");
+
+// The server refuses a text that is no number.
 const numberOf = (text) => {
   const number = Number(text);
   return text.trim() === "" ? null : Number.isNaN(number) ? text : number;
@@ -34,7 +42,7 @@ export function withUnit(seconds) {
 
 // Field of the form -> [name, place in the API's body, the API's default in the form, its value in
 // the body where that is another one]
-const FIELDS = {
+export const FIELDS = {
   name: ["name", "name", "", trimmed],
   description: ["description", "description", "", orNull],
   kind: ["schedule", "schedule.type", "recurring"],
@@ -44,20 +52,20 @@ const FIELDS = {
   end: ["end", "schedule.end", "", orNull],
   jitter: ["jitter", "schedule.jitter_seconds", "0", numberOr(0)],
   zone: ["time zone", "schedule.timezone", "UTC"],
-  catchUp: ["catch-up", "schedule.catch_up", "latest"],
+  catchUp: ["missed runs", "schedule.catch_up", "latest"],
   transport: ["transport", "transport", "webhook"],
-  url: ["address", "callback.url", "", trimmed],
+  url: ["URL", "callback.url", "", trimmed],
   method: ["method", "callback.method", "POST"],
   headers: ["headers", "callback.headers", [], headersOf],
-  fromResponse: ["outcome from the answer", "callback.outcome_from_response", false],
+  fromResponse: ["outcome from the response", "callback.outcome_from_response", false],
   timeout: ["time limit", "callback.timeout_seconds", "30", numberOr(30)],
   payload: ["payload", "payload", ""],
   attempts: ["attempts", "retry.max_attempts", "4", numberOf],
   waits: ["waits", "retry.backoff_minutes", "1, 5, 15"],
-  verification: ["verification", "verification.mode", "none"],
+  verification: ["proof of success", "verification.mode", "none"],
   email: ["mail on failure", "on_failure.email", true],
   pause: ["pause on failure", "on_failure.pause", false],
-  failureUrl: ["address on failure", "on_failure.webhook", "", orNull],
+  failureUrl: ["URL to call on failure", "on_failure.webhook", "", orNull],
   claimWithin: ["claim time", "claim_within_minutes", "", numberOf],
   overlap: ["overlap", "overlap", "allow"],
   maxAge: ["time to give up", "max_age_seconds", "", secondsOf],
@@ -67,13 +75,14 @@ const FIELDS = {
   perMinute: ["flow", "callback.flow.per_minute", "", numberOf],
   tags: ["tags", "tags", []],
 };
-const NAMES = Object.keys(FIELDS);
+export const NAMES = Object.keys(FIELDS);
 const formWith = (value) =>
   Object.fromEntries(NAMES.map((name) => [name, value(...FIELDS[name])]));
 
 export const blank = (zone = "UTC") => ({ ...formWith((words, path, initial) => initial), zone });
 
 export const LOCAL = ["at", "start", "end"]; // local times as `YYYY-MM-DDTHH:MM`
+const localOf = ({ meant }) => LOCAL.slice(meant ? 1 : 0); // words mean an instant
 
 /** Waits in minutes as the API has them; in seconds if one has a unit, such as "30s, 5m". */
 function waitsOf(text) {
@@ -104,10 +113,12 @@ export function formOf(cue, texts = {}) {
   };
 }
 
-/** The form as the API's body, without the payload and what does not belong to its kind. */
+/** The form as the API's body, without the payload and what its kind has not. */
 function bodyOf(form) {
   const body = {};
-  const unused = ["payload", ...(form.kind === "once" ? ["cron", "start", "end"] : ["at"]),
+  const meant = form.kind === "recurring" && form.meant; // what the words mean, as the API has it
+  const isOnce = (meant || { type: form.kind }).type === "once";
+  const unused = ["payload", ...(isOnce ? ["cron", "start", "end"] : ["at"]),
     ...(form.transport === "worker" ? ["callback", "outcomeWithin"] : ["claimWithin"])];
   for (const [name, [, path, , value = (own) => own]] of Object.entries(FIELDS)) {
     const parts = path.split(".");
@@ -115,6 +126,8 @@ function bodyOf(form) {
     const last = parts.pop();
     parts.reduce((object, part) => (object[part] ??= {}), body)[last] = value(form[name]);
   }
+  Object.assign(body.schedule, meant);
+  if (meant?.every) delete body.schedule.cron;
   body.retry = { max_attempts: body.retry.max_attempts, ...waitsOf(form.waits) };
   const { callback } = body;
   const isNone = (value) => (value ?? null) === null;
@@ -126,13 +139,13 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 const same = (a, b) =>
   a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 
-/** The parts of a body that differ from another one, field by field; headers, a flow as a whole. */
+/** The fields of a body that differ; headers and a flow as a whole. */
 const changes = (body, was) => Object.fromEntries(Object.entries(body)
   .filter(([name, value]) => !same(value ?? null, was[name] ?? null))
   .map(([name, value]) => [name, isObject(value) && isObject(was[name]) && name !== "headers"
     && name !== "flow" ? changes(value, was[name]) : value]));
 
-/** `{body, raw}` of `POST /v1/cues`: what the API asks for, and what is not its default. */
+/** `{body, raw}` of `POST /v1/cues`: what it asks for, and what is not its default. */
 export function createBody(form) {
   const defaults = bodyOf({ ...blank(), name: null, kind: null, cron: null, url: null });
   return { body: changes(bodyOf(form), defaults), raw: { payload: form.payload } };
@@ -143,7 +156,7 @@ export function patchBody(form, was) {
   const full = bodyOf(form);
   const body = changes(full, bodyOf(was));
   // A local time means another instant in another zone.
-  const moved = body.schedule?.timezone ? LOCAL.filter((name) => full.schedule[name]) : [];
+  const moved = body.schedule?.timezone ? localOf(form).filter((name) => full.schedule[name]) : [];
   for (const name of moved) body.schedule[name] = form[name];
   const { payload } = form;
   const compact = (text) => compactJson(text).trim();
@@ -155,8 +168,7 @@ export function patchBody(form, was) {
 }
 
 // Fields that are shown at once. The others are in more.js, which is loaded when it is needed.
-const FIRST = ["name", "kind", "cron", "at", "zone", "transport", "url", "method", "payload",
-  "attempts", "waits"];
+const FIRST = ["name", "kind", "cron", "at", "zone", "transport", "url", "method", "payload"];
 export const hasMore = (form) => differing(form, blank()).some((name) => !FIRST.includes(name));
 
 export const differing = (form, was) => NAMES.filter((name) => !same(form[name], was[name]));
@@ -171,7 +183,7 @@ export const merged = (form, was, theirs) => ({
 export function scheduleOf(form, was, cue) {
   const { schedule } = bodyOf(form);
   const isKept = (name) => schedule[name] && form[name] === was[name] && form.zone === was.zone;
-  for (const name of LOCAL.filter(isKept)) schedule[name] = cue?.schedule[name] ?? form[name];
+  for (const name of localOf(form).filter(isKept)) schedule[name] = cue?.schedule[name] ?? form[name];
   return schedule;
 }
 
@@ -210,50 +222,9 @@ export function headersProblem(headers) {
   const names = headers.map(([name]) => name.toLowerCase());
   const twice = names.find((name, at) => name && names.indexOf(name) !== at);
   if (twice) {
-    return `${twice} is there twice. Write both values in one header, with a comma between.`;
+    return `${twice} is there twice. Put both values in one header, separated by a comma.`;
   }
   return headers.some(([name, value]) => !name && value) ? "A header has no name." : "";
-}
-
-const shorten = (text) => text.replace(/^Value error, /, "")
-  .replace(/^(body\.)?(callback|on_failure)\.(url|webhook|headers|method):? /, "")
-  .replace(/^(expression|at|end): /, "").replace(/, or null$/, ", or none")
-  .replace(/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1");
-
-/** `{problems: {field: text}, rest: [text]}` of an ApiError; `rest` belongs to no field. */
-export function problemsOf(error, allowed = []) {
-  const problems = {};
-  const rest = [];
-  const found = error.problems?.length
-    ? error.problems.map(({ loc, msg }) => [fieldAt(loc.slice(1).join(".")), msg])
-    : [[fieldOf(error), error.message + flagFor(error, allowed)]];
-  for (const [field, text] of found) {
-    if (field) problems[field] ??= capital(shorten(text));
-    else rest.push(text);
-  }
-  return { problems, rest };
-}
-
-const OTHER = { schedule: "cron", "schedule.every": "cron", callback: "url",
-  "callback.flow": "parallel" };
-const fieldAt = (path) => OTHER[path] ?? NAMES.find((name) =>
-  (path.replace("backoff_seconds", "backoff_minutes") + ".").startsWith(FIELDS[name][1] + "."));
-
-function fieldOf({ code, field, message }) {
-  if (code === "invalid_schedule") return LOCAL.includes(field) ? field : "cron";
-  if (code === "invalid_timezone") return "zone";
-  // Only the payload is text that a person wrote; the position would be that in the whole body.
-  if (code === "invalid_payload_size" || code === "invalid_json") return "payload";
-  if (code !== "invalid_callback_url" && code !== "invalid_callback") return null;
-  if (message.startsWith("on_failure")) return "failureUrl";
-  return /^callback\.(headers|method)/.exec(message)?.[1] || "url";
-}
-
-/** The classes after `--allow-callbacks-to` in a message about a blocked address. */
-function flagFor({ code, message }, allowed) {
-  const pattern = /, a (private|loopback) address.*--allow-callbacks-to$/;
-  const kind = code === "invalid_callback_url" && pattern.exec(message)?.[1];
-  return kind ? " " + [...allowed, kind].join(",") : "";
 }
 
 export function attemptTimes(attempts, waits) {

@@ -1,13 +1,14 @@
 // Parts of the editor that few cues need, loaded when one is opened or has values.
-import { OVERLAP, button, check, html, nothing, plural } from "../../kit.js";
+import { OVERLAP, button, check, duration, hasChannel, html, localInstant, mending, nothing, plural, sendsMail,
+  serverNow } from "../../kit.js";
 import { tagsField } from "../../parts/tag_field.js";
 import { bound, change } from "./form.js";
-import { flowKeyOf, headersProblem, secondsOf } from "./model.js";
+import { attemptTimes, flowKeyOf, headersProblem, secondsOf } from "./model.js";
 
-const CATCH_UP = { latest: "Run the latest one", all: "Run all, up to 100", none: "Skip them" };
+const CATCH_UP = { latest: "Fire the latest", all: "Fire all, up to 100", none: "Skip them" };
 const VERIFICATION = {
-  none: "Not at all", manual: "By hand", require_external_id: "Needs an id of another system",
-  require_result_url: "Needs the address of a result", require_artifacts: "Needs artifacts",
+  none: "No", manual: "I confirm it", require_external_id: "An id in another system",
+  require_result_url: "A result URL", require_artifacts: "Artifacts",
 };
 
 const boundCheck = (data, name, label, help) => check({
@@ -16,6 +17,9 @@ const boundCheck = (data, name, label, help) => check({
 const choice = (data, name, label, words) =>
   bound(data, name, label, { choices: Object.entries(words) });
 const joined = (...parts) => parts.filter(Boolean).join(", ");
+
+const isPast = ({ form: { start, zone }, was }) =>
+  start && start !== was.start && localInstant(start, zone) < serverNow();
 
 /** Start, end and jitter; a cue that runs once has only the last. */
 export const bounds = {
@@ -29,17 +33,19 @@ export const bounds = {
     const time = (name, label, help) => bound(data, name, label, { type: "datetime-local", help });
     return [
       ...(data.form.kind === "once" ? []
-        : [time("start", "Start", "Local time there. No run is before it."),
-          time("end", "End", "Local time there. No run is at or after it.")]),
-      bound(data, "jitter", "Jitter (seconds)", { type: "number", help: `All runs come later by the
-        same part of it, which spreads cues that are due at one time. 0 to 3,600.` }),
+        : [time("start", "Start", isPast(data) ? html`<span class="warn">This is in the past: the
+          cue begins at once.</span>` : "In the time zone above. No run comes before it."),
+          time("end", "End", "In the time zone above. No run comes at this time or later.")]),
+      bound(data, "jitter", "Jitter (seconds)", { type: "number", help: `Delays
+        the cue by a fixed, random part of this time, so that cues do not all start together. 0 to
+        3,600.` }),
     ];
   },
 };
 
 export const headers = {
   summary: ({ headers, fromResponse, timeout }) => joined(
-    headers.length && plural(headers.length, "header"), fromResponse && "the answer is the outcome",
+    headers.length && plural(headers.length, "header"), fromResponse && "outcome from the response",
     Number(timeout || 30) !== 30 && `${timeout} s`,
   ),
   fields(data) {
@@ -52,9 +58,10 @@ export const headers = {
     return html`${headers.map((pair, row) => header(data, row, problem))}
       ${problem ? html`<p class="bad small" id="headers-problem">${problem}</p>` : ""}
       ${button("Add a header", add)}
-      ${boundCheck(data, "fromResponse", "The response reports the outcome", `A 2xx answer with a
-        JSON object such as {"success": true} is taken as the report of the run.`)}
-      ${bound(data, "timeout", "Seconds for an attempt", { type: "number", help: "1 to 300" })}`;
+      ${boundCheck(data, "fromResponse", "Take the outcome from the response", `A 2xx
+        response with a JSON object such as {"success": true} reports the result of the run.`)}
+      ${bound(data, "timeout", "Time limit of an attempt (seconds)",
+        { type: "number", help: "1 to 300" })}`;
   },
 };
 
@@ -74,18 +81,32 @@ function header(data, row, problem) {
     button("✕", () => put(headers.toSpliced(row, 1)), "", { label: `Remove ${name}` })}</div>`;
 }
 
+export const retries = {
+  summary: () => "",
+  fields(data) {
+    const times = attemptTimes(data.form.attempts, data.form.waits);
+    return html`<div class="pair">${bound(data, "waits", "Minutes between attempts",
+      { help: "Such as 1, 5, 15, or with units: 30s, 5m. The last wait repeats." })}${
+      bound(data, "attempts", "Attempts", { type: "number", help: "1 to 10" })}</div>${
+      times ? html`<p class="small muted">Attempts: ${times.map((time) => time
+        ? `after ${duration(time * 60_000)}` : "at once").join(", ")}.</p>` : ""}`;
+  },
+};
+
 export const failure = {
   summary: ({ email, pause, failureUrl }) =>
-    joined(email && "mail", pause && "pause", failureUrl && "call") || "nothing",
+    joined((email && sendsMail() || hasChannel()) && "message", pause && "pause",
+      failureUrl && "call") || (email ? "no message (log only)" : "nothing"),
   fields: (data) => [
-    boundCheck(data, "email", "Send me a mail"),
+    boundCheck(data, "email", "Send me a mail", sendsMail() ? ""
+      : html`This server sends no mail: mails go to its log. ${mending()}`),
     data.form.kind === "once" ? "" : boundCheck(data, "pause", "Pause the cue"),
-    bound(data, "failureUrl", "Call this address",
-      { type: "url", help: "A signed POST with what happened. Empty: none." }),
+    bound(data, "failureUrl", "Call this URL",
+      { type: "url", help: "Receives a signed POST about the failure. Leave empty for none." }),
   ],
 };
 
-/** A field for a duration; a text that is none has a problem, and the server refuses it too. */
+/** A field for a duration. */
 const time = (data, name, label, help) => bound(data, name, label, {
   help, placeholder: "10m", ...(typeof secondsOf(data.form[name]) === "string"
     && { problem: "Write a number with its unit, such as 90s, 10m, 2h or 1d." }),
@@ -96,9 +117,9 @@ export const limits = {
     const recurs = kind === "recurring";
     return joined(
       recurs && overlap !== "allow" && OVERLAP[overlap].toLowerCase(),
-      recurs && catchUp !== "latest" && `missed: ${CATCH_UP[catchUp].toLowerCase()}`,
+      recurs && catchUp !== "latest" && `missed runs: ${CATCH_UP[catchUp].toLowerCase()}`,
       maxAge && `give up after ${maxAge}`,
-      ...(transport === "worker" ? [form.claimWithin && `taken within ${form.claimWithin} min`]
+      ...(transport === "worker" ? [form.claimWithin && `claimed within ${form.claimWithin} min`]
         : [form.outcomeWithin && `a result within ${form.outcomeWithin}`,
           (form.parallel || form.perMinute) && "a flow"]),
     );
@@ -107,32 +128,32 @@ export const limits = {
     const { kind, transport } = data.form;
     return [
       kind === "once" ? "" : [choice(data, "overlap", "If the earlier run is still going", OVERLAP),
-        choice(data, "catchUp", "Times missed in an outage", CATCH_UP)],
+        choice(data, "catchUp", "Missed runs", CATCH_UP)],
       time(data, "maxAge", "Give up after",
-        "From the time it was due; then the run has failed. Empty: after the last attempt."),
+        "After the due time; then the run fails. Leave empty to give up after the last attempt."),
       transport === "worker"
-        ? bound(data, "claimWithin", "Fails if no worker takes it within (minutes)",
-          { type: "number", help: "Empty: it waits." })
-        : [time(data, "outcomeWithin", "A result must be reported within",
-          "From its delivery; else an alert is raised. Empty: a delivery is enough."),
+        ? bound(data, "claimWithin", "Fail if no worker claims it within (minutes)",
+          { type: "number", help: "Leave empty to wait." })
+        : [time(data, "outcomeWithin", "Require a reported result within",
+          "After its delivery; otherwise you get an alert. Leave empty if delivery is enough."),
         flow(data)],
     ];
   },
 };
 
 const flow = (data) => html`<div role="group" aria-labelledby="flow" class="stack"><div>
-  <h3 id="flow">Flow</h3><p class="small muted">All cues with the same key keep within these limits
-    together. Without a key it is host and port of the address.</p></div><div class="pair">${
+  <h3 id="flow">Flow</h3><p class="small muted">All cues with the same key share these limits. Leave
+    the key empty to use the host and port of the URL.</p></div><div class="pair">${
   bound(data, "flowKey", "Key", { placeholder: flowKeyOf(data.form.url) })}${
   bound(data, "parallel", "At once", { type: "number" })}${
-  bound(data, "perMinute", "A minute", { type: "number" })}</div></div>`;
+  bound(data, "perMinute", "Per minute", { type: "number" })}</div></div>`;
 
 export const tags = {
   summary: ({ tags, description }) => joined(...tags, description),
   fields: (data) => [
     tagsField(data, (list) => change(data, "tags", list),
-      "Words to find the cue by. Enter or a comma adds one."),
+      "Words to find the cue by. Press Enter or a comma after each."),
     bound(data, "description", "Description", { lines: 3 }),
-    choice(data, "verification", "Check a reported success", VERIFICATION),
+    choice(data, "verification", "Require proof of success", VERIFICATION),
   ],
 };

@@ -1,10 +1,11 @@
 // "What will happen": the server's preview of the schedule, what follows from the rest of the form.
-import { bytes, capital, catchUpText, cuePath, get, html, instant, isLimited, meter, nextRuns,
-  number, plural, post, serverNow, state, update, when } from "../../kit.js";
-import { addressOf, attemptTimes, attemptsText, differing, problemsOf,
-  scheduleOf } from "./model.js";
+import { bytes, capital, catchUpText, cuePath, get, hasChannel, html, instant, isLimited, isSilent, meter,
+  nextRuns, number, plural, post, sendsMail, serverNow, silence, state, update,
+  when } from "../../kit.js";
+import { addressOf, attemptTimes, attemptsText, differing, hasWords, saidOf, scheduleOf } from "./model.js";
 
 const RUNS = 10;
+const PREVIEW = "v1/schedule/preview";
 /** The fields that change the preview. */
 export const WHEN = ["kind", "cron", "at", "start", "end", "jitter", "zone"];
 
@@ -16,19 +17,38 @@ export function ask(data, wait = 0) {
   data.timer = setTimeout(() => fetchPreview(data, turn), wait);
 }
 
-async function fetchPreview(data, turn) {
+const AGAIN_MS = 30_000;
+/** Words such as "in 10 min" count from now; but what may have arrived already stays as it was sent. */
+export const isLater = ({ form, busy, error }) => form.meant?.at && !busy && error?.status !== 0;
+
+/** `{error, problems, rest, place}` of an ApiError. */
+export const refused = (error, form) => import("./refusals.js").then(
+  ({ problemsOf }) => ({ error, ...problemsOf(error, state.info?.callbacks, form) }),
+  () => ({ error, problems: {}, rest: [error.message] }));
+
+async function fetchPreview(data, turn, again = false) {
   const { form, was, cue, isEdit } = data;
-  const schedule = scheduleOf(form, was, cue);
   // The server knows from when the runs of an interval are counted, and the jitter of a cue.
   const isKept = isEdit && cue.next_run && !differing(form, was).some((it) => WHEN.includes(it));
   const asked = isKept ? get(cuePath(cue.id) + "/upcoming", { detail: true, limit: RUNS })
-    : post("v1/schedule/preview", { schedule, limit: RUNS });
+    : understand(form, again && isLater(data)).then(() =>
+      post(PREVIEW, { schedule: scheduleOf(form, was, cue), limit: RUNS }));
   const preview = await asked.then(
-    (answer) => ({ answer }), (error) => ({ error, ...problemsOf(error) }));
+    (answer) => ({ answer }), (error) => refused(error, form));
   if (turn !== data.turn) return;
-  const wait = preview.error?.retryAfter;
-  if (wait) data.timer = setTimeout(() => fetchPreview(data, turn), wait * 1000);
+  const wait = preview.error?.retryAfter * 1000 || (form.meant?.at && AGAIN_MS);
+  if (wait) data.timer = setTimeout(() => fetchPreview(data, turn, true), wait);
   update(() => Object.assign(data, { asking: false, preview }));
+  if (preview.place) update(() => ((form.zone = preview.place), ask(data)));
+}
+
+/** Asks what the words of the schedule mean, or mean now; the API stores only that. */
+export async function understand(form, again = false) {
+  const { kind, cron: text, zone: timezone } = form;
+  if (kind === "once" || (form.meant && !again) || !hasWords(text)) return;
+  const { schedule, description } = await post(PREVIEW, { text, timezone, limit: 1 });
+  if (form.cron !== text || form.zone !== timezone) return;
+  Object.assign(form, { meant: schedule, said: saidOf(schedule, description) });
 }
 
 /** The stored instant or end of a cue lies in the past: no fault of the form. */
@@ -38,7 +58,10 @@ function isOver({ form, was, cue, preview }) {
     && instant(cue?.schedule[name] ?? "") <= serverNow();
 }
 
-export const previewProblem = (data, name) => (isOver(data) ? "" : data.preview?.problems?.[name]);
+/** A zone has no problem while it is being typed. */
+export const previewProblem = (data, name) =>
+  isOver(data) || (name === "zone" && document.activeElement?.id === "f-zone") ? ""
+    : data.preview?.problems?.[name];
 
 export function preview(data) {
   const { answer } = data.preview || {};
@@ -52,10 +75,10 @@ function missing(data) {
   if (!data.preview) return "Asking the server…";
   const { rest = [], problems = {} } = data.preview;
   const over = `${data.form.kind === "once" ? "This time" : "The end"} is past. The cue does not run
-    again unless you give a later one.`;
+    again unless you set a later one.`;
   return isOver(data) ? over : rest[0]
     || ("zone" in problems ? "Correct the time zone to see the runs."
-    : data.form.kind === "once" ? "Give a time to come to see the run."
+    : data.form.kind === "once" ? "Set a future time to see the run."
     : "Correct the schedule to see the runs.");
 }
 
@@ -73,15 +96,17 @@ function effects(form, json) {
   const times = attemptTimes(form.attempts, form.waits);
   const { host } = addressOf(form.url);
   const target = form.transport === "worker"
-    ? `Waits for a worker${json.task ? ` with the task ${json.task}` : ""}.`
+    ? `Waits for a worker${json.task ? ` of task ${json.task}` : ""}.`
     : `Sends ${form.method}${host && ` to ${host}`}${
       json.size ? ` with ${bytes(json.size)}` : ""}.`;
   const tries = !times ? "" : ` ${times.length > 1 ? "Up to " : ""}${attemptsText(times)}.`;
   const ends = [
-    form.email && "a mail to you", form.failureUrl && "a call to the address on failure",
-    form.pause && form.kind === "recurring" && "a pause of the cue",
+    form.email && sendsMail() && "a mail to you", hasChannel() && "a message to you",
+    form.failureUrl && "a call to your URL",
+    form.pause && form.kind === "recurring" && "the cue is paused",
   ].filter(Boolean).join(", ");
-  return html`<span class="wrap">${target}${tries}${ends ? ` If all fail: ${ends}.` : ""}</span>`;
+  return html`<span class="wrap">${target}${tries}${ends ? ` If all fail: ${ends}.` : ""}</span>${
+    isSilent() && !form.failureUrl ? html` <span class="warn">${silence()}</span>` : ""}`;
 }
 
 function quota(perMonth) {
@@ -89,7 +114,7 @@ function quota(perMonth) {
   const text = `${plural(perMonth, "run")} in the next 31 days`;
   if (!isLimited(limit)) return html`<p class="small">${text}.</p>`;
   const isOver = perMonth > limit;
-  return html`<div class="small"><p class=${isOver ? "warn" : ""}>${text}, of ${number(limit)} a
-    month of your plan${isOver ? ": more than it has" : ""}. Used this month: ${number(used)}.</p>${
+  return html`<div class="small"><p class=${isOver ? "warn" : ""}>${text}; your
+    plan allows ${number(limit)} a month. Used this month: ${number(used)}.</p>${
     meter(perMonth, limit, `${perMonth} of ${limit} runs`)}</div>`;
 }

@@ -1,8 +1,10 @@
 // Actions on the runs of a selection, and the export of a list.
-import { ApiError, busily, compactJson, confirmMany, createdMs, get, link, number, plural, post,
-  prettyJson, randomKey, toast, toastError, update } from "../../kit.js";
+import { ApiError, act, busily, compactJson, confirmMany, createdMs, fieldError, fromLocal, get, go,
+  link, localText, number, plural, post, prettyJson, prompt, randomKey, serverNow, toast, toastError,
+  update, yourZone } from "../../kit.js";
 import { clearSelection, countSelected } from "../../parts/table.js";
 
+const DAY_MS = 86_400_000;
 const PAGE = 100; // most runs that the API lists at once
 const MOST_BY_ID = 500; // ids in one replay; above it a filter that the server applies is needed
 const MOST_EXPORTED = 10_000; // runs of a file: 100 requests
@@ -22,7 +24,7 @@ async function patiently(send) {
 async function idsOf({ selection, filter, total }) {
   if (!selection.all) return [...selection.ids];
   if (total > MOST_BY_ID) {
-    const most = `Filter until at most ${MOST_BY_ID} match.`;
+    const most = `Filter the list to at most ${MOST_BY_ID}.`;
     throw new ApiError(0, "too_many", `${number(total)} runs are too many at once. ${most}`);
   }
   const ids = [];
@@ -43,7 +45,7 @@ const guarded = (data, run) => busily(data, async () => {
   if (await run()) clearSelection(data.selection);
 }, toastError).then(() => showProgress(data, ""));
 
-const REPLAYS = "Each is sent again with its own payload, as a new run that counts like any other.";
+const REPLAYS = "Sends each again with its own payload, as a new run.";
 
 export const replaySelected = (data) => guarded(data, async () => {
   const count = countSelected(data.selection, data.total);
@@ -74,19 +76,19 @@ export function replayFilter({ status, cue_id, cause, since, until, tag: tags, .
 }
 
 /** Number of runs that a filter replays: it leaves out cancelled ones. */
-export const countMatching = async (filter) => (await replay({ filter, dry_run: true })).matched;
+const countMatching = async (filter) => (await replay({ filter, dry_run: true })).matched;
 
 /** Asks, and replays what matches a filter; `listed` counts the runs of the list. */
-export async function replayMatching(filter, listed) {
+async function replayMatching(filter, listed) {
   const expected = await countMatching(filter);
   const text = expected === listed ? REPLAYS
-    : `${number(expected)} of the ${number(listed)} can be replayed together: cancelled runs are
-      left out, and there may be new ones.`;
+    : `You can replay ${number(expected)} of the ${number(listed)} together: this leaves out
+      cancelled runs, and there may be new ones.`;
   return (await isSure("Replay", expected, text)) && replay({ filter, expected });
 }
 
 /** Says how many were replayed; returns the address of the new runs, by default by their time. */
-export function showReplayed({ replayed, skipped, execution_ids: ids }, query) {
+function showReplayed({ replayed, skipped, execution_ids: ids }, query) {
   const codes = [...new Set(skipped.map(({ code }) => code.replaceAll("_", " ")))].join(", ");
   const left = skipped.length ? `, left out ${number(skipped.length)}: ${codes}` : "";
   const since = () => new Date(Math.min(...ids.map(createdMs))).toISOString();
@@ -96,10 +98,31 @@ export function showReplayed({ replayed, skipped, execution_ids: ids }, query) {
   return href;
 }
 
+/** Asks since when, and replays the failed runs of a cue from then on. */
+export async function replayFailed({ id }) {
+  const zone = yourZone();
+  const found = await prompt({
+    title: "Replay failed runs", action: "Next",
+    text: "Repeats each failed run since then with its own payload, the oldest first.",
+    fields: [{
+      name: "since", label: `Failed since (${zone})`, type: "datetime-local", required: true,
+      value: localText(serverNow() - DAY_MS, zone).slice(0, 16),
+    }],
+    async send({ since }) {
+      const filter = { cue_id: id, status: "failed", since: fromLocal(since, zone) };
+      const count = await countMatching(filter);
+      if (!count) throw fieldError("since", "No run of this cue failed since then.");
+      return { filter, count };
+    },
+  });
+  const answer = found && (await act(() => replayMatching(found.filter, found.count)));
+  if (answer?.replayed) go(showReplayed(answer, { cue: id, triggered_by: "replay" }));
+}
+
 export const cancelSelected = (data) => guarded(data, async () => {
   const count = countSelected(data.selection, data.total);
   const text =
-    "Those that wait or are retried end now. Runs under way and ended ones stay as they are.";
+    "Runs that wait or are retried end now. Others stay as they are.";
   if (!(await isSure("Cancel", count, text, true))) return;
   let done = 0;
   let refused = null;
@@ -123,7 +146,36 @@ export const cancelSelected = (data) => guarded(data, async () => {
 export const jsonLines = (answer) =>
   [...prettyJson(answer).matchAll(/^ {4}\{\n[^]*?\n {4}\}/gm)].map(([run]) => compactJson(run));
 
-export const exportRuns = (data) => guarded(data, async () => {
+const COLUMNS = ["id", "cue_id", "cue_name", "status", "triggered_by", "scheduled_for",
+  "started_at", "delivered_at", "attempts", "max_attempts", "http_status", "cause",
+  "error_message", "duration_ms", "late_ms", "outcome_state", "claimed_by_worker", "replayed_from", "calls"];
+
+/** A field of CSV. A text that a spreadsheet would take for a formula begins with an apostrophe. */
+const csvField = (value) => {
+  const text = String(value ?? "").replace(/^[=+\-@\t\r]/, "'$&");
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+/** Lines of JSON as CSV (RFC 4180), with a line of names and what the `cues` by id call. Pure. */
+export const csvOf = (lines, cues = new Map()) => [COLUMNS, ...lines.map((line) => {
+  const run = JSON.parse(line);
+  return COLUMNS.map((name) => (name === "calls" ? cues.get(run.cue_id) : run[name]));
+})].map((row) => row.map(csvField).join(",") + "\r\n").join("");
+
+/** What all cues call, by their ids: a run does not say it. */
+async function callsById() {
+  const calls = new Map();
+  for (let offset = 0, more = true; more; offset += PAGE) {
+    const page = await patiently(() => get("v1/cues", { limit: PAGE, offset }));
+    for (const { id, transport, callback: { method, url } } of page.cues) {
+      calls.set(id, transport === "worker" ? transport : `${method} ${url}`);
+    }
+    more = page.has_more;
+  }
+  return calls;
+}
+
+export const exportRuns = (data, form) => guarded(data, async () => {
   const lines = [];
   const { filter, total } = data; // the filter at the start: the address may change
   const most = Math.min(total, MOST_EXPORTED);
@@ -134,10 +186,12 @@ export const exportRuns = (data) => guarded(data, async () => {
     lines.push(...found);
     showProgress(data, `Saving: ${number(lines.length)} of ${number(most)}`);
   }
-  const blob = new Blob([lines.join("\n") + "\n"], { type: "application/x-ndjson" });
+  const [content, type] = form === "csv" ? [csvOf(lines, await callsById()), "text/csv"]
+    : [lines.join("\n") + "\n", "application/x-ndjson"];
+  const blob = new Blob([content], { type });
   const href = URL.createObjectURL(blob);
-  Object.assign(document.createElement("a"), { href, download: "runs.jsonl" }).click();
+  Object.assign(document.createElement("a"), { href, download: "runs." + form }).click();
   setTimeout(() => URL.revokeObjectURL(href), 60_000);
   const which = total > most ? ", the newest that match" : "";
-  toast(`Saved ${plural(lines.length, "run")} as runs.jsonl${which}`);
+  toast(`Saved ${plural(lines.length, "run")} as runs.${form}${which}`);
 });

@@ -3,7 +3,7 @@ import { ago, awaitsResult, badge, byteLength, bytes, capital, causeShort, durat
   instant, isCancelled, lateText, number, plural, prettyJson, stateOf, stateOfRun, svg, textBlock,
   triggerText, waitText, when, why } from "../../kit.js";
 
-const KEPT_BYTES = 2_000; // of an answer, by the server
+const KEPT_BYTES = 2_000; // of a response, by the server
 const LATE_MS = 1_000; // a shorter delay is no news beside the result
 
 export const isFinal = (run) => run.status === "failed" || run.status === "success";
@@ -17,22 +17,24 @@ export function headline(run) {
   const took = run.duration_ms === null ? "" : ` in ${duration(run.duration_ms)}`;
   const late = run.late_ms >= LATE_MS ? ", " + lateText(run.late_ms) : "";
   const which = attempts > 1 ? `attempt ${attempts} of ${most}` : "the first attempt";
-  const done = attempts ? `Succeeded at ${which}${took}${late}.` : "A success was reported.";
+  const done = attempts ? `Succeeded at ${which}${took}${late}.` : "Reported as a success.";
   const reason = outcome?.error || outcome?.result || "no reason was reported";
   const success = state === "missing"
-    ? ["bad", "It was delivered, but no result was reported in time."] : outcome && !outcome.success
-    ? ["bad", end(`It was delivered, but the work failed: ${reason}`)]
+    ? ["bad", "Delivered, but no result was reported in time."] : outcome && !outcome.success
+    ? ["bad", end(`Delivered, but the work failed: ${reason}`)]
     : state === "verification_failed"
-    ? ["bad", end(`It was done, but not accepted: ${verdict?.reason || "no reason was given"}`)]
+    ? ["bad", end(`Done, but not accepted: ${verdict?.reason || "no reason was given"}`)]
     : awaitsResult(run) ? ["", `Delivered at ${which}${took}${late}, no result yet.`]
-    : ["good", state === "verification_pending" ? done + " It needs verification." : done];
+    : ["good", state === "verification_pending" ? done + " It needs your confirmation." : done];
   return {
     success,
-    failed: ["bad", end(`${attempts ? `Failed after ${tried}` : "Not done"}: ${why(run)}`)],
+    failed: ["bad", end(outcome?.success === false ? `Reported as a failure, so not retried: ${why(run)}`
+      : `${attempts ? `Failed after ${tried}` : "Not sent"}: ${why(run)}`)],
     retrying: ["warn", end(`Attempt ${attempts} of ${most} failed: ${why(run)}`)],
     delivering: ["", atWorker(run.claimed_by_worker) || "It is being sent."],
-    pending: attempts && !run.waits_for ? ["warn", "Its worker was lost. It waits for another one."]
-      : ["", run.waits_for ? `It ${waitText(run)}.` : "It waits for its turn."],
+    pending: attempts && !run.waits_for
+      ? ["warn", "Its worker was lost. It waits for another worker."]
+      : ["", run.waits_for ? `It ${waitText(run)}.` : "Waiting."],
   }[status] ?? success;
 }
 
@@ -42,17 +44,17 @@ const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufefc]/;
 /** A sentence; after a text from right to left a mark keeps the full stop at its end. */
 const end = (text) =>
   /[.!?]$/.test(text) ? text : text + (RIGHT_TO_LEFT.test(text) ? "\u200e." : ".");
-const atWorker = (name) => name && `The worker ${isolated(name)} has it.`;
+const atWorker = (name) => name && `The worker ${isolated(name)} is running it.`;
 
 /** Result of an attempt for a badge, and its sentence. */
 export function attemptStory(attempt) {
   const { result, worker_id: worker } = attempt;
-  if (!result) return ["running", atWorker(worker) || "The request is under way."];
+  if (!result) return ["running", atWorker(worker) || "The request is in progress."];
   const name = worker ? " " + isolated(worker) : "";
   const sentence = {
     success: "",
-    cut: "The server was stopped during this attempt. It does not count, and was repeated.",
-    claim_lost: `The worker${name} sent no sign of life until its lease ended.`,
+    cut: "The server was stopped during this attempt. It does not count and was repeated.",
+    claim_lost: `The worker${name} sent no heartbeat before its lease ended.`,
   }[result];
   // A failure that another attempt followed is a failure: the run is what was retried.
   return sentence === undefined ? ["failed", end(capital(why(attempt)))] : [result, sentence];
@@ -75,7 +77,7 @@ const step = (state, title, about, ...more) => {
     <span class="dot" aria-hidden="true">${sign}</span><h3>${title}</h3>${
     about ? html`<p class="small muted">${about}</p>` : ""}${more}</li>`;
 };
-const line = (text) => (text ? html`<p class="wrap">${text}</p>` : "");
+const line = (text) => (text ? html`<p class="wrap pre">${text}</p>` : "");
 
 export function timeline({ run, attempts, cue }) {
   const stamp = (time) =>
@@ -88,8 +90,8 @@ export function timeline({ run, attempts, cue }) {
     ?? triggerText(run.triggered_by);
   const isLast = (i) => isFinal(run) && i === attempts.length - 1;
   const held = capital(waitText(run));
-  const waitsFor = attempts.length ? "Waits for another worker"
-    : cue?.transport === "worker" ? "Waits for a worker" : "Not sent yet";
+  const waitsFor = attempts.length ? "Waiting for another worker"
+    : cue?.transport === "worker" ? "Waiting for a worker" : "Not sent yet";
   return html`<ol class="timeline">
     ${step("pending", "Due", html`${stamp(run.scheduled_for)}, ${started}`)}
     ${attempts.map((attempt, i) => [
@@ -109,11 +111,13 @@ function attemptStep(run, attempt, stamp, late, isOpen) {
   const [state, sentence] = attemptStory(attempt);
   const measures = [late, ms === null ? "" : "took " + duration(ms)].filter(Boolean);
   const lease = !attempt.result && run.lease_expires_at;
+  // The outcome below has the error that a worker reported.
+  const isReported = run.outcome?.error && run.outcome.error === attempt.error_message;
   return step(state, html`Attempt ${attempt.attempt} <span class="muted">of ${
     run.max_attempts}</span> ${badge(state, cause || status ? causeShort(attempt) : "")}`,
   html`${stamp(attempt.started_at)}${measures.map((text) => ", " + text)}${
     worker ? html`, by the worker <bdi>${worker}</bdi>` : ""}${
-    lease ? html`, its lease ends ${ago(lease)}` : ""}`, line(sentence), answer(attempt, isOpen));
+    lease ? html`, its lease ends ${ago(lease)}` : ""}`, line(isReported ? "" : sentence), answer(attempt, isOpen));
 }
 
 function answer(attempt, isOpen) {
@@ -121,11 +125,13 @@ function answer(attempt, isOpen) {
   const isCut = attempt.response_truncated;
   if (!body && !headers) return "";
   const size = body ? `, ${isCut ? "more than " : ""}${bytes(byteLength(body))}` : "";
-  const cut = isCut ? html`<p class="small muted">The first ${number(KEPT_BYTES)} bytes.</p>` : "";
-  return html`<details data-answer=${attempt.attempt} ?open=${isOpen}><summary>What the receiver
-    answered${status ? html` <span class="num">(${status}${size})</span>` : ""}</summary>
+  const cut = isCut
+    ? html`<p class="small muted">Shows the first ${number(KEPT_BYTES)} bytes.</p>` : "";
+  return html`<details data-answer=${attempt.attempt} ?open=${isOpen}><summary>Response${
+    status ? html` <span class="num">(${status}${size})</span>` : ""}</summary>
     ${headers?.length ? headerList(headers) : ""}
-    ${body ? [cut, textBlock(body)] : html`<p class="muted">The answer was empty.</p>`}</details>`;
+    ${body ? [cut, textBlock(body)]
+      : html`<p class="muted">The response was empty.</p>`}</details>`;
 }
 
 export const headerList = (headers) =>
@@ -153,9 +159,9 @@ function outcomeStep({ outcome, evidence, outcome_state: state, metadata, artifa
   return step(outcome.success ? "reported_success" : "reported_failure",
     html`Outcome ${badge(state)}`, stamp(outcome.recorded_at), facts([
       ["Result", outcome.result], ["Error", outcome.error], ["External id", proof.external_id],
-      ["Address", proof.result_url], ["Reference", proof.result_ref], ["Type", proof.result_type],
+      ["URL", proof.result_url], ["Reference", proof.result_ref], ["Type", proof.result_type],
       ["Summary", proof.summary],
-    ].map(([label, text]) => [label, text && html`<bdi>${text}</bdi>`])),
+    ].map(([label, text]) => [label, text && html`<bdi class="pre">${text}</bdi>`])),
     block("Details", metadata), block("Artifacts", artifacts));
 }
 

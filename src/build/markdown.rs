@@ -1,0 +1,286 @@
+//! Markdown as GitHub reads it: the headings and their anchors, the links and where they lead, HTML. Uses nothing of the
+//! build script, so that the tests include this file too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+
+/// The texts by the paths of their files in the repository.
+pub type Documents = BTreeMap<String, String>;
+
+/// The headings of the index, in this order (Diátaxis). Not all need to be there.
+pub const KINDS: [&str; 4] = ["Tutorials", "How-to guides", "Reference", "Explanation"];
+
+/// The pictures and comments of the repository, which a server does not have. Other HTML is a mistake.
+const LEFT_OUT: [&str; 5] = ["<picture", "</picture", "<source", "<img", "<!--"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heading {
+    pub level: u8,
+    pub anchor: String,
+    pub text: String,
+}
+
+/// A page in the list of the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub kind: &'static str,
+    pub title: String,
+    /// Of its file in the repository.
+    pub file: String,
+    /// What it is about.
+    pub line: String,
+}
+
+/// Where a link of a page leads on the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    Url(String),
+    /// A file of the repository that the server does not have.
+    File(String),
+}
+
+fn parse(markdown: &str) -> Parser<'_> {
+    // `## Title {#anchor}`: the generated pages have anchors that outlast their titles.
+    let anchors = Options::ENABLE_HEADING_ATTRIBUTES;
+    Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | anchors)
+}
+
+fn level_of(level: HeadingLevel) -> u8 {
+    level as u8
+}
+
+/// The text of events, without their markup.
+fn text_of(events: &[Event<'_>]) -> String {
+    let texts = events.iter().map(|event| match event {
+        Event::Text(text) | Event::Code(text) => text.as_ref(),
+        Event::SoftBreak | Event::HardBreak => " ",
+        _ => "",
+    });
+    texts.collect()
+}
+
+/// The anchor of a heading: small letters, without punctuation, a hyphen for each blank.
+fn slug(text: &str) -> String {
+    let kept = text.chars().filter(|char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|char| if char == ' ' { '-' } else { char }).collect()
+}
+
+/// Anchors of one page: the second of the same text ends with `-1`.
+#[derive(Default)]
+struct Anchors(BTreeSet<String>);
+
+impl Anchors {
+    fn of(&mut self, text: &str) -> String {
+        let slug = slug(text);
+        let numbered = (1..).map(|number| format!("{slug}-{number}"));
+        let free = std::iter::once(slug.clone()).chain(numbered).find(|anchor| !self.0.contains(anchor));
+        let anchor = free.unwrap_or(slug);
+        self.0.insert(anchor.clone());
+        anchor
+    }
+}
+
+pub fn headings(markdown: &str) -> Vec<Heading> {
+    let (mut anchors, mut found) = (Anchors::default(), Vec::new());
+    let (mut inside, mut own): (Option<Vec<Event<'_>>>, _) = (None, None);
+    for event in parse(markdown) {
+        match event {
+            Event::Start(Tag::Heading { id, .. }) => (inside, own) = (Some(Vec::new()), id),
+            Event::End(TagEnd::Heading(level)) => {
+                let text = text_of(&inside.take().unwrap_or_default());
+                let anchor = own.take().map_or_else(|| anchors.of(&text), |id| id.to_string());
+                found.push(Heading { level: level_of(level), anchor, text });
+            }
+            event => inside.iter_mut().for_each(|events| events.push(event.clone())),
+        }
+    }
+    found
+}
+
+/// The text of the first heading, which is the title of a page.
+pub fn title(markdown: &str) -> Option<String> {
+    let first = headings(markdown).into_iter().next();
+    first.filter(|heading| heading.level == 1).map(|heading| heading.text)
+}
+
+/// The first sentence after the title.
+pub fn first_sentence(markdown: &str) -> String {
+    let events: Vec<Event<'_>> = parse(markdown).collect();
+    let start = events.iter().position(|event| matches!(event, Event::Start(Tag::Paragraph)));
+    let rest = events.get(start.unwrap_or(events.len())..).unwrap_or_default();
+    let end = rest.iter().position(|event| matches!(event, Event::End(TagEnd::Paragraph)));
+    let text = text_of(&rest[..end.unwrap_or(rest.len())]);
+    text.split_once(". ").map_or(text.as_str(), |(first, _)| first).trim_end_matches(['.', ':']).to_owned()
+}
+
+fn links(markdown: &str) -> Vec<String> {
+    let of_event = |event| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.to_string()),
+        _ => None,
+    };
+    parse(markdown).filter_map(of_event).collect()
+}
+
+/// The file and the anchor that a link of a file leads to; `None` if it leads out of the repository.
+pub fn target(file: &str, link: &str) -> Option<(String, Option<String>)> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) =
+        link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor.to_owned())));
+    if path.is_empty() {
+        return Some((file.to_owned(), anchor));
+    }
+    let mut parts: Vec<&str> = file.split('/').collect();
+    parts.pop();
+    for part in path.split('/').filter(|part| *part != ".") {
+        match part {
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    Some((parts.join("/"), anchor))
+}
+
+/// The links that lead nowhere, each as a sentence. `exists` is asked about files that are none of the documents.
+pub fn broken_links(documents: &Documents, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let anchors: BTreeMap<&String, BTreeSet<String>> = documents
+        .iter()
+        .map(|(file, text)| (file, headings(text).into_iter().map(|it| it.anchor).collect()))
+        .collect();
+    let mut broken = Vec::new();
+    for (file, text) in documents {
+        for link in links(text) {
+            let Some((path, anchor)) = target(file, &link) else { continue };
+            let missing = match (anchors.get(&path), anchor) {
+                (None, _) if exists(&path) => continue,
+                (None, _) => format!("there is no {path}"),
+                (Some(known), Some(anchor)) if !known.contains(&anchor) => {
+                    format!("{path} has no heading #{anchor}")
+                }
+                (Some(_), _) => continue,
+            };
+            broken.push(format!("{file}: the link {link} is broken: {missing}"));
+        }
+    }
+    broken
+}
+
+/// The pages that the index lists, in its order.
+/// Errors: a heading that is none of [`KINDS`] or is out of their order; an entry without a link.
+pub fn entries(index_file: &str, index: &str) -> Result<Vec<Entry>, String> {
+    let (mut kind, mut next, mut found) = (None, 0, Vec::new());
+    let mut inside: Option<Vec<Event<'_>>> = None;
+    for event in parse(index) {
+        match event {
+            Event::Start(Tag::Heading { .. } | Tag::Item) => inside = Some(Vec::new()),
+            Event::End(TagEnd::Heading(HeadingLevel::H2)) => {
+                let text = text_of(&inside.take().unwrap_or_default());
+                let index = KINDS.iter().skip(next).position(|known| **known == text);
+                let wrong = || format!("{index_file}: {text:?} must be one of {KINDS:?}, in this order");
+                next += index.ok_or_else(wrong)? + 1;
+                kind = KINDS.get(next - 1).copied();
+            }
+            Event::End(TagEnd::Item) => {
+                let events = inside.take().unwrap_or_default();
+                let text = text_of(&events);
+                let entry = kind.and_then(|kind| entry(index_file, kind, &events));
+                found.push(entry.ok_or_else(|| format!("{index_file}: {text:?} needs a link to a page"))?);
+            }
+            event => inside.iter_mut().for_each(|events| events.push(event.clone())),
+        }
+    }
+    Ok(found)
+}
+
+fn entry(index_file: &str, kind: &'static str, events: &[Event<'_>]) -> Option<Entry> {
+    let is_start = |event: &Event<'_>| matches!(event, Event::Start(Tag::Link { .. }));
+    let start = events.iter().position(is_start)?;
+    let end = events.iter().position(|event| matches!(event, Event::End(TagEnd::Link)))?;
+    let Event::Start(Tag::Link { dest_url, .. }) = &events[start] else { return None };
+    let (file, _) = target(index_file, dest_url)?;
+    let line = text_of(&events[end..]).trim_start_matches([':', ' ']).to_owned();
+    Some(Entry { kind, title: text_of(&events[start..end]), file, line })
+}
+
+/// The documents below `folder` that the index does not list, each as a sentence, and those that it lists twice.
+pub fn unlisted(index_file: &str, folder: &str, documents: &Documents, entries: &[Entry]) -> Vec<String> {
+    let pages = documents.keys().filter(|file| file.starts_with(folder) && *file != index_file);
+    let count = |file: &String| entries.iter().filter(|entry| entry.file == *file).count();
+    let wrong = pages.filter(|file| count(file) != 1);
+    wrong.map(|file| format!("{index_file}: list {file} once, under the heading of its kind")).collect()
+}
+
+/// Whether a page begins with a list of its sections. They have their links there, the other headings in themselves.
+pub fn are_listed(headings: &[Heading]) -> bool {
+    headings.iter().filter(|heading| heading.level == 2).count() >= 3
+}
+
+/// The HTML of a page, with an anchor at each heading.
+/// Errors: HTML in the text that is no picture.
+pub fn to_html(markdown: &str, destination: &dyn Fn(&str) -> Destination) -> Result<String, String> {
+    let headings = headings(markdown);
+    let are_listed = are_listed(&headings);
+    let mut anchors = headings.into_iter();
+    let (mut events, mut files, mut pictures) = (Vec::new(), Vec::new(), 0);
+    for event in parse(markdown) {
+        match event {
+            Event::Start(Tag::Image { .. }) => pictures += 1,
+            Event::End(TagEnd::Image) => pictures -= 1,
+            _ if pictures > 0 => {}
+            Event::Html(text) | Event::InlineHtml(text) => {
+                let start = text.trim_start();
+                if !start.is_empty() && !LEFT_OUT.iter().any(|known| start.starts_with(known)) {
+                    return Err(format!("HTML is not rendered: {start}"));
+                }
+            }
+            Event::Start(Tag::Heading { level, .. }) => {
+                let anchor = anchors.next().map(|heading| heading.anchor).unwrap_or_default();
+                let html = match level {
+                    HeadingLevel::H1 => "<h1>".to_owned(),
+                    HeadingLevel::H2 if are_listed => format!("<h2 id=\"{anchor}\">"),
+                    level => format!("<{level} id=\"{anchor}\"><a href=\"#{anchor}\">"),
+                };
+                events.push(raw(html));
+            }
+            Event::End(TagEnd::Heading(HeadingLevel::H1)) => events.push(raw("</h1>\n")),
+            Event::End(TagEnd::Heading(HeadingLevel::H2)) if are_listed => events.push(raw("</h2>\n")),
+            Event::End(TagEnd::Heading(level)) => events.push(raw(format!("</a></{level}>\n"))),
+            Event::Start(Tag::Link { link_type, dest_url, title, id }) => match destination(&dest_url) {
+                Destination::Url(url) => {
+                    files.push(None);
+                    events.push(Event::Start(Tag::Link { link_type, dest_url: url.into(), title, id }));
+                }
+                Destination::File(path) => files.push(Some(path)),
+            },
+            Event::End(TagEnd::Link) => match files.pop().flatten() {
+                Some(path) => events.extend([
+                    Event::Text(" (".into()),
+                    Event::Code(path.into()),
+                    Event::Text(")".into()),
+                ]),
+                None => events.push(event),
+            },
+            // Nothing colours code, so nothing needs its language.
+            Event::Start(Tag::CodeBlock(_)) => {
+                events.push(Event::Start(Tag::CodeBlock(CodeBlockKind::Indented)))
+            }
+            event => events.push(event),
+        }
+    }
+    let mut text = String::new();
+    html::push_html(&mut text, events.into_iter());
+    Ok(with_scrolling(&text))
+}
+
+fn raw<'a>(html: impl Into<CowStr<'a>>) -> Event<'a> {
+    Event::InlineHtml(html.into())
+}
+
+/// What may be wider than a phone scrolls by itself, and can have the focus, so that a keyboard can scroll it.
+fn with_scrolling(html: &str) -> String {
+    html.replace("<pre>", "<pre tabindex=\"0\">")
+        .replace("<table>", "<div class=\"table\" role=\"group\" aria-label=\"Table\" tabindex=\"0\"><table>")
+        .replace("</table>", "</table></div>")
+}

@@ -1,0 +1,209 @@
+//! The channels of a file: read, compared with those of the account by their names, and written. A secret cannot be
+//! compared, because the server masks it.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::channel::new_channel;
+use crate::api::fields::JsonFields;
+use crate::cli::client::commands::apply::environment::escaped;
+use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
+use crate::cli::client::reworded::field_fault;
+use crate::cli::input::placed::{Entry, Place, Placed};
+use crate::cli::nearest::did_you_mean;
+use crate::cli::output::table::text_of;
+use crate::domain::api_error::LocSegment;
+use crate::domain::channel::services::{Setting, SettingKind, service};
+use crate::domain::channel::{ChannelEvents, ChannelType, parse_minute};
+use crate::domain::json;
+use crate::domain::webhook::address_policy::AddressPolicy;
+
+/// The fields of every channel beside the settings of its type.
+const COMMON: [&str; 4] = ["type", "events", "tags", "quiet"];
+
+#[derive(Debug)]
+pub struct WantedChannel {
+    pub name: String,
+    pub at: At,
+    pub channel_type: ChannelType,
+    /// All of its fields; one that the file leaves out has its default.
+    pub body: Placed,
+}
+
+/// Reads a channel. `entry` has its name and its fields.
+pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel> {
+    let (name, found) = (&entry.key, faults.count());
+    let mut fault = |place: Place, reason: String| faults.add(at.in_file(place), reason);
+    if !entry.value.is_object() {
+        fault(entry.value.place, format!("the channel {name} is an object of fields, such as `type: ntfy`"));
+        return None;
+    }
+    let Some(given) = entry.value.entry("type") else {
+        let types = ChannelType::WORDS.join(", ");
+        fault(entry.place, format!("the channel {name} has no type; it is one of {types}"));
+        return None;
+    };
+    let word = given.value.as_str().unwrap_or_default();
+    let Some(channel_type) = ChannelType::parse(word) else {
+        let types = format!("use one of {}", ChannelType::WORDS.join(", "));
+        let advice = did_you_mean(word, ChannelType::WORDS, types);
+        let reason = format!("there is no type {word:?} of channels; {advice}");
+        fault(given.value.place, without_value(&reason, &given.value));
+        return None;
+    };
+    let settings = service(channel_type).settings;
+    let known = || settings.iter().map(|setting| setting.name).chain(COMMON);
+    for field in entry.value.entries() {
+        let setting = settings.iter().find(|setting| setting.name == field.key);
+        let is_literal = !field.value.is_null() && !field.value.is_of_environment();
+        if setting.is_some_and(|setting| is_secret(setting) && is_literal) {
+            let variable = variable_of(name, &field.key);
+            let reason =
+                format!("{} is a secret; write \"${{{variable}}}\", and set that variable", field.key);
+            fault(field.value.place, reason);
+        } else if field.key == "name" {
+            fault(field.place, "the name of a channel is its key; remove this field".to_owned());
+        } else if !known().any(|known| known == field.key) {
+            let otherwise = format!("it has {}", known().collect::<Vec<_>>().join(", "));
+            let advice = did_you_mean(&field.key, known(), otherwise);
+            fault(field.place, format!("a channel of type {word} has no field {:?}; {advice}", field.key));
+        }
+    }
+    for setting in settings.iter().filter(|setting| setting.is_required) {
+        if entry.value.get(setting.name).is_none_or(Placed::is_null) {
+            fault(entry.place, format!("the channel {name} has no {}; add it", setting.name));
+        }
+    }
+    let body = completed(entry, settings);
+    if faults.count() == found {
+        check_values(&body, at, faults);
+    }
+    Some(WantedChannel { name: name.clone(), at: at.in_file(entry.place), channel_type, body })
+}
+
+/// Finds what the server would refuse of a channel, so that no other one is written before. Only the server knows which
+/// addresses it may reach.
+fn check_values(body: &Placed, at: &At, faults: &mut Faults) {
+    let Ok(text) = json::read(body.to_value().to_string().as_bytes()) else { return };
+    let rules = ["public", "private", "loopback", "0.0.0.0/0", "::/0"];
+    let policy = AddressPolicy::new(&rules.iter().filter_map(|rule| rule.parse().ok()).collect::<Vec<_>>());
+    let read = JsonFields::of_body(text.get()).and_then(|fields| new_channel(fields, &policy));
+    let Err(refusal) = read else { return };
+    for problem in &refusal.problems {
+        let path = problem.loc.iter().skip(1).map(|part| match part {
+            LocSegment::Field(name) => name.as_ref().into(),
+            LocSegment::Index(index) => Value::from(*index),
+        });
+        let path: Vec<Value> = path.collect();
+        let loc: Vec<Value> = [Value::from("body")].into_iter().chain(path.iter().cloned()).collect();
+        let detail = json!({"loc": loc, "type": problem.kind, "msg": problem.msg});
+        let reason = field_fault(&detail).unwrap_or_else(|| problem.msg.clone());
+        let reason = body.find(&path).map_or(reason.clone(), |value| without_value(&reason, value));
+        faults.add(at.in_file(body.place_of(&path, problem.kind == "extra_forbidden")), reason);
+    }
+    if refusal.problems.is_empty() {
+        faults.add(at.in_file(body.place), refusal.message.as_ref());
+    }
+}
+
+/// The fields with the defaults of those that are left out.
+fn completed(entry: &Entry, settings: &[Setting]) -> Placed {
+    let mut body = entry.value.clone();
+    body.place = entry.place;
+    let settings = settings.iter().filter(|setting| !setting.is_required);
+    let optional = settings.map(|setting| (setting.name, Value::Null));
+    let others = [
+        ("name", entry.key.as_str().into()),
+        ("events", json!(ChannelEvents::default())),
+        ("tags", json!([])),
+        ("quiet", Value::Null),
+    ];
+    for (name, value) in optional.chain(others) {
+        if body.get(name).is_none() {
+            let value = Placed::of_value(entry.place, value);
+            body.insert(Entry { key: name.to_owned(), place: entry.place, value });
+        }
+    }
+    body
+}
+
+pub fn is_secret(setting: &Setting) -> bool {
+    matches!(setting.kind, SettingKind::Secret | SettingKind::SecretUrl)
+}
+
+/// The variable that has a secret in an exported file: `NTFY_BACKUPS_TOKEN`.
+pub fn variable_of(channel: &str, setting: &str) -> String {
+    let upper = |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_uppercase() } else { '_' };
+    let name: String = format!("{channel}_{setting}").chars().map(upper).collect();
+    // A variable does not begin with a digit.
+    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("CHANNEL_{name}") } else { name }
+}
+
+impl WantedChannel {
+    /// The names of the fields that differ from the channel as the server shows it. Of a secret only whether there is
+    /// one is known.
+    pub fn differences(&self, stored: &Value) -> Vec<String> {
+        let wanted = self.body.to_value();
+        let settings = service(self.channel_type).settings;
+        let is_same = |name: &str| {
+            let (old, new) = (&stored[name], &wanted[name]);
+            match settings.iter().find(|setting| setting.name == name) {
+                Some(setting) if is_secret(setting) => old.is_null() == new.is_null(),
+                // The id of a chat may be a number.
+                Some(_) => text_of(stored, name) == text_of(&wanted, name),
+                None if name == "quiet" => quiet(old) == quiet(new),
+                None => old == new,
+            }
+        };
+        let names = self.body.entries().iter().map(|field| field.key.clone());
+        names.filter(|name| !is_same(name)).collect()
+    }
+
+    /// What a field is, if it is a setting.
+    pub fn kind_of(&self, field: &str) -> Option<&'static SettingKind> {
+        let settings = service(self.channel_type).settings;
+        settings.iter().find(|setting| setting.name == field).map(|setting| &setting.kind)
+    }
+
+    /// Whether the value of a field must not be shown.
+    pub fn hides(&self, field: &str) -> bool {
+        matches!(self.kind_of(field), Some(SettingKind::Secret | SettingKind::SecretUrl))
+            || self.body.get(field).is_some_and(Placed::is_of_environment)
+    }
+}
+
+/// Quiet hours in one form, if they are valid.
+fn quiet(value: &Value) -> Value {
+    let minute = |name: &str| value[name].as_str().and_then(parse_minute);
+    match (minute("from"), minute("to")) {
+        (Some(from), Some(to)) => {
+            json!([from.to_string(), to.to_string(), value["timezone"].as_str().unwrap_or("UTC")])
+        }
+        _ => value.clone(),
+    }
+}
+
+/// The fields of a channel for a file, without those that have their defaults. Secrets are variables.
+pub fn exported(channel: &Value) -> Option<(String, Value)> {
+    let channel_type = ChannelType::parse(channel["type"].as_str()?)?;
+    let name = text_of(channel, "name");
+    let mut fields = Map::new();
+    fields.insert("type".to_owned(), channel_type.as_str().into());
+    for setting in service(channel_type).settings {
+        match &channel[setting.name] {
+            Value::Null => {}
+            _ if is_secret(setting) => {
+                let variable = format!("${{{}}}", variable_of(&name, setting.name));
+                fields.insert(setting.name.to_owned(), variable.into());
+            }
+            value => drop(fields.insert(setting.name.to_owned(), escaped(value.clone()))),
+        }
+    }
+    for (field, default) in
+        [("events", json!(ChannelEvents::default())), ("tags", json!([])), ("quiet", Value::Null)]
+    {
+        if channel[field] != default {
+            fields.insert(field.to_owned(), channel[field].clone());
+        }
+    }
+    Some((name, Value::Object(fields)))
+}

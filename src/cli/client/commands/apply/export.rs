@@ -1,0 +1,330 @@
+//! `cued export`: the cues of an account as a file for `cued apply`.
+
+use std::collections::BTreeSet;
+
+use clap::Arg;
+use serde_json::{Map, Value, json};
+
+use crate::cli::client::arguments::fetch;
+use crate::cli::client::command::{Call, Part, flag, own, switch};
+use crate::cli::client::commands::apply::channels::exported as exported_channel;
+use crate::cli::client::commands::apply::environment::escaped;
+use crate::cli::client::commands::apply::parallel::each;
+use crate::cli::client::context::Context;
+use crate::cli::error::{CliError, usage};
+use crate::cli::output::table::text_of;
+use crate::cli::output::yaml::ordered;
+use crate::cli::output::{Format, count, print, print_line};
+use crate::cli::printable::printable;
+use crate::client::request::{ApiRequest, ClientError, segment};
+use crate::domain::cue::slug::{NAMESPACE_RULE, is_namespace};
+
+/// The order of the fields of a cue in the file.
+const ORDER: [&str; 24] = [
+    "name",
+    "description",
+    "tags",
+    "paused",
+    "schedule",
+    "cron",
+    "every",
+    "at",
+    "timezone",
+    "catch_up",
+    "start",
+    "end",
+    "jitter_seconds",
+    "url",
+    "method",
+    "headers",
+    "timeout",
+    "worker",
+    "task",
+    "payload",
+    "retry",
+    "on_failure",
+    "type",
+    "events",
+];
+
+/// Characters of a proposed slug, apart from the number that makes it another one. A slug has 63.
+const MAX_PROPOSED: usize = 56;
+
+pub fn arguments() -> Vec<(Arg, Part)> {
+    let namespace = "Only cues of this namespace, with keys without it";
+    let all = "Also channels, and in comments the cues that have no slug";
+    let adopt = "Store on the server a slug for each cue without one, made of its name";
+    let arguments = [
+        flag("namespace", "NAME", namespace).conflicts_with("all"),
+        switch("all", all),
+        switch("adopt", adopt),
+    ];
+    arguments.into_iter().map(own).collect()
+}
+
+pub fn export(call: &Call<'_>) -> Result<(), CliError> {
+    let (context, namespace) = (call.context, call.text("namespace"));
+    if let Some(name) = namespace.filter(|name| !is_namespace(name)) {
+        return Err(usage(format!("--namespace: {name:?}: {NAMESPACE_RULE}")));
+    }
+    let all = ApiRequest::get("/v1/cues");
+    let request = match namespace.filter(|_| !call.is_set("adopt")) {
+        Some(namespace) => all.query("namespace", namespace),
+        None => all,
+    };
+    // With `--curl` the first request.
+    let mut listed = fetch(|page| context.send(page), &request, "cues", u64::MAX)?.items;
+    let proposed = propose(&mut listed, namespace);
+    if call.is_set("adopt") {
+        adopt(context, &proposed)?;
+    }
+    let is_wanted = |slug: &str| namespace.is_none_or(|name| key_in(slug, name).is_some());
+    let mut slugs: Vec<(String, String)> =
+        listed.iter().map(|cue| (text_of(cue, "slug"), text_of(cue, "id"))).collect();
+    if call.is_set("adopt") {
+        slugs.extend(proposed.iter().map(|it| (it.slug.clone(), it.id.clone())));
+    }
+    slugs.retain(|(slug, _)| !slug.is_empty() && is_wanted(slug));
+    slugs.sort();
+    let client = &*context.client;
+    let read = |(_, id): &(String, String)| -> Result<Value, ClientError> {
+        let request = ApiRequest::get(format!("/v1/cues/{}", segment(id))).query("execution_limit", "1");
+        client.send(&request)?.value()
+    };
+    let mut cues = Vec::new();
+    for ((slug, _), cue) in slugs.iter().zip(each(&slugs, read, Result::is_ok)) {
+        match cue {
+            // It was deleted meanwhile.
+            Some(Err(error)) if error.status() == Some(404) => {}
+            Some(cue) => cues.push((slug.clone(), cue?)),
+            None => {}
+        }
+    }
+    let channels = if call.is_set("all") { read_channels(context)? } else { Vec::new() };
+    let comments = if call.is_set("all") && !call.is_set("adopt") { proposed } else { Vec::new() };
+    print_file(context, namespace, &cues, &channels, &comments)
+}
+
+/// A cue without a slug, and the one that its name makes.
+struct Proposed {
+    id: String,
+    name: String,
+    slug: String,
+}
+
+/// The key of a slug in its namespace.
+fn key_in<'a>(slug: &'a str, namespace: &str) -> Option<&'a str> {
+    slug.strip_prefix(namespace)?.strip_prefix('/')
+}
+
+/// Proposes slugs that no cue has, in the order of the names. The cues leave the list.
+fn propose(listed: &mut Vec<Value>, namespace: Option<&str>) -> Vec<Proposed> {
+    let mut taken: BTreeSet<String> = listed.iter().map(|cue| text_of(cue, "slug")).collect();
+    let mut without: Vec<(String, String)> = Vec::new();
+    listed.retain(|cue| {
+        let has_slug = cue["slug"].is_string();
+        if !has_slug {
+            without.push((text_of(cue, "name"), text_of(cue, "id")));
+        }
+        has_slug
+    });
+    without.sort();
+    let before = namespace.map(|name| format!("{name}/")).unwrap_or_default();
+    let mut proposed = Vec::new();
+    for (name, id) in without {
+        let base = slug_of(&name);
+        let numbered = (2_u32..).map(|number| format!("{before}{base}-{number}"));
+        let mut candidates = std::iter::once(format!("{before}{base}")).chain(numbered);
+        if let Some(slug) = candidates.find(|slug| taken.insert(slug.clone())) {
+            proposed.push(Proposed { id, name, slug });
+        }
+    }
+    proposed
+}
+
+/// `Nightly backup (NAS)` is `nightly-backup-nas`.
+fn slug_of(name: &str) -> String {
+    let mut slug = String::new();
+    for char in name.to_lowercase().chars() {
+        match char {
+            'a'..='z' | '0'..='9' | '.' | '_' => slug.push(char),
+            _ if slug.is_empty() || slug.ends_with('-') => {}
+            _ => slug.push('-'),
+        }
+    }
+    slug.truncate(MAX_PROPOSED);
+    let slug = slug.trim_matches(['-', '.', '_']);
+    if slug.is_empty() { "cue".to_owned() } else { slug.to_owned() }
+}
+
+fn adopt(context: &Context, proposed: &[Proposed]) -> Result<(), CliError> {
+    for Proposed { id, name, slug } in proposed {
+        let request = ApiRequest::patch(format!("/v1/cues/{}", segment(id))).json(json!({ "slug": slug }));
+        context.fetch(&request)?;
+        context.output.note(&format!("{} ({id}) has the slug {slug} now", printable(name)))?;
+    }
+    Ok(())
+}
+
+fn read_channels(context: &Context) -> Result<Vec<(String, Value)>, CliError> {
+    let request = ApiRequest::get("/v1/channels");
+    let mut channels = fetch(|page| context.fetch(page), &request, "channels", u64::MAX)?.items;
+    channels.retain(|channel| channel["built_in"] != true);
+    let mut channels: Vec<(String, Value)> = channels.iter().filter_map(exported_channel).collect();
+    channels.sort_by(|one, other| one.0.cmp(&other.0));
+    let twice: Vec<&str> =
+        channels.windows(2).filter(|two| two[0].0 == two[1].0).map(|two| &*two[0].0).collect();
+    for name in &twice {
+        let name = printable(name);
+        context
+            .output
+            .note(&format!("several channels have the name {name:?}, so they are left out; rename them"))?;
+    }
+    let twice: BTreeSet<String> = twice.into_iter().map(str::to_owned).collect();
+    channels.retain(|(name, _)| !twice.contains(name));
+    Ok(channels)
+}
+
+fn print_file(
+    context: &Context,
+    namespace: Option<&str>,
+    cues: &[(String, Value)],
+    channels: &[(String, Value)],
+    comments: &[Proposed],
+) -> Result<(), CliError> {
+    let key = |slug: &str| namespace.and_then(|name| key_in(slug, name)).unwrap_or(slug).to_owned();
+    let of_key = |(slug, cue): &(String, Value)| (key(slug), exported(&key(slug), cue));
+    let (ended, cues): (Vec<_>, Vec<_>) = cues.iter().partition(|(_, cue)| has_ended(cue));
+    let cues: Vec<(String, Value)> = cues.into_iter().map(of_key).collect();
+    match context.output.format {
+        Format::Id => return cues.iter().try_for_each(|(slug, _)| print_line(slug)),
+        Format::Json | Format::Jsonl => {
+            let object = |entries: &[(String, Value)]| Value::Object(entries.iter().cloned().collect());
+            let mut file = json!({ "cues": object(&cues) });
+            if let Some(namespace) = namespace {
+                file["namespace"] = namespace.into();
+            }
+            if !channels.is_empty() {
+                file["channels"] = object(channels);
+            }
+            if !ended.is_empty() {
+                let count = count(ended.len() as i128, "cue");
+                context.output.note(&format!("{count} left out, whose time has passed"))?;
+            }
+            return print_line(&file.to_string());
+        }
+        Format::Table | Format::Wide | Format::Yaml => {}
+    }
+    let mut text = namespace.map(|name| ordered(&json!({ "namespace": name }), &[])).unwrap_or_default();
+    if !channels.is_empty() {
+        text += "channels:\n";
+        text += &channels.iter().map(|(name, channel)| section(name, channel)).collect::<String>();
+    }
+    text += if cues.is_empty() { "cues: {}\n" } else { "cues:\n" };
+    text += &cues.iter().map(|(slug, cue)| section(slug, cue)).collect::<String>();
+    if !ended.is_empty() {
+        text +=
+            "# The time of these cues has passed: they cannot be created again, and --prune deletes them:\n";
+    }
+    for (slug, cue) in ended.into_iter().map(of_key) {
+        text += &section(&slug, &cue).lines().map(|line| format!("# {line}\n")).collect::<String>();
+    }
+    if !comments.is_empty() {
+        text += "# These cues have no slug; --adopt gives them the proposed ones:\n";
+    }
+    for Proposed { id, name, slug } in comments {
+        text += &format!("# {slug}: {id} {}\n", printable(name));
+    }
+    print(&text)
+}
+
+/// Whether the only run of a cue is over.
+fn has_ended(cue: &Value) -> bool {
+    cue["schedule"]["at"].is_string() && matches!(cue["status"].as_str(), Some("completed" | "failed"))
+}
+
+/// An entry of a section. Texts are in one line, so that each line begins one of its parts.
+fn section(key: &str, value: &Value) -> String {
+    let text = ordered(&json!({ key: value }), &ORDER);
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// The fields of a cue in the short forms of a file, without those that have their defaults.
+fn exported(key: &str, cue: &Value) -> Value {
+    let mut fields = Map::new();
+    let mut add = |name: &str, value: &Value, default: Value| {
+        if *value != default {
+            fields.insert(name.to_owned(), value.clone());
+        }
+    };
+    add("name", &cue["name"], key.into());
+    add("description", &cue["description"], Value::Null);
+    add("tags", &cue["tags"], json!([]));
+    if cue["status"] == "paused" {
+        add("paused", &true.into(), Value::Null);
+    }
+    add_schedule(&mut add, &cue["schedule"]);
+    let mut payload = cue["payload"].clone();
+    if cue["transport"] == "worker" {
+        add("worker", &true.into(), Value::Null);
+        if payload["task"].is_string() {
+            add("task", &payload["task"], Value::Null);
+            payload.as_object_mut().map(|payload| payload.remove("task"));
+            // The task makes the object.
+            payload = if payload == json!({}) { Value::Null } else { payload };
+        }
+    } else {
+        let call = &cue["callback"];
+        add("url", &call["url"], Value::Null);
+        add("method", &call["method"], "POST".into());
+        add("headers", &call["headers"], json!({}));
+        add("timeout", &call["timeout_seconds"], 30.into());
+        let mut rest = Map::new();
+        for (name, default) in [("outcome_from_response", json!(false)), ("flow", Value::Null)] {
+            if call[name] != default {
+                rest.insert(name.to_owned(), call[name].clone());
+            }
+        }
+        add("callback", &Value::Object(rest), json!({}));
+    }
+    add("payload", &payload, Value::Null);
+    let mut retry = differing(&cue["retry"], &json!({"max_attempts": 4, "backoff_minutes": [1, 5, 15]}));
+    if retry["backoff_seconds"].is_array() {
+        // They follow from the seconds.
+        retry.as_object_mut().map(|retry| retry.remove("backoff_minutes"));
+    }
+    add("retry", &retry, json!({}));
+    let actions = json!({"email": true, "webhook": null, "pause": false});
+    add("on_failure", &differing(&cue["on_failure"], &actions), json!({}));
+    add("verification", &cue["verification"], json!({"mode": "none"}));
+    add("overlap", &cue["overlap"], "allow".into());
+    for name in ["claim_within_minutes", "max_age_seconds", "outcome_deadline_seconds"] {
+        add(name, &cue[name], Value::Null);
+    }
+    escaped(Value::Object(fields))
+}
+
+fn add_schedule(add: &mut impl FnMut(&str, &Value, Value), schedule: &Value) {
+    let jitter = &schedule["jitter_seconds"];
+    let when = ["cron", "every", "at"].into_iter().find(|name| schedule[*name].is_string()).unwrap_or("cron");
+    if when == "cron" && *jitter == 0 {
+        add("schedule", &schedule["cron"], Value::Null);
+    } else {
+        let mut object = json!({ when: schedule[when] });
+        if *jitter != 0 {
+            object["jitter_seconds"] = jitter.clone();
+        }
+        add("schedule", &object, Value::Null);
+    }
+    add("timezone", &schedule["timezone"], "UTC".into());
+    add("catch_up", &schedule["catch_up"], "latest".into());
+    add("start", &schedule["start"], Value::Null);
+    add("end", &schedule["end"], Value::Null);
+}
+
+/// The entries that differ from their defaults.
+fn differing(value: &Value, defaults: &Value) -> Value {
+    let entries = value.as_object().into_iter().flatten();
+    let entries = entries.filter(|(name, value)| defaults[*name] != **value);
+    Value::Object(entries.map(|(name, value)| (name.clone(), value.clone())).collect())
+}

@@ -1,0 +1,101 @@
+//! What is wrong in the files: each fault with its place, all of them in one message.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cli::error::{CliError, usage};
+use crate::cli::input::placed::{Place, Placed};
+use crate::cli::output::count;
+use crate::cli::printable::printable;
+
+/// What stands for a value that must not be shown.
+pub const HIDDEN: &str = "***";
+
+/// A place in one of the files: `cues.yaml:7:15`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At {
+    /// In the order of the command line.
+    pub number: usize,
+    pub file: Arc<str>,
+    pub place: Place,
+}
+
+impl At {
+    pub fn in_file(&self, place: Place) -> Self {
+        Self { place, ..self.clone() }
+    }
+}
+
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.place)
+    }
+}
+
+/// Faults in the order of their places. One that many cues have, by the defaults of their file, counts once.
+#[derive(Debug, Default)]
+pub struct Faults(BTreeMap<(At, String), ()>);
+
+impl Faults {
+    pub fn add(&mut self, at: At, reason: impl Into<String>) {
+        self.0.insert((at, printable(&reason.into())), ());
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// One fault is a line; each of several begins its own, as programs that open a place of a file read them.
+    /// `consequence` says what was done all the same; it may be empty.
+    pub fn text(&self, consequence: &str) -> String {
+        let lines: Vec<String> = self.0.keys().map(|(at, reason)| format!("{at}: {reason}")).collect();
+        match (lines.as_slice(), consequence) {
+            ([line], "") => line.clone(),
+            ([line], consequence) => format!("{line} ({consequence})"),
+            (lines, consequence) => {
+                let count = count(lines.len() as i128, "fault");
+                let consequence = if consequence.is_empty() { "" } else { &format!("; {consequence}") };
+                format!("{count} in the files{consequence}\n{}", lines.join("\n"))
+            }
+        }
+    }
+
+    /// Errors: if there is a fault. No request was made so far.
+    pub fn check(&self) -> Result<(), CliError> {
+        if self.0.is_empty() { Ok(()) } else { Err(usage(self.text("nothing was sent"))) }
+    }
+}
+
+/// A reason without the value that it is about, if a variable of the environment is a part of that.
+pub fn without_value(reason: &str, value: &Placed) -> String {
+    let text = value.as_str().unwrap_or_default();
+    if !value.has_variable || text.is_empty() {
+        return reason.to_owned();
+    }
+    let mut masked = reason.replace(text, HIDDEN);
+    for quote in ['`', '"'] {
+        let parts: Vec<&str> = masked.split(quote).collect();
+        // Every second part is in quotes. A quote in the value is escaped.
+        let is_of_value = |index: usize, part: &str| {
+            index % 2 == 1 && !part.is_empty() && (text.contains(part) || part.contains('\\'))
+        };
+        let parts = parts.iter().enumerate();
+        let parts = parts.map(|(index, part)| if is_of_value(index, part) { HIDDEN } else { part });
+        masked = parts.collect::<Vec<_>>().join(&quote.to_string());
+    }
+    masked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_with_a_variable_is_not_in_its_reason() {
+        let mut value = Placed::scalar(Place::START, "t0k3n at 9");
+        let reason = "`t0k3n` is no day; examples are `every 5m` (\"t0k3n at 9\")";
+        assert_eq!(without_value(reason, &value), reason);
+        value.has_variable = true;
+        assert_eq!(without_value(reason, &value), "`***` is no day; examples are `every 5m` (\"***\")");
+    }
+}

@@ -1,0 +1,366 @@
+//! A cue of a file as the API takes it: short forms in place of fields, and below it the defaults of the file.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::api::cue::{FIELDS, TIMEOUT_SECONDS};
+use crate::api::preview::schedule_fields;
+use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
+use crate::cli::input::placed::{Entry, Node, Place, Placed};
+use crate::cli::nearest::did_you_mean;
+use crate::cli::output::table::parse_seconds;
+use crate::domain::schedule::words::understand;
+use crate::domain::schedule::{Schedule, Zone};
+
+/// Short forms that only have another place than the field of the API.
+pub const SHORT: [(&str, &str); 9] = [
+    ("url", "callback.url"),
+    ("method", "callback.method"),
+    ("headers", "callback.headers"),
+    ("timeout", "callback.timeout_seconds"),
+    ("task", "payload.task"),
+    ("timezone", "schedule.timezone"),
+    ("catch_up", "schedule.catch_up"),
+    ("start", "schedule.start"),
+    ("end", "schedule.end"),
+];
+
+/// Short forms with a meaning of their own: `worker: true` and `paused: true`.
+const SWITCHES: [(&str, &str, [&str; 2]); 2] =
+    [("worker", "transport", ["webhook", "worker"]), ("paused", "status", ["active", "paused"])];
+
+/// The fields inside of fields. Those of the payload and of the headers are the user's own.
+const PARTS: [(&str, &[&str]); 6] = [
+    ("callback", &["url", "method", "headers", "outcome_from_response", "timeout_seconds", "flow"]),
+    ("callback.flow", &["key", "parallelism", "per_minute"]),
+    ("schedule", &["type", "cron", "every", "at", "timezone", "catch_up", "start", "end", "jitter_seconds"]),
+    ("retry", &["max_attempts", "backoff_minutes", "backoff_seconds"]),
+    ("on_failure", &["email", "webhook", "pause"]),
+    ("verification", &["mode"]),
+];
+
+/// Fields that are objects, each with an example.
+const OBJECTS: [(&str, &str); 7] = [
+    ("callback", "{url: \"https://example.com/\"}"),
+    ("headers", "{Authorization: \"Bearer ${TOKEN}\"}"),
+    ("schedule", "{every: 5m}, or a text"),
+    ("payload", "{volume: 1}"),
+    ("retry", "{max_attempts: 3}"),
+    ("on_failure", "{email: true}"),
+    ("flow", "{parallelism: 1}"),
+];
+
+/// A schedule as a person writes it, until it is understood. The API has no such field.
+const TEXT: &str = "text";
+
+/// Fields that exclude each other: one of a cue replaces all of the defaults.
+const ALTERNATIVES: [(&str, &[&str]); 2] = [
+    ("schedule", &["type", "cron", "every", "at", TEXT]),
+    ("retry", &["backoff_minutes", "backoff_seconds"]),
+];
+
+/// Later than any word of a schedule reaches, and no multiple of a week.
+const MUCH_LATER: SignedDuration = SignedDuration::from_hours(24 * 401);
+
+/// Reads the fields of one file.
+pub struct FieldReader<'a> {
+    pub at: &'a At,
+    pub now: Timestamp,
+    pub faults: &'a mut Faults,
+    /// Where the files have short forms.
+    pub short: &'a mut BTreeSet<At>,
+}
+
+impl FieldReader<'_> {
+    pub fn fault(&mut self, value: &Placed, reason: impl Into<String>) {
+        self.faults.add(self.at.in_file(value.place), without_value(&reason.into(), value));
+    }
+
+    fn fault_at(&mut self, entry: &Entry, reason: impl Into<String>) {
+        self.faults.add(self.at.in_file(entry.place), reason);
+    }
+
+    /// The fields of a cue or of the defaults, in the form of the API but for `schedule.text`.
+    pub fn normalized(&mut self, given: &Placed) -> Placed {
+        let mut fields = Placed::object(given.place);
+        for entry in given.entries() {
+            let key = entry.key.as_str();
+            if !self.is_object_if_it_should(entry) {
+                continue;
+            }
+            if let Some((_, path)) = SHORT.iter().find(|(short, _)| *short == key) {
+                let value = if key == "timeout" { self.seconds(&entry.value) } else { entry.value.clone() };
+                self.short.insert(self.at.in_file(entry.place));
+                self.set(&mut fields, path, entry, value);
+            } else if let Some((_, field, words)) = SWITCHES.iter().find(|(short, ..)| *short == key) {
+                match entry.value.as_bool() {
+                    Some(is_on) => {
+                        let word = Placed::scalar(entry.value.place, words[usize::from(is_on)]);
+                        self.set(&mut fields, field, entry, word);
+                    }
+                    None => self.fault(&entry.value, format!("{key} is true or false")),
+                }
+            } else if key == "schedule" && entry.value.as_str().is_some() {
+                self.set(&mut fields, "schedule.text", entry, entry.value.clone());
+            } else if is_field(key) {
+                self.add_field(&mut fields, entry);
+            } else {
+                let advice = unknown(key);
+                self.fault_at(entry, format!("there is no field {key:?}; {advice}"));
+            }
+        }
+        fields
+    }
+
+    fn is_object_if_it_should(&mut self, entry: &Entry) -> bool {
+        let example = OBJECTS.iter().find(|(field, _)| *field == entry.key).map(|(_, example)| example);
+        let Some(example) = example.filter(|_| !entry.value.is_object() && !entry.value.is_null()) else {
+            return true;
+        };
+        let is_text = entry.key == "schedule" && entry.value.as_str().is_some();
+        if !is_text {
+            self.fault(&entry.value, format!("{} is an object of fields, such as {example}", entry.key));
+        }
+        is_text
+    }
+
+    /// A field of the API. The parts of an object are set one by one, beside those of short forms.
+    fn add_field(&mut self, fields: &mut Placed, entry: &Entry) {
+        let key = entry.key.as_str();
+        self.check_parts(key, &entry.value);
+        if key == "callback" {
+            for part in entry.value.entries() {
+                self.is_object_if_it_should(part);
+                self.check_parts(&format!("callback.{}", part.key), &part.value);
+            }
+        }
+        if !entry.value.is_object() || (entry.value.entries().is_empty() && fields.get(key).is_none()) {
+            return self.set(fields, key, entry, entry.value.clone());
+        }
+        for part in entry.value.entries() {
+            self.set_part(fields, key, &part.key, part, part.value.clone());
+        }
+    }
+
+    fn check_parts(&mut self, field: &str, value: &Placed) {
+        let Some((_, known)) = PARTS.iter().find(|(name, _)| *name == field) else { return };
+        for part in value.entries().iter().filter(|part| !known.contains(&part.key.as_str())) {
+            let otherwise = format!("it has {}", known.join(", "));
+            let advice = did_you_mean(&part.key, known.iter().copied(), otherwise);
+            self.fault_at(part, format!("{field} has no field {:?}; {advice}", part.key));
+        }
+    }
+
+    /// Sets the field of a short form, which may be a part of one.
+    fn set(&mut self, fields: &mut Placed, path: &str, entry: &Entry, value: Placed) {
+        match path.split_once('.') {
+            Some((field, part)) => self.set_part(fields, field, part, entry, value),
+            None => {
+                let known = fields.insert(Entry { key: path.to_owned(), place: entry.place, value });
+                self.check_once(known.map(|known| known.place), path, entry);
+            }
+        }
+    }
+
+    /// Sets a part of a field to a value that `entry` gives.
+    fn set_part(&mut self, fields: &mut Placed, field: &str, part: &str, entry: &Entry, value: Placed) {
+        if fields.get(field).is_none() {
+            let value = Placed::object(entry.place);
+            fields.insert(Entry { key: field.to_owned(), place: entry.place, value });
+        }
+        let Some(object) = fields.get_mut(field) else { return };
+        let known = match object.is_object() {
+            true => object.insert(Entry { key: part.to_owned(), place: entry.place, value }),
+            // `payload: 5` beside `task: x`.
+            false => return self.check_once(Some(object.place), field, entry),
+        };
+        let path = if part == TEXT { field.to_owned() } else { format!("{field}.{part}") };
+        self.check_once(known.map(|known| known.place), &path, entry);
+    }
+
+    /// Two forms of one field are a fault.
+    fn check_once(&mut self, known: Option<Place>, field: &str, entry: &Entry) {
+        if let Some(Place { line, .. }) = known {
+            self.fault_at(entry, format!("{field} is set twice, also in line {line}; remove one of the two"));
+        }
+    }
+
+    /// A number of seconds, or a span such as `5m`.
+    fn seconds(&mut self, value: &Placed) -> Placed {
+        let seconds = match value.as_str().map(parse_seconds) {
+            None => value.clone(),
+            Some(Ok(seconds)) => Placed { node: Node::Scalar(seconds.into()), ..value.clone() },
+            Some(Err(reason)) => {
+                self.fault(value, format!("timeout: {reason}"));
+                return value.clone();
+            }
+        };
+        let number = if let Node::Scalar(number) = &seconds.node { number.as_i64() } else { None };
+        if number.is_some_and(|number| !TIMEOUT_SECONDS.contains(&number)) {
+            let (least, most) = TIMEOUT_SECONDS.into_inner();
+            self.fault(value, format!("timeout has from {least} to {most} seconds"));
+        }
+        seconds
+    }
+
+    /// The whole body of a cue. `entry` has its key, `slug` its slug.
+    pub fn body(&mut self, entry: &Entry, defaults: &Placed) -> Placed {
+        let faults = self.faults.count();
+        let own = self.normalized(&entry.value);
+        // What is missing may be there under a mistyped name.
+        let is_readable = self.faults.count() == faults;
+        let mut body = defaults.clone();
+        leave_out_unfit(&mut body, &own);
+        merge(&mut body, own, "");
+        body.place = entry.place;
+        let key = &entry.key;
+        if body.get("name").is_none() {
+            let value = Placed::scalar(entry.place, key.as_str());
+            body.insert(Entry { key: "name".to_owned(), place: entry.place, value });
+        }
+        match (is_for_workers(&body), body.get("callback").and_then(|callback| callback.entry("url"))) {
+            (true, Some(url)) => {
+                let url = url.clone();
+                self.fault_at(&url, "a cue calls a URL or waits for a worker; remove url or worker");
+            }
+            (false, None) if is_readable => {
+                self.fault_at(entry, format!("{key} has no target; add `url: …`, or `worker: true`"));
+            }
+            _ => {}
+        }
+        let has_when = |schedule: &Placed| {
+            let is_set = |name: &str| schedule.get(name).is_some_and(|value| !value.is_null());
+            !schedule.is_object() || [TEXT, "cron", "every", "at"].into_iter().any(is_set)
+        };
+        if body.get("schedule").is_some_and(has_when) {
+            self.complete_schedule(&mut body);
+        } else if is_readable {
+            let example = "add one, such as `schedule: \"0 3 * * *\"`";
+            self.fault_at(entry, format!("{key} has no schedule; {example}"));
+        }
+        body
+    }
+
+    fn complete_schedule(&mut self, body: &mut Placed) {
+        let Some(schedule) = body.get_mut("schedule") else { return };
+        let named = schedule.get("timezone").and_then(Placed::as_str);
+        let zone = named.map_or(Ok(Zone::UTC), Zone::find_place);
+        if let (Ok(zone), Some(named)) = (&zone, schedule.get_mut("timezone")) {
+            // A place stands for its zone.
+            if named.as_str().is_some() {
+                named.node = Node::Scalar(zone.name().into());
+            }
+        }
+        // The server refuses an unknown zone, with the zones that are near.
+        let zone = zone.unwrap_or(Zone::UTC);
+        if let Some(text) = schedule.remove(TEXT) {
+            match self.understood(&text.value, &zone) {
+                Ok((field, value)) => {
+                    let value = Placed { node: Node::Scalar(value), ..text.value };
+                    schedule.insert(Entry { key: field, place: text.place, value });
+                }
+                Err(reason) => self.fault(&text.value, reason),
+            }
+        }
+        if schedule.is_object() && schedule.get("type").is_none() {
+            let is_once = schedule.get("at").is_some_and(|at| !at.is_null());
+            let kind = Placed::scalar(schedule.place, if is_once { "once" } else { "recurring" });
+            schedule.insert(Entry { key: "type".to_owned(), place: schedule.place, value: kind });
+        }
+    }
+
+    /// The field of a schedule that a text means, and its value. The grammar is that of the server; here it costs no
+    /// request, and its faults come before any is made.
+    fn understood(&self, text: &Placed, zone: &Zone) -> Result<(String, Value), String> {
+        let text = text.as_str().unwrap_or_default();
+        // An example of a schedule whose meaning stays.
+        let stays = |reason: String| reason.replace("tomorrow 9:00", "2030-01-31T09:00:00");
+        let read = |now| understand(text, zone, now).map_err(|error| stays(error.to_string()));
+        let schedule = read(self.now)?.schedule;
+        let later = self.now.checked_add(MUCH_LATER).ok().and_then(|later| read(later).ok());
+        if !later.is_some_and(|later| is_same(&later.schedule, &schedule)) {
+            return Err(format!(
+                "{text:?} means another time with every apply; write an instant such as 2030-01-31T09:00:00"
+            ));
+        }
+        let fields = schedule_fields(&schedule);
+        let found = ["cron", "every", "at"].into_iter().find(|name| fields[*name].is_string());
+        let found = found.unwrap_or("cron");
+        Ok((found.to_owned(), fields[found].clone()))
+    }
+}
+
+fn is_same(one: &Schedule, other: &Schedule) -> bool {
+    schedule_fields(one) == schedule_fields(other)
+}
+
+/// A field of the API. The slug is the key of the cue.
+fn is_field(key: &str) -> bool {
+    key == "status" || (key != "slug" && FIELDS.contains(&key))
+}
+
+/// What to do about a key that no cue has.
+fn unknown(key: &str) -> String {
+    let short = SHORT.iter().map(|(short, _)| *short);
+    let known = short
+        .chain(SWITCHES.iter().map(|(short, ..)| *short))
+        .chain(["status"])
+        .chain(FIELDS.into_iter().filter(|field| is_field(field)));
+    match key {
+        "slug" | "id" => "the slug is the key of the cue and the namespace of its file".to_owned(),
+        "cron" | "every" | "at" => format!("write `schedule: …`, or `schedule: {{{key}: …}}`"),
+        _ => did_you_mean(key, known, "`cued apply --help` lists the fields"),
+    }
+}
+
+pub fn is_for_workers(body: &Placed) -> bool {
+    body.get("transport").and_then(Placed::as_str) == Some("worker")
+}
+
+/// Removes defaults that do not fit the cue: those of the other kind of target, and what its own fields exclude.
+fn leave_out_unfit(defaults: &mut Placed, own: &Placed) {
+    let calls = own.get("callback").is_some_and(|callback| callback.get("url").is_some());
+    if own.get("transport").is_some() || calls {
+        defaults.remove("transport");
+    }
+    let is_for_workers = is_for_workers(own) || is_for_workers(defaults);
+    let unfit: &[&str] =
+        if is_for_workers { &["callback", "outcome_deadline_seconds"] } else { &["claim_within_minutes"] };
+    for field in unfit {
+        defaults.remove(field);
+    }
+    for (field, parts) in ALTERNATIVES {
+        let has_one = own.get(field).is_some_and(|own| parts.iter().any(|part| own.get(part).is_some()));
+        if let Some(value) = defaults.get_mut(field).filter(|_| has_one) {
+            for part in parts {
+                value.remove(part);
+            }
+        }
+    }
+}
+
+/// Puts a value above another one: entries of objects one by one, everything else as a whole.
+fn merge(below: &mut Placed, above: Placed, field: &str) {
+    // Beside a value of another kind, a merge would keep only some of the defaults.
+    let (Node::Object(known), Node::Object(entries)) = (&mut below.node, &above.node) else {
+        *below = above;
+        return;
+    };
+    for entry in entries.clone() {
+        let is_same = |known: &&mut Entry| match field {
+            // Names of header fields are the same in upper and lower case.
+            ".callback.headers" => known.key.eq_ignore_ascii_case(&entry.key),
+            _ => known.key == entry.key,
+        };
+        match known.iter_mut().find(is_same) {
+            Some(known) => {
+                merge(&mut known.value, entry.value, &format!("{field}.{}", entry.key));
+                (known.key, known.place) = (entry.key, entry.place);
+            }
+            None => known.push(entry),
+        }
+    }
+    below.place = above.place;
+}

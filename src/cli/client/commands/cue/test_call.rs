@@ -1,0 +1,149 @@
+//! `cued cue test`: calls the URL of a cue, or any URL, at once.
+
+use serde_json::{Value, json};
+
+use crate::cli::client::command::{Call, Entry, Form, Lines, Work, details, entry, own, place};
+use crate::cli::client::commands::cue::change;
+use crate::cli::client::commands::cue::flags::{call_flags, set_callback};
+use crate::cli::client::context::Context;
+use crate::cli::client::cues::{find, label_of};
+use crate::cli::client::words::message_of;
+use crate::cli::error::{CliError, refused, usage};
+use crate::cli::input;
+use crate::cli::output::print;
+use crate::cli::output::table::{Cell, details as as_text, text_of};
+use crate::cli::printable::printable_lines;
+use crate::client::request::ApiRequest;
+
+const HELP: &str = "Call the URL of a cue at once, or any URL, and show the response\n\nThe call is signed as a run is, \
+                        with the header X-CueAPI-Test: true. It is stored nowhere and counts as no run. With a cue, the \
+                        flags replace its method, its headers of the same names, its payload and its timeout. A call ends \
+                        after 25 s at the latest. Exits with 0 if the receiver returns 2xx, with 8 if it does not.";
+
+const LINES: Lines = &[
+    ("result", Form::Status("result")),
+    ("HTTP status", Form::Text("http_status")),
+    ("took", Form::Millis("duration_ms")),
+    ("error", Form::Cell(|context, result| wrapped(&message_of(result), context).into())),
+];
+
+const WIDE_LINES: Lines = &[
+    ("cause", Form::Words("cause")),
+    ("started", Form::Time("started_at")),
+    ("request", Form::Template("{request.method} {request.url}")),
+    ("sent", Form::Cell(|_, result| headers(&result["request"]["headers"]).into())),
+    ("received", Form::Cell(|_, result| headers(&result["response_headers"]).into())),
+];
+
+pub fn test_entry() -> Entry {
+    let cue = place("cue", "CUE", "Id or name of a cue, for its call and its payload");
+    let cue = cue.required(false).conflicts_with("url");
+    entry("test", HELP, [cue].into_iter().chain(call_flags()).map(own), Work::Code(test))
+}
+
+fn test(call: &Call<'_>) -> Result<(), CliError> {
+    let (context, output) = (call.context, &call.context.output);
+    let request = ApiRequest::post("/v1/callbacks/test").json(body(call)?);
+    let answer = context.send(&request)?;
+    let result = answer.value()?;
+    if output.format.is_for_programs() {
+        output.object(&answer, "result", |_| Vec::new())?;
+    } else {
+        print(&shown(context, &result))?;
+    }
+    if result["result"] == "success" {
+        return Ok(());
+    }
+    Err(CliError::WaitedFailed(match output.format.is_for_programs() {
+        true => format!("the test call failed: {}", message_of(&result)),
+        // The lines above have the reason.
+        false => "the test call failed".to_owned(),
+    }))
+}
+
+/// The callback of the cue, or of the URL, with what the flags change.
+fn body(call: &Call<'_>) -> Result<Value, CliError> {
+    let mut body = match (call.text("cue"), call.text("url")) {
+        (None, None) => return Err(usage("name a cue, or add --url URL")),
+        (None, Some(url)) => json!({ "callback": { "url": url } }),
+        (Some(name), _) => {
+            let cue = change::fetch(call.context, &find(call.context, name)?)?;
+            if cue["transport"] == "worker" {
+                let label = label_of(&cue);
+                return Err(refused(format!(
+                    "{label} is a cue for workers and calls no URL; fire it instead"
+                )));
+            }
+            json!({ "callback": cue["callback"], "payload": cue["payload"] })
+        }
+    };
+    set_callback(call, &mut body)?;
+    if let Some(payload) = call.text("payload") {
+        body["payload"] = input::structured("--payload", payload)?;
+    }
+    Ok(body)
+}
+
+fn shown(context: &Context, result: &Value) -> String {
+    let mut lines: Vec<(&'static str, Cell)> = details(LINES, context, result);
+    if context.output.is_wide() {
+        lines.extend(details(WIDE_LINES, context, result));
+    }
+    let body: String = printable_lines(&text_of(result, "response_body")).map(|line| line + "\n").collect();
+    let gap = if body.is_empty() { "" } else { "\n" };
+    let cut = if result["response_truncated"] == true { "(the rest is not shown)\n" } else { "" };
+    format!("{}{gap}{body}{cut}", as_text(&lines, &context.output.styles))
+}
+
+/// Pairs of a name and a value, a line each.
+fn headers(pairs: &Value) -> String {
+    let text = |pair: &Value, index: usize| pair[index].as_str().unwrap_or_default().to_owned();
+    let pairs = pairs.as_array().into_iter().flatten();
+    pairs.map(|pair| format!("{}: {}", text(pair, 0), text(pair, 1))).collect::<Vec<_>>().join("\n")
+}
+
+/// Columns beside a value: its name and the gap after it.
+const NAME_WIDTH: usize = 13;
+
+/// A message on lines that fit beside its name into a terminal; whole where there is none.
+fn wrapped(text: &str, context: &Context) -> String {
+    match context.output.styles.width.filter(|_| !context.output.is_wide()) {
+        Some(width) => wrap(text, width.saturating_sub(NAME_WIDTH)),
+        None => text.to_owned(),
+    }
+}
+
+/// The words of a text on lines of at most `width` characters; a longer word has a line of its own.
+fn wrap(text: &str, width: usize) -> String {
+    let (mut lines, mut used) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 {
+            let fits = used + 1 + length <= width;
+            lines.push(if fits { ' ' } else { '\n' });
+            used = if fits { used + 1 } else { 0 };
+        }
+        lines.push_str(word);
+        used += length;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_wrapped_between_words() {
+        assert_eq!(wrap("no response within 25 s", 11), "no response\nwithin 25 s");
+        assert_eq!(wrap("no response within 25 s", 10), "no\nresponse\nwithin 25\ns");
+        assert_eq!(wrap("unbreakable", 5), "unbreakable");
+        assert_eq!(wrap("", 5), "");
+    }
+
+    #[test]
+    fn headers_stand_on_a_line_each() {
+        assert_eq!(headers(&json!([["a", "1"], ["b", ""]])), "a: 1\nb: ");
+        assert_eq!(headers(&Value::Null), "");
+    }
+}

@@ -1,0 +1,271 @@
+//! The tools: operations of the API, with the names, descriptions and fields that its description has for them.
+
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
+use url::form_urlencoded::Serializer;
+
+use crate::cli::client::context::Context;
+use crate::cli::client::reworded::reworded;
+use crate::cli::docs::help_of_error;
+use crate::cli::error::{CliError, usage};
+use crate::cli::nearest::did_you_mean;
+use crate::client::request::{ApiRequest, ClientError, segment};
+use crate::http::api::operations;
+
+/// The operations that are tools, and their hints: changes nothing, may destroy, has no further effect when repeated,
+/// reaches other servers. A change replaces what a field had; an outcome is reported once.
+const OPERATIONS: [(&str, [bool; 4]); 16] = [
+    ("createCue", [false, false, false, true]),
+    ("listCues", [true, false, true, false]),
+    ("getCue", [true, false, true, false]),
+    ("updateCue", [false, true, true, true]),
+    ("deleteCue", [false, true, true, false]),
+    ("fireCue", [false, false, false, true]),
+    ("previewSchedule", [true, false, true, false]),
+    ("listUpcomingOfAllCues", [true, false, true, false]),
+    ("listExecutions", [true, false, true, false]),
+    ("getExecution", [true, false, true, false]),
+    ("listAttempts", [true, false, true, false]),
+    ("retryExecution", [false, false, false, true]),
+    ("cancelExecution", [false, true, true, false]),
+    ("claimNext", [false, false, false, false]),
+    ("extendLease", [false, false, true, false]),
+    ("reportOutcome", [false, false, true, false]),
+];
+
+const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+
+const METHODS: [&str; 4] = ["GET", "POST", "PATCH", "DELETE"];
+
+/// In place of the values of headers, which may be keys.
+const HIDDEN: &str = "(hidden)";
+
+/// Bytes of a result that a conversation takes.
+const MAX_RESULT: usize = 100_000;
+
+/// The code of an empty queue, which is the usual result of a claim.
+const NOTHING_TO_CLAIM: &str = "claim_failed";
+
+/// Words of the documentation of errors, and the tools that do the same.
+const WORDS: [(&str, &str); 5] = [
+    ("`cued cue list` and `cued whoami`", "listCues"),
+    ("`cued run wait`", "getExecution"),
+    ("`cued preview`", "previewSchedule"),
+    ("Send `POST /v1/executions/{execution_id}/heartbeat`", "Call extendLease"),
+    ("`PUT /v1/cues/by-slug/{slug}`", "updateCue"),
+];
+
+/// Parts of sentences that an agent without a shell and a browser cannot follow.
+const NO_TOOL: [&str; 4] = ["`cued ", "/v1/", "API reference", "See "];
+
+#[derive(Debug)]
+pub struct Tool {
+    /// As `tools/list` has it.
+    pub definition: Value,
+    method: &'static str,
+    path: String,
+    /// The names of arguments in the query and in headers; all others that are not in the path are the body.
+    query: Vec<String>,
+    headers: Vec<String>,
+    has_body: bool,
+}
+
+/// All tools, or those that change nothing; `None` if the description of the API is damaged.
+pub fn tools(is_read_only: bool) -> Option<Vec<Tool>> {
+    let document: Value = serde_json::from_slice(&operations::document()?).ok()?;
+    let is_wanted = |hints: &[bool; 4]| hints[0] || !is_read_only;
+    let wanted = OPERATIONS.iter().filter(|(_, hints)| is_wanted(hints));
+    wanted.map(|(name, hints)| Tool::new(&document, name, hints)).collect()
+}
+
+/// The method, the path and the description of an operation.
+fn find<'a>(document: &'a Value, name: &str) -> Option<(&'static str, &'a str, &'a Value)> {
+    document["paths"].as_object()?.iter().find_map(|(path, operations)| {
+        let (method, operation) = METHODS.iter().find_map(|method| {
+            let operation = operations.get(method.to_ascii_lowercase())?;
+            (operation["operationId"] == name).then_some((*method, operation))
+        })?;
+        Some((method, path.as_str(), operation))
+    })
+}
+
+/// A part of the document, where references are replaced by their targets.
+fn resolved(document: &Value, part: &Value) -> Value {
+    match part {
+        Value::Object(fields) => {
+            if let Some(target) = fields.get("$ref").and_then(Value::as_str) {
+                let target = document.pointer(target.trim_start_matches('#'));
+                return target.map_or(Value::Null, |target| resolved(document, target));
+            }
+            let fields = fields.iter().map(|(name, value)| (name.clone(), resolved(document, value)));
+            fields.collect::<Map<_, _>>().into()
+        }
+        Value::Array(parts) => parts.iter().map(|part| resolved(document, part)).collect(),
+        other => other.clone(),
+    }
+}
+
+impl Tool {
+    fn new(document: &Value, name: &str, hints: &[bool; 4]) -> Option<Self> {
+        let (method, path, operation) = find(document, name)?;
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        let (mut query, mut headers) = (Vec::new(), Vec::new());
+        for parameter in resolved(document, &operation["parameters"]).as_array().into_iter().flatten() {
+            let name = parameter["name"].as_str()?;
+            match parameter["in"].as_str()? {
+                // A tool sends a request once.
+                "header" if name == "Idempotency-Key" => continue,
+                "header" => headers.push(name.to_owned()),
+                "query" => query.push(name.to_owned()),
+                _ => {}
+            }
+            if parameter["required"] == true {
+                required.push(Value::from(name));
+            }
+            let mut schema = parameter["schema"].clone();
+            schema["description"] = parameter["description"].clone();
+            properties.insert(name.to_owned(), schema);
+        }
+        let body = resolved(document, &operation["requestBody"]["content"]["application/json"]["schema"]);
+        properties.extend(body["properties"].as_object().cloned().unwrap_or_default());
+        required.extend(body["required"].as_array().cloned().unwrap_or_default());
+        let (title, text) = (operation["summary"].as_str()?, operation["description"].as_str()?);
+        let mut annotations = json!({"title": title});
+        for (hint, is_set) in HINTS.into_iter().zip(hints) {
+            annotations[hint] = (*is_set).into();
+        }
+        let definition = json!({
+            "name": name, "title": title, "description": format!("{title}. {text}"), "annotations": annotations,
+            "inputSchema": {
+                "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+            },
+        });
+        Some(Self { definition, method, path: path.to_owned(), query, headers, has_body: body.is_object() })
+    }
+
+    /// The result of a call. What goes wrong is a result too, so that the model reads it.
+    pub fn call(&self, context: &Context, arguments: &Value) -> Value {
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        match self.fetch(context, arguments) {
+            Ok(content) if content.is_null() => text("Done."),
+            Ok(content) => {
+                let mut text = content.to_string();
+                if text.len() <= MAX_RESULT {
+                    return json!({"content": [{"type": "text", "text": text}], "structuredContent": content});
+                }
+                let whole = text.len();
+                let end = (0..=MAX_RESULT).rev().find(|end| text.is_char_boundary(*end));
+                text.truncate(end.unwrap_or_default());
+                let note =
+                    format!("The result has {whole} bytes. It begins as follows; ask for less to read all.");
+                json!({"content": [{"type": "text", "text": note}, {"type": "text", "text": text}]})
+            }
+            Err(CliError::Client(error)) if error.code() == NOTHING_TO_CLAIM => {
+                text("No run that fits is waiting.")
+            }
+            Err(error) => json!({"content": [{"type": "text", "text": sentence(&error)}], "isError": true}),
+        }
+    }
+
+    fn fetch(&self, context: &Context, arguments: &Value) -> Result<Value, CliError> {
+        let request = self.request(arguments)?;
+        // A login or logout counts from the next call on.
+        let context = context.reload()?;
+        context.check_key()?;
+        // The client of MCP gives up a call that waits: the agent decides about a repetition.
+        let response = context.client.send_once(&request);
+        let response = response.map_err(|error| reworded(error.into(), &context.target, &|_| None))?;
+        let mut content = if response.body.is_empty() { Value::Null } else { response.value()? };
+        hide(&mut content);
+        Ok(content)
+    }
+
+    fn request(&self, arguments: &Value) -> Result<ApiRequest, CliError> {
+        let known = &self.definition["inputSchema"]["properties"];
+        let known = || known.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        let (mut query, mut headers, mut body) = (Serializer::new(String::new()), Vec::new(), Map::new());
+        for (name, value) in arguments.as_object().into_iter().flatten() {
+            if !known().any(|known| known == name) {
+                let all = || known().collect::<Vec<_>>().join(", ");
+                let advice = did_you_mean(name, known(), format!("the arguments are {}", all()));
+                return Err(usage(format!("there is no argument {name:?}; {advice}")));
+            }
+            if self.query.contains(name) {
+                for value in value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice) {
+                    match value {
+                        Value::Null => {}
+                        Value::String(text) => drop(query.append_pair(name, text)),
+                        other => drop(query.append_pair(name, &other.to_string())),
+                    }
+                }
+            } else if self.headers.contains(name) {
+                headers.push((name, text(arguments, name)?));
+            } else if !self.path.contains(&format!("{{{name}}}")) {
+                body.insert(name.clone(), value.clone());
+            }
+        }
+        let callback_headers = arguments["callback"]["headers"].as_object();
+        if callback_headers.into_iter().flatten().any(|(_, value)| value == HIDDEN) {
+            return Err(usage(format!(
+                "callback.headers: {HIDDEN} is no value; leave headers out to keep them, or give each in full"
+            )));
+        }
+        let (path, query) = (fill_path(&self.path, arguments)?, query.finish());
+        let target = if query.is_empty() { path } else { format!("{path}?{query}") };
+        let mut request = ApiRequest::new(self.method, target);
+        for (name, value) in headers {
+            request = request.header(name.clone(), value);
+        }
+        Ok(if self.has_body { request.json(Value::Object(body)) } else { request })
+    }
+}
+
+/// An argument that must be a text.
+fn text<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, CliError> {
+    let value = arguments[name].as_str().filter(|value| !value.is_empty());
+    value.ok_or_else(|| usage(format!("{name} is missing: it must be a text")))
+}
+
+/// The path with the arguments that its braces name.
+fn fill_path(path: &str, arguments: &Value) -> Result<String, CliError> {
+    let (mut filled, mut rest) = (String::new(), path);
+    while let Some((before, (name, after))) =
+        rest.split_once('{').and_then(|(before, it)| Some((before, it.split_once('}')?)))
+    {
+        // The slash of a slug may be escaped, as in a URL.
+        let value = percent_decode_str(text(arguments, name)?).decode_utf8_lossy();
+        filled.push_str(&format!("{before}{}", segment(&value)));
+        rest = after;
+    }
+    Ok(filled + rest)
+}
+
+/// Hides the values of headers of a cue's callback, in a list of cues too. Payloads may look alike, but are shown as
+/// they are.
+fn hide(content: &mut Value) {
+    content.get_mut("cues").and_then(Value::as_array_mut).into_iter().flatten().for_each(hide);
+    let headers = content.pointer_mut("/callback/headers").and_then(Value::as_object_mut);
+    for (_, value) in headers.into_iter().flatten() {
+        *value = HIDDEN.into();
+    }
+}
+
+/// An error with what to do about it.
+fn sentence(error: &CliError) -> String {
+    let text = error.to_string();
+    let CliError::Client(ClientError::Refused(refused)) = error else { return text };
+    if let (429, Some(pause)) = (refused.status, refused.retry_after) {
+        return format!("too many requests; ask again in {} s", pause.as_secs());
+    }
+    match help_of_error(&refused.code) {
+        Some(help) => format!("{text}\n\n{}: {}", refused.code, in_tools(help)),
+        None => text,
+    }
+}
+
+/// The documentation of an error with tools in place of commands and endpoints.
+fn in_tools(help: String) -> String {
+    let help = WORDS.iter().fold(help, |help, (words, tool)| help.replace(words, tool));
+    let is_usable = |sentence: &&str| !NO_TOOL.iter().any(|part| sentence.contains(part));
+    help.split_inclusive(". ").filter(is_usable).collect::<String>().trim_end().to_owned()
+}

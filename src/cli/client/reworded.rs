@@ -1,0 +1,134 @@
+//! Errors of the API in the words of the command line: flags in place of fields, and `cued login` in place of a header.
+
+use serde_json::Value;
+
+use crate::api::cue::{FIELDS, PARTS};
+use crate::cli::client::words::with_runs;
+use crate::cli::error::CliError;
+use crate::cli::nearest::did_you_mean;
+use crate::cli::printable::printable;
+use crate::client::credentials::{Target, server_url};
+use crate::client::request::{ClientError, RefusedRequest};
+
+/// Flags of fields of a body whose names differ.
+const FLAGS: [(&str, &str); 18] = [
+    ("callback.url", "url"),
+    ("callback.method", "method"),
+    ("callback.headers", "header"),
+    ("callback.timeout_seconds", "timeout"),
+    ("callback.flow.parallelism", "parallelism"),
+    ("callback.flow.per_minute", "per-minute"),
+    ("callback.flow.key", "flow-key"),
+    ("schedule.cron", "cron"),
+    ("schedule.every", "every"),
+    ("schedule.at", "at"),
+    ("schedule.start", "start"),
+    ("schedule.end", "end"),
+    ("schedule.timezone", "tz"),
+    ("schedule.jitter_seconds", "jitter"),
+    ("payload_override", "payload"),
+    ("send_at", "at"),
+    ("tags", "tag"),
+    ("claim_within_minutes", "claim-within"),
+];
+
+/// Phrases of the API, which has them from its first clients, and their meaning for a person.
+const PHRASES: [(&str, &str); 7] = [
+    ("Value error, ", ""),
+    ("Input should be a valid dictionary", "must be a JSON object"),
+    ("Input should be less than or equal to", "must be at most"),
+    ("Input should be greater than or equal to", "must be at least"),
+    ("Input should be", "must be"),
+    ("String should have", "must have"),
+    ("Field required", "is missing"),
+];
+
+/// Rewords the refusal of a request. `given` returns the value of a flag of the command line, by the name of the flag
+/// or the field of the query that it sets.
+pub fn reworded(
+    mut error: CliError,
+    target: &Target,
+    given: &dyn Fn(&str) -> Option<(String, String)>,
+) -> CliError {
+    if let CliError::Client(ClientError::Refused(refused)) = &mut error {
+        if refused.status == 401 && refused.code == "invalid_api_key" && !refused.is_reworded() {
+            refused.say(wrong_key(target));
+        } else if !refused.is_reworded() {
+            refused.reword(|detail| fault(detail, given));
+            reword_message(refused, given);
+            let text = with_runs(&refused.to_string());
+            refused.say(text);
+        }
+    }
+    error
+}
+
+fn wrong_key(target: &Target) -> String {
+    let source = match (target.key_variable, &target.profile) {
+        (Some(name), _) => format!("the API key in {name}"),
+        (None, Some(profile)) => format!("the API key of profile {}", printable(profile)),
+        (None, None) => "this API key".to_owned(),
+    };
+    let remedy = if target.key_variable.is_some() { "unset it, or replace it" } else { "run `cued login`" };
+    format!("{} does not accept {source}: {remedy}", target.url)
+}
+
+/// An entry of the `detail` of a refusal, about a field and not a flag.
+pub fn field_fault(detail: &Value) -> Option<String> {
+    fault(detail, &|_| None)
+}
+
+/// An entry of the `detail` of a refusal.
+fn fault(detail: &Value, given: &dyn Fn(&str) -> Option<(String, String)>) -> Option<String> {
+    let parts = detail["loc"].as_array()?.iter().skip(1);
+    let path: Vec<String> =
+        parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned)).collect();
+    let path = path.join(".");
+    let message = detail["msg"].as_str()?;
+    if detail["type"] == "extra_forbidden"
+        && let Some(text) = unknown_field(&path)
+    {
+        return Some(text);
+    }
+    let message =
+        PHRASES.iter().fold(message.to_owned(), |text, (phrase, words)| text.replace(phrase, words));
+    let message = message.strip_prefix(&format!("{path} ")).unwrap_or(&message);
+    Some(format!("{}: {message}", flag_of(&path, given).unwrap_or(path)))
+}
+
+/// A field that no cue has, with the nearest one. `None` for one that only does not fit the others.
+fn unknown_field(path: &str) -> Option<String> {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    let known = || FIELDS.into_iter().chain(PARTS.split(' '));
+    if known().any(|field| field == name) {
+        return None;
+    }
+    let path = printable(path);
+    let advice = did_you_mean(name, known(), "");
+    Some(format!("there is no field {path:?}; {advice}").trim_end_matches([';', ' ']).to_owned())
+}
+
+/// `--url` for `callback.url`, if the command line has it. With advice for a URL without a scheme.
+fn flag_of(path: &str, given: &dyn Fn(&str) -> Option<(String, String)>) -> Option<String> {
+    let is_at =
+        |field: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let named = FLAGS.iter().find(|(field, _)| is_at(field)).map(|(_, flag)| (*flag).to_owned());
+    let name = named.unwrap_or_else(|| path.split('.').next().unwrap_or_default().replace('_', "-"));
+    given(&name).or_else(|| given(path)).map(|(flag, _)| format!("--{flag}"))
+}
+
+/// A message that begins with a field, without `detail`.
+fn reword_message(refused: &mut RefusedRequest, given: &dyn Fn(&str) -> Option<(String, String)>) {
+    let field = FLAGS.iter().find(|(field, _)| refused.message.starts_with(&format!("{field} ")));
+    let Some((field, name)) = field else { return };
+    let Some((flag, value)) = given(name) else { return };
+    let mut text = format!("--{flag}{}", &refused.message[field.len()..]);
+    if flag == "url" && !value.contains("://") {
+        // As for the address of a server: http for this machine and local names.
+        let host = value.split(['/', '?', '#']).next().unwrap_or_default();
+        let is_http = server_url(host).is_ok_and(|url| url.starts_with("http://"));
+        let scheme = if is_http { "http" } else { "https" };
+        text.push_str(&format!("; did you mean {scheme}://{}?", printable(&value)));
+    }
+    refused.say(text);
+}

@@ -1,0 +1,129 @@
+//! Words of the API as a person reads them, in tables and details. JSON has those of the API, and flags take both.
+
+use serde_json::Value;
+
+use crate::cli::output::table::text_of;
+use crate::domain::account::plan::LIMIT_EXCEEDED;
+
+/// A cause, a trigger, a state of an outcome or a type of an alert; a word without a text of its own without underscores.
+pub fn in_words(word: &str) -> String {
+    let known = WORDS.iter().find(|(api, _)| *api == word);
+    known.map_or_else(|| word.replace('_', " "), |(_, words)| (*words).to_owned())
+}
+
+/// The word of the API for one that a person reads in a table, or any other text as it is.
+pub fn of_words(text: &str) -> String {
+    let known = WORDS.iter().find(|(_, words)| *words == text);
+    known.map_or_else(|| text.replace(' ', "_"), |(api, _)| (*api).to_owned())
+}
+
+const WORDS: [(&str, &str); 11] = [
+    (LIMIT_EXCEEDED, "limit reached"),
+    ("unknown_name", "name not found"),
+    ("blocked_address", "address not allowed"),
+    ("status_3xx", "redirect (3xx)"),
+    ("status_4xx", "client error (4xx)"),
+    ("status_5xx", "server error (5xx)"),
+    ("status_other", "other status"),
+    ("manual_fire", "fired by hand"),
+    ("reported_failure", "reported a failure"),
+    ("consecutive_failures", "failures in a row"),
+    ("missing", "no result in time"),
+];
+
+/// A type of events as a person reads it.
+pub fn event_in_words(event: &str) -> &str {
+    EVENTS.iter().find(|(api, _)| *api == event).map_or(event, |(_, words)| words)
+}
+
+/// The type of events of the API for one that a person reads, or any other text as it is.
+pub fn event_of_words(text: &str) -> &str {
+    EVENTS.iter().find(|(_, words)| *words == text).map_or(text, |(api, _)| api)
+}
+
+const EVENTS: [(&str, &str); 9] = [
+    ("execution.failed", "failed"),
+    ("execution.succeeded", "succeeded"),
+    ("execution.succeeded", "success"),
+    ("execution.retrying", "retrying"),
+    ("execution.cancelled", "cancelled"),
+    ("execution.claim_lost", "claim lost"),
+    ("cue.recovered", "recovered"),
+    ("cue.paused", "paused"),
+    ("alert.*", "alerts"),
+];
+
+/// The end of the message of a host without an address that may be called. The cause says which of the two it is.
+const NOT_FOUND: &str = " was not found, or callbacks may not reach its addresses (see --allow-callbacks-to)";
+
+/// The `error_message` of a run, an attempt or a test call as a person reads it.
+pub fn message_of(object: &Value) -> String {
+    let message = text_of(object, "error_message");
+    match (message.strip_suffix(NOT_FOUND), object["cause"].as_str()) {
+        (Some(host), Some("unknown_name")) => format!("{host} was not found"),
+        (Some(host), Some("blocked_address")) => {
+            format!("callbacks may not reach the addresses of {host} (see --allow-callbacks-to)")
+        }
+        _ if message == LIMIT_EXCEEDED => in_words(&message),
+        _ => message,
+    }
+}
+
+/// No other command sets it.
+pub const SET_ALERT_WEBHOOK: &str = "`cued api PATCH auth/me -f alert_webhook_url=URL`";
+
+/// A message of the API, which calls a run an execution.
+pub fn with_runs(message: &str) -> String {
+    let words = [
+        ("Cue not found", "no cue has this id"),
+        ("Execution not found", "no run has this id"),
+        ("this execution", "this run"),
+        ("The execution ", "The run "),
+        ("the execution ", "the run "),
+        ("No execution ", "No run "),
+        ("PATCH /v1/auth/me {\"alert_webhook_url\": \"https://…\"}", SET_ALERT_WEBHOOK),
+        ("PATCH /v1/auth/me {\"alert_webhook_url\": …}", SET_ALERT_WEBHOOK),
+        ("sets with on_failure.email whether", "sets with --on-failure whether"),
+    ];
+    words.iter().fold(message.to_owned(), |text, (api, own)| text.replace(api, own))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_not_found_is_another_cause_than_an_address_that_is_not_allowed() {
+        let message = format!("the host nas.home{NOT_FOUND}");
+        for (cause, text) in [
+            (Some("unknown_name"), "the host nas.home was not found"),
+            (
+                Some("blocked_address"),
+                "callbacks may not reach the addresses of the host nas.home (see --allow-callbacks-to)",
+            ),
+            (None, message.as_str()),
+        ] {
+            assert_eq!(message_of(&json!({"error_message": message, "cause": cause})), text);
+        }
+        assert_eq!(message_of(&json!({"error_message": LIMIT_EXCEEDED, "cause": null})), "limit reached");
+    }
+
+    #[test]
+    fn words_of_the_api_are_those_of_a_person() {
+        for (word, text) in [
+            ("status_5xx", "server error (5xx)"),
+            ("manual_fire", "fired by hand"),
+            ("verification_pending", "verification pending"),
+            ("timeout", "timeout"),
+        ] {
+            assert_eq!(in_words(word), text);
+            assert_eq!((of_words(text).as_str(), of_words(word).as_str()), (word, word));
+        }
+        assert_eq!(
+            with_runs("The execution has ended: see execution.failed"),
+            "The run has ended: see execution.failed"
+        );
+    }
+}

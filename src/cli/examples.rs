@@ -1,0 +1,195 @@
+//! The examples of the help, a table for all commands.
+
+use clap::Command;
+
+/// Examples of commands, by the words after `cued`. At a long line a backslash, so that a copy is one command.
+pub const EXAMPLES: &[(&str, &str)] = &[
+    (
+        "serve",
+        "cued serve --dev --limits off\ncued serve --db /var/lib/cued/cued.db --public-url https://cue.example.com",
+    ),
+    ("bench", "cued bench --dir /var/lib/cued"),
+    ("user add", "cued user add me@example.com --db /var/lib/cued/cued.db"),
+    ("user list", "cued user list --db /var/lib/cued/cued.db"),
+    ("user set-plan", "cued user set-plan me@example.com pro"),
+    ("user link", "cued user link me@example.com --public-url https://cue.example.com"),
+    ("user disable", "cued user disable me@example.com"),
+    ("user enable", "cued user enable me@example.com"),
+    ("user set-operator", "cued user set-operator me@example.com on"),
+    ("key add", "cued key add me@example.com --name laptop"),
+    ("key list", "cued key list me@example.com"),
+    ("key revoke", "cued key revoke key_4f8k2m9x1q7z"),
+    ("billing list", "cued billing list --all"),
+    ("billing approve", "cued billing approve req_4f8k2m9x1q7z"),
+    ("billing decline", "cued billing decline req_4f8k2m9x1q7z"),
+    ("backup", "cued backup /var/backups/cued --keep 7 --db /var/lib/cued/cued.db"),
+    ("check", "cued check /var/lib/cued/cued.db"),
+    ("restore", "cued restore /var/backups/cued/cued.db --db /var/lib/cued/cued.db --replace"),
+    ("promote", "cued promote --db /var/lib/cued/cued.db"),
+    ("clock accept", "cued clock accept --db /var/lib/cued/cued.db"),
+    (
+        "import crontab",
+        "crontab -l | cued import crontab -\n\
+         cued import crontab --system --namespace nas /etc/crontab /etc/cron.d/*",
+    ),
+    ("completions", "cued completions bash > ~/.local/share/bash-completion/completions/cued"),
+    ("docs", "cued docs\ncued docs schedules\ncued docs invalid_schedule"),
+    ("man", "cued man cue add | man -l -"),
+    ("help", "cued help cue add"),
+    ("login", "cued login\ncued login cue.example.com --profile work\ncued login --key - < key.txt"),
+    ("logout", "cued logout --profile work"),
+    ("open", "cued open --no-browser"),
+    ("cue list", "cued cue list --failing --sort next_run"),
+    ("cue show", "cued cue show nightly"),
+    (
+        "cue add",
+        "cued cue add --name nightly --cron 'every day at 2:00' \\\n  --url https://example.com/hook --or-update",
+    ),
+    ("cue edit", "cued cue edit nightly"),
+    (
+        "cue set",
+        "cued cue set nightly --cron '0 3 * * *' --retry 3:30s,5m\n\
+         cued cue set nightly payload.full=true callback.headers.X-Old=null",
+    ),
+    ("cue pause", "cued cue pause nightly weekly"),
+    ("cue resume", "cued cue resume --all --tag nas"),
+    ("cue rm", "cued cue rm nightly"),
+    ("cue fire", "cued cue fire nightly --payload '{\"full\": true}' --wait"),
+    (
+        "cue test",
+        "cued cue test nightly\n\
+         cued cue test --url https://example.com/hook \\\n  --payload '{\"hello\": \"world\"}' -o wide",
+    ),
+    ("cue next", "cued cue next nightly -n 3"),
+    ("cue missed", "cued cue missed nightly"),
+    ("run list", "cued run list --cue nightly --failed --since 1d"),
+    ("run show", "cued run show 0198c0de"),
+    ("run attempts", "cued run attempts 0198c0de --body"),
+    ("run request", "cued run request 0198c0de"),
+    ("run replay", "cued run replay 0198c0de\ncued run replay --failed --since 1h --cue nightly"),
+    ("run retry", "cued run retry 0198c0de"),
+    ("run cancel", "cued run cancel 0198c0de"),
+    ("run verify", "cued run verify 0198c0de --invalid --reason 'the report is empty'"),
+    ("run wait", "cued run wait 0198c0de --timeout 5m"),
+    ("preview", "cued preview 'every weekday at 9' --tz Berlin -n 3"),
+    ("tail", "cued tail --failed --since 1h --body"),
+    ("work", "cued work --task report --jobs 2 -- ./report.sh weekly"),
+    ("worker list", "cued worker list"),
+    ("worker rm", "cued worker rm nas-report"),
+    ("flow list", "cued flow list"),
+    ("alert list", "cued alert list --cue nightly --since 7d"),
+    ("channel show", "cued channel show 'ntfy backups'"),
+    (
+        "channel add",
+        "cued channel add ntfy --url https://ntfy.sh/backups \\\n  --quiet-hours 22:00-07:00 --timezone Berlin\n\
+         cued channel add slack --url - --event failed --event recovered\n\
+         cued channel add telegram --bot-token @token.txt --chat-id -1001234567890",
+    ),
+    ("channel set", "cued channel set 'ntfy backups' --event failed --no-quiet-hours"),
+    ("channel test", "cued channel test 'ntfy backups'"),
+    ("channel rm", "cued channel rm 'ntfy backups'"),
+    ("apply", "cued apply -f cues.yaml\ncued apply -f cues.yaml --prune -y"),
+    ("diff", "cued diff -f cues.yaml --prune --exit-code"),
+    ("export", "cued export --namespace home > cues.yaml"),
+    ("account keys add", "cued account keys add laptop"),
+    ("account keys revoke", "cued account keys revoke laptop"),
+    ("account sessions rm", "cued account sessions rm --others"),
+    ("account secret show", "cued account secret show --alert"),
+    ("account secret regenerate", "cued account secret regenerate --alert"),
+    (
+        "api",
+        "cued api GET cues -f limit=5\n\
+         cued api POST /v1/cues/cue_4f8k2m9x1q7z/fire\n\
+         cued api PATCH cues/cue_4f8k2m9x1q7z -d '{\"description\": \"nightly\"}'",
+    ),
+    ("health", "cued health --local"),
+    ("sink", "cued sink --script 500,timeout,429:5,200"),
+    ("conformance", "cued conformance https://cue.example.com\ncued conformance --only 7"),
+];
+
+/// The command with the examples of all commands in it, after the first paragraph of their long help.
+pub fn with_examples(command: Command) -> Command {
+    extend(command, "")
+}
+
+fn extend(command: Command, path: &str) -> Command {
+    let command = command.mut_subcommands(|command| {
+        let path = format!("{path} {}", command.get_name()).trim_start().to_owned();
+        extend(command, &path)
+    });
+    let Some((_, examples)) = EXAMPLES.iter().find(|(name, _)| *name == path) else { return command };
+    let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
+    let (first, rest) = about.split_once("\n\n").unwrap_or((&about, ""));
+    let title = if examples.matches("cued ").count() > 1 && examples.contains("\ncued ") {
+        "Examples"
+    } else {
+        "Example"
+    };
+    let text = format!("{first}\n\n{title}:\n  {}\n\n{rest}", examples.replace('\n', "\n  "));
+    command.long_about(text.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use crate::cli::Cli;
+
+    use super::*;
+
+    /// The words of a line for a shell with single quotes only, up to a redirection or a pipe.
+    fn words_of(line: &str) -> Vec<String> {
+        let line =
+            [" < ", " > ", " | "].iter().fold(line, |line, sign| line.split(sign).next().unwrap_or(line));
+        let parts = line.split('\'').enumerate();
+        let words = parts.flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn each_example_is_accepted_by_its_command_and_fits_80_columns() {
+        for (name, examples) in EXAMPLES {
+            assert!(examples.lines().all(|line| line.chars().count() <= 78), "{examples}");
+            for line in examples.replace(" \\\n", "").lines() {
+                // Another program may write what the command reads.
+                let line =
+                    line.split_once("| ").filter(|_| !line.starts_with("cued")).map_or(line, |it| it.1);
+                assert!(line.starts_with(&format!("cued {name}")), "{line}");
+                let parsed = Cli::command().try_get_matches_from(words_of(line));
+                assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
+            }
+        }
+    }
+
+    fn missing(command: &Command, path: &str, found: &mut Vec<String>) {
+        for command in command.get_subcommands() {
+            let path = format!("{path} {}", command.get_name()).trim_start().to_owned();
+            missing(command, &path, found);
+            let is_leaf = command.get_subcommands().next().is_none();
+            let takes_values = command.get_positionals().next().is_some();
+            if is_leaf
+                && takes_values
+                && path != "complete"
+                && !EXAMPLES.iter().any(|(name, _)| *name == path)
+            {
+                found.push(path);
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_with_an_argument_has_an_example_before_the_rest_of_its_help() {
+        let mut found = Vec::new();
+        missing(&Cli::command(), "", &mut found);
+        assert!(found.is_empty(), "{found:?}");
+        let work = with_examples(Cli::command());
+        let work = work.find_subcommand("work").and_then(Command::get_long_about).unwrap().to_string();
+        assert!(
+            work.starts_with("Start a command for each run of a task\n\nExample:\n  cued work --task"),
+            "{work}"
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! The known names that a mistyped one resembles.
+
+const MAX_SUGGESTIONS: usize = 3;
+
+/// As clap for commands and flags.
+const MIN_SIMILARITY: f64 = 0.8;
+
+/// The known names most similar to `name`, the nearest first. Upper and lower case are alike.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let wanted = name.to_lowercase();
+    let mut similar: Vec<(f64, &str)> = known
+        .into_iter()
+        .map(|known| (strsim::jaro_winkler(&wanted, &known.to_lowercase()), known))
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+        .collect();
+    similar.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
+    similar.dedup_by_key(|(_, known)| *known);
+    similar.into_iter().take(MAX_SUGGESTIONS).map(|(_, known)| known).collect()
+}
+
+/// `did you mean "a", "b" or "c"?`, or `otherwise` if no known name is near.
+pub fn did_you_mean<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    otherwise: impl Into<String>,
+) -> String {
+    let near: Vec<String> = nearest(name, known).into_iter().map(|known| format!("{known:?}")).collect();
+    match near.split_last() {
+        None => otherwise.into(),
+        Some((last, [])) => format!("did you mean {last}?"),
+        Some((last, others)) => format!("did you mean {} or {last}?", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistyped_names_find_the_nearest_three() {
+        let known =
+            ["heartbeat", "heartbeat-2", "nightly", "Nightly backup", "report", "heartbeats", "heartbeat"];
+        let advice = |name: &str| did_you_mean(name, known, "none");
+        assert_eq!(advice("hertbeat"), r#"did you mean "heartbeat", "heartbeats" or "heartbeat-2"?"#);
+        assert_eq!(advice("NIGHTLY"), r#"did you mean "nightly" or "Nightly backup"?"#);
+        assert_eq!(advice("reprot"), r#"did you mean "report"?"#);
+        assert_eq!(advice("weekly"), "none");
+        assert_eq!(advice(""), "none");
+    }
+}

@@ -1,0 +1,201 @@
+//! Test calls of a callback (contract §6.11): a request as a delivery sends it, made by request and stored nowhere. Their
+//! limits, their request and their result; the engine sends it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::domain::account::rate_limit::SlidingWindows;
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::execution::attempt::FailureCause;
+use crate::domain::ids::ExecutionId;
+use crate::domain::json::JsonText;
+use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
+
+/// Test calls of an account in any minute. Each calls an address that the account chooses, outside of its quota.
+pub const MAX_TEST_CALLS: u32 = 10;
+const WINDOW: SignedDuration = SignedDuration::from_mins(1);
+
+/// Test calls at a time. Each has a thread of its own, so that they take none from deliveries; with its buffers it takes
+/// some 200 KiB.
+const MAX_AT_ONCE: usize = 32;
+
+/// Longest test call: clients give up a response after 30 s.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Seconds for `Retry-After` while other test calls are under way: most receivers answer within this time.
+const RETRY_AFTER: u32 = 5;
+
+/// The cue id in the headers: that of no cue, in the form of all.
+pub const TEST_CUE_ID: &str = "cue_000000000000";
+
+/// The header that tells a receiver that it is a test.
+const TEST_HEADER: (&str, &str) = ("X-CueAPI-Test", "true");
+
+/// A test call before it is signed. It contains secrets and must not be logged.
+pub struct TestCall {
+    /// No execution has this id.
+    pub id: ExecutionId,
+    pub started_at: Timestamp,
+    pub spec: DeliverySpec,
+}
+
+impl TestCall {
+    /// The request: that of a first attempt at the start of the test, with the header of a test.
+    pub fn into_request(self) -> SignedRequest {
+        let attempt = AttemptRef {
+            key: 0,
+            id: self.id,
+            cue_key: 0,
+            user_key: 0,
+            destination: 0,
+            attempt: 1,
+            scheduled_for: self.started_at,
+            by_schedule: false,
+            started_at: self.started_at,
+        };
+        let mut request = signed_request(&attempt, self.spec, self.started_at);
+        let (name, value) = TEST_HEADER;
+        request.headers.push((name.to_owned(), value.to_owned()));
+        request
+    }
+}
+
+/// The result of a test call, with the parts of an attempt (contract §5.8).
+#[derive(Debug)]
+pub struct TestCallResult {
+    pub started_at: Timestamp,
+    pub duration: Duration,
+    /// `None` for a success.
+    pub cause: Option<FailureCause>,
+    pub http_status: Option<u16>,
+    pub error_message: Option<String>,
+    pub response_headers: Option<JsonText>,
+    /// The beginning, with more than is shown of a body that is longer.
+    pub response_body: Option<String>,
+    pub request_headers: Vec<(String, String)>,
+}
+
+/// The test calls of accounts: those of the last minute, and those under way.
+#[derive(Debug)]
+pub struct TestCallLimits {
+    calls: SlidingWindows<i64>,
+    running: HashSet<i64>,
+}
+
+impl Default for TestCallLimits {
+    fn default() -> Self {
+        Self { calls: SlidingWindows::new(MAX_TEST_CALLS, WINDOW), running: HashSet::new() }
+    }
+}
+
+impl TestCallLimits {
+    /// Begins a test call of the account; [`TestCallLimits::end`] must follow.
+    /// Errors: `rate_limit_exceeded` during another one of the account, and after [`MAX_TEST_CALLS`] in a minute;
+    /// `server_busy` if too many of all accounts are under way.
+    pub fn begin(&mut self, user_key: i64, now: Timestamp) -> Result<(), Refusal> {
+        if self.running.contains(&user_key) {
+            let message = "A test call of the account is under way; wait for its end, then make another";
+            return Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(RETRY_AFTER));
+        }
+        if self.running.len() >= MAX_AT_ONCE {
+            let message = format!("Too many test calls are under way; try again in {RETRY_AFTER} s");
+            return Err(Refusal::new(ErrorCode::ServerBusy, message).retry_after(RETRY_AFTER));
+        }
+        if let Some(seconds) = self.calls.admit(user_key, now) {
+            let message = format!(
+                "An account can make {MAX_TEST_CALLS} test calls in a minute; make the next one in {seconds} s"
+            );
+            return Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds));
+        }
+        self.running.insert(user_key);
+        Ok(())
+    }
+
+    /// Forgets the calls that have ended.
+    pub fn clear(&mut self) {
+        self.calls.clear();
+    }
+
+    pub fn end(&mut self, user_key: i64) {
+        self.running.remove(&user_key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::webhook::callback::{Callback, Method};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn an_account_has_one_test_call_at_a_time_and_ten_in_a_minute() {
+        let mut limits = TestCallLimits::default();
+        let outcome =
+            |begun: Result<(), Refusal>| begun.map_err(|refusal| (refusal.code, refusal.retry_after));
+        let busy = Err((ErrorCode::RateLimitExceeded, Some(RETRY_AFTER)));
+        for call in 0..10 {
+            assert_eq!(outcome(limits.begin(1, at(call))), Ok(()));
+            assert_eq!(outcome(limits.begin(1, at(call))), busy);
+            limits.end(1);
+        }
+        // Those that were refused do not count, and another account has a window of its own.
+        let over = Err((ErrorCode::RateLimitExceeded, Some(50)));
+        assert_eq!(outcome(limits.begin(1, at(10))), over);
+        assert_eq!(outcome(limits.begin(2, at(10))), Ok(()));
+        assert_eq!(outcome(limits.begin(1, at(60))), Ok(()));
+    }
+
+    #[test]
+    fn all_accounts_together_have_a_bounded_number_of_test_calls() {
+        let mut limits = TestCallLimits::default();
+        for user_key in 0..MAX_AT_ONCE {
+            assert_eq!(limits.begin(i64::try_from(user_key).unwrap(), at(0)), Ok(()));
+        }
+        let refused = limits.begin(1_000, at(0)).unwrap_err();
+        assert_eq!((refused.code, refused.retry_after), (ErrorCode::ServerBusy, Some(RETRY_AFTER)));
+        limits.end(0);
+        assert_eq!(limits.begin(1_000, at(0)), Ok(()));
+    }
+
+    #[test]
+    fn the_request_is_that_of_a_delivery_and_says_that_it_is_a_test() {
+        let callback = Callback {
+            url: "https://example.com/".to_owned(),
+            method: Method::Post,
+            headers: vec![("X-Own".to_owned(), "1".to_owned())],
+            outcome_from_response: false,
+            timeout_seconds: 30,
+            flow: None,
+        };
+        let spec = DeliverySpec {
+            cue_id: TEST_CUE_ID.to_owned(),
+            callback,
+            payload: Some("{\"a\": 1}".to_owned()),
+            secret: format!("whsec_{}", "00".repeat(32)),
+            previous_webhook_secret: None,
+            previous_webhook_secret_expires_at: None,
+        };
+        let id = ExecutionId::from_bytes([0; 16]);
+        let call = TestCall { id, started_at: at(0), spec };
+        let SignedRequest { headers, body } = call.into_request();
+        assert_eq!(body.as_deref(), Some("{\"a\": 1}".as_bytes()));
+        let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
+        for name in ["Content-Type", "X-CueAPI-Signature", "webhook-signature", "X-Own"] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
+        for (name, value) in [
+            ("X-CueAPI-Test", "true"),
+            ("X-CueAPI-Cue-Id", TEST_CUE_ID),
+            ("X-CueAPI-Execution-Id", &id.to_string()),
+            ("X-CueAPI-Attempt", "1"),
+            ("X-CueAPI-Timestamp", "1800000000"),
+        ] {
+            assert!(headers.contains(&(name.to_owned(), value.to_owned())), "{name}: {headers:?}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+// Refusals of the API in words for people: what the validator says, and names of fields. Loaded
+// with the first refusal.
+import { absolute, instant, yourZone } from "./time.js";
+import { capital } from "./words.js";
+
+// Place of a field, or the end of it -> its name on the page
+const NAMES = {
+  "callback.url": "the URL", "callback.headers": "the list of headers",
+  "callback.method": "the method", "callback.timeout_seconds": "the time limit",
+  "on_failure.webhook": "the URL to call", alert_webhook_url: "the URL",
+  payload_override: "the payload", send_at: "the time",
+  alert_type: "the type", cue_id: "the cue", worker_id: "the worker", q: "the search",
+  status__in: "the status",
+};
+const LONG = Object.keys(NAMES).filter((name) => name !== "q");
+const NAMED = new RegExp(`\\b(${LONG.join("|")})\\b`, "g");
+
+/** "The URL" of `["body", "callback", "url"]`. */
+function nameOf(loc) {
+  const words = loc.slice(1).filter((part) => typeof part === "string");
+  return NAMES[words.join(".")] ?? NAMES[words.at(-1)]
+    ?? (words.at(-1) ?? "the request").replaceAll("_", " ");
+}
+
+const example = () => `Enter a full URL, such as ${location.protocol}//example.com/hook`;
+const PHRASES = [
+  [/^Value error, /, ""],
+  [/^(expression|at|start|end|send_at): /, ""],
+  [/^it has (\d+) fields?, a cron has five \(.*?\); /, "Cron has five fields, this has $1: "],
+  [/^Field required$/, "This field is required"],
+  [/^The API key is missing or invalid;.*/, "This API key is not valid"],
+  [/^Extra inputs are not permitted$/, "This field is not known"],
+  [/^Input should be greater than or equal to /, "Must be at least "],
+  [/^Input should be less than or equal to /, "Must be at most "],
+  [/^Input should be a valid integer.*/, "Must be a whole number"],
+  [/^Input should be a valid number.*/, "Must be a number"],
+  [/^Input should be a valid boolean.*/, "Must be true or false"],
+  [/^Input should be a valid list.*/, "Must be a list"],
+  [/^Input should be a valid string.*/, "Must be a text"],
+  [/^Input should be (an object|a valid dictionary).*/, "Must be a JSON object: { … }"],
+  [/^Input should be an instant like (\S+).*/, "Must be a date and a time, such as $1"],
+  [/^Input should be (.*)/, (_, choices) => "Must be " + choices.replaceAll("'", "")],
+  [/^String should have /, "Must have "],
+  [/^List should have (at \w+ \d+) items? after validation, not (\d+)$/, "Takes $1, not $2"],
+  [/^(\S+ )?must be absolute and begin with .*/, example],
+  [/^should differ from `from`/, "must differ from the start"],
+  [/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1"],
+  [/, or null$/, ", or none"],
+  [/`([^`]*)`/g, "“$1”"],
+  // A run is an execution in the API alone.
+  [/\b([Aa])n execution\b/g, "$1 run"],
+  [/(?<![\w.])([Ee])xecution(s?)\b(?!\.?\w)/g, (_, e, s) => (e === "E" ? "Run" : "run") + s],
+];
+
+/** What the API says of an instant in the past, as a time of `zone`; null for other texts. Pure. */
+export function inThePast(text, zone) {
+  const at = /^(?:\w+: )?(\d{4}-\S+Z) is not in the future/.exec(text)?.[1];
+  return at ? `${absolute(instant(at), zone, { full: true })} is in the past.` : null;
+}
+
+/** A sentence of the API; at a field (`loc`), without the name of the field. Pure. */
+export function phrase(text, loc) {
+  const past = inThePast(text, yourZone());
+  if (past) return past;
+  const own = loc && [loc.slice(1).join("."), loc.at(-1)].find((name) => text.startsWith(
+    `Value error, ${name} `));
+  let said = own ? text.replace(own + " ", "") : text;
+  for (const [found, better] of PHRASES) said = said.replace(found, better);
+  said = said.replace(NAMED, (name) => NAMES[name]);
+  return said.replace(/^[a-z]+(?=[ :])/, capital); // an address stays as it is
+}
+
+/** `{message, problems}` of a refusal as the page shows them. Pure. */
+export function spoken({ code, message = "", problems }) {
+  const told = problems.map((problem) => ({ ...problem, msg: phrase(problem.msg, problem.loc) }));
+  if (code !== "validation_error" || !told.length) {
+    return { message: phrase(message), problems: told };
+  }
+  const [{ loc, msg }] = told;
+  return { message: `${capital(nameOf(loc))}: ${msg}`, problems: told };
+}

@@ -1,0 +1,73 @@
+//! The stored rules of time zones, and the cues in these zones.
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use crate::domain::cue::StoredSchedule;
+use crate::error::Result;
+use crate::store::db::columns::{millis, row};
+use crate::store::{ReadTx, WriteTx};
+
+row! { columns, "",
+#[derive(Debug, Clone)]
+pub struct ZonedCue {
+    pub key: i64,
+    pub user_key: i64,
+    pub id: String,
+    pub name: String,
+    pub next_run: Timestamp,
+    pub updated_at: Timestamp,
+    pub schedule: StoredSchedule = "cron, every, counts_from, at, timezone, catch_up, \
+        start_at, end_at, jitter_seconds, delay_seconds",
+} }
+
+macro_rules! zoned_cues {
+    ($filter:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM cues WHERE status = 'active' AND cron IS NOT NULL AND next_run IS NOT NULL AND ",
+            $filter
+        )
+    };
+}
+
+const LIST: &str = zoned_cues!("key > ?1 ORDER BY key LIMIT ?2 + 0");
+
+const LIST_OF_ZONES: &str =
+    zoned_cues!("key > ?1 AND timezone IN (SELECT value FROM json_each(?3)) ORDER BY key LIMIT ?2 + 0");
+
+const FIND: &str = zoned_cues!("key = ?1");
+
+/// The zones of cron expressions, and their rules; without rules if a cue has got the zone since the last look.
+pub fn rules(read: &ReadTx<'_>) -> Result<Vec<(String, Option<Vec<u8>>)>> {
+    read.all("SELECT name, rules FROM time_zones", [])
+}
+
+pub fn save_rules(tx: &WriteTx<'_>, name: &str, rules: &[u8]) -> Result<()> {
+    tx.run("UPDATE time_zones SET rules = ?2 WHERE name = ?1", params![name, rules])
+}
+
+pub fn list(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<ZonedCue>> {
+    read.all(LIST, params![after, limit])
+}
+
+/// `zones`: a JSON array of names.
+pub fn list_of_zones(read: &ReadTx<'_>, zones: &str, after: i64, limit: u32) -> Result<Vec<ZonedCue>> {
+    read.all(LIST_OF_ZONES, params![after, limit, zones])
+}
+
+pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Option<ZonedCue>> {
+    read.find(FIND, [key])
+}
+
+pub fn move_next_run(tx: &WriteTx<'_>, cue_key: i64, next_run: Timestamp) -> Result<()> {
+    tx.run("UPDATE cues SET next_run = ?2 WHERE key = ?1", params![cue_key, millis(next_run)])
+}
+
+#[cfg(test)]
+crate::store::test_support::plan_test! { cues_are_read_by_key:
+    LIST => "SEARCH cues USING INTEGER PRIMARY KEY (rowid>?)",
+    LIST_OF_ZONES => "SEARCH cues USING INTEGER PRIMARY KEY (rowid>?)",
+    FIND => "SEARCH cues USING INTEGER PRIMARY KEY (rowid=?)",
+}

@@ -1,0 +1,144 @@
+//! `cued completions` in the shells, and the names that they show.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::cli::client::{add, start};
+use crate::support::*;
+
+/// The script of a shell.
+fn script(home: &ClientHome, shell: &str) -> String {
+    let file = home.folder().join(shell);
+    std::fs::write(&file, home.ok(&["completions", shell])).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// What a line of a shell prints in the environment of a home; `None` where there is no such shell.
+fn shell(home: &ClientHome, program: &str, flags: &[&str], line: &str) -> Option<Vec<String>> {
+    if Command::new(program).arg("--version").output().is_err() {
+        skip(&format!("there is no {program}"));
+        return None;
+    }
+    let mut shell = Command::new(program);
+    for (name, value) in home.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        shell.env(name, value);
+    }
+    let output = shell.args(flags).args(["-c", line]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{program}: {output:?}");
+    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn the_shells_complete_commands_flags_and_names() {
+    let (_server, _user, home) = start();
+    add(&home, "weekly report");
+    add(&home, "weekend");
+    let cued = env!("CARGO_BIN_EXE_cued");
+    let bash = |words: &str, last: usize| {
+        let line = format!(
+            "source {}; COMP_WORDS=({words}) COMP_CWORD={last}; _cued {cued}; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            script(&home, "bash")
+        );
+        shell(&home, "bash", &["--norc"], &line).unwrap()
+    };
+    assert_eq!(bash("cued whoami --js", 2), ["--json"]);
+    assert_eq!(bash("cued cue list --output = js", 5), ["json", "jsonl"]);
+    assert_eq!(bash("cued cue show week", 3), ["weekend", "weekly\\ report"]);
+    assert_eq!(bash("cued cue show 'weekly\\ r'", 3), ["weekly\\ report"]);
+    let zsh = format!(
+        "compdef() {{ : }}; compadd() {{ print -rl -- $values }}; source {}; words=({cued} cue show week); CURRENT=4; _cued",
+        script(&home, "zsh")
+    );
+    if let Some(words) = shell(&home, "zsh", &["-f"], &zsh) {
+        assert_eq!(words, ["weekend", "weekly report"]);
+    }
+    let fish =
+        format!("source {}; alias cued {cued}; complete -C 'cued cue show week'", script(&home, "fish"));
+    if let Some(words) = shell(&home, "fish", &["--no-config"], &fish) {
+        assert_eq!(words, ["weekend\tactive", "weekly report\tactive"]);
+    }
+}
+
+#[test]
+fn a_script_is_small() {
+    let home = ClientHome::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = home.ok(&["completions", shell]);
+        assert!(script.len() < 2_000 && script.contains("complete"), "{script}");
+    }
+    home.fails(&["completions", "tcsh"], 2);
+}
+
+#[test]
+fn names_come_from_the_server_and_the_profile_of_the_line() {
+    let (server, user, home) = start();
+    let ids = ["twin", "twin", "other"].map(|name| add(&home, name));
+    let complete = |home: &ClientHome, line: &str| {
+        let words: Vec<&str> = ["complete", "--"].into_iter().chain(line.split(' ')).collect();
+        let run = home.run(&words);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{line}: {run:?}");
+        run.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(complete(&home, "cue show o"), ["other\tactive"]);
+    // A name of two cues finds neither.
+    let [first, second] = [&ids[0], &ids[1]].map(|id| format!("{}\ttwin", &id[4..12]));
+    let mut all = complete(&home, "run list --cue ");
+    all.sort();
+    let mut expected = vec![first, second, "other\tactive".to_owned()];
+    expected.sort();
+    assert_eq!(all, expected);
+    assert_eq!(complete(&home, "channel show F"), ["Failure mails\tactive"]);
+
+    let stored = ClientHome::new();
+    stored.store(&json!({"current": null, "profiles": {
+        "home": {"url": server.url(), "api_key": user.key()}, "hotel": {"url": "http://127.0.0.1:1", "api_key": "cue_sk_x"},
+    }}));
+    let [one, two] = [("home", server.url()), ("hotel", "http://127.0.0.1:1".to_owned())]
+        .map(|(name, url)| format!("{name}\t{url}"));
+    assert_eq!(complete(&stored, "cue list --profile ho"), [one, two]);
+    assert_eq!(complete(&stored, "cue show --profile home o"), ["other\tactive"]);
+    assert_eq!(complete(&stored, "--profile home cue show o"), ["other\tactive"]);
+    assert!(complete(&stored, "cue show --profile hotel o").is_empty(), "nothing listens there");
+    assert!(complete(&stored, "cue show o").is_empty(), "nobody is signed in");
+
+    let silent = Receiver::with(Reaction::Hang);
+    let slow = ClientHome::new().env("CUED_URL", silent.url()).env("CUED_API_KEY", "cue_sk_x");
+    let begin = Instant::now();
+    assert!(complete(&slow, "cue show o").is_empty());
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn options_of_clients_count_before_the_command_too() {
+    let (server, user, home) = start();
+    add(&home, "n");
+    let alone = ClientHome::new().env("CUED_API_KEY", user.key());
+    let url = server.url();
+    for line in [
+        format!("-o id --url {url} cue list"),
+        format!("--url {url} cue -q list"),
+        format!("--json --server {url} cue list -o id"),
+    ] {
+        assert_eq!(alone.ok(&words(&line)).lines().count(), 1, "{line}");
+    }
+    let add = format!("--url {url} cue add --name x --every 1h --url http://127.0.0.1:9/ -q");
+    let id = alone.ok(&words(&add));
+    assert_eq!(
+        user.get(&format!("/v1/cues/{}", id.trim())).expect(200)["callback"]["url"],
+        "http://127.0.0.1:9/"
+    );
+    let worker = format!("--url {url} cue add --name y --every 1h --worker -q");
+    let id = alone.ok(&words(&worker));
+    assert_eq!(user.get(&format!("/v1/cues/{}", id.trim())).expect(200)["transport"], "worker");
+    let unfit = alone.fails(&["--json", "backup", "x"], 2);
+    assert!(
+        unfit.contains("--json is an option of commands that use a server; `cued backup` is none"),
+        "{unfit}"
+    );
+    let options = alone.ok(&["help", "options"]);
+    assert!(options.contains("--insecure") && options.contains("--curl"), "{options}");
+    assert!(alone.ok(&["help", "cue", "add"]).contains("--cron"));
+    assert!(alone.fails(&["help", "nonsense"], 2).contains("no command `cued nonsense`"));
+    let short = alone.ok(&["cue", "list", "-h"]);
+    assert!(short.contains("cued help options") && !short.contains("--insecure"), "{short}");
+}

@@ -1,0 +1,89 @@
+//! Words that a person reads in place of those of the API, and filters that take both.
+
+use std::fs;
+
+use crate::cli::client::{Desk, START, start};
+use crate::support::*;
+
+#[test]
+fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let plans = folder.path().join("plans.json");
+    fs::write(&plans, r#"{"free": {"cues": 3, "executions": 3, "requests_per_minute": null}}"#).unwrap();
+    let flags = ["--dev", "--test-clock", START, "--plans", plans.to_str().unwrap()];
+    let (desk, receiver) = (Desk::at(Server::start(&flags)), Receiver::start());
+    let (home, user) = (&desk.home, &desk.user);
+    let cue = user
+        .create(&json!({"name": "minutely", "schedule": {"type": "recurring", "cron": "* * * * *"},
+                                  "callback": {"url": receiver.url()}}));
+    let runs = |home: &ClientHome| {
+        [["account", "usage"].as_slice(), &["whoami"]].map(|line| {
+            let shown = home.ok(line);
+            let line = shown.lines().find_map(|line| line.strip_prefix("runs ")).unwrap();
+            line.trim().to_owned()
+        })
+    };
+    user.advance("PT2M");
+    assert_eq!(runs(home), ["2 of 3 this month"; 2].map(str::to_owned));
+    user.advance("PT2M");
+    let soon = "4 of 3 this month: more are sent for a day at most, then none until next month";
+    assert_eq!(runs(home), [soon; 2].map(str::to_owned));
+    user.advance("PT3M");
+    user.settle();
+    assert_eq!(runs(home), ["6 of 3 this month: none is sent until next month"; 2].map(str::to_owned));
+    let id = cue["id"].as_str().unwrap();
+    let refused = home.fails(&["cue", "fire", id], 6);
+    let reason = "The plan allows 3 runs a month, and this month has 6: no more are sent until 2030-02-01 (UTC). To \
+                  send them now, start this server with --limits off";
+    assert!(refused.contains(reason), "{refused}");
+    let list = home.ok(&["run", "list", "--failed"]);
+    assert!(list.lines().nth(1).unwrap().contains("\tlimit reached\t"), "{list}");
+    let run = user.executions_of(id).into_iter().find(|run| run["status"] == "failed").unwrap();
+    let shown = home.ok(&["run", "show", run["id"].as_str().unwrap()]);
+    let why = "not sent: the plan's 3 runs of the month were used up; start the server with --limits off\n";
+    assert!(shown.contains(why) && shown.contains("limit reached\n"), "{shown}");
+    assert!(home.ok(&["cue", "show", id]).contains("  failed  limit reached\n"));
+}
+
+#[test]
+fn the_limit_of_an_operators_own_plan_is_lifted_by_the_operator_and_that_of_others_by_an_upgrade() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let plans = folder.path().join("plans.json");
+    fs::write(&plans, r#"{"free": {"cues": 0, "executions": 3, "requests_per_minute": null}}"#).unwrap();
+    let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
+    let [operator, other] =
+        ["ann", "bob"].map(|name| server.client().register(&format!("{name}@example.com")));
+    let body =
+        json!({"name": "a", "schedule": {"type": "recurring", "cron": "@daily"}, "transport": "worker"});
+    for (user, remedy) in [(&operator, "or start this server with --limits off"), (&other, "or upgrade")] {
+        let refused = user.post("/v1/cues", &body).expect_error(403, "cue_limit_exceeded");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with(remedy), "{message}");
+    }
+}
+
+#[test]
+fn filters_take_the_words_of_the_tables_and_those_of_the_api() {
+    let (_server, user, home) = start();
+    let cue = user.create(&json!({"name": "lost", "schedule": {"type": "recurring", "cron": "0 9 * * *"},
+        "callback": {"url": "http://nowhere.invalid/"}, "retry": {"max_attempts": 1}}));
+    let id = cue["id"].as_str().unwrap();
+    home.ok(&["cue", "fire", id]);
+    user.settle();
+    let list = home.ok(&["run", "list"]);
+    assert!(list.contains("\tname not found\t"), "{list}");
+    for line in
+        ["--cause unknown_name", "--cause name#not#found", "--trigger manual_fire", "--trigger fired#by#hand"]
+    {
+        let filter: Vec<String> = line.split(' ').map(|word| word.replace('#', " ")).collect();
+        let filter: Vec<&str> = filter.iter().map(String::as_str).collect();
+        assert_eq!(home.ok(&[&["run", "list"], filter.as_slice()].concat()), list, "{line}");
+    }
+    assert_eq!(home.ok(&["run", "list", "--cause", "address not allowed", "-q"]), "");
+    let counted = home.ok(&["run", "replay", "--failed", "--cause", "name not found", "--dry-run"]);
+    assert_eq!(counted, "would replay 1 failed run\n");
+    assert!(home.ok(&["alert", "list", "--type", "failures in a row", "-q"]).is_empty());
+    let run = user.executions_of(id).remove(0);
+    let shown = home.ok(&["run", "show", run["id"].as_str().unwrap()]);
+    assert!(shown.contains("(the host nowhere.invalid was not found)\n"), "{shown}");
+}

@@ -1,0 +1,137 @@
+//! `cued docs`, without a server and a file.
+
+use cued::http::docs::PAGES;
+
+use crate::support::*;
+
+fn docs(topic: &[&str]) -> ClientRun {
+    ClientHome::without_server().run(&[&["docs"], topic].concat())
+}
+
+fn text(topic: &str) -> String {
+    let run = docs(&[topic]);
+    assert_eq!(run.code, 0, "{topic}: {}", run.stderr);
+    run.stdout
+}
+
+#[test]
+fn the_pages_are_listed_by_their_kind() {
+    let run = docs(&[]);
+    assert_eq!(run.code, 0);
+    for page in PAGES.iter().filter(|page| !page.kind.is_empty()) {
+        let line = format!("\n  {} ", page.path);
+        assert_eq!(run.stdout.matches(&line).count(), 1, "{line}");
+        assert_contains(&run.stdout, &[page.kind]);
+    }
+    assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);
+}
+
+#[test]
+fn every_page_is_printed_as_plain_text() {
+    for page in PAGES.iter().filter(|page| !page.kind.is_empty()) {
+        let printed = text(page.path);
+        assert!(printed.starts_with(&format!("# {}\n\n", page.title)), "{}: {printed}", page.path);
+        // Code may have markup and two empty lines of its own.
+        let html = page.article().unwrap();
+        for (markup, own) in [
+            ("</", "&lt;/"),
+            ("&lt;", "&amp;lt;"),
+            ("&amp;", "&amp;amp;"),
+            ("href=", "href=&quot;"),
+            ("\u{1b}", "\u{1b}"),
+            ("\n\n\n", "\n\n\n"),
+        ] {
+            let (found, own) = (printed.matches(markup).count(), html.matches(own).count());
+            assert_eq!(found, own, "{markup:?} in {}", page.path);
+        }
+        assert!(!printed.contains("On this page"), "{}", page.path);
+    }
+}
+
+#[test]
+fn a_page_keeps_its_headings_lists_code_and_tables() {
+    let schedules = text("schedules");
+    for part in [
+        "\n## In words\n\n",
+        "\n- The time may stand before or after the days. Without one it is midnight.\n",
+        "\n| `0 9 * * 1-5`, `@daily` | a cron expression, as it is |\n",
+        "\n    $ cued cue add --name report --cron 'every weekday at 9'",
+    ] {
+        assert_contains(&schedules, &[part]);
+    }
+    let is_text = |line: &&str| !line.starts_with("    ") && !line.starts_with('|');
+    let widest = schedules.lines().filter(is_text).map(|line| line.chars().count()).max();
+    assert!(widest.is_some_and(|columns| (60..=80).contains(&columns)), "{widest:?}");
+    assert_contains(&text("webhooks"), &["(`examples/receiver.py`)", "(https://www.standardwebhooks.com)"]);
+}
+
+#[test]
+fn a_topic_is_a_page_an_error_code_a_url_or_a_word_of_a_heading() {
+    let whole = text("reference/errors");
+    assert_eq!(text("errors"), whole);
+    let code = text("invalid_schedule");
+    assert!(code.starts_with("## invalid_schedule\n\n`400` ") && code.lines().count() < 15, "{code}");
+    for url in [
+        "/docs/reference/errors#invalid_schedule",
+        "https://x.example/cued/docs/reference/errors#invalid_schedule",
+    ] {
+        assert_eq!(text(url), code);
+    }
+    assert!(text("schedules#in-words").starts_with("## In words\n"));
+    assert_contains(&text("daylight"), &["schedules         cron, intervals, words, daylight saving"]);
+}
+
+#[test]
+fn an_unknown_topic_is_not_found_and_the_nearest_is_named() {
+    let run = docs(&["shedules"]);
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""));
+    assert_contains(&run.stderr, &["the documentation has no \"shedules\"; did you mean \"schedules\"?"]);
+    assert_contains(&docs(&["qqqq"]).stderr, &["`cued docs` lists the pages"]);
+}
+
+#[test]
+fn a_part_of_the_name_of_a_page_lists_it_before_headings() {
+    for (word, page) in [
+        ("webhook", "webhooks"),
+        ("worker", "workers"),
+        ("schedule", "schedules"),
+        ("retry", "retries"),
+        ("backup", "how-to/backups"),
+        ("proxies", "how-to/proxy"),
+        ("raspberry", "tutorials/raspberry-pi"),
+    ] {
+        let found = text(word);
+        assert!(found.starts_with(&format!("{page} ")), "{word}: {found}");
+    }
+    let found = text("retry");
+    assert!(found.contains("\nreference/deliveries#retries "), "headings too: {found}");
+}
+
+#[test]
+fn several_words_are_one_topic() {
+    let run = docs(&["cue", "add"]);
+    assert!(run.code == 0 && run.stdout.starts_with("reference/commands#cued-cue-add "), "{run:?}");
+    assert_eq!(docs(&["raspberry", "pi"]).stdout, text("raspberry"));
+}
+
+#[test]
+fn a_word_of_no_heading_lists_the_pages_whose_text_has_it() {
+    for (words, page) in [
+        (&["docker"][..], "install"),
+        (&["dst"], "schedules"),
+        (&["timezone"], "schedules"),
+        (&["ephemeral"], "tutorials/test-clock"),
+        (&["password"], "how-to/mail"),
+        (&["https"], "how-to/proxy"),
+        (&["410"], "reference/deliveries"),
+        (&["environment"], "client"),
+        (&["quiet"], "channels"),
+        (&["exit", "codes"], "files"),
+    ] {
+        let run = docs(words);
+        assert_eq!(run.code, 0, "{words:?}: {}", run.stderr);
+        assert!(format!("\n{}", run.stdout).contains(&format!("\n{page} ")), "{words:?}: {}", run.stdout);
+    }
+    assert!(text("overlap").lines().all(|line| !line.contains('#')), "no heading has it");
+    assert_eq!(docs(&["verlap"]).code, 3, "a part inside a word is another word");
+}

@@ -1,0 +1,399 @@
+//! The documentation as it is served, the size of its files, and the check of its links.
+
+#[path = "../../../src/build/markdown.rs"]
+mod markdown;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use cued::http::assets::{self, inflate};
+use cued::http::docs::{BUILD, DocsPage, FILES, PAGES, size};
+use markdown::{
+    Destination, Documents, KINDS, broken_links, entries, first_sentence, headings, title, to_html, unlisted,
+};
+
+use crate::support::*;
+
+/// Compressed bytes of all pages with their style sheet and script.
+const MAX_SIZE: usize = 120 << 10;
+const MAX_SCRIPT: usize = 2 << 10;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; \
+    base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+fn get(client: &Client, path: &str, headers: &[(&str, &str)]) -> Response {
+    client.call("GET", path, headers, b"").unwrap()
+}
+
+fn path_of(page: &DocsPage) -> String {
+    format!("/docs/{}", page.path).trim_end_matches('/').to_owned()
+}
+
+fn html(page: &DocsPage) -> String {
+    String::from_utf8(inflate(&page.gzip()).unwrap().to_vec()).unwrap()
+}
+
+fn source(file: &str) -> String {
+    inflate(FILES.iter().find(|(name, _)| *name == file).unwrap().1).map(|it| it.to_vec()).map(text).unwrap()
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
+}
+
+/// The values of an attribute.
+fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
+    html.split(&format!(" {attribute}=\"")).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+#[test]
+fn all_of_the_documentation_is_small() {
+    assert!(size() <= MAX_SIZE, "{} bytes of gzip, more than {MAX_SIZE}", size());
+    assert!(source("docs.js").len() <= MAX_SCRIPT, "docs.js has {} bytes", source("docs.js").len());
+}
+
+#[test]
+fn every_page_is_served_with_its_headers() {
+    let server = Server::start(&[]);
+    for page in PAGES {
+        let served = server.client().get(&path_of(page));
+        assert_eq!((served.status, served.text()), (200, html(page)), "{}", page.path);
+        for (name, value) in [
+            ("content-type", "text/html; charset=utf-8"),
+            ("cache-control", "no-cache"),
+            ("content-security-policy", POLICY),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("x-frame-options", "DENY"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
+            ("vary", "accept-encoding"),
+        ] {
+            assert_eq!(served.header(name), Some(value), "{name} of {}", page.path);
+        }
+    }
+    for (name, content_type) in
+        [("docs.css", "text/css; charset=utf-8"), ("docs.js", "text/javascript; charset=utf-8")]
+    {
+        let served = server.client().get(&format!("/docs/{BUILD}/{name}"));
+        assert_eq!((served.status, served.text()), (200, source(name)));
+        assert_eq!(served.header("content-type"), Some(content_type));
+        assert_eq!(served.header("cache-control"), Some("public, max-age=31536000, immutable"));
+        assert_eq!(served.header("cross-origin-resource-policy"), Some("same-origin"));
+    }
+}
+
+#[test]
+fn a_page_is_compressed_confirmed_and_read_without_its_body() {
+    let server = Server::start(&[]);
+    let client = server.client();
+    let paths = PAGES.iter().map(path_of).chain([format!("/docs/{BUILD}/docs.css")]);
+    for path in paths {
+        let (plain, gzip) =
+            (client.get(&path), get(&client, &path, &[("Accept-Encoding", "br, gzip;q=0.5")]));
+        assert_eq!((plain.header("content-encoding"), gzip.header("content-encoding")), (None, Some("gzip")));
+        assert_eq!(text(gzip.unzipped()), plain.text(), "{path}");
+        let etag = plain.header("etag").unwrap();
+        assert_eq!(gzip.header("etag"), Some(format!("W/{etag}").as_str()));
+        let known = get(&client, &path, &[("If-None-Match", etag)]);
+        assert_eq!((known.status, known.body.len(), known.header("etag")), (304, 0, Some(etag)), "{path}");
+        let head = client.call("HEAD", &path, &[], b"").unwrap();
+        assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
+        for name in ["content-length", "content-type", "etag", "content-security-policy"] {
+            assert_eq!(head.header(name), plain.header(name), "{name} of {path}");
+        }
+    }
+}
+
+#[test]
+fn every_link_of_a_page_leads_somewhere_also_below_the_path_of_a_proxy() {
+    let ids = |path: &str| {
+        let page = DocsPage::named(path).unwrap_or_else(|| panic!("there is no page {path:?}"));
+        let html = html(page);
+        values(&html, "id").into_iter().map(str::to_owned).collect::<BTreeSet<String>>()
+    };
+    let files: Vec<String> = FILES.iter().map(|(name, _)| format!("docs/{BUILD}/{name}")).collect();
+    for page in PAGES {
+        let html = html(page);
+        let links = ["href", "src", "action"].into_iter().flat_map(|attribute| values(&html, attribute));
+        for link in links.filter(|link| !link.contains("://")) {
+            assert!(!link.starts_with('/'), "{} has the absolute link {link}", page.path);
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let here = path_of(page);
+            let target = resolved(&format!("proxy{here}"), path);
+            let target = target.strip_prefix("proxy/").unwrap_or_else(|| panic!("{link} leaves the server"));
+            match target.strip_prefix("docs") {
+                _ if files.iter().any(|file| file == target) || target.is_empty() => {}
+                None => assert_eq!(target, format!("ui/{}/icon.svg", assets::BUILD), "{link}"),
+                Some(path) => {
+                    let ids = ids(path.trim_start_matches('/'));
+                    assert!(anchor.is_empty() || ids.contains(anchor), "{} has {link}", page.path);
+                }
+            }
+        }
+    }
+}
+
+/// What a browser makes of a relative URL; a path that ends with a slash is that of a folder.
+fn resolved(base: &str, path: &str) -> String {
+    if path.is_empty() {
+        return base.to_owned();
+    }
+    let mut parts: Vec<&str> = base.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[test]
+fn a_page_is_well_formed_and_has_no_inline_script_or_style() {
+    for page in PAGES {
+        let html = html(page);
+        assert!(html.starts_with("<!doctype html>\n<html lang=\"en\">"), "{}", page.path);
+        let title = page.title.replace('&', "&amp;").replace('"', "&quot;");
+        assert_eq!(html.matches(&format!("<title>{title} · cued</title>")).count(), 1, "{}", page.path);
+        assert_eq!((html.matches("<h1>").count(), html.matches("<main").count()), (1, 1), "{}", page.path);
+        for banned in [
+            "<style",
+            " style=",
+            "<script>",
+            " onclick",
+            "javascript:",
+            "<img",
+            "<iframe",
+            "{{build",
+            "{{page",
+        ] {
+            assert!(!html.contains(banned), "{} has {banned}", page.path);
+        }
+        assert_eq!(html.matches("<script").count(), 1, "{}", page.path);
+        for element in ["table", "ul", "ol", "li", "pre", "code", "p", "section", "details", "nav", "main"] {
+            let begun =
+                html.matches(&format!("<{element}>")).count() + html.matches(&format!("<{element} ")).count();
+            assert_eq!(begun, html.matches(&format!("</{element}>")).count(), "{element} of {}", page.path);
+        }
+        let ids = values(&html, "id");
+        assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "{} has an id twice", page.path);
+    }
+    assert!(!source("docs.js").contains("innerHTML") && !source("docs.css").contains("url("));
+    assert!(source("docs.css").contains("prefers") || source("docs.css").contains("light-dark("));
+}
+
+#[test]
+fn the_home_page_and_the_navigation_list_every_page_by_its_kind() {
+    let home = html(DocsPage::named("").unwrap());
+    let listed: Vec<&DocsPage> = PAGES.iter().filter(|page| !page.kind.is_empty()).collect();
+    assert!(listed.len() > 10 && listed.iter().all(|page| KINDS.contains(&page.kind)));
+    for page in &listed {
+        let link = format!("href=\"docs/{}\"", page.path);
+        assert_eq!(home.matches(&link).count(), 2, "{link} in the navigation and in the text");
+        assert!(!page.line.is_empty(), "{} has no line in the index", page.path);
+    }
+    let search = html(DocsPage::named("search").unwrap());
+    for page in &listed {
+        for id in values(&page.article().unwrap(), "id") {
+            let link = format!("href=\"../docs/{}#{id}\"", page.path);
+            assert!(search.contains(&link), "the search has no {link}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_page_is_a_page_for_browsers_and_an_error_for_programs() {
+    let server = Server::start(&["--dev"]);
+    let client = server.client();
+    for path in
+        ["/docs/nope", "/docs/how-to/nope", "/docs/reference/api/nope", "/docs/index", "/docs/schedules.md"]
+    {
+        for accept in [&[][..], &[("Accept", "text/html,*/*;q=0.8")], &[("If-None-Match", "*")]] {
+            let page = get(&client, path, accept);
+            assert_eq!(
+                (page.status, page.header("content-type")),
+                (404, Some("text/html; charset=utf-8")),
+                "{path}"
+            );
+            assert_eq!((page.header("etag"), page.header("content-security-policy")), (None, Some(POLICY)));
+            let up = "../".repeat(path.matches('/').count() - 1);
+            assert_contains(
+                &page.text(),
+                &[&format!("href=\"{up}docs/schedules\""), "There is no such page"],
+            );
+        }
+        get(&client, path, &[("Accept", "application/json")]).expect_error(404, "not_found");
+    }
+    for path in ["/docs%2Fschedules", "/docs/", "/docs/a/b/c/d", "/docs//schedules"] {
+        client.get(path).expect_error(404, "not_found");
+    }
+    for path in
+        ["/docs/reference%2Ferrors", "/docs/000000000000/docs.css", "/docs/%FF", "/docs/x/..%2f..%2fREADME"]
+    {
+        assert_eq!(client.get(path).status, 404, "{path}");
+    }
+    let wrong = client.call("POST", "/docs", &[], b"").unwrap();
+    assert_eq!((wrong.status, wrong.header("allow")), (405, Some("GET, HEAD")));
+}
+
+#[test]
+fn the_documentation_is_switched_off_with_the_page_and_counts_in_no_rate_window() {
+    let server = Server::start(&["--page", "off"]);
+    let client = server.client();
+    let unknown = client.get("/nowhere").expect_error(404, "not_found");
+    for path in ["/docs".to_owned(), "/docs/schedules".to_owned(), format!("/docs/{BUILD}/docs.css")] {
+        assert_eq!(client.get(&path).expect_error(404, "not_found"), unknown, "{path}");
+    }
+    let server = Server::start(&[]);
+    for _ in 0..100 {
+        assert_eq!(server.client().get("/docs/schedules").status, 200);
+    }
+}
+
+/// The codes of errors with a link.
+const LINKED: [&str; 20] = [
+    "cue_limit_exceeded",
+    "cue_not_found",
+    "execution_in_flight",
+    "execution_limit_exceeded",
+    "execution_not_found",
+    "forbidden_host",
+    "idempotency_conflict",
+    "invalid_api_key",
+    "invalid_callback",
+    "invalid_callback_url",
+    "invalid_json",
+    "invalid_request",
+    "invalid_schedule",
+    "invalid_state",
+    "invalid_timezone",
+    "not_execution_owner",
+    "outcome_already_reported",
+    "rate_limit_exceeded",
+    "registration_disabled",
+    "validation_error",
+];
+
+#[test]
+fn frequent_errors_link_to_the_documentation_of_their_code() {
+    let page = html(DocsPage::named("reference/errors").unwrap());
+    for code in LINKED {
+        assert!(values(&page, "id").contains(&code), "the page has no {code}");
+    }
+    let url = |flags: &[&str]| {
+        let server = Server::start(flags);
+        let error = server.client().get("/v1/cues").expect_error(401, "invalid_api_key");
+        error["error"]["docs_url"].as_str().map(str::to_owned)
+    };
+    let path = "/docs/reference/errors#invalid_api_key";
+    assert_eq!(url(&[]).as_deref(), Some(path));
+    assert_eq!(url(&["--page", "off"]), None);
+    let public = url(&["--public-url", "https://cue.example.com/cued/"]);
+    assert_eq!(public, Some(format!("https://cue.example.com/cued{path}")));
+    let (_server, user) = Server::with_user(DEV_UNLIMITED);
+    let cue = json!({"name": "a", "schedule": {"type": "recurring", "cron": "61 * * * *"}, "callback": {"url": "http://127.0.0.1:1"}});
+    let error = user.post("/v1/cues", &cue).expect_error(400, "invalid_schedule");
+    assert_eq!(error["error"]["docs_url"], "/docs/reference/errors#invalid_schedule");
+    let rare = user.get("/nowhere").expect_error(404, "not_found");
+    assert_eq!(rare["error"]["docs_url"], json!(null));
+}
+
+fn documents(texts: &[(&str, &str)]) -> Documents {
+    texts.iter().map(|(file, text)| (format!("src/docs/{file}"), (*text).to_owned())).collect()
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found_with_its_file() {
+    let texts = documents(&[
+        (
+            "a.md",
+            "# A\n\n[b](b.md) [part](b.md#a-part) [here](#sec-1) [c](../../examples/c.py) [web](https://x.example/#y)\n\n## Sec\n\n## Sec\n",
+        ),
+        (
+            "b.md",
+            "# B\n\n## A `part`!\n\n[1](c.md) [2](a.md#none) [3](#nowhere) [4](../README.md) [5](how-to/b.md#x)\n",
+        ),
+        (
+            "how-to/b.md",
+            "# H\n\n[up](../a.md#sec) ![picture](gone.png) `[no](link.md)`\n\n    [no](code.md)\n",
+        ),
+    ]);
+    let broken = broken_links(&texts, &|file| file == "examples/c.py");
+    assert_eq!(
+        broken,
+        [
+            "src/docs/b.md: the link c.md is broken: there is no src/docs/c.md",
+            "src/docs/b.md: the link a.md#none is broken: src/docs/a.md has no heading #none",
+            "src/docs/b.md: the link #nowhere is broken: src/docs/b.md has no heading #nowhere",
+            "src/docs/b.md: the link ../README.md is broken: there is no src/README.md",
+            "src/docs/b.md: the link how-to/b.md#x is broken: src/docs/how-to/b.md has no heading #x",
+            "src/docs/how-to/b.md: the link gone.png is broken: there is no src/docs/how-to/gone.png",
+        ]
+    );
+}
+
+#[test]
+fn the_index_lists_each_page_once_under_a_known_heading() {
+    const INDEX: &str = "src/docs/index.md";
+    let listed = |index: &str| {
+        let texts = documents(&[("index.md", index), ("a.md", "# A"), ("b/c.md", "# C")]);
+        entries(INDEX, index).map(|entries| unlisted(INDEX, "src/docs/", &texts, &entries))
+    };
+    let whole = "# Home\n\nText\n\n## Tutorials\n\n- [A](a.md): first\n\n## Reference\n\n- [The `c`](b/c.md): the rest\n";
+    assert_eq!(listed(whole), Ok(Vec::new()));
+    let found = entries(INDEX, whole).unwrap();
+    let of = |at: usize| {
+        (found[at].kind, found[at].title.as_str(), found[at].file.as_str(), found[at].line.as_str())
+    };
+    assert_eq!(of(0), ("Tutorials", "A", "src/docs/a.md", "first"));
+    assert_eq!(of(1), ("Reference", "The c", "src/docs/b/c.md", "the rest"));
+    let missing = "src/docs/index.md: list src/docs/b/c.md once, under the heading of its kind".to_owned();
+    assert_eq!(listed(&whole.replace("b/c.md", "a.md")).map(|faults| faults.contains(&missing)), Ok(true));
+    for wrong in [
+        whole.replace("Reference", "Other"),
+        whole.replace("[A](a.md)", "A"),
+        format!("{whole}\n## Tutorials\n"),
+    ] {
+        assert!(listed(&wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn headings_have_the_anchors_of_github() {
+    let text = "# A b\n\n## In words\n\n### 4.3 Schedule\n\n## `cued work`\n\n## What's *new*?\n\n## In words\n\n## invalid_state\n";
+    let anchors: Vec<String> = headings(text).into_iter().map(|heading| heading.anchor).collect();
+    assert_eq!(
+        anchors,
+        ["a-b", "in-words", "43-schedule", "cued-work", "whats-new", "in-words-1", "invalid_state"]
+    );
+    assert_eq!((title(text).as_deref(), title("Text\n\n## A\n")), (Some("A b"), None));
+    assert_eq!(first_sentence("# A b\n\nOne `two`\n[three](x.md). Four.\n\nFive.\n"), "One two three");
+}
+
+#[test]
+fn pictures_are_left_out_and_files_of_the_repository_are_named() {
+    let destination = |link: &str| match link.strip_prefix("../") {
+        Some(path) => Destination::File(path.to_owned()),
+        None => Destination::Url(format!("docs/{link}")),
+    };
+    let render = |text: &str| to_html(text, &destination).unwrap();
+    assert_eq!(
+        render("[one](a.md) [two](../b.py) ![x](y.png)\n\n<picture>\n  <img src=\"x\">\n</picture>\n"),
+        "<p><a href=\"docs/a.md\">one</a> two (<code>b.py</code>) </p>\n"
+    );
+    for refused in ["## A <b>\n", "<script>alert(1)</script>\n", "a <i>b</i>\n"] {
+        assert!(to_html(refused, &destination).is_err(), "{refused}");
+    }
+}
+
+#[test]
+fn the_tokens_of_the_page_are_those_of_the_documentation() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/page/app.css")).unwrap();
+    let (tokens, _) = page.split_once(":root[data-density").unwrap();
+    assert!(source("docs.css").starts_with(tokens) && tokens.contains("data-theme=\"dark\""));
+}

