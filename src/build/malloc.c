@@ -7,7 +7,10 @@
  *
  * Smaller blocks stay, and the free memory between them: thousands of connections leave a hundred MB. `malloc_trim` finds
  * the free pages in every heap and returns them. It locks one heap at a time: 90 MB in two heaps take 22 ms of processor
- * time; a search that frees nothing takes 4 ms. */
+ * time; a search that frees nothing takes 4 ms.
+ *
+ * It does not search the end of a thread's heap, which `free` returns. A block in a fast bin is merged with the end later,
+ * without that: 20 MB stayed in one of ten crowds. So there are no fast bins; each thread's cache of small blocks remains. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
@@ -79,6 +82,7 @@ static void start_returning(void) {
 }
 
 __attribute__((constructor)) static void configure_allocator(void) {
+    mallopt(M_MXFAST, 0);
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
     mallopt(M_TRIM_THRESHOLD, 128 * 1024);
     mallopt(M_ARENA_MAX, MAX_HEAPS);
