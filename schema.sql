@@ -243,8 +243,12 @@ END;
 -- The time zones of cron expressions, except UTC. `rules`: a TZif file (RFC 9636), the rules by which the next runs of
 -- their cues are stored. Null until the server reads them, within a minute; it then computes their next runs again.
 CREATE TABLE time_zones (
-    name  TEXT PRIMARY KEY,
-    rules BLOB
+    name        TEXT PRIMARY KEY,
+    rules       BLOB,
+    -- While the cues move to other rules: these, and the key of the last cue that has moved.
+    moving      BLOB,
+    moved_until INTEGER,
+    CHECK ((moving IS NULL) = (moved_until IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER add_time_zone AFTER INSERT ON cues WHEN new.cron IS NOT NULL AND new.timezone <> 'UTC'
@@ -796,7 +800,8 @@ CREATE TABLE outbox (
     user_key         INTEGER NOT NULL REFERENCES users (key) ON DELETE CASCADE,
     kind             TEXT    NOT NULL CHECK (kind IN ('mail', 'failure', 'channel', 'consecutive_failures',
                                                       'verification_failed', 'claim_lost', 'catch_up', 'unclaimed',
-                                                      'clock_behind', 'outcome_missing')),
+                                                      'clock_behind', 'outcome_missing',
+                                                      'time_zone_changed')),
     -- Null for mail.
     url              TEXT,
     destination_hash INTEGER,

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::app::App;
 use crate::domain::notification::alert::{MovedRun, MovedRuns};
 use crate::domain::notification::event::EventType;
 use crate::domain::schedule::Zone;
-use crate::error::Result;
+use crate::domain::schedule::zone_change::first_difference;
+use crate::domain::time::{saturating_add, saturating_sub};
+use crate::error::{Error, Result};
 use crate::service::{events, notify};
 use crate::store::WriteTx;
 use crate::store::cues::time_zones::{self, ZonedCue};
@@ -18,52 +20,64 @@ use crate::store::cues::time_zones::{self, ZonedCue};
 /// Cues of one transaction: 500 take 10 ms if all of them move.
 const BATCH: u32 = 500;
 
+/// A century: no cue runs first after it. All years to 9999 take 0.1 s on a small machine.
+const COMPARED: SignedDuration = SignedDuration::from_hours(24 * 366 * 100);
+
 /// Zones whose rules have changed.
 #[derive(Debug)]
 struct ZoneChange {
-    /// With their rules so far, if they are known.
-    old: BTreeMap<String, Option<Zone>>,
+    zones: BTreeMap<String, ChangedZone>,
     fired_until: Timestamp,
     now: Timestamp,
 }
 
+#[derive(Debug)]
+struct ChangedZone {
+    /// `None` if the rules so far are not known.
+    old: Option<Zone>,
+    new: Vec<u8>,
+    /// Key of the last cue that has moved before a stop: it does not move twice.
+    moved_until: i64,
+}
+
 /// Follows the rules as they are now. All runs up to `fired_until` have fired. Calls `between` after each batch, and
-/// stops when it returns `false`: the rules are not stored then, so that the next call starts again. Returns whether it
-/// came to the end.
+/// stops when it returns `false`: the next call goes on behind that batch. Returns whether it came to the end.
 pub fn follow(app: &App, fired_until: Timestamp, between: impl Fn() -> bool) -> Result<bool> {
-    let known = app.store.read_blocking(time_zones::rules)?;
-    let current = known.into_iter().filter_map(|(name, old)| {
-        let new = Zone::file(&name).filter(|new| old.as_ref() != Some(new))?;
-        Some((name, old, new))
+    let stored = app.store.read_blocking(time_zones::zones)?;
+    let changed = stored.into_iter().filter_map(|zone| {
+        let new = Zone::file(&zone.name).filter(|new| zone.rules.as_ref() != Some(new))?;
+        let old = zone.rules.and_then(|old| read_rules(&zone.name, &old));
+        let moved_until = zone.moved_until.filter(|_| zone.moving.as_ref() == Some(&new)).unwrap_or(0);
+        Some((zone.name, ChangedZone { old, new, moved_until }))
     });
-    let current: Vec<(String, Option<Vec<u8>>, Vec<u8>)> = current.collect();
-    if current.is_empty() {
+    let change = ZoneChange { zones: changed.collect(), fired_until, now: app.clock.now() };
+    if change.zones.is_empty() {
         return Ok(true);
     }
     Zone::reload();
-    let mut change = ZoneChange { old: BTreeMap::new(), fired_until, now: app.clock.now() };
-    for (name, old, _) in &current {
-        let old = old.as_ref().map(|old| Zone::from_file(name, old)).transpose().unwrap_or_else(|error| {
-            tracing::error!(zone = %name, %error, "stored rules of a time zone not read");
-            None
-        });
-        change.old.insert(name.clone(), old);
-    }
-    if !move_all(app, &Arc::new(change), between)? {
+    let change = Arc::new(change);
+    if !move_all(app, &change, between)? {
         return Ok(false);
     }
     let save = move |tx: &WriteTx<'_>| {
-        current.iter().try_for_each(|(name, _, new)| time_zones::save_rules(tx, name, new))
+        change.zones.iter().try_for_each(|(name, zone)| time_zones::save_rules(tx, name, &zone.new))
     };
     app.store.write_with_priority(save).wait()?;
     Ok(true)
 }
 
+fn read_rules(name: &str, rules: &[u8]) -> Option<Zone> {
+    Zone::from_file(name, rules)
+        .inspect_err(|error| tracing::error!(zone = %name, %error, "stored rules of a time zone not read"))
+        .ok()
+}
+
 fn move_all(app: &App, change: &Arc<ZoneChange>, between: impl Fn() -> bool) -> Result<bool> {
-    let zones: Vec<&str> = change.old.keys().map(String::as_str).collect();
+    let moving = change.zones.iter().filter(|(name, zone)| may_move(name, zone, change.fired_until));
+    let zones: Vec<&str> = moving.map(|(name, _)| name.as_str()).collect();
     let names = json!(zones).to_string();
     let (mut count, mut after) = (0, 0);
-    loop {
+    while !zones.is_empty() {
         // A new zone moves nothing as a rule: its cues are only read.
         let cues = app.store.read_blocking(|read| time_zones::list_of_zones(read, &names, after, BATCH))?;
         let Some(last) = cues.last() else { break };
@@ -77,32 +91,50 @@ fn move_all(app: &App, change: &Arc<ZoneChange>, between: impl Fn() -> bool) -> 
             return Ok(false);
         }
     }
-    if count == 0 && change.old.values().any(Option::is_some) {
+    if count == 0 && change.zones.values().any(|zone| zone.old.is_some()) {
+        let zones: Vec<&str> = change.zones.keys().map(String::as_str).collect();
         tracing::info!(zones = zones.join(", "), "files of time zones changed; no next run moves");
     }
     Ok(true)
 }
 
-/// In one write with the alerts, so that no moved run is left untold. Returns how many moved.
+/// Most new files only add past years, or name the same rules in other words.
+fn may_move(name: &str, zone: &ChangedZone, fired_until: Timestamp) -> bool {
+    let Some(old) = &zone.old else { return true };
+    let new = Zone::from_file(name, &zone.new);
+    // A time that the clock has shown in the last days does not run again.
+    let from = saturating_sub(fired_until, SignedDuration::from_hours(24 * 3));
+    let until = saturating_add(fired_until, COMPARED);
+    new.is_ok_and(|new| first_difference(old, &new, from, until).is_some())
+}
+
+/// In one write with the alerts, so that no moved run is left untold, and with the progress. Returns how many moved. What
+/// fails because of a single cue or alert is left out: the others move.
 fn move_batch(app: &App, change: &Arc<ZoneChange>, keys: Vec<i64>) -> Result<usize> {
     let change = Arc::clone(change);
     let batch = move |tx: &WriteTx<'_>| {
         let (mut total, mut users) = (MovedRuns::default(), BTreeMap::<i64, MovedRuns>::new());
-        for key in keys {
-            // A request may have changed it since it was read.
-            let Some(cue) = time_zones::find(tx, key)? else { continue };
-            let Some(run) = moved_run(&cue, &change) else { continue };
-            time_zones::move_next_run(tx, key, run.to)?;
-            events::cue(tx, EventType::CueUpdated, cue.user_key, key, change.now);
-            total.push(run.clone());
-            users.entry(cue.user_key).or_default().push(run);
+        let mut faults = Vec::new();
+        for key in &keys {
+            let moved = keep_fault(tx.part(|tx| move_cue(tx, *key, &change)), &mut faults)?;
+            if let Some((user_key, run)) = moved.flatten() {
+                total.push(run.clone());
+                users.entry(user_key).or_default().push(run);
+            }
         }
         for (user_key, moved) in &users {
-            notify::raise_moved_runs(tx, *user_key, moved, change.now)?;
+            let raised = tx.part(|tx| notify::raise_moved_runs(tx, *user_key, moved, change.now));
+            keep_fault(raised, &mut faults)?;
         }
-        Ok(total)
+        let until = keys.last().copied().unwrap_or_default();
+        let mut zones = change.zones.iter().filter(|(_, zone)| zone.moved_until < until);
+        zones.try_for_each(|(name, zone)| time_zones::save_progress(tx, name, &zone.new, until))?;
+        Ok((total, faults))
     };
-    let MovedRuns { count, first } = app.store.write_with_priority(batch).wait()?;
+    let (MovedRuns { count, first }, faults) = app.store.write_with_priority(batch).wait()?;
+    for error in faults {
+        tracing::error!(%error, "next run not moved to the new rules of its time zone");
+    }
     let runs =
         first.iter().map(|run| format!("{} ({}) from {} to {}", run.cue_id, run.zone, run.from, run.to));
     let runs: Vec<String> = runs.collect();
@@ -112,9 +144,27 @@ fn move_batch(app: &App, change: &Arc<ZoneChange>, keys: Vec<i64>) -> Result<usi
     Ok(count)
 }
 
-/// `None` if the cue runs next at the same instant under both rules, or its run is overdue.
+/// `None` after the fault of a part, which is kept. Errors: if the file cannot be written.
+fn keep_fault<T>(done: Result<T>, faults: &mut Vec<Error>) -> Result<Option<T>> {
+    match done {
+        Err(error @ (Error::Storage(_) | Error::Corrupt(_))) => Err(error),
+        done => Ok(done.map_err(|fault| faults.push(fault)).ok()),
+    }
+}
+
+fn move_cue(tx: &WriteTx<'_>, key: i64, change: &ZoneChange) -> Result<Option<(i64, MovedRun)>> {
+    // A request may have changed it since it was read.
+    let Some(cue) = time_zones::find(tx, key)? else { return Ok(None) };
+    let Some(run) = moved_run(&cue, change) else { return Ok(None) };
+    time_zones::move_next_run(tx, key, run.to)?;
+    events::cue(tx, EventType::CueUpdated, cue.user_key, key, change.now);
+    Ok(Some((cue.user_key, run)))
+}
+
+/// `None` if the cue has moved, runs next at the same instant under both rules, or fires before it can move.
 fn moved_run(cue: &ZonedCue, change: &ZoneChange) -> Option<MovedRun> {
-    let old = change.old.get(&cue.schedule.timezone)?.as_ref();
+    let zone = change.zones.get(&cue.schedule.timezone).filter(|zone| cue.key > zone.moved_until)?;
+    let old = zone.old.as_ref();
     let changed_at = change.fired_until.max(cue.updated_at);
     // A schedule that cannot be computed fails its cue when it is due.
     let schedule = cue.schedule.read().ok().filter(|_| cue.next_run > changed_at)?;

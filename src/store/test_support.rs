@@ -1,8 +1,19 @@
 //! Helpers for unit tests: an empty in-memory database, and SQLite's query plans on it.
 
+use std::collections::BTreeSet;
+
 use rusqlite::Connection;
 use rusqlite::types::Null;
 
+use crate::domain::account::device_login::LoginState;
+use crate::domain::account::session::SignInMethod;
+use crate::domain::billing::{RequestStatus, SubscriptionState};
+use crate::domain::channel::ChannelType;
+use crate::domain::cue::Transport;
+use crate::domain::notification::alert::AlertType;
+use crate::domain::schedule::catch_up::MissReason;
+use crate::store::accounts::sessions::LinkKind;
+use crate::store::db::counters::QueueName;
 use crate::store::db::open::SCHEMA;
 
 pub fn memory_database() -> Connection {
@@ -56,3 +67,37 @@ macro_rules! plan_test {
     };
 }
 pub(in crate::store) use plan_test;
+
+/// The words that a table permits in a column.
+fn permitted_words(table: &str, column: &str) -> Vec<String> {
+    let after = |text: &'static str, start: &str| text.split_once(start).map(|(_, rest)| rest).unwrap();
+    let columns = after(SCHEMA, &format!("CREATE TABLE {table} ("));
+    let words = after(columns, &format!("CHECK ({column} IN (")).split_once(')').unwrap().0;
+    words.split(',').map(|word| word.trim().trim_matches('\'').to_owned()).collect()
+}
+
+#[test]
+fn the_schema_permits_the_words_of_the_program() {
+    let kinds = [&["mail", "failure", "channel"], &AlertType::WORDS[..]].concat();
+    let columns: [(&str, &str, &[&str]); 12] = [
+        ("sessions", "method", &SignInMethod::WORDS),
+        ("links", "kind", &LinkKind::WORDS),
+        ("cues", "transport", &Transport::WORDS),
+        ("missed_runs", "reason", &MissReason::WORDS),
+        ("executions", "transport", &Transport::WORDS),
+        ("backlog", "name", &QueueName::WORDS),
+        ("device_logins", "state", &LoginState::WORDS),
+        ("billing_requests", "status", &RequestStatus::WORDS),
+        ("billing_subscriptions", "state", &SubscriptionState::WORDS),
+        ("alerts", "alert_type", &AlertType::WORDS),
+        ("channels", "type", &ChannelType::WORDS),
+        ("outbox", "kind", &kinds),
+    ];
+    for (table, column, words) in columns {
+        let (permitted, words) = (
+            BTreeSet::from_iter(permitted_words(table, column)),
+            words.iter().map(|word| (*word).to_owned()),
+        );
+        assert_eq!(permitted, words.collect(), "{table}.{column}");
+    }
+}

@@ -174,13 +174,17 @@ impl ZoneWatch {
         if self.looked_at.is_some_and(|at| now.duration_since(at).abs() < ZONE_INTERVAL) {
             return Ok(true);
         }
-        self.looked_at = Some(now);
         let (stats, clock) = (&app.engine_stats, &app.clock);
-        time_zones::follow(app, fired_until, || {
+        let is_done = time_zones::follow(app, fired_until, || {
             stats.heartbeat(clock.monotonic());
             stats.record_pass(SchedulerPass { ended: clock.monotonic(), ..stats.last_pass() });
             goes_on()
-        })
+        });
+        // While the file cannot be written, nothing fires either.
+        if !matches!(is_done, Err(Error::Storage(_))) {
+            self.looked_at = Some(now);
+        }
+        is_done
     }
 }
 

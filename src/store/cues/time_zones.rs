@@ -39,13 +39,32 @@ const LIST_OF_ZONES: &str =
 
 const FIND: &str = zoned_cues!("key = ?1");
 
-/// The zones of cron expressions, and their rules; without rules if a cue has got the zone since the last look.
-pub fn rules(read: &ReadTx<'_>) -> Result<Vec<(String, Option<Vec<u8>>)>> {
-    read.all("SELECT name, rules FROM time_zones", [])
+row! { zone_columns, "",
+#[derive(Debug, Clone)]
+pub struct StoredZone {
+    pub name: String,
+    /// `None` if a cue has got the zone since the last look.
+    pub rules: Option<Vec<u8>>,
+    /// The rules of a move that was cut off, and the key of the last cue that it has moved.
+    pub moving: Option<Vec<u8>>,
+    pub moved_until: Option<i64>,
+} }
+
+/// The zones of cron expressions.
+pub fn zones(read: &ReadTx<'_>) -> Result<Vec<StoredZone>> {
+    read.all(concat!("SELECT ", zone_columns!(), " FROM time_zones"), [])
 }
 
+/// `rules` hold for all cues of the zone.
 pub fn save_rules(tx: &WriteTx<'_>, name: &str, rules: &[u8]) -> Result<()> {
-    tx.run("UPDATE time_zones SET rules = ?2 WHERE name = ?1", params![name, rules])
+    let sql = "UPDATE time_zones SET rules = ?2, moving = NULL, moved_until = NULL WHERE name = ?1";
+    tx.run(sql, params![name, rules])
+}
+
+/// `rules` hold for the cues of the zone up to a key.
+pub fn save_progress(tx: &WriteTx<'_>, name: &str, rules: &[u8], moved_until: i64) -> Result<()> {
+    let sql = "UPDATE time_zones SET moving = ?2, moved_until = ?3 WHERE name = ?1";
+    tx.run(sql, params![name, rules, moved_until])
 }
 
 pub fn list(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<ZonedCue>> {
