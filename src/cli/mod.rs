@@ -28,8 +28,7 @@ use crate::cli::import::ImportAction;
 use crate::cli::input::variables;
 use crate::cli::printable::print_error;
 use crate::cli::server::{bench, serve};
-use crate::logging;
-use crate::logging::LogFormat;
+use crate::logging::{self, LogFormat};
 
 const USAGE: i32 = 2;
 

@@ -14,11 +14,9 @@ use crate::error::{Error, Result};
 use crate::service::accounts::{change_plan, disable};
 use crate::service::fire::CueFirer;
 use crate::store::accounts::users;
-use crate::store::db::meta;
-use crate::store::db::meta::OverdueCounts;
+use crate::store::db::meta::{self, OverdueCounts};
 use crate::store::maintenance::backup::CopyError;
-use crate::store::maintenance::backup_folder;
-use crate::store::maintenance::backup_folder::StoredBackup;
+use crate::store::maintenance::backup_folder::{self, StoredBackup};
 use crate::store::{Pending, ReadTx};
 
 #[derive(Debug, Clone, Default)]

@@ -24,8 +24,7 @@ use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule, Cidr};
 use crate::domain::webhook::callback::CallbackTarget;
 use crate::logging::LogFormat;
 use crate::mail::{MailTransport, Smtp};
-use crate::server;
-use crate::server::ListenConfig;
+use crate::server::{self, ListenConfig};
 
 /// Groups of flags in `cued serve --help`, in the order of the fields of [`Serve`].
 const STORAGE: &str = "Storage";

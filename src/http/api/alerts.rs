@@ -12,8 +12,7 @@ use crate::http::list::{ListBody, Pagination};
 use crate::http::message::{Request, Response};
 use crate::service::notify::PendingTest;
 use crate::store::ReadTx;
-use crate::store::alerts;
-use crate::store::alerts::AlertFilter;
+use crate::store::alerts::{self, AlertFilter};
 use tokio::time::timeout;
 
 /// Longest wait for a test delivery: below the 30 s after which clients give up.

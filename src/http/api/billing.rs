@@ -10,8 +10,7 @@ use crate::domain::billing::{FREE, Offer, RequestStatus};
 use crate::error::{Error, Result};
 use crate::http::message::{Request, Response};
 use crate::http::pages::{Form, NoticeKind, Page, form_action};
-use crate::service::billing;
-use crate::service::billing::PlanOverview;
+use crate::service::billing::{self, PlanOverview};
 use crate::store::billing::BillingRequest;
 
 const CHECKOUT: &str = "/billing/checkout";

@@ -20,8 +20,7 @@ use crate::http::message::{Request, Response, enclosed, to_json};
 use crate::http::middleware::session::is_valid;
 use crate::service;
 use crate::service::executions::{ClaimedExecution, not_found};
-use crate::store::executions::claims;
-use crate::store::executions::claims::{ClaimFilter, ClaimableExecution, ClaimableList};
+use crate::store::executions::claims::{self, ClaimFilter, ClaimableExecution, ClaimableList};
 use crate::store::{ReadTx, cues};
 use tokio::time::{timeout, timeout_at};
 

@@ -17,8 +17,7 @@ use crate::http::limits::Turn;
 use crate::http::list::{ListBody, Pagination, Query};
 use crate::http::message::{Request, Response};
 use crate::store::ReadTx;
-use crate::store::cues::cue_list;
-use crate::store::cues::cue_list::RecentRuns;
+use crate::store::cues::cue_list::{self, RecentRuns};
 use crate::store::cues::cue_list::{CueList, CuePage, ListStart};
 
 /// `GET /v1/cues?q&status&transport&slug&namespace&tag&failing&sort&runs&limit&offset&cursor`

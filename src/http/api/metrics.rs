@@ -14,8 +14,7 @@ use crate::metrics::{CONTENT_TYPE, TextEncoder, process};
 use crate::store::db::counters::{WriteEvent, WriteStats};
 use crate::store::db::open::Sizes;
 use crate::store::db::{meta, open};
-use crate::store::stats;
-use crate::store::stats::QueueStats;
+use crate::store::stats::{self, QueueStats};
 
 /// Handles `GET /metrics`. If the database cannot be read, the metrics that are read from it are left out.
 pub async fn metrics(request: Request) -> Result<Response> {

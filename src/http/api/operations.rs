@@ -20,8 +20,7 @@ use crate::domain::schedule::{Zone, parse_instant};
 use crate::domain::time::{instant, instant_without_zone};
 use crate::error::{Error, Result};
 use crate::http::api::sessions::permits_dev;
-use crate::http::assets;
-use crate::http::assets::{CompressedText, inflate};
+use crate::http::assets::{self, CompressedText, inflate};
 use crate::http::message::{Request, Response};
 use crate::metrics::Histogram;
 use crate::metrics::engine::{DOWN_AFTER, SchedulerPass};
@@ -30,8 +29,7 @@ use crate::store::ReadTx;
 use crate::store::accounts::users;
 use crate::store::db::open::Sizes;
 use crate::store::db::{meta, open};
-use crate::store::stats;
-use crate::store::stats::QueueStats;
+use crate::store::stats::{self, QueueStats};
 
 /// In development mode: enough to see that an address is a new one.
 const MAX_SHOWN_ACCOUNTS: u32 = 100;

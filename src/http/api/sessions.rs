@@ -1,7 +1,6 @@
 //! `/v1/auth/session`: sessions of browsers, and one-time links that begin one (contract §3.11).
 
-use hyper::header;
-use hyper::header::HeaderMap;
+use hyper::header::{self, HeaderMap};
 use serde_json::{Value, json};
 
 use crate::api::fields::JsonFields;
@@ -16,8 +15,7 @@ use crate::http::list::ListBody;
 use crate::http::message::{Request, Response};
 use crate::http::middleware::authentication::host_name;
 use crate::http::middleware::session::{SessionCookie, base_url, check_sign_in, signed_in_users};
-use crate::service::sessions;
-use crate::service::sessions::{NewSession, SignIn};
+use crate::service::sessions::{self, NewSession, SignIn};
 
 /// Characters of a credential in a request: any text is looked up.
 const MAX_CREDENTIAL: usize = 1_000;

@@ -15,11 +15,9 @@ use crate::http::api::operations::{server_state, uptime_seconds};
 use crate::http::list::Query;
 use crate::http::message::{Request, Response};
 use crate::service::cues::not_found;
-use crate::store::accounts::users;
-use crate::store::accounts::users::MonthlyUsage;
+use crate::store::accounts::users::{self, MonthlyUsage};
 use crate::store::db::meta;
-use crate::store::stats;
-use crate::store::stats::{FailingCue, Overview};
+use crate::store::stats::{self, FailingCue, Overview};
 use crate::store::{ReadTx, channels, cues};
 
 /// Hours in the overview: a day.

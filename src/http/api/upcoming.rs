@@ -12,8 +12,7 @@ use crate::http::api::cues::BAD_FROM;
 use crate::http::list::ListBody;
 use crate::http::message::{Request, Response};
 use crate::store::ReadTx;
-use crate::store::cues::upcoming;
-use crate::store::cues::upcoming::{PlannedCue, WaitingExecution};
+use crate::store::cues::upcoming::{self, PlannedCue, WaitingExecution};
 
 const DEFAULT_HOURS: u32 = 24;
 

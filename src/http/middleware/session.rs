@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use hyper::header;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::params;
+use serde::Serialize;
 
 use crate::domain::webhook::flow::FlowState;
 use crate::error::Result;
@@ -95,7 +96,7 @@ pub fn has_turn(read: &ReadTx<'_>, now: Timestamp) -> Result<bool> {
 }
 
 row! {
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct FlowSummary {
     pub key: String,
     pub parallelism: Option<u32>,

@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 
 use hyper::body::Bytes;
-use hyper::header;
-use hyper::header::HeaderValue;
+use hyper::header::{self, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::domain::api_error::ErrorCode;

@@ -1,7 +1,6 @@
 //! `/v1/admin`: registration, requests for a plan, the hold of a restored copy, and the latest warnings.
 
-use std::path;
-use std::path::Path;
+use std::path::{self, Path};
 
 use serde_json::{Value, json};
 
@@ -10,8 +9,7 @@ use crate::domain::time::instant;
 use crate::error::Result;
 use crate::http::list::ListBody;
 use crate::http::message::{Request, Response};
-use crate::logging;
-use crate::logging::{LogEntry, MAX_ENTRIES};
+use crate::logging::{self, LogEntry, MAX_ENTRIES};
 use crate::service::{billing, operator};
 use crate::store::billing as stored;
 use crate::store::billing::BillingRequest;

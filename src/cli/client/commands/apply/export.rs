@@ -20,32 +20,8 @@ use crate::client::request::{ApiRequest, ClientError, segment};
 use crate::domain::cue::slug::{NAMESPACE_RULE, is_namespace};
 
 /// The order of the fields of a cue in the file.
-const ORDER: [&str; 24] = [
-    "name",
-    "description",
-    "tags",
-    "paused",
-    "schedule",
-    "cron",
-    "every",
-    "at",
-    "timezone",
-    "catch_up",
-    "start",
-    "end",
-    "jitter_seconds",
-    "url",
-    "method",
-    "headers",
-    "timeout",
-    "worker",
-    "task",
-    "payload",
-    "retry",
-    "on_failure",
-    "type",
-    "events",
-];
+const ORDER: &str = "name description tags paused schedule cron every at timezone catch_up start end jitter_seconds \
+    url method headers timeout worker task payload retry on_failure type events";
 
 /// Characters of a proposed slug, apart from the number that makes it another one. A slug has 63.
 const MAX_PROPOSED: usize = 56;
@@ -245,7 +221,7 @@ fn has_ended(cue: &Value) -> bool {
 
 /// An entry of a section. Texts are in one line, so that each line begins one of its parts.
 fn section(key: &str, value: &Value) -> String {
-    let text = ordered(&json!({ key: value }), &ORDER);
+    let text = ordered(&json!({ key: value }), &ORDER.split(' ').collect::<Vec<_>>());
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
