@@ -30,7 +30,8 @@ CREATE TABLE meta (
 INSERT INTO meta (name, value) VALUES ('instance', abs(random() % 4294967296));
 
 CREATE TABLE users (
-    key                                INTEGER PRIMARY KEY,
+    -- The key of an account is never given again: a request of a deleted one does not write to another.
+    key                                INTEGER PRIMARY KEY AUTOINCREMENT,
     id                                 TEXT    NOT NULL UNIQUE,
     email                              TEXT    NOT NULL UNIQUE,
     plan                               TEXT    NOT NULL,
