@@ -334,16 +334,4 @@ mod tests {
         assert_eq!(fault.status, 500);
         assert!(!body(&fault).contains("the reason"));
     }
-
-    #[test]
-    fn forms_post_below_the_path_of_the_public_url() {
-        for (url, expected) in [
-            ("http://127.0.0.1:8000", "/x"),
-            ("https://example.com/", "/x"),
-            ("https://example.com/cued", "/cued/x"),
-            ("https://example.com/a/b/", "/a/b/x"),
-        ] {
-            assert_eq!(form_action(url, "/x"), expected, "{url}");
-        }
-    }
 }

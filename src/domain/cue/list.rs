@@ -193,40 +193,6 @@ pub fn letters(executions: &[(ExecutionStatus, Timestamp)], missed: &[Timestamp]
 mod tests {
     use super::*;
 
-    const CUE: CueFacts<'_> = CueFacts {
-        id: "cue_abcdefghijkl",
-        name: "Nightly Straße",
-        slug: Some("home/backup"),
-        description: Some("Sends the ΟΔΟΣ report"),
-        callback_url: Some("https://Hooks.Example.com:8443/secret/path?token=t"),
-        status: CueStatus::Active,
-        transport: Transport::Webhook,
-        is_failing: false,
-    };
-
-    #[test]
-    fn q_is_found_in_name_slug_description_host_and_the_beginning_of_the_id() {
-        let matches =
-            |q: &str| CueFilter { q: Some(SearchText::new(q)), ..CueFilter::default() }.matches(&CUE);
-        for q in [
-            "nightly",
-            "STRASSE",
-            "straße",
-            "οδος",
-            "the",
-            "hooks.example",
-            "CUE_ABC",
-            "cue_",
-            "y S",
-            "E/BACK",
-        ] {
-            assert!(matches(q), "{q}");
-        }
-        for q in ["daily", "abcdefghijkl", "secret", "token", "8443", "https", "nightly "] {
-            assert_eq!(matches(q), q == "nightly ", "{q}");
-        }
-    }
-
     fn sorted(sort: CueSort, values: &[SortValue]) -> Vec<i64> {
         let positions = values.iter().zip(1..).map(|(value, key)| ListPosition { value: value.clone(), key });
         let mut positions: Vec<ListPosition> = positions.collect();

@@ -21,12 +21,13 @@ fn the_runs_of_all_cues_are_those_that_each_cue_lists_on_a_day_without_an_hour_a
         ("2026-10-24T21:59:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", 25),
     ] {
         let (_server, user) = Server::with_clock_and_user(before);
-        for expression in ["30 2 * * *", "0 */2 * * *", "15 * * * *"] {
+        let expressions = ["30 2 * * *", "0 */2 * * *", "15 * * * *", "*/4 1-3 * * *"];
+        for expression in expressions {
             user.create(&worker(expression, cron(expression, "Europe/Berlin")));
         }
         let plan = user.get(&format!("/v1/upcoming?hours={hours}&from={midnight}")).expect(200);
         assert_has(&plan, json!({"from": midnight, "until": next, "truncated": false, "waiting": []}));
-        assert_eq!(names(&plan), ["30 2 * * *", "0 */2 * * *", "15 * * * *"], "the rarest first");
+        assert_eq!(names(&plan), expressions, "the rarest first");
         for cue in plan["cues"].as_array().unwrap() {
             let path =
                 format!("/v1/cues/{}/upcoming?limit=50&from={midnight}", cue["cue_id"].as_str().unwrap());
