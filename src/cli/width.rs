@@ -57,20 +57,30 @@ pub fn folded(message: &str, width: usize) -> String {
 fn paragraph(line: &str, width: usize) -> String {
     let text = line.trim_start_matches(' ');
     let indent = line.len() - text.len();
-    let mut folded = " ".repeat(indent);
-    let mut used = indent;
-    for (index, word) in text.split(' ').enumerate() {
+    fill(text.split(' '), " ".repeat(indent), indent + 2, width)
+}
+
+/// The words on lines of the width: the first line begins with `first`, each further one with so many blanks. A longer
+/// word stays whole.
+pub fn fill<'a>(
+    words: impl IntoIterator<Item = &'a str>,
+    first: String,
+    indent: usize,
+    width: usize,
+) -> String {
+    let (mut text, mut used) = (first.clone(), first.width());
+    for (index, word) in words.into_iter().enumerate() {
         if index > 0 && used + 1 + word.width() > width {
-            folded.push_str(&format!("\n{:indent$}  ", ""));
-            used = indent + 2;
+            text += &format!("\n{:indent$}", "");
+            used = indent;
         } else if index > 0 {
-            folded.push(' ');
+            text.push(' ');
             used += 1;
         }
-        folded.push_str(word);
+        text += word;
         used += word.width();
     }
-    folded
+    text
 }
 
 #[cfg(test)]

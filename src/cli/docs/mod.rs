@@ -28,19 +28,6 @@ pub struct Docs {
     topic: Vec<String>,
 }
 
-const UNSTYLED: Styles = Styles { has_colour: false, width: None };
-
-/// What a topic means.
-enum Meaning {
-    Page(&'static DocsPage),
-    Section(String),
-    /// Several pages, headings and lines of the index, or one that is not exactly the topic.
-    Headings(Vec<Place>),
-    /// Pages whose text has the topic.
-    Texts(Vec<Place>),
-    Nothing,
-}
-
 /// A page, or a heading of it, with the text that describes it in a list.
 type Place = (&'static DocsPage, Section);
 
@@ -56,23 +43,7 @@ impl Docs {
             print(&list(&styles, width))?;
             return note("`cued docs TOPIC` prints a page. TOPIC may be an error code.");
         }
-        match find(&topic)? {
-            Meaning::Page(page) => print(&plain(&article(page)?, width, &styles)),
-            Meaning::Section(html) => print(&plain(&html, width, &styles)),
-            Meaning::Headings(found) => {
-                note(&format!("No page is called {topic:?}. Did you mean one of these?"))?;
-                print(&lines(&found))
-            }
-            Meaning::Texts(found) => {
-                note(&format!("No page or heading is called {topic:?}. It is in the text of:"))?;
-                print(&lines(&found))
-            }
-            Meaning::Nothing => {
-                let names: Vec<&str> = listed().flat_map(|page| [page.path, page.title]).collect();
-                let advice = did_you_mean(&topic, names, "`cued docs` lists the pages");
-                Err(not_found(format!("the documentation has no {topic:?}; {advice}")))
-            }
-        }
+        show(&topic, &|html| print(&plain(html, width, &styles)))
     }
 }
 
@@ -84,7 +55,7 @@ pub fn topics() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// What an error code means, and what to do.
 pub fn help_of_error(code: &str) -> Option<String> {
     let html = listed().find(|page| page.path == ERRORS)?.article()?;
-    let text = plain(&section(&html, code)?, usize::MAX, &UNSTYLED);
+    let text = plain(&section(&html, code)?, usize::MAX, &Styles::default());
     // After the heading.
     text.split("\n\n").nth(1).map(|text| text.trim_end().to_owned())
 }
@@ -116,10 +87,10 @@ fn list(styles: &Styles, width: usize) -> String {
     text
 }
 
-/// Finds a page by its path, its last part or its title, a section by its anchor, and by a part of their names
-/// pages, headings and lines of the index; else by their texts. A URL of `/docs` is a topic too.
-fn find(topic: &str) -> Result<Meaning, CliError> {
-    let topic = topic.rsplit_once("/docs/").map_or(topic, |(_, path)| path).to_lowercase();
+/// Shows a page by its path, its last part or its title, a section by its anchor, and by a part of their names
+/// a list of pages, headings and lines of the index; else by their texts. A URL of `/docs` is a topic too.
+fn show(given: &str, print_html: &dyn Fn(&str) -> Result<(), CliError>) -> Result<(), CliError> {
+    let topic = given.rsplit_once("/docs/").map_or(given, |(_, path)| path).to_lowercase();
     let (path, anchor) = topic.split_once('#').unwrap_or((&topic, ""));
     let is_named =
         |page: &&DocsPage| page.path.rsplit('/').next() == Some(path) || page.title.to_lowercase() == path;
@@ -128,8 +99,9 @@ fn find(topic: &str) -> Result<Meaning, CliError> {
         None => listed().filter(is_named).collect(),
     };
     if let [page] = named[..] {
-        let part = if anchor.is_empty() { None } else { section(&article(page)?, anchor) };
-        return Ok(part.map_or(Meaning::Page(page), Meaning::Section));
+        let html = article(page)?;
+        let part = if anchor.is_empty() { None } else { section(&html, anchor) };
+        return print_html(&part.unwrap_or(html));
     }
     let wanted = topic.replace(' ', "-");
     let forms = forms(&topic);
@@ -147,7 +119,7 @@ fn find(topic: &str) -> Result<Meaning, CliError> {
         for it in sections(&html) {
             // Only a code: a word such as `try` is the heading of a section, too, and says little without the others.
             if it.anchor == wanted && wanted.contains('_') {
-                return Ok(section(&html, &wanted).map_or(Meaning::Nothing, Meaning::Section));
+                return print_html(&section(&html, &wanted).unwrap_or_default());
             }
             if has(&it.text) {
                 others.push((page, it));
@@ -157,10 +129,17 @@ fn find(topic: &str) -> Result<Meaning, CliError> {
     let mut found = [paths, titles, others].concat();
     // A word in the name of an error alone, such as `timezone`, explains nothing.
     if found.iter().any(|(page, _)| page.path != ERRORS) {
-        return Ok(Meaning::Headings(found));
+        note(&format!("No page is called {given:?}. Did you mean one of these?"))?;
+        return print(&lines(&found));
     }
     found.extend(texts(&forms)?);
-    Ok(if found.is_empty() { Meaning::Nothing } else { Meaning::Texts(found) })
+    if found.is_empty() {
+        let names: Vec<&str> = listed().flat_map(|page| [page.path, page.title]).collect();
+        let advice = did_you_mean(given, names, "`cued docs` lists the pages");
+        return Err(not_found(format!("the documentation has no {given:?}; {advice}")));
+    }
+    note(&format!("No page or heading is called {given:?}. It is in the text of:"))?;
+    print(&lines(&found))
 }
 
 /// A topic in the singular and the plural, where one is no part of the other.
@@ -178,7 +157,7 @@ fn whole(page: &'static DocsPage) -> Place {
 fn texts(forms: &[String]) -> Result<Vec<Place>, CliError> {
     let mut found = Vec::new();
     for page in listed() {
-        let text = plain(&article(page)?, usize::MAX, &UNSTYLED).to_lowercase();
+        let text = plain(&article(page)?, usize::MAX, &Styles::default()).to_lowercase();
         let begins = |place: usize| !text[..place].ends_with(char::is_alphanumeric);
         let count = |form: &String| text.match_indices(form).filter(|(place, _)| begins(*place)).count();
         found.push((forms.iter().map(count).sum::<usize>(), page));

@@ -4,6 +4,7 @@
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::output::table::{Style, Styles};
+use crate::cli::width::fill;
 
 /// A heading below the title.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +87,7 @@ pub fn plain(html: &str, width: usize, styles: &Styles) -> String {
     format!("{}\n", writer.out.trim_end())
 }
 
+#[derive(Default)]
 struct Writer {
     out: String,
     /// The text of the block that is being read.
@@ -100,23 +102,6 @@ struct Writer {
     lists: Vec<usize>,
     rows: Vec<Vec<String>>,
     url: Option<String>,
-}
-
-impl Default for Writer {
-    fn default() -> Self {
-        Self {
-            out: String::new(),
-            block: String::new(),
-            width: 0,
-            styles: Styles { has_colour: false, width: None },
-            is_left_out: false,
-            is_code: false,
-            mark: String::new(),
-            lists: Vec::new(),
-            rows: Vec::new(),
-            url: None,
-        }
-    }
 }
 
 impl Writer {
@@ -207,21 +192,9 @@ impl Writer {
         }
         let mark = std::mem::take(&mut self.mark);
         let indent = if mark.is_empty() { 2 * self.lists.len() } else { mark.width() };
-        let mut line = if mark.is_empty() { " ".repeat(indent) } else { mark };
-        let mut used = indent;
-        for word in words {
-            if used > indent && used + 1 + word.width() > self.width {
-                self.out += line.trim_end();
-                self.out.push('\n');
-                (line, used) = (" ".repeat(indent), indent);
-            } else if used > indent {
-                line.push(' ');
-                used += 1;
-            }
-            line += word;
-            used += word.width();
-        }
-        self.out += &format!("{line}\n");
+        let first = if mark.is_empty() { " ".repeat(indent) } else { mark };
+        self.out += &fill(words, first, indent, self.width);
+        self.out.push('\n');
         if self.lists.is_empty() {
             self.out.push('\n');
         }

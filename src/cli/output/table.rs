@@ -178,7 +178,7 @@ pub enum Style {
 /// Variable of the environment with the columns of a terminal, for output that is none: documentation, tests.
 const COLUMNS_VARIABLE: &str = "CUED_COLUMNS";
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Styles {
     pub has_colour: bool,
     /// Columns of the terminal; `None` if the output is read by a program.
