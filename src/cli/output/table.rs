@@ -147,6 +147,13 @@ fn line(row: &[Cell], widths: &[usize], styles: &Styles) -> String {
     format!("{}\n", cells.join(GAP).trim_end())
 }
 
+/// The lines of a text of others, indented, in the width of a terminal.
+pub fn indented(lines: impl Iterator<Item = String>, style: Style, styles: &Styles) -> String {
+    let room = styles.width.map_or(usize::MAX, |width| width.saturating_sub(2));
+    let folded = lines.flat_map(|line| fold(&line, room));
+    folded.map(|line| format!("  {}\n", styles.paint(&line, style))).collect()
+}
+
 /// The parts of a line as far as they fit into `width`, with two blanks between them.
 pub fn fitted(parts: &[(String, Style)], width: usize, styles: &Styles) -> String {
     let (mut line, mut left) = (String::new(), width);
@@ -232,6 +239,13 @@ pub fn text_of(object: &Value, field: &str) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
+}
+
+/// Pairs of a name and a value, a line each.
+pub fn headers(pairs: &Value) -> String {
+    let text = |pair: &Value, index: usize| pair[index].as_str().unwrap_or_default().to_owned();
+    let pairs = pairs.as_array().into_iter().flatten();
+    pairs.map(|pair| format!("{}: {}", text(pair, 0), text(pair, 1))).collect::<Vec<_>>().join("\n")
 }
 
 /// A status of a cue, an execution, an attempt, a worker or a channel, in its colour.

@@ -34,11 +34,11 @@ use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::{Context, environment};
 use crate::cli::error::{CliError, cannot, failed, usage};
 use crate::cli::input;
-use crate::cli::output::table::{Style, fitted, text_of};
+use crate::cli::output::table::{Style, fitted, indented, text_of};
 use crate::cli::output::{Format, print_line, print_part};
 use crate::cli::printable::{printable, printable_lines};
 use crate::cli::server::flag_values::socket_address;
-use crate::cli::width::{cut, fold};
+use crate::cli::width::cut;
 use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::text::one_line;
 use crate::domain::time::instant;
@@ -371,10 +371,7 @@ impl Receiver {
         let mut text = fitted(&parts, width, styles) + "\n";
         if !self.sink.no_body {
             let shown = body.get(..MAX_SHOWN).unwrap_or(body);
-            for line in printable_lines(&String::from_utf8_lossy(shown)) {
-                let room = styles.width.map_or(usize::MAX, |width| width.saturating_sub(2));
-                text.extend(fold(&line, room).iter().map(|line| format!("  {line}\n")));
-            }
+            text += &indented(printable_lines(&String::from_utf8_lossy(shown)), Style::Plain, styles);
             if shown.len() < body.len() {
                 text += &format!("  … {} bytes more\n", body.len() - shown.len());
             }

@@ -14,10 +14,12 @@ use crate::cli::client::cues::find_maybe_id;
 use crate::cli::client::live_output::{end_on_signals, end_with_reader};
 use crate::cli::client::words::{event_of_words, in_words, message_of};
 use crate::cli::error::CliError;
-use crate::cli::output::table::{Style, Times, duration, fitted, last_line, parse_duration, span, text_of};
+use crate::cli::output::table::{
+    Style, Times, duration, fitted, indented, last_line, parse_duration, span, text_of,
+};
 use crate::cli::output::{Format, Output, SHORT_ID, print_part, yaml};
 use crate::cli::printable::{printable, printable_lines};
-use crate::cli::width::{cut, fold};
+use crate::cli::width::cut;
 use crate::client::event_stream::{StreamEvent, StreamItem, request};
 use crate::client::request::{ApiRequest, segment};
 
@@ -242,13 +244,7 @@ fn sign(event: &TailEvent) -> (&'static str, Style) {
 
 fn body_lines(output: &Output, event: &TailEvent) -> String {
     let body = event.body.as_deref().unwrap_or_default();
-    let mut text = String::new();
-    for line in printable_lines(body).take(MAX_BODY_LINES) {
-        let room = output.styles.width.map_or(usize::MAX, |width| width.saturating_sub(2));
-        for line in fold(&line, room) {
-            text += &format!("  {}\n", output.styles.paint(&line, Style::Faint));
-        }
-    }
+    let mut text = indented(printable_lines(body).take(MAX_BODY_LINES), Style::Faint, &output.styles);
     let more = body.lines().count().saturating_sub(MAX_BODY_LINES);
     if more > 0 {
         text += &format!("  ({more} more; --json shows all)\n");

@@ -11,7 +11,7 @@ use crate::cli::client::words::message_of;
 use crate::cli::error::{CliError, refused, usage};
 use crate::cli::input;
 use crate::cli::output::print;
-use crate::cli::output::table::{Cell, details as as_text, text_of};
+use crate::cli::output::table::{Cell, details as as_text, headers, text_of};
 use crate::cli::printable::printable_lines;
 use crate::client::request::ApiRequest;
 
@@ -24,7 +24,7 @@ const LINES: Lines = &[
     ("result", Form::Status("result")),
     ("HTTP status", Form::Text("http_status")),
     ("took", Form::Millis("duration_ms")),
-    ("error", Form::Cell(|context, result| wrapped(&message_of(result), context).into())),
+    ("error", Form::Cell(|_, result| message_of(result).into())),
 ];
 
 const WIDE_LINES: Lines = &[
@@ -93,57 +93,4 @@ fn shown(context: &Context, result: &Value) -> String {
     let gap = if body.is_empty() { "" } else { "\n" };
     let cut = if result["response_truncated"] == true { "(the rest is not shown)\n" } else { "" };
     format!("{}{gap}{body}{cut}", as_text(&lines, &context.output.styles))
-}
-
-/// Pairs of a name and a value, a line each.
-fn headers(pairs: &Value) -> String {
-    let text = |pair: &Value, index: usize| pair[index].as_str().unwrap_or_default().to_owned();
-    let pairs = pairs.as_array().into_iter().flatten();
-    pairs.map(|pair| format!("{}: {}", text(pair, 0), text(pair, 1))).collect::<Vec<_>>().join("\n")
-}
-
-/// Columns beside a value: its name and the gap after it.
-const NAME_WIDTH: usize = 13;
-
-/// A message on lines that fit beside its name into a terminal; whole where there is none.
-fn wrapped(text: &str, context: &Context) -> String {
-    match context.output.styles.width.filter(|_| !context.output.is_wide()) {
-        Some(width) => wrap(text, width.saturating_sub(NAME_WIDTH)),
-        None => text.to_owned(),
-    }
-}
-
-/// The words of a text on lines of at most `width` characters; a longer word has a line of its own.
-fn wrap(text: &str, width: usize) -> String {
-    let (mut lines, mut used) = (String::new(), 0);
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if used > 0 {
-            let fits = used + 1 + length <= width;
-            lines.push(if fits { ' ' } else { '\n' });
-            used = if fits { used + 1 } else { 0 };
-        }
-        lines.push_str(word);
-        used += length;
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_message_is_wrapped_between_words() {
-        assert_eq!(wrap("no response within 25 s", 11), "no response\nwithin 25 s");
-        assert_eq!(wrap("no response within 25 s", 10), "no\nresponse\nwithin 25\ns");
-        assert_eq!(wrap("unbreakable", 5), "unbreakable");
-        assert_eq!(wrap("", 5), "");
-    }
-
-    #[test]
-    fn headers_stand_on_a_line_each() {
-        assert_eq!(headers(&json!([["a", "1"], ["b", ""]])), "a: 1\nb: ");
-        assert_eq!(headers(&Value::Null), "");
-    }
 }

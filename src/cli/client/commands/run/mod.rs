@@ -17,7 +17,9 @@ use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::client::words::{in_words, message_of};
 use crate::cli::error::{CliError, failed};
-use crate::cli::output::table::{Cell, ColumnRule, Style, last_line, parse_duration, status, text_of};
+use crate::cli::output::table::{
+    Cell, ColumnRule, Style, headers, last_line, parse_duration, status, text_of,
+};
 use crate::cli::output::{List, print};
 use crate::cli::printable::{printable, printable_lines};
 use crate::client::event_stream::{EventStream, StreamItem, request};
@@ -239,7 +241,8 @@ fn print_attempts(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError>
     }
     let mut text = String::new();
     for attempt in list.items {
-        let (headers, body) = (headers(&attempt["response_headers"]), text_of(&attempt, "response_body"));
+        let (headers, body) =
+            (lines_of(&headers(&attempt["response_headers"])), text_of(&attempt, "response_body"));
         if headers.is_empty() && body.is_empty() {
             continue;
         }
@@ -262,18 +265,11 @@ fn print_request(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> 
     let first = lines_of(&format!("{} {}", text_of(&sent, "method"), text_of(&sent, "url")));
     let first = output.styles.paint(first.trim_end(), Style::Title);
     let body = sent["body"].as_str().map(|body| format!("\n{}", lines_of(body))).unwrap_or_default();
-    print(&format!("{first}\n{}{body}", headers(&sent["headers"])))?;
+    print(&format!("{first}\n{}{body}", lines_of(&headers(&sent["headers"]))))?;
     match text_of(&sent, "why") {
         why if why.is_empty() => Ok(()),
         why => output.note(&format!("{}.", lines_of(&why).trim_end())),
     }
-}
-
-/// Pairs of a name and a value, a line each.
-fn headers(pairs: &Value) -> String {
-    let text = |pair: &Value, index: usize| pair[index].as_str().unwrap_or_default().to_owned();
-    let pairs = pairs.as_array().into_iter().flatten();
-    pairs.map(|pair| lines_of(&format!("{}: {}", text(pair, 0), text(pair, 1)))).collect()
 }
 
 fn lines_of(text: &str) -> String {
