@@ -279,8 +279,7 @@ impl Context {
         if !self.asks() {
             return Ok(());
         }
-        let answer = ask(&format!("{question} [y/N] ")).map_err(|error| cannot("ask", error))?;
-        match answer.as_deref() {
+        match ask(&format!("{question} [y/N] "))?.as_deref() {
             None => Err(usage(format!("{question} Not a terminal: add -y to confirm"))),
             Some("y" | "Y" | "yes") => Ok(()),
             Some(_) => Err(usage("nothing was changed")),
@@ -288,14 +287,27 @@ impl Context {
     }
 }
 
-/// The answer to a question; `None` if there is no person to ask.
-pub fn ask(question: &str) -> io::Result<Option<String>> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+/// There is a person to ask.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Prints a question without an end of the line. Returns `false` if there is no person to ask.
+pub fn prompt(question: &str) -> Result<bool, CliError> {
+    let can_ask = can_ask();
+    if can_ask {
+        print_error(question).map_err(|error| cannot("ask", error))?;
+    }
+    Ok(can_ask)
+}
+
+/// The answer to a question; `None` if there is no person to ask, or if the input has ended.
+pub fn ask(question: &str) -> Result<Option<String>, CliError> {
+    if !prompt(question)? {
         return Ok(None);
     }
-    print_error(question)?;
     let mut answer = String::new();
-    let length = io::stdin().read_line(&mut answer)?;
+    let length = io::stdin().read_line(&mut answer).map_err(|error| cannot("ask", error))?;
     Ok((length > 0).then(|| answer.trim().to_owned()))
 }
 

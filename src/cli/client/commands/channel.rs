@@ -8,8 +8,8 @@ use crate::cli::client::command::{
     Call, Columns, Entry, Form, Lines, Part, View, Work, channel, entry, flag, number, own, place,
     server_flag, switch, tag_flag,
 };
-use crate::cli::client::commands::sign_in::{ask_hidden, can_ask};
-use crate::cli::client::context::Context;
+use crate::cli::client::commands::sign_in::ask_hidden;
+use crate::cli::client::context::{Context, can_ask};
 use crate::cli::client::cues::label_of;
 use crate::cli::client::words::{SET_ALERT_WEBHOOK, event_in_words, event_of_words};
 use crate::cli::error::{CliError, failed, usage};

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use crate::cli::client::commands::sign_in::{ask, can_ask, open, prompt};
-use crate::cli::client::context::Context;
+use crate::cli::client::commands::sign_in::{nothing_entered, open};
+use crate::cli::client::context::{Context, ask, can_ask, prompt};
 use crate::cli::error::{CliError, bad_email, failed};
 use crate::cli::output::table::text_of;
 use crate::cli::printable::printable;
@@ -67,7 +67,9 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
     }
     let email = match email {
         Some(email) => Some(email.to_owned()),
-        None if server.mail == "log" && can_ask() => Some(ask("Email address: ")?),
+        None if server.mail == "log" && can_ask() => {
+            Some(ask("Email address: ")?.ok_or_else(nothing_entered)?)
+        }
         None => None,
     };
     // Before anything is asked about it.
@@ -148,10 +150,7 @@ impl PendingLogin<'_> {
         let what = if is_open { "The browser opens this page" } else { "Open this page in a browser" };
         self.note(&format!("{what} and enter your email address:\n\n  {}\n", printable(page)))?;
         self.note(&format!("It shows the code {}.", printable(&self.login.user_code)))?;
-        if can_ask() {
-            prompt("Or enter the address here: ")?;
-        }
-        Ok(())
+        prompt("Or enter the address here: ").map(drop)
     }
 
     fn submit(&mut self, email: &str) -> Result<(), CliError> {
@@ -177,10 +176,7 @@ impl PendingLogin<'_> {
                 "An address without an account gets none, unless it is the server's first: ask the operator.",
             )?;
         }
-        if can_ask() {
-            prompt("Or paste the link here: ")?;
-        }
-        Ok(())
+        prompt("Or paste the link here: ").map(drop)
     }
 
     /// Polls until the login is approved or has expired, and takes what the person enters.

@@ -5,7 +5,7 @@
 mod device_flow;
 pub mod open;
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 
 use clap::Args;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
 use crate::cli::client::commands::account::{plan, quota, runs};
-use crate::cli::client::context::{ClientArgs, Context, credentials_path, environment};
+use crate::cli::client::context::{ClientArgs, Context, ask, can_ask, credentials_path, environment, prompt};
 use crate::cli::error::{CliError, cannot, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::text_of;
 use crate::cli::output::{List, print_line};
-use crate::cli::printable::{print_error, printable};
+use crate::cli::printable::printable;
 use crate::client::credentials::{
     ConnectionChoice, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target, host_of, normal_url,
 };
@@ -29,26 +29,6 @@ use crate::domain::account::credentials::may_contain_secret;
 fn own_key_id(context: &Context) -> Result<Option<String>, CliError> {
     let keys = List::from_response(&context.fetch(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.items;
     Ok(keys.iter().find(|key| key["current"] == true).map(|key| text_of(key, "id")))
-}
-
-/// There is a person to ask.
-pub fn can_ask() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
-}
-
-/// Prints a question without an end of the line.
-fn prompt(question: &str) -> Result<(), CliError> {
-    print_error(question).map_err(|error| cannot("ask", error))
-}
-
-fn ask(question: &str) -> Result<String, CliError> {
-    prompt(question)?;
-    let mut answer = String::new();
-    match io::stdin().read_line(&mut answer) {
-        Ok(0) => Err(usage("nothing was entered")),
-        Ok(_) => Ok(answer.trim().to_owned()),
-        Err(error) => Err(cannot("ask", error)),
-    }
 }
 
 #[derive(Debug, Args)]
@@ -223,6 +203,10 @@ fn read_key() -> Result<String, CliError> {
     Ok(key.to_owned())
 }
 
+fn nothing_entered() -> CliError {
+    usage("nothing was entered")
+}
+
 /// Asks for a text that does not appear on the screen.
 pub fn ask_hidden(question: &str) -> Result<String, CliError> {
     let failed = |error| cannot("hide the input", error);
@@ -234,7 +218,7 @@ pub fn ask_hidden(question: &str) -> Result<String, CliError> {
     tcsetattr(io::stdin(), OptionalActions::Now, &shown).map_err(failed)?;
     // The end of the line was not shown either.
     prompt("\n")?;
-    answer
+    answer?.ok_or_else(nothing_entered)
 }
 
 const ACCOUNT: Lines = &[
