@@ -3,34 +3,12 @@
 use serde_json::Value;
 
 use crate::api::cue::{FIELDS, PARTS};
-use crate::cli::client::words::with_runs;
+use crate::cli::client::words::{FLAGS, with_runs};
 use crate::cli::error::CliError;
 use crate::cli::nearest::did_you_mean;
 use crate::cli::printable::printable;
 use crate::client::credentials::{Target, server_url};
 use crate::client::request::{ClientError, RefusedRequest};
-
-/// Flags of fields of a body whose names differ.
-const FLAGS: [(&str, &str); 18] = [
-    ("callback.url", "url"),
-    ("callback.method", "method"),
-    ("callback.headers", "header"),
-    ("callback.timeout_seconds", "timeout"),
-    ("callback.flow.parallelism", "parallelism"),
-    ("callback.flow.per_minute", "per-minute"),
-    ("callback.flow.key", "flow-key"),
-    ("schedule.cron", "cron"),
-    ("schedule.every", "every"),
-    ("schedule.at", "at"),
-    ("schedule.start", "start"),
-    ("schedule.end", "end"),
-    ("schedule.timezone", "tz"),
-    ("schedule.jitter_seconds", "jitter"),
-    ("payload_override", "payload"),
-    ("send_at", "at"),
-    ("tags", "tag"),
-    ("claim_within_minutes", "claim-within"),
-];
 
 /// Phrases of the API, which has them from its first clients, and their meaning for a person.
 const PHRASES: [(&str, &str); 7] = [

@@ -88,6 +88,29 @@ pub fn with_runs(message: &str) -> String {
     words.iter().fold(message.to_owned(), |text, (api, own)| text.replace(api, own))
 }
 
+/// Fields of a body, and their flags where the names differ.
+pub const FLAGS: [(&str, &str); 19] = [
+    ("callback.url", "url"),
+    ("callback.method", "method"),
+    ("callback.headers", "header"),
+    ("callback.timeout_seconds", "timeout"),
+    ("callback.flow.parallelism", "parallelism"),
+    ("callback.flow.per_minute", "per-minute"),
+    ("callback.flow.key", "flow-key"),
+    ("schedule.cron", "cron"),
+    ("schedule.every", "every"),
+    ("schedule.at", "at"),
+    ("schedule.start", "start"),
+    ("schedule.end", "end"),
+    ("schedule.timezone", "tz"),
+    ("schedule.catch_up", "catch-up"),
+    ("schedule.jitter_seconds", "jitter"),
+    ("payload_override", "payload"),
+    ("send_at", "at"),
+    ("tags", "tag"),
+    ("claim_within_minutes", "claim-within"),
+];
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::cli::client::command::{Call, flag, number, server_flag, switch, tag_flag, words};
 use crate::cli::client::commands::schedule::ZONE;
+use crate::cli::client::words::FLAGS;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::table::{parse_duration, parse_seconds};
@@ -84,27 +85,16 @@ pub fn call_flags() -> [Arg; 6] {
     ]
 }
 
-/// The fields of the API that flags set as they are.
-const TEXTS: [(&str, &str); 11] = [
-    ("name", "name"),
-    ("slug", "slug"),
-    ("description", "description"),
-    ("cron", "schedule.cron"),
-    ("every", "schedule.every"),
-    ("start", "schedule.start"),
-    ("end", "schedule.end"),
-    ("at", "schedule.at"),
-    ("tz", "schedule.timezone"),
-    ("catch-up", "schedule.catch_up"),
-    ("url", "callback.url"),
-];
+/// The flags that set a field as they are.
+const TEXTS: &str = "name slug description cron every start end at tz catch-up url";
 
 /// The fields that the flags set.
 pub fn body(call: &Call<'_>) -> Result<Value, CliError> {
     let mut body = json!({ "schedule": {} });
-    for (flag, path) in TEXTS {
+    for flag in TEXTS.split(' ') {
         if let Some(text) = call.text(flag) {
-            *path.split('.').fold(&mut body, |value, name| &mut value[name]) = text.into();
+            let field = FLAGS.iter().find(|(_, named)| *named == flag).map_or(flag, |(field, _)| field);
+            *field.split('.').fold(&mut body, |value, name| &mut value[name]) = text.into();
         }
     }
     let others = [
