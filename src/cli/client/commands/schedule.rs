@@ -267,8 +267,14 @@ fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp, CliError> {
     })
 }
 
+/// Sends the fields of a cue. A refusal of its expression has a mark below the part that it is about.
+pub fn send_fields(context: &Context, request: ApiRequest, fields: &Value) -> Result<ApiResponse, CliError> {
+    let cron = fields["schedule"]["cron"].as_str();
+    context.send(&request.json(fields)).map_err(|error| with_caret(context, error, cron))
+}
+
 /// The error with the expression and a mark below the part that the server names.
-pub fn with_caret(context: &Context, mut error: CliError, cron: Option<&str>) -> CliError {
+fn with_caret(context: &Context, mut error: CliError, cron: Option<&str>) -> CliError {
     say_local_time(context, &mut error);
     if let (CliError::Client(ClientError::Refused(refused)), Some(cron)) = (&mut error, cron) {
         let span = &refused.body["error"]["span"];

@@ -1,16 +1,18 @@
-//! `cued cue add`.
+//! `cued cue add`. With `--or-update` it changes the cue that has the slug or the name already.
 
 use clap::Arg;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{Call, Part, own, switch};
-use crate::cli::client::commands::cue::change::{document, edit_until_accepted, is_empty, print_added, read};
+use crate::cli::client::commands::cue::change::{
+    changed, document, edit_until_accepted, editable, is_empty, print_added, read, zone_of,
+};
 use crate::cli::client::commands::cue::flags::{body, flags, is_for_workers};
-use crate::cli::client::commands::cue::or_update;
-use crate::cli::client::commands::schedule::{understand_fields, with_caret};
+use crate::cli::client::commands::cue::set::merged;
+use crate::cli::client::commands::schedule::{send_fields, understand_fields};
 use crate::cli::client::context::Context;
-use crate::cli::client::cues::{choices, named};
-use crate::cli::error::{CliError, usage};
+use crate::cli::client::cues::{FoundCue, ambiguous, choices, label_of, named, with_slug};
+use crate::cli::error::{CliError, refused, usage};
 use crate::cli::output::table::text_of;
 use crate::cli::output::{List, short_id};
 use crate::cli::printable::printable;
@@ -59,7 +61,7 @@ pub fn add(call: &Call<'_>) -> Result<(), CliError> {
             return Err(usage(reason));
         }
     }
-    if call.is_set(OR_UPDATE) && or_update::update(call)? {
+    if call.is_set(OR_UPDATE) && update(call)? {
         return Ok(());
     }
     if !is_edited {
@@ -75,6 +77,61 @@ pub fn add(call: &Call<'_>) -> Result<(), CliError> {
         complete(call.context, &mut body)?;
         submit(call.context, &body, "")
     })
+}
+
+/// Changes the cue of the slug, or else the only one of the name, to what the flags say. Returns false if there is none.
+fn update(call: &Call<'_>) -> Result<bool, CliError> {
+    let context = call.context;
+    let name = call.text("name").unwrap_or_default();
+    let cues = match call.text("slug") {
+        Some(slug) => with_slug(context, slug)?,
+        None => named(context, name)?,
+    };
+    let found = match cues.as_slice() {
+        [] => return Ok(false),
+        [cue] => FoundCue::of(cue),
+        several => return Err(ambiguous(context, "the name", name, several)),
+    };
+    let answer = context.fetch(&ApiRequest::get(found.path()).query("execution_limit", "1"))?;
+    let cue = answer.value()?;
+    let patch = patch(call, &found, &cue)?;
+    if patch.as_object().is_none_or(|fields| fields.is_empty()) {
+        return print_added(context, &answer, "unchanged").map(|()| true);
+    }
+    let answer = send_fields(context, ApiRequest::patch(found.path()), &patch)?;
+    let names = names(&changed(&editable(&cue), &editable(&answer.value()?)));
+    let result = if names.is_empty() { "unchanged".to_owned() } else { format!("updated: {names}") };
+    print_added(context, &answer, &result).map(|()| true)
+}
+
+/// The fields that the flags set to another value than the cue has.
+fn patch(call: &Call<'_>, found: &FoundCue, cue: &Value) -> Result<Value, CliError> {
+    let wants_worker = is_for_workers(call);
+    if wants_worker != (cue["transport"] == "worker") {
+        let is = if wants_worker { "calls a URL" } else { "is for workers" };
+        return Err(refused(format!(
+            "{} {is}, which cannot be changed: use another name, or delete that cue first",
+            label_of(cue)
+        )));
+    }
+    let task = call.text("task").filter(|_| !call.is_given("payload"));
+    let mut fields = merged(body(call)?, cue, task);
+    if let Some(schedule) = fields.get_mut("schedule") {
+        drop(understand_fields(call.context, schedule, || zone_of(call.context, found))?);
+    }
+    Ok(changed(cue, &fields))
+}
+
+/// `schedule.cron, payload`
+fn names(changes: &Value) -> String {
+    let mut names = Vec::new();
+    for (field, change) in changes.as_object().into_iter().flatten() {
+        match change.as_object().filter(|_| field != "payload") {
+            Some(parts) => names.extend(parts.keys().map(|part| format!("{field}.{part}"))),
+            None => names.push(field.clone()),
+        }
+    }
+    printable(&names.join(", "))
 }
 
 const NEW_NOTE: &str = "\
@@ -132,10 +189,7 @@ fn complete(context: &Context, body: &mut Value) -> Result<(), CliError> {
 }
 
 fn submit(context: &Context, body: &Value, result: &str) -> Result<(), CliError> {
-    let request = ApiRequest::post("/v1/cues").json(body).idempotent();
-    let answer = context
-        .send(&request)
-        .map_err(|error| with_caret(context, error, body["schedule"]["cron"].as_str()))?;
+    let answer = send_fields(context, ApiRequest::post("/v1/cues").idempotent(), body)?;
     if !context.output.format.is_json() {
         let cue = answer.value()?;
         if let Some(warning) = cue["warning"].as_str() {

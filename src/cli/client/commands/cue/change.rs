@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::api::cue::{FIELDS, PARTS, REMOVABLE_FIELDS};
 use crate::cli::client::command::Call;
 use crate::cli::client::commands::cue::next_run;
-use crate::cli::client::commands::schedule::{note, understand_fields, with_caret};
+use crate::cli::client::commands::schedule::{note, send_fields, understand_fields};
 use crate::cli::client::context::{Context, ask, environment};
 use crate::cli::client::cues::{FoundCue, label_of, schedule};
 use crate::cli::client::reworded::reworded;
@@ -56,10 +56,7 @@ pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result<(), CliE
         Some(schedule) => understand_fields(context, schedule, || zone_of(context, cue))?,
         None => None,
     };
-    let request = ApiRequest::patch(cue.path()).json(&patch);
-    let answer = context
-        .send(&request)
-        .map_err(|error| with_caret(context, error, patch["schedule"]["cron"].as_str()))?;
+    let answer = send_fields(context, ApiRequest::patch(cue.path()), &patch)?;
     context.output.done(&answer, "id", |cue| {
         let names: Vec<String> =
             patch.as_object().into_iter().flatten().map(|(name, _)| printable(name)).collect();

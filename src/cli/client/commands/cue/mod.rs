@@ -3,7 +3,6 @@
 mod add;
 mod change;
 mod flags;
-mod or_update;
 mod set;
 mod test_call;
 
