@@ -4,6 +4,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::api::cue::read_tags;
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::channel::services::{Setting, SettingKind, service};
@@ -11,7 +12,7 @@ use crate::domain::channel::{
     Channel, ChannelEvents, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, NewChannel, Quiet, Settings,
     is_event, masked, masked_url, parse_minute,
 };
-use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
+use crate::domain::cue::tags::Tags;
 use crate::domain::schedule::Zone;
 use crate::domain::text::is_order_mark;
 use crate::domain::time::JsonTimestamp;
@@ -26,40 +27,25 @@ const MAX_SETTING: usize = 300;
 const REPEATED: [&str; 7] = ["type", "name", "events", "tags", "quiet", "to", "priority"];
 
 /// Reads the body of a create.
-pub fn new_channel(fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
-    read_new(fields, policy).map_err(without_secrets)
-}
-
-fn read_new(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
+pub fn new_channel(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
     let channel_type = fields.required_one_of("type", &ChannelType::WORDS).and_then(ChannelType::parse);
     let Some(channel_type) = channel_type else {
         // Which settings it should have follows from the type.
-        fields.finish()?;
+        fields.finish().map_err(without_secrets)?;
         return Err(Refusal::invalid(Vec::new()));
     };
+    let patch = read_fields(fields, channel_type, None, policy)?;
     let mut settings = Settings::default();
-    for setting in service(channel_type).settings {
-        if setting.is_required && fields.any(setting.name).is_none() {
-            fields.add_missing(setting.name);
-        }
-        if let Some(value) = read_setting(&mut fields, channel_type, setting, None, policy) {
-            settings.set(setting.name, value);
-        }
+    for (name, value) in patch.settings {
+        settings.set(name, value);
     }
-    let name = read_name(&mut fields);
-    let events = read_events(&mut fields);
-    let tags = read_tags(&mut fields);
-    let quiet = read_quiet(&mut fields);
-    fields.forbid_unknown();
-    fields.finish()?;
-    let name = name.unwrap_or_else(|| default_name(channel_type, &settings));
     Ok(NewChannel {
         channel_type,
-        name,
+        name: patch.name.unwrap_or_else(|| default_name(channel_type, &settings)),
         settings,
-        events: events.unwrap_or_default(),
-        tags: tags.unwrap_or_default(),
-        quiet,
+        events: patch.events.unwrap_or_default(),
+        tags: patch.tags.unwrap_or_default(),
+        quiet: patch.quiet.flatten(),
     })
 }
 
@@ -80,46 +66,49 @@ pub struct ChannelPatch {
 
 /// Reads the body of a PATCH of `channel`. A setting as it reads back stays what it is.
 pub fn channel_patch(
-    fields: JsonFields<'_>,
-    channel: &Channel,
-    policy: &AddressPolicy,
-) -> Result<ChannelPatch, Refusal> {
-    read_patch(fields, channel, policy).map_err(without_secrets)
-}
-
-fn read_patch(
     mut fields: JsonFields<'_>,
     channel: &Channel,
     policy: &AddressPolicy,
 ) -> Result<ChannelPatch, Refusal> {
-    let channel_type = channel.channel_type;
     let asked = fields.one_of("type", &ChannelType::WORDS);
-    if asked.is_some_and(|asked| asked != channel_type.as_str()) {
+    if asked.is_some_and(|asked| asked != channel.channel_type.as_str()) {
         fields.reject("type", "the type of a channel cannot be changed; make another channel");
     }
+    read_fields(fields, channel.channel_type, Some(channel), policy)
+}
+
+/// Reads the fields beside the type: of a new channel, or of a change of `stored`.
+fn read_fields(
+    mut fields: JsonFields<'_>,
+    channel_type: ChannelType,
+    stored: Option<&Channel>,
+    policy: &AddressPolicy,
+) -> Result<ChannelPatch, Refusal> {
     let mut settings = Vec::new();
     for setting in service(channel_type).settings {
-        if fields.is_absent(setting.name) {
-            continue;
+        let read = |fields: &mut JsonFields<'_>| read_setting(fields, channel_type, setting, stored, policy);
+        if let Some(Some(value)) = fields.nullable(setting.name, read) {
+            settings.push((setting.name, value));
         }
-        if let Some(value) = read_setting(&mut fields, channel_type, setting, Some(channel), policy) {
-            if setting.is_required && fields.any(setting.name).is_none() {
+        if setting.is_required && fields.any(setting.name).is_none() {
+            if stored.is_none() {
+                fields.add_missing(setting.name);
+            } else if !fields.is_absent(setting.name) {
                 fields.reject(setting.name, &format!("a channel of type {} needs it", channel_type.as_str()));
             }
-            settings.push((setting.name, value));
         }
     }
     let name = read_name(&mut fields);
     let events = read_events(&mut fields);
     for (field, kind) in [("name", "text"), ("events", "list")] {
-        if !fields.is_absent(field) && fields.any(field).is_none() {
+        if stored.is_some() && !fields.is_absent(field) && fields.any(field).is_none() {
             fields.reject(field, &format!("should be a {kind}, not null; leave it out to keep the {field}"));
         }
     }
-    let tags = if fields.is_absent("tags") { None } else { Some(read_tags(&mut fields).unwrap_or_default()) };
-    let quiet = if fields.is_absent("quiet") { None } else { Some(read_quiet(&mut fields)) };
+    let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
+    let quiet = fields.nullable("quiet", read_quiet);
     fields.forbid_unknown();
-    fields.finish()?;
+    fields.finish().map_err(without_secrets)?;
     Ok(ChannelPatch { name, settings, events, tags, quiet })
 }
 
@@ -151,10 +140,7 @@ fn read_setting(
     let name = setting.name;
     let value = match &setting.kind {
         SettingKind::Number(range) => {
-            return fields
-                .nullable(name, |fields| fields.integer(name, range.clone()))
-                .map(|number| number.map(|number| number.to_string()))
-                .or(Some(None));
+            return Some(fields.integer(name, range.clone()).map(|number| number.to_string()));
         }
         SettingKind::Url | SettingKind::SecretUrl => fields.string(name, 1..=MAX_URL),
         SettingKind::Secret | SettingKind::Address => fields.string(name, 1..=MAX_SETTING),
@@ -240,10 +226,6 @@ fn read_name(fields: &mut JsonFields<'_>) -> Option<String> {
 
 fn read_events(fields: &mut JsonFields<'_>) -> Option<ChannelEvents> {
     fields.words("events", 1..=MAX_EVENTS, (is_event, EVENT_RULE)).map(ChannelEvents::new)
-}
-
-fn read_tags(fields: &mut JsonFields<'_>) -> Option<Tags> {
-    fields.words("tags", 0..=MAX_TAGS, (is_tag, TAG_RULE)).map(Tags::new)
 }
 
 fn read_quiet(fields: &mut JsonFields<'_>) -> Option<Quiet> {
