@@ -49,6 +49,11 @@ pub fn cut(text: &str, max: usize, size: impl Fn(char) -> usize) -> String {
     text.to_owned()
 }
 
+/// Of a text with `\n` as its only control character.
+pub fn size_in_json(char: char) -> usize {
+    char.len_utf8() + usize::from(matches!(char, '"' | '\\' | '\n'))
+}
+
 pub fn utf16_len(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }

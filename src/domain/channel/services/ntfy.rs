@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::domain::channel::message::{Message, Mood};
 use crate::domain::channel::services::answer::{failure, is_success, json_body, names_any, words};
-use crate::domain::channel::services::form::{cut, link, link_label, title_and_required_text};
+use crate::domain::channel::services::form::{cut, link, link_label, size_in_json, title_and_required_text};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, is_visible, own_target,
 };
@@ -84,10 +84,6 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
         Some(token) => request.with_header("Authorization", format!("Bearer {token}")),
         None => request,
     }
-}
-
-fn size_in_json(char: char) -> usize {
-    char.len_utf8() + usize::from(matches!(char, '"' | '\\' | '\n'))
 }
 
 /// A tag with the name of an emoji is shown as it.

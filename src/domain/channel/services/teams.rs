@@ -7,7 +7,7 @@ use crate::domain::channel::message::{Message, Mood};
 use crate::domain::channel::services::answer::{
     failure, is_success, joined, json_body, names_any, plain_text, verdict, words,
 };
-use crate::domain::channel::services::form::{cut, link, link_label, text, title};
+use crate::domain::channel::services::form::{cut, link, link_label, size_in_json, text, title};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target,
     service_of_host,
@@ -83,10 +83,6 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
 /// A block whose runs have no Markdown, unlike a `TextBlock`.
 fn paragraph(run: Value) -> Value {
     json!({"type": "RichTextBlock", "inlines": [run]})
-}
-
-fn size_in_json(char: char) -> usize {
-    char.len_utf8() + usize::from(matches!(char, '"' | '\\' | '\n'))
 }
 
 fn style(mood: Mood) -> &'static str {
