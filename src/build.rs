@@ -52,6 +52,10 @@ fn write(name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::write(Path::new(&folder).join(name), bytes)
 }
 
+fn problem(text: String) -> io::Error {
+    io::Error::other(text)
+}
+
 /// A JSON text without the blanks between its tokens.
 fn short_json(text: &str) -> String {
     let (mut is_string, mut is_escaped) = (false, false);

@@ -20,7 +20,7 @@ use crate::markdown::{
     Destination, Documents, Entry, are_listed, broken_links, entries, first_sentence, headings, target,
     title, to_html, unlisted,
 };
-use crate::{LEVEL, crc32, fingerprint, gzip, write};
+use crate::{LEVEL, crc32, fingerprint, gzip, problem, write};
 
 const FOLDER: &str = "src/docs/";
 const INDEX: &str = "src/docs/index.md";
@@ -320,8 +320,4 @@ fn after(navigation: &str, text: &str) -> Vec<u8> {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-fn problem(text: String) -> io::Error {
-    io::Error::other(text)
 }

@@ -132,6 +132,11 @@ pub fn target(file: &str, link: &str) -> Option<(String, Option<String>)> {
     if path.is_empty() {
         return Some((file.to_owned(), anchor));
     }
+    Some((resolve(file, path), anchor))
+}
+
+/// The path that a file refers to by one that is relative to it.
+pub fn resolve(file: &str, path: &str) -> String {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
     for part in path.split('/').filter(|part| *part != ".") {
@@ -140,7 +145,7 @@ pub fn target(file: &str, link: &str) -> Option<(String, Option<String>)> {
             _ => parts.push(part),
         }
     }
-    Some((parts.join("/"), anchor))
+    parts.join("/")
 }
 
 /// The links that lead nowhere, each as a sentence. `exists` is asked about files that are none of the documents.

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io};
 
-use crate::{fingerprint, gzip, write};
+use crate::markdown::resolve;
+use crate::{fingerprint, gzip, problem, write};
 
 const FOLDER: &str = "src/http/page";
 
@@ -135,25 +136,7 @@ fn need(files: &Files, path: &str, needed: &mut BTreeSet<String>) -> io::Result<
     Ok(())
 }
 
-/// The path below the folder that a module refers to.
-fn resolve(importer: &str, reference: &str) -> String {
-    let mut parts: Vec<&str> = importer.split('/').collect();
-    parts.pop();
-    for part in reference.split('/').filter(|part| *part != ".") {
-        if part == ".." {
-            parts.pop();
-        } else {
-            parts.push(part);
-        }
-    }
-    parts.join("/")
-}
-
 /// The text between each `start` and the end of its attribute.
 fn quoted_after<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(start).skip(1).filter_map(|rest| rest.split(['"', '\'', ' ', '>']).next())
-}
-
-fn problem(text: String) -> io::Error {
-    io::Error::other(text)
 }
