@@ -58,28 +58,34 @@ pub async fn index(request: Request) -> Result<Response> {
 
 /// `GET /ui/{build}/{file}`, and the files in folders. Another build has other files, which would not fit together.
 pub async fn file(request: Request) -> Result<Response> {
-    let parts: Vec<&str> = ["folder", "subfolder", "file"]
-        .into_iter()
-        .map(|name| request.param(name))
-        .filter(|part| !part.is_empty())
-        .collect();
+    let parts = path_parts(&request, "file");
     // An encoded slash would be a second address of the same file.
     let is_plain = parts.iter().all(|part| !part.contains('/'));
     let path = parts.join("/");
     let found = FILES.iter().find(|file| is_plain && request.param("build") == BUILD && file.path == path);
     let file = found.ok_or_else(not_found)?;
-    let text = CompressedText {
-        content_type: file.content_type,
-        gzip: Bytes::from_static(file.gzip),
-        version: BUILD,
-    };
-    let response = text.respond(&request.headers, || inflate(file.gzip))?;
-    Ok(response
+    file_of_build(&request, file.content_type, file.gzip, BUILD)
+}
+
+/// The parts of a path, of which the route has the last one under this name.
+pub fn path_parts<'a>(request: &'a Request, last: &str) -> Vec<&'a str> {
+    let parts = ["folder", "subfolder", last].map(|name| request.param(name));
+    parts.into_iter().filter(|part| !part.is_empty()).collect()
+}
+
+/// Responds with a file whose path has the build.
+pub fn file_of_build(
+    request: &Request,
+    content_type: &'static str,
+    gzip: &'static [u8],
+    version: &str,
+) -> Result<Response> {
+    let text = CompressedText { content_type, gzip: Bytes::from_static(gzip), version };
+    let same_origin = HeaderValue::from_static("same-origin");
+    Ok(text
+        .respond(&request.headers, || inflate(gzip))?
         .with(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"))
-        .with(
-            HeaderName::from_static("cross-origin-resource-policy"),
-            HeaderValue::from_static("same-origin"),
-        ))
+        .with(HeaderName::from_static("cross-origin-resource-policy"), same_origin))
 }
 
 fn not_found() -> Error {

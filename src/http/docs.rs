@@ -8,12 +8,12 @@ use std::sync::LazyLock;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap};
 use miniz_oxide::inflate::decompress_to_vec;
 
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
-use crate::http::assets::{CompressedText, as_page, inflate};
+use crate::http::assets::{CompressedText, as_page, file_of_build, inflate, path_parts};
 use crate::http::docs::crc32::crc32;
 use crate::http::docs::search::list;
 use crate::http::message::{Request, Response};
@@ -123,15 +123,14 @@ pub fn size() -> usize {
 
 /// `GET /docs`, `/docs/{page}`, those in folders, and `/docs/{build}/{file}`.
 pub async fn show(request: Request) -> Result<Response> {
-    let parts: Vec<&str> = ["folder", "subfolder", "page"]
-        .into_iter()
-        .map(|name| request.param(name))
-        .filter(|part| !part.is_empty())
-        .collect();
+    let parts = path_parts(&request, "page");
     if let [BUILD, name] = parts[..]
         && let Some((_, gzip)) = FILES.iter().find(|(file, _)| *file == name)
     {
-        return file(&request, name, gzip);
+        let is_style = name.ends_with(".css");
+        let content_type =
+            if is_style { "text/css; charset=utf-8" } else { "text/javascript; charset=utf-8" };
+        return file_of_build(&request, content_type, gzip, BUILD);
     }
     // An encoded slash would be a second URL of the same page.
     let is_plain = parts.iter().all(|part| !part.contains('/'));
@@ -140,19 +139,6 @@ pub async fn show(request: Request) -> Result<Response> {
         Some(page) => page.respond(&request.headers),
         None => not_found(&request, parts.len()),
     }
-}
-
-fn file(request: &Request, name: &str, gzip: &'static [u8]) -> Result<Response> {
-    let content_type = match name.ends_with(".css") {
-        true => "text/css; charset=utf-8",
-        false => "text/javascript; charset=utf-8",
-    };
-    let text = CompressedText { content_type, gzip: Bytes::from_static(gzip), version: BUILD };
-    let response = text.respond(&request.headers, || inflate(gzip))?;
-    let same_origin = HeaderValue::from_static("same-origin");
-    Ok(response
-        .with(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"))
-        .with(HeaderName::from_static("cross-origin-resource-policy"), same_origin))
 }
 
 /// The list of the pages for a browser, and the error of the API for a client that asks for JSON only.
