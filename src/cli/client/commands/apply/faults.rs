@@ -1,6 +1,6 @@
 //! What is wrong in the files: each fault with its place, all of them in one message.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cli::error::{CliError, usage};
@@ -34,11 +34,11 @@ impl std::fmt::Display for At {
 
 /// Faults in the order of their places. One that many cues have, by the defaults of their file, counts once.
 #[derive(Debug, Default)]
-pub struct Faults(BTreeMap<(At, String), ()>);
+pub struct Faults(BTreeSet<(At, String)>);
 
 impl Faults {
     pub fn add(&mut self, at: At, reason: impl Into<String>) {
-        self.0.insert((at, printable(&reason.into())), ());
+        self.0.insert((at, printable(&reason.into())));
     }
 
     pub fn count(&self) -> usize {
@@ -48,7 +48,7 @@ impl Faults {
     /// One fault is a line; each of several begins its own, as programs that open a place of a file read them.
     /// `consequence` says what was done all the same; it may be empty.
     pub fn text(&self, consequence: &str) -> String {
-        let lines: Vec<String> = self.0.keys().map(|(at, reason)| format!("{at}: {reason}")).collect();
+        let lines: Vec<String> = self.0.iter().map(|(at, reason)| format!("{at}: {reason}")).collect();
         match (lines.as_slice(), consequence) {
             ([line], "") => line.clone(),
             ([line], consequence) => format!("{line} ({consequence})"),
