@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::cue::slug::take_unused;
+
 /// Characters of a name. A slug has at most 63 (contract §4.17), and a number may follow.
 const MAX_NAME: usize = 48;
 
@@ -16,17 +18,8 @@ const EXTENSIONS: [&str; 6] = [".sh", ".py", ".pl", ".rb", ".js", ".php"];
 
 /// A name for each command, in order. The same commands in the same order always have the same names.
 pub fn names<'a>(commands: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut used = BTreeSet::new();
-    let mut unused = |command: &str| {
-        let name = slug(program(command));
-        let numbered = (2..).map(|number: usize| format!("{name}-{number}"));
-        let name = std::iter::once(name.clone()).chain(numbered).find(|name| !used.contains(name));
-        // There is always one.
-        let name = name.unwrap_or_default();
-        used.insert(name.clone());
-        name
-    };
-    commands.map(&mut unused).collect()
+    let mut taken = BTreeSet::new();
+    commands.map(|command| take_unused(slug(program(command)), &mut taken)).collect()
 }
 
 /// The file name of the program that does the work; empty if the command has none.

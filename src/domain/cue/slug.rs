@@ -1,5 +1,6 @@
 //! Slugs: names that files and programs use to find a cue again (contract §4.17).
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::domain::text::is_label;
@@ -40,6 +41,13 @@ impl fmt::Display for Slug {
 /// Returns whether the text has the form of a namespace, which is that of a name as well.
 pub fn is_namespace(text: &str) -> bool {
     is_label(text, MAX_PART)
+}
+
+/// The slug, or the first of `slug-2`, `slug-3` and so on that is not taken. It is taken then.
+pub fn take_unused(slug: String, taken: &mut BTreeSet<String>) -> String {
+    let numbered = (2_u32..).map(|number| format!("{slug}-{number}"));
+    let mut candidates = std::iter::once(slug.clone()).chain(numbered);
+    candidates.find(|slug| taken.insert(slug.clone())).unwrap_or_default()
 }
 
 /// The cues with slugs that a list has: one, or those in a namespace.

@@ -17,7 +17,7 @@ use crate::cli::output::yaml::ordered;
 use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ClientError, segment};
-use crate::domain::cue::slug::{NAMESPACE_RULE, is_namespace};
+use crate::domain::cue::slug::{NAMESPACE_RULE, is_namespace, take_unused};
 
 /// The order of the fields of a cue in the file.
 const ORDER: &str = "name description tags paused schedule cron every at timezone catch_up start end jitter_seconds \
@@ -106,16 +106,9 @@ fn propose(listed: &mut Vec<Value>, namespace: Option<&str>) -> Vec<Proposed> {
     });
     without.sort();
     let before = namespace.map(|name| format!("{name}/")).unwrap_or_default();
-    let mut proposed = Vec::new();
-    for (name, id) in without {
-        let base = slug_of(&name);
-        let numbered = (2_u32..).map(|number| format!("{before}{base}-{number}"));
-        let mut candidates = std::iter::once(format!("{before}{base}")).chain(numbered);
-        if let Some(slug) = candidates.find(|slug| taken.insert(slug.clone())) {
-            proposed.push(Proposed { id, name, slug });
-        }
-    }
-    proposed
+    let mut slug = |name: &str| take_unused(format!("{before}{}", slug_of(name)), &mut taken);
+    let propose = |(name, id): (String, String)| Proposed { slug: slug(&name), name, id };
+    without.into_iter().map(propose).collect()
 }
 
 /// `Nightly backup (NAS)` is `nightly-backup-nas`.
