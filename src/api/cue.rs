@@ -50,9 +50,20 @@ pub const FIELDS: [&str; 15] = [
 /// Of `callback.timeout_seconds`.
 pub const TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=300;
 
-/// The names of the parts of fields, in the order of a text for people.
-pub const PARTS: &str = "cron every at timezone catch_up start end jitter_seconds url method headers timeout_seconds \
-     flow key parallelism per_minute max_attempts backoff_minutes backoff_seconds email webhook pause";
+/// The parts of fields, in the order of a text for people. Those of the payload and of the headers are the user's own.
+pub const PARTS: [(&str, &str); 6] = [
+    ("schedule", "type cron every at timezone catch_up start end jitter_seconds"),
+    ("callback", "url method headers timeout_seconds flow outcome_from_response"),
+    ("callback.flow", "key parallelism per_minute"),
+    ("retry", "max_attempts backoff_minutes backoff_seconds"),
+    ("on_failure", "email webhook pause"),
+    ("verification", "mode"),
+];
+
+/// The names of fields and of their parts.
+pub fn field_names() -> impl Iterator<Item = &'static str> {
+    FIELDS.into_iter().chain(PARTS.into_iter().flat_map(|(_, parts)| parts.split(' ')))
+}
 
 /// The fields that a PATCH removes with `null`.
 pub const REMOVABLE_FIELDS: [&str; 7] = [

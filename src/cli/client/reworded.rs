@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::api::cue::{FIELDS, PARTS};
+use crate::api::cue::field_names;
 use crate::cli::client::words::{FLAGS, with_runs};
 use crate::cli::error::CliError;
 use crate::cli::nearest::did_you_mean;
@@ -77,12 +77,11 @@ fn fault(detail: &Value, given: &dyn Fn(&str) -> Option<(String, String)>) -> Op
 /// A field that no cue has, with the nearest one. `None` for one that only does not fit the others.
 fn unknown_field(path: &str) -> Option<String> {
     let name = path.rsplit('.').next().unwrap_or(path);
-    let known = || FIELDS.into_iter().chain(PARTS.split(' '));
-    if known().any(|field| field == name) {
+    if field_names().any(|field| field == name) {
         return None;
     }
     let path = printable(path);
-    let advice = did_you_mean(name, known(), "");
+    let advice = did_you_mean(name, field_names(), "");
     Some(format!("there is no field {path:?}; {advice}").trim_end_matches([';', ' ']).to_owned())
 }
 

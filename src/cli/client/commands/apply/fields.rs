@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::cue::{FIELDS, TIMEOUT_SECONDS};
+use crate::api::cue::{FIELDS, PARTS, TIMEOUT_SECONDS};
 use crate::api::preview::schedule_fields;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
 use crate::cli::input::placed::{Entry, Node, Place, Placed};
@@ -30,16 +30,6 @@ pub const SHORT: [(&str, &str); 9] = [
 /// Short forms with a meaning of their own: `worker: true` and `paused: true`.
 const SWITCHES: [(&str, &str, [&str; 2]); 2] =
     [("worker", "transport", ["webhook", "worker"]), ("paused", "status", ["active", "paused"])];
-
-/// The fields inside of fields. Those of the payload and of the headers are the user's own.
-const PARTS: [(&str, &[&str]); 6] = [
-    ("callback", &["url", "method", "headers", "outcome_from_response", "timeout_seconds", "flow"]),
-    ("callback.flow", &["key", "parallelism", "per_minute"]),
-    ("schedule", &["type", "cron", "every", "at", "timezone", "catch_up", "start", "end", "jitter_seconds"]),
-    ("retry", &["max_attempts", "backoff_minutes", "backoff_seconds"]),
-    ("on_failure", &["email", "webhook", "pause"]),
-    ("verification", &["mode"]),
-];
 
 /// Fields that are objects, each with an example.
 const OBJECTS: [(&str, &str); 7] = [
@@ -146,9 +136,9 @@ impl FieldReader<'_> {
 
     fn check_parts(&mut self, field: &str, value: &Placed) {
         let Some((_, known)) = PARTS.iter().find(|(name, _)| *name == field) else { return };
-        for part in value.entries().iter().filter(|part| !known.contains(&part.key.as_str())) {
-            let otherwise = format!("it has {}", known.join(", "));
-            let advice = did_you_mean(&part.key, known.iter().copied(), otherwise);
+        for part in value.entries().iter().filter(|part| !known.split(' ').any(|name| name == part.key)) {
+            let otherwise = format!("it has {}", known.replace(' ', ", "));
+            let advice = did_you_mean(&part.key, known.split(' '), otherwise);
             self.fault_at(part, format!("{field} has no field {:?}; {advice}", part.key));
         }
     }

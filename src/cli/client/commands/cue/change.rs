@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::cue::{FIELDS, PARTS, REMOVABLE_FIELDS};
+use crate::api::cue::{FIELDS, REMOVABLE_FIELDS, field_names};
 use crate::cli::client::command::Call;
 use crate::cli::client::commands::cue::next_run;
 use crate::cli::client::commands::schedule::{note, send_fields, understand_fields};
@@ -164,8 +164,7 @@ fn differing(old: &Value, new: &Value) -> Map<String, Value> {
 }
 
 pub fn document(fields: &Value, note: &str) -> String {
-    let order: Vec<&str> = FIELDS.into_iter().chain(PARTS.split(' ')).collect();
-    format!("{note}{}", ordered(fields, &order))
+    format!("{note}{}", ordered(fields, &field_names().collect::<Vec<_>>()))
 }
 
 pub fn is_empty(text: &str) -> bool {
