@@ -109,7 +109,8 @@ const INTRODUCTION: &str = "# API\n\n\
 
 const OPERATIONS: &str = "## Operations\n\nEach page lists its own.\n\n";
 
-const EXAMPLES: &str = "`call` in the examples is a [function](../api.md#call), and the server and the key are [two variables](../api.md).\n\n";
+const EXAMPLES: &str =
+    "The examples use a [function](../api.md#call) `call` and [two variables](../api.md).\n\n";
 
 const COMMON_ERRORS: &str = "## Common errors\n\n\
     Operations answer these too, where they apply:\n\n| Status | Code |\n|---|---|\n";

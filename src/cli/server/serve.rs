@@ -128,7 +128,7 @@ pub struct Serve {
     default_plan: String,
 
     /// Enforce the limits of the plans, and those of accounts with unconfirmed addresses; off suits a server with a
-    /// single user. Two bounds remain: ten times the cues and storage of the largest plan
+    /// single user. Two bounds remain, on cues and storage
     #[arg(long, env = "CUED_LIMITS", value_name = "ON|OFF", default_value = "on", help_heading = ACCOUNTS)]
     limits: OnOff,
 

@@ -255,17 +255,23 @@ fn form(arg: &Arg) -> String {
     }
 }
 
-fn meaning(arg: &Arg) -> String {
-    let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let mut text = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    // It would be a link or HTML; in the help it stands in no code.
-    text = text.replace('<', "\\<");
+/// A paragraph of a help, whose last sentence may have no full stop, or be the default in brackets.
+fn sentences(paragraph: &str) -> String {
+    let mut text = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((before, default)) = text.strip_suffix(']').and_then(|text| text.rsplit_once(" [default: ")) {
-        text = format!("{before}. Default: {default}.");
+        text = format!("{before}. Default: {default}");
     }
-    if !text.ends_with('.') {
+    if !text.ends_with(['.', ':']) {
         text.push('.');
     }
+    text
+}
+
+fn meaning(arg: &Arg) -> String {
+    let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    // It would be a link or HTML; in the help it stands in no code.
+    let help = help.replace('<', "\\<");
+    let mut text = help.split("\n\n").map(sentences).collect::<Vec<_>>().join(" ");
     let values = arg.get_possible_values();
     let values: Vec<String> = values
         .iter()
