@@ -1,5 +1,6 @@
 //! `cued docs`: the pages of `/docs` in a terminal. Needs neither a server nor a file.
 
+mod table;
 mod text;
 
 use std::io::{self, IsTerminal as _};
@@ -43,7 +44,7 @@ impl Docs {
             print(&list(&styles, width))?;
             return note("`cued docs TOPIC` prints a page. TOPIC may be an error code.");
         }
-        show(&topic, &|html| print(&plain(html, width, &styles)))
+        show(&topic, &|html| print(&with_links(html, width, &styles)))
     }
 }
 
@@ -87,18 +88,45 @@ fn list(styles: &Styles, width: usize) -> String {
     text
 }
 
+/// The text of a page or a section, and the topics of the pages that it links to: in the text a link is words alone.
+fn with_links(html: &str, width: usize, styles: &Styles) -> String {
+    let mut topics: Vec<&str> = Vec::new();
+    for link in html.split("href=\"../").skip(1) {
+        let path = link.trim_start_matches("../").strip_prefix("docs/").unwrap_or_default();
+        let path = path.split(['"', '#']).next().unwrap_or_default();
+        let topic = listed().find(|page| page.path == path).map(topic_of);
+        topics.extend(topic.filter(|topic| !topics.contains(topic)));
+    }
+    let text = plain(html, width, styles);
+    if topics.is_empty() {
+        return text;
+    }
+    let topics = format!("See also (`cued docs TOPIC`): {}", topics.join(", "));
+    format!("{text}\n{}\n", folded(&topics, width))
+}
+
+/// The shortest topic that means this page.
+fn topic_of(page: &'static DocsPage) -> &'static str {
+    let last = page.path.rsplit('/').next().unwrap_or_default();
+    if let [_] = named(last)[..] { last } else { page.path }
+}
+
+/// The page of this path, else those with this last part of the path or this title.
+fn named(path: &str) -> Vec<&'static DocsPage> {
+    let is_named =
+        |page: &&DocsPage| page.path.rsplit('/').next() == Some(path) || page.title.to_lowercase() == path;
+    match listed().find(|page| page.path == path) {
+        Some(page) => vec![page],
+        None => listed().filter(is_named).collect(),
+    }
+}
+
 /// Shows a page by its path, its last part or its title, a section by its anchor, and by a part of their names
 /// a list of pages, headings and lines of the index; else by their texts. A URL of `/docs` is a topic too.
 fn show(given: &str, print_html: &dyn Fn(&str) -> Result<(), CliError>) -> Result<(), CliError> {
     let topic = given.rsplit_once("/docs/").map_or(given, |(_, path)| path).to_lowercase();
     let (path, anchor) = topic.split_once('#').unwrap_or((&topic, ""));
-    let is_named =
-        |page: &&DocsPage| page.path.rsplit('/').next() == Some(path) || page.title.to_lowercase() == path;
-    let named: Vec<&DocsPage> = match listed().find(|page| page.path == path) {
-        Some(page) => vec![page],
-        None => listed().filter(is_named).collect(),
-    };
-    if let [page] = named[..] {
+    if let [page] = named(path)[..] {
         let html = article(page)?;
         let part = if anchor.is_empty() { None } else { section(&html, anchor) };
         return print_html(&part.unwrap_or(html));

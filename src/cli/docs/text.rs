@@ -1,8 +1,9 @@
-//! The HTML of a documentation page as text for a terminal, close to its Markdown: paragraphs in the width, tables and code as
-//! they are. It reads what `src/build/markdown.rs` writes, and no other HTML.
+//! The HTML of a documentation page as text for a terminal, close to its Markdown: paragraphs and tables in the width, code
+//! as it is. It reads what `src/build/markdown.rs` writes, and no other HTML.
 
 use unicode_width::UnicodeWidthStr as _;
 
+use crate::cli::docs::table::table;
 use crate::cli::output::table::{Style, Styles};
 use crate::cli::width::fill;
 
@@ -223,26 +224,10 @@ impl Writer {
         }
     }
 
-    /// Writes a table as in Markdown, its columns under each other if it fits the width.
     fn table(&mut self) {
         let rows: Vec<Vec<String>> =
             std::mem::take(&mut self.rows).into_iter().filter(|row| !row.is_empty()).collect();
-        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widest =
-            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max();
-        let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
-        let is_aligned = widths.iter().map(|width| width + 3).sum::<usize>() < self.width;
-        for (number, row) in rows.iter().enumerate() {
-            for (cell, width) in row.iter().zip(&widths) {
-                let fill = if is_aligned { width - cell.width() } else { 0 };
-                self.out += &format!("| {cell}{:fill$} ", "");
-            }
-            self.out += "|\n";
-            if number == 0 {
-                let lines = widths.iter().map(|width| "-".repeat(if is_aligned { *width } else { 3 }));
-                self.out += &format!("| {} |\n", lines.collect::<Vec<_>>().join(" | "));
-            }
-        }
+        self.out += &table(&rows, self.width);
         self.out.push('\n');
         self.block.clear();
     }

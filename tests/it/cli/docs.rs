@@ -54,12 +54,12 @@ fn a_page_keeps_its_headings_lists_code_and_tables() {
     for part in [
         "\n## In words\n\n",
         "\n- The time may stand before or after the days. Without one it is midnight.\n",
-        "\n| `0 9 * * 1-5`, `@daily` | a cron expression, as it is |\n",
+        "| `0 9 * * 1-5`, `@daily`                    | a cron expression, as it is     |\n",
         "\n    $ cued cue add --name report --cron 'every weekday at 9'",
     ] {
         assert_contains(&schedules, &[part]);
     }
-    let is_text = |line: &&str| !line.starts_with("    ") && !line.starts_with('|');
+    let is_text = |line: &&str| !line.starts_with("    ");
     let widest = schedules.lines().filter(is_text).map(|line| line.chars().count()).max();
     assert!(widest.is_some_and(|columns| (60..=80).contains(&columns)), "{widest:?}");
     assert_contains(&text("webhooks"), &["(`examples/receiver.py`)", "(https://www.standardwebhooks.com)"]);
@@ -79,6 +79,23 @@ fn a_topic_is_a_page_an_error_code_a_url_or_a_word_of_a_heading() {
     }
     assert!(text("schedules#in-words").starts_with("## In words\n"));
     assert_contains(&text("daylight"), &["schedules         cron, intervals, words, daylight saving"]);
+}
+
+#[test]
+fn the_pages_that_a_text_links_to_are_named_below_it() {
+    let see_also = "\nSee also (`cued docs TOPIC`): ";
+    assert!(text("invalid_schedule").ends_with(&format!("{see_also}schedules\n")));
+    let retries = text("retries");
+    let (_, topics) = retries.split_once(see_also).unwrap();
+    assert_eq!(
+        topics.split_whitespace().collect::<Vec<_>>().join(" "),
+        "deliveries, outage, channels, events"
+    );
+    for topic in topics.split(',') {
+        assert!(text(topic.trim()).starts_with("# "), "{topic}");
+    }
+    assert!(!text("webhook_secret").contains("See also"), "a list of pages has no links");
+    assert!(!text("already_claimed").contains("See also"), "nor has a text without any");
 }
 
 #[test]
