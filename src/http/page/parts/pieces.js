@@ -33,8 +33,9 @@ export const note = (text, kind = "", action = "", id = "") => html`<div
   role=${id ? "alert" : nothing}><div>${text}</div>${action}</div>`;
 
 /** What a cue with a slug says to whoever wants to change it. */
-export const managed = ({ slug }) => slug && note(html`Managed as <code>${slug}</code>:
-  <code>cued apply</code> overwrites changes that you make here, but not a pause.`);
+export const managed = ({ slug }) => slug && note(html`Slug <code>${slug}</code>: if it is in a file,
+  <code>cued apply</code> overwrites changes that you make here. A pause stays, unless the file sets
+  <code>paused</code>.`);
 
 export const sentence = (error) =>
   (error.status === undefined ? "This page failed: " : "") + error.message;

@@ -158,7 +158,8 @@ function signature({ headers, body }) {
   return html`<details id="verify"><summary>Verify the signature</summary><p class="small">Compute
     the HMAC-SHA256 of the timestamp, a dot and the raw body, with the secret as key. It must equal
     <code>X-CueAPI-Signature</code> after <code>v1=</code>.
-    ${anchor("#/account/keys", "See the secret, and code in six languages")}</p>${copyLine(
+    ${anchor("#/account/keys", "Your secret")}, ${
+      anchor("docs/how-to/signatures", "code in six languages")}.</p>${copyLine(
       `printf '%s' ${signed} | openssl dgst -sha256 -hmac "$CUED_WEBHOOK_SECRET"`)}</details>`;
 }
 

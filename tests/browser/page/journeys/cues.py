@@ -271,7 +271,7 @@ def a_cue_of_a_file_says_so_before_it_is_changed(world):
     url = world.receiver.url + "/hook"
     cue = server.cue("nightly", url, slug="home/nightly")
     server.cue("by hand", url)
-    warning = "Managed as home/nightly: cued apply overwrites changes that you make here, but not a pause."
+    warning = "Slug home/nightly: if it is in a file, cued apply overwrites changes that you make here."
     page.go("#/cues", "cues")
     page.see("home/nightly", "#cue-list")
     page.go(f"#/cues/{cue['id']}", "cue")
@@ -280,8 +280,8 @@ def a_cue_of_a_file_says_so_before_it_is_changed(world):
     page.see(warning, ".editor")
     page.go(f"#/cues/new?from={cue['id']}", "editor")
     check(page.run("return document.getElementById('f-name').value") == "nightly (copy)", "a copy is nobody's")
-    page.gone("Managed as", ".editor")
+    page.gone("Slug home/nightly", ".editor")
     page.go(f"#/cues/{cue['id']}", "cue")
     page.click("#screen button", "More")
     page.click("#more-actions button", "Delete")
-    page.see("cued apply creates it again.", "dialog")
+    page.see("If it is in a file, cued apply creates it again.", "dialog")

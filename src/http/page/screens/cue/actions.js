@@ -23,7 +23,7 @@ export const fireWith = async (...args) =>
 
 export const remove = ({ id, name, slug, ...cue }) => confirmed(`Delete ${name}?`, "Delete",
   `${targetText(cue)}, ${whenText(cue)}. This also deletes its runs and their results. You cannot
-    undo it.${slug ? " cued apply creates it again." : ""}`,
+    undo it.${slug ? " If it is in a file, cued apply creates it again." : ""}`,
   () => del(cuePath(id)), `Deleted ${name}`);
 
 export const replayFailed = async (cue) => (await import("../runs/bulk.js")).replayFailed(cue);
