@@ -110,7 +110,7 @@ pub fn own(arg: Arg) -> (Arg, Part) {
 }
 
 pub fn cue() -> (Arg, Part) {
-    (place("cue", "CUE", "Name or id of the cue, or the short id of `cued cue list`"), Part::Cue)
+    (place("cue", "CUE", "Name, id, short id (`cued cue list`) or slug (slug:S) of the cue"), Part::Cue)
 }
 
 pub fn run_id() -> (Arg, Part) {

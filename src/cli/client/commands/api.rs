@@ -21,6 +21,9 @@ const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OP
 /// Endpoints outside of `/v1`.
 const OUTSIDE: [&str; 3] = ["health", "status", "openapi.json"];
 
+/// Endpoints below a cue.
+const BELOW_CUES: [&str; 3] = ["fire", "upcoming", "missed"];
+
 /// An answer without an end.
 const STREAM: &str = "/v1/events";
 
@@ -132,10 +135,26 @@ fn target(path: &str) -> Result<String, CliError> {
     let first = path.split(['/', '?']).next().unwrap_or_default();
     let target =
         if first == "v1" || OUTSIDE.contains(&first) { format!("/{path}") } else { format!("/v1/{path}") };
-    if target.split('?').next() == Some(STREAM) {
+    if path_of(&target) == STREAM {
         return Err(usage("the stream of events has no end: use `cued tail`"));
     }
-    Ok(target)
+    Ok(with_slug_in_one_segment(target))
+}
+
+/// Encodes the slash of a slug: in `cues/slug:home/one/fire` the first one. `cues/slug:one/fire` fires the cue `one`.
+fn with_slug_in_one_segment(target: String) -> String {
+    let slug = target.strip_prefix("/v1/cues/slug:").and_then(|rest| rest.split_once('/'));
+    match slug {
+        Some((namespace, rest)) if !namespace.contains('?') && !BELOW_CUES.contains(&path_of(rest)) => {
+            format!("/v1/cues/slug:{namespace}%2F{rest}")
+        }
+        _ => target,
+    }
+}
+
+/// A target without its query.
+fn path_of(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
 }
 
 fn method(text: &str) -> Result<&'static str, String> {
@@ -178,6 +197,27 @@ fn head(answer: &ApiResponse) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_slash_of_a_slug_is_no_separator() {
+        for (path, expected) in [
+            ("cues/slug:home/one", "/v1/cues/slug:home%2Fone"),
+            ("/v1/cues/slug:home/one?payload=text", "/v1/cues/slug:home%2Fone?payload=text"),
+            ("cues/slug:home/one/fire", "/v1/cues/slug:home%2Fone/fire"),
+            ("cues/slug:home/fire/fire", "/v1/cues/slug:home%2Ffire/fire"),
+            ("cues/slug:home%2Fone/upcoming?detail=true", "/v1/cues/slug:home%2Fone/upcoming?detail=true"),
+            ("cues/slug:one/fire", "/v1/cues/slug:one/fire"),
+            ("cues/slug:one?from=a/b", "/v1/cues/slug:one?from=a/b"),
+            ("cues/by-slug/home/one", "/v1/cues/by-slug/home/one"),
+        ] {
+            assert_eq!(target(path).unwrap(), expected);
+        }
+        let api: Value = serde_json::from_str(include_str!("../../../http/openapi.json")).unwrap();
+        let paths = api["paths"].as_object().unwrap().keys();
+        let mut below: Vec<&str> = paths.filter_map(|path| path.strip_prefix("/v1/cues/{cue_id}/")).collect();
+        below.sort_unstable_by_key(|path| BELOW_CUES.iter().position(|known| known == path));
+        assert_eq!(below, BELOW_CUES);
+    }
 
     #[test]
     fn headers_of_the_client_are_refused() {
