@@ -311,6 +311,9 @@ impl std::fmt::Debug for BodyStream {
     }
 }
 
+/// A payload is shown as a JSON string: each of its characters takes at most so many there.
+pub const MAX_ESCAPED: usize = 2;
+
 /// Adds the field `payload`, stored text that is JSON, to a serialized object.
 pub fn with_payload(mut object: String, payload: Option<String>) -> String {
     object.pop();

@@ -3,12 +3,13 @@ import { test } from "node:test";
 
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
+globalThis.requestAnimationFrame ??= () => 0;
 const page = "../../src/http/page/screens/";
 const { attemptStory, endOf, headline, rawField, waitAfter } = await import(page + "runs/timeline.js");
 const { createdMs, fromLocal, toLocal } = await import(page + "../app/time.js");
 const { isCancelled, stateOfRun } = await import(page + "../app/words.js");
 const { csvOf, jsonLines, replayFilter } = await import(page + "runs/bulk.js");
-const { rebuilt, requestAsCurl } = await import(page + "run.js");
+const { load, payloadCard, rebuilt, requestAsCurl } = await import(page + "run.js");
 const { activeFilters, apiQuery, event, keepRows } = await import(page + "runs.js");
 
 const run = (more) => ({ status: "failed", attempts: 4, max_attempts: 4, cause: "status_5xx",
@@ -198,4 +199,20 @@ test("the request as a line for a shell holds quotes and line breaks", () => {
     body: '{"a": 1}' });
   assert.equal(text,
     "curl -sS -X POST 'u?a=1&b=2' \\\n  -H 'X-A: it'\\''s' \\\n  --data-binary '{\"a\": 1}'");
+});
+
+const words = (it) => Array.isArray(it) ? it.map(words).join("")
+  : it?.strings ? it.strings.map((text, i) => text + words(it.values[i] ?? "")).join("") : String(it);
+
+test("a run shows the payload that its worker was given, letter for letter", async () => {
+  const answers = {
+    "v1/executions/r1?payload=text": { id: "r1", cue_id: "c1", payload_text: '{"n":12345678901234567890}' },
+    "v1/executions/r1/attempts": { attempts: [] },
+    "v1/cues/c1?payload=text": { transport: "worker", payload_text: '{"n":1}' },
+  };
+  globalThis.fetch = async (path) => new Response(JSON.stringify(answers[path] ?? { executions: [] }));
+  const data = await load({}, { id: "r1" });
+  assert.match(words(payloadCard(data)), /12345678901234567890/);
+  assert.match(words(payloadCard({ ...data, run: { payload_text: null } })), /No payload/);
+  assert.equal(payloadCard({ ...data, cue: { transport: "webhook" } }), "", "its request has it");
 });

@@ -10,15 +10,12 @@ use crate::domain::execution::attempt::{AttemptEnd, FailureCause, MAX_SHOWN_BODY
 use crate::domain::time::{JsonTimestamp, saturating_sub};
 use crate::domain::webhook::delivery::{SignedRequest, shown_request};
 use crate::error::{Error, Result};
-use crate::http::message::{Request, Response};
+use crate::http::message::{MAX_ESCAPED, Request, Response};
 use crate::service::executions::not_found;
 use crate::store::executions::attempts::Attempt;
 use crate::store::executions::delivery_queue::ShownDelivery;
 use crate::store::executions::{attempts, claims, delivery_queue};
 use crate::store::{ReadTx, executions};
-
-/// The body of a request is shown as a JSON string: each of its characters takes at most two there.
-const MAX_ESCAPED: usize = 2;
 
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);

@@ -1,6 +1,7 @@
 //! `/v1/executions`: reading, replay, retry, cancel, outcome, lease, and the steps after a reported outcome. Claims are
 //! in `claims`, the attempts in `attempts`, the replay of many in `bulk`.
 
+use hyper::StatusCode;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -14,18 +15,42 @@ use crate::domain::json::JsonText;
 use crate::domain::time::{JsonTimestamp, instant};
 use crate::error::Result;
 use crate::http::list::{ListBody, Pagination, Query};
-use crate::http::message::{Request, Response};
+use crate::http::message::{MAX_ESCAPED, Request, Response, to_json, with_payload, with_payload_text};
 use crate::service;
 use crate::service::manual_runs::{self, ManualRun};
-use crate::store::ReadTx;
 use crate::store::executions::execution_list::{CreatedRange, ExecutionFilter};
-use crate::store::executions::{self, ExecutionDetails, execution_list};
+use crate::store::executions::{self, ExecutionDetails, claims, execution_list};
+use crate::store::{ReadTx, cues};
 
+/// `GET /v1/executions/{execution_id}?payload`.
 pub async fn show(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
-    let found =
-        request.app.store.read_inline(move |read| executions::find(read, caller.user_key, id)).await?;
-    Response::from_body(&ExecutionView(&found.ok_or_else(service::executions::not_found)?))
+    let (caller, id, query) = (request.caller()?, request.execution_id()?, request.query());
+    let is_text = query.one_of("payload", &["json", "text"]) == Some("text");
+    query.finish()?;
+    let find = move |read: &ReadTx<'_>| {
+        let found = executions::find(read, caller.user_key, id)?;
+        Ok((found, claims::payload_size(read, caller.user_key, id)?))
+    };
+    let (found, payload_bytes) = request.app.store.read_inline(find).await?;
+    let found = found.ok_or_else(service::executions::not_found)?;
+    request.reserve_response(if is_text {
+        payload_bytes.saturating_mul(MAX_ESCAPED)
+    } else {
+        payload_bytes
+    })?;
+    let execution = to_json(&ExecutionView(&found))?;
+    let payload = match found.execution.payload_key {
+        Some(key) => {
+            let cue_key = found.execution.cue_key;
+            request.app.store.read_inline(move |read| cues::find_payload(read, cue_key, key)).await?
+        }
+        None => None,
+    };
+    let body = match is_text {
+        true => with_payload_text(execution, payload.as_deref())?,
+        false => with_payload(execution, payload),
+    };
+    Ok(Response::json(StatusCode::OK, body))
 }
 
 /// `GET /v1/executions`, with its filters, `limit` and `offset`.

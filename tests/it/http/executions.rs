@@ -73,8 +73,39 @@ fn an_execution_is_listed_claimed_extended_and_reported() {
             "claimed_at": "2026-01-01T10:00:00Z", "lease_expires_at": null, "outcome_state": "reported_success",
             "evidence": {"result_url": "https://example.com/7", "artifacts": [{"name": "a"}]},
             "created_at": "2026-01-01T10:00:00Z", "updated_at": "2026-01-01T10:01:00Z", "outcome": outcome,
+            "payload": payload,
         })
     );
+}
+
+#[test]
+fn an_execution_shows_the_payload_that_it_was_given() {
+    let (_server, user) = Server::with_user(DEV_UNLIMITED);
+    let mut cue = json!({"name": "a", "transport": "worker", "payload": {"task": "t", "n": 1}});
+    cue["schedule"] = json!({"type": "recurring", "cron": "0 9 1 1 *"});
+    let path = format!("/v1/cues/{}", user.create(&cue)["id"].as_str().unwrap());
+    let fire = |body: &Value| -> String {
+        let run = user.post(&format!("{path}/fire"), body).expect(200);
+        format!("/v1/executions/{}", run["id"].as_str().unwrap())
+    };
+    let (plain, special) = (fire(&json!({})), fire(&json!({"payload_override": {"special": 1}})));
+    user.patch(&path, &json!({"payload": null})).expect(200);
+    let none = fire(&json!({}));
+    for (run, payload) in [
+        (&plain, json!({"task": "t", "n": 1})),
+        (&special, json!({"task": "t", "n": 1, "special": 1})),
+        (&none, Value::Null),
+    ] {
+        assert_eq!(user.get(run).expect(200)["payload"], payload);
+        let shown = user.get(&format!("{run}?payload=text")).expect(200);
+        let text = shown["payload_text"].as_str().map(|text| serde_json::from_str(text).unwrap());
+        assert_eq!((shown.get("payload"), text.unwrap_or_default()), (None, payload));
+    }
+    user.get(&format!("{plain}?payload=xml")).expect(422);
+    let listed = user.get("/v1/executions").expect(200);
+    assert!(listed["executions"].as_array().unwrap().iter().all(|run| run.get("payload").is_none()));
+    let shown = user.get(&path).expect(200);
+    assert!(shown["executions"].as_array().unwrap().iter().all(|run| run.get("payload").is_none()));
 }
 
 #[test]

@@ -24,7 +24,7 @@ export function event(data, type, payload, route) {
 export async function load(data, route) {
   const path = "v1/executions/" + encodeURIComponent(route.id);
   // Metadata and artifacts keep their numbers letter for letter: they are cut out of the text.
-  const text = await orNull(get(path, {}, { text: true }), 404);
+  const text = await orNull(get(path, { payload: "text" }, { text: true }), 404);
   if (text === null) return { run: null };
   const cut = { metadata: rawField(text, "metadata"), artifacts: rawField(text, "artifacts") };
   const run = { ...JSON.parse(text), ...cut };
@@ -51,7 +51,7 @@ export function head(data, route, isReady) {
     title=${title + " of this cue"} @click=${() => neighbour(run, by)}>${mark}<span
     class="sr">${title}</span></button>`;
   const response = attempts.findLast((attempt) => attempt.response_body)?.response_body;
-  const texts = [["Id", id], ["Payload", request?.body], ["Response", response]];
+  const texts = [["Id", id], ["Payload", run.payload_text], ["Response", response]];
   return {
     title, tab: `${stateOf(stateOfRun(run)).word}: ${title}`, titleMore: badges(run),
     note: html`<span class="row">${
@@ -137,15 +137,10 @@ function requestCard({ run, request }) {
     signature(request)}</div>`);
 }
 
-/** A worker gets the payload of the cue, unless the run was fired with another one. */
-function payloadCard({ run, cue }) {
-  if (cue?.transport !== "worker") return "";
-  const note = run.triggered_by === "schedule" ? "The payload of the cue, as it is now."
-    : "The payload of the cue. A run that was fired with another payload has that one.";
-  return card("payload", "Payload", "", html`<div class="pad stack">
-    <p class="small muted">${note}</p>${cue.payload_text ? textBlock(cue.payload_text)
-      : html`<p class="muted">No payload.</p>`}</div>`);
-}
+/** What the worker of a run gets; a receiver gets a request. */
+export const payloadCard = ({ run: { payload_text: text }, cue }) => cue?.transport !== "worker" ? ""
+  : card("payload", "Payload", "", html`<div class="pad">${
+    text ? textBlock(text) : html`<p class="muted">No payload.</p>`}</div>`);
 
 /** Why a rebuilt request may differ from the one that was sent. Pure. */
 export const rebuilt = (why) => why.startsWith("it was never sent")
@@ -192,7 +187,7 @@ function actionsOf({ run, cue, request }) {
     isWaiting && ["cancel", "Cancel", () => confirmed("Cancel this run?", "Cancel the run",
       "It ends now and is not sent again. Nobody is notified.",
       () => post(path(run, "cancel")), "Cancelled"), "danger"],
-    cue && ["edited", "Edit and fire", () => fireWith(cue, request?.body)],
+    cue && ["edited", "Edit and fire", () => fireWith(cue, run.payload_text)],
     ...verify(false),
     outcome && ["evidence", "Add evidence", () => evidence(run)],
     outcome && !isOpen && ["reopen", "Verify again",

@@ -214,10 +214,11 @@ def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
     server = world.signed_in()
     page = world.page
     cue = server.cue("report", transport="worker", payload={"task": "report"}, verification={"mode": "manual"})
-    run = server.fire(server.key, cue["id"])
+    run = server.post(f"/v1/cues/{cue['id']}/fire", {"payload_override": {"year": 2029}})["id"]
     page.go(f"#/runs/{run}", "run")
     page.see("Waiting. Due", "#why")
     page.see('"task": "report"', "#payload")
+    page.see('"year": 2029', "#payload")
     server.post(f"/v1/executions/{run}/claim", {"worker_id": "nas-1"})
     page.see("The worker nas-1 is running it", "#why")
     outcome = {"success": True, "result": "done", "external_id": "INV-7", "metadata": {"rows": 5}}

@@ -47,6 +47,19 @@ fn runs_are_listed_newest_first_and_filtered() {
 }
 
 #[test]
+fn a_run_shows_the_payload_that_it_was_given() {
+    let desk = Desk::new();
+    desk.worker_cue("report");
+    let show = |run: &Value| desk.home.ok(&["run", "show", run["id"].as_str().unwrap()]);
+    let special = desk.home.json(&["cue", "fire", "report", "--payload", r#"{"special": 1}"#]);
+    assert_contains(
+        &show(&special),
+        &["\npayload        {\n                 \"special\": 1\n               }\n"],
+    );
+    assert!(!show(&desk.home.json(&["cue", "fire", "report"])).contains("\npayload"));
+}
+
+#[test]
 fn runs_are_listed_and_replayed_by_the_tags_of_their_cues() {
     let desk = Desk::new();
     let (one, both) = (desk.worker_cue("one"), desk.worker_cue("both"));

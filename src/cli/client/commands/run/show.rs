@@ -53,6 +53,7 @@ const LINES: Lines = &[
     ("verified", Form::Time("verdict.verified_at")),
     ("trigger", Form::Words("triggered_by")),
     ("replay of", Form::Text("replayed_from")),
+    ("payload", Form::Json("payload")),
     ("created", Form::Time("created_at")),
     ("updated", Form::Time("updated_at")),
 ];
