@@ -165,13 +165,21 @@ fn a_server_that_does_not_start_says_why() {
     // In processes of their own: the other tests need their environment.
     let output_of = |change: fn(&mut Command) -> &mut Command| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        change(command.args(["--exact", "a_cue_of_another_test_is_never_due_again"]));
+        change(command.args(["--ignored", "--exact", "the_server_does_not_start"]));
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
     let named = output_of(|command| command.env("CUED_BIN", "/nowhere/cued"));
-    assert_contains(&named, "CUED_BIN is /nowhere/cued, which is no program");
+    assert_contains(&named, "twice: CUED_BIN is /nowhere/cued, which is no program");
     let searched = output_of(|command| command.env_remove("CUED_BIN").env("PATH", "/nowhere"));
     assert_contains(&searched, "there is no cued on the PATH: install it, or set CUED_BIN to its path");
+}
+
+#[test]
+#[ignore = "the test above runs it"]
+fn the_server_does_not_start() {
+    let first = failure(Cued::new);
+    assert_eq!(failure(Cued::new), first, "tests may share a thread");
+    panic!("twice: {first}");
 }
 
 #[test]

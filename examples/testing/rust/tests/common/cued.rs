@@ -84,13 +84,13 @@ impl Cued {
     #[track_caller]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Cued {
-        assert!(
-            !HAS_TURN.replace(true),
-            "a test has one Cued::new(); Cued::at(INSTANT) gives it more servers"
-        );
+        assert!(!HAS_TURN.get(), "a test has one Cued::new(); Cued::at(INSTANT) gives it more servers");
         let turn = lock(&TURN);
         match SHARED.get_or_init(|| Server::start(START)) {
-            Ok(server) => Cued::on(ServerOfTest::Shared(server), Some(turn)),
+            Ok(server) => {
+                HAS_TURN.set(true);
+                Cued::on(ServerOfTest::Shared(server), Some(turn))
+            }
             Err(reason) => panic!("{reason}"),
         }
     }
