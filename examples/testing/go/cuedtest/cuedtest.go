@@ -350,15 +350,19 @@ func (s *server) call(method, path string, body any, key string) (Object, error)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil || len(text) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	if response.StatusCode >= 400 {
 		refused := struct{ Error Error }{Error{Request: method + " " + path, Status: response.StatusCode}}
-		if err := json.Unmarshal(text, &refused); err != nil {
-			return nil, err
+		if json.Unmarshal(text, &refused) != nil {
+			// Not of cued, such as that of a proxy.
+			refused.Error.Code, refused.Error.Message = http.StatusText(response.StatusCode), string(text)
 		}
 		return nil, &refused.Error
+	}
+	if len(text) == 0 {
+		return nil, nil
 	}
 	var answer Object
 	return answer, json.Unmarshal(text, &answer)

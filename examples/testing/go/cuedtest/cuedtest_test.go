@@ -3,6 +3,7 @@ package cuedtest
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -166,6 +167,15 @@ func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 	_, err = startServer(start)
 	contains(t, err.Error(), "install it, or set CUED_BIN")
+}
+
+func TestARefusalWithoutABodyIsAnError(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(502)
+	}))
+	defer proxy.Close()
+	_, err := (&server{url: proxy.URL}).call("POST", "/v1/cues", nil, "")
+	equal(t, fmt.Sprint(err), "POST /v1/cues: 502 Bad Gateway: ")
 }
 
 func TestTenCuesInEachOfAHundredTests(t *testing.T) {
