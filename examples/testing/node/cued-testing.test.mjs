@@ -129,6 +129,20 @@ test('a server that does not start says why', async (t) => {
   assert.match(started({ PATH: '/nowhere' }), /no cued on the PATH: install it, or set CUED_BIN/);
 });
 
+test('mails about many failures do not stop the server', async (t) => {
+  const cued = await openCued(t, { at: '2030-01-01T00:00:00Z' });
+  const receiver = await cued.receiver();
+  receiver.always(500);
+  const retry = { max_attempts: 1, backoff_minutes: [1] };
+  for (let number = 0; number < 10; number += 1) {
+    const name = `${number}`.repeat(100);
+    await cued.create({ name, schedule, callback: { url: receiver.url }, retry });
+  }
+  // Ten mails an hour of some 200 bytes: more than a pipe holds.
+  await cued.advance('PT40H');
+  await receiver.expectDeliveries(400);
+});
+
 test('ten cues in each of a hundred tests', async (t) => {
   for (let number = 1; number <= 100; number += 1) {
     await t.test(`test ${number}`, async (t) => {

@@ -92,6 +92,8 @@ class Server:
         )
         # The first line is "cued listening on http://127.0.0.1:PORT".
         self.url = self._process.stdout.readline().rpartition(" ")[2].strip()
+        # Mails follow, and a full pipe would stop the server.
+        self._process.stdout.close()
         if not self.url:
             self.__exit__()
             pytest.fail(f"{binary()} serve did not start: {self.log or 'it said nothing'}", pytrace=False)
@@ -99,7 +101,8 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        self._process.communicate()
+        self._process.stdin.close()
+        self._process.wait()
         self._log.seek(0)
         self.log = self._log.read().strip()
         self._log.close()

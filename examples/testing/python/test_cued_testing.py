@@ -114,6 +114,21 @@ def test_a_server_that_does_not_start_says_why(monkeypatch, tmp_path):
     assert "install it, or set CUED_BIN" in failure(Server().__enter__)
 
 
+@pytest.mark.cued(at="2030-01-01T00:00:00Z")
+def test_mails_about_many_failures_do_not_stop_the_server(cued, receiver):
+    receiver.always(500)
+    for number in range(10):
+        cued.create(
+            name=f"{number}" * 100,
+            schedule=HOURLY,
+            callback={"url": receiver.url},
+            retry={"max_attempts": 1, "backoff_minutes": [1]},
+        )
+    # Ten mails an hour of some 200 bytes: more than a pipe holds.
+    cued.advance("PT40H")
+    receiver.expect_deliveries(400)
+
+
 @pytest.mark.parametrize("test", range(100))
 def test_ten_cues_of_one_of_a_hundred_tests(cued, receiver, test):
     for number in range(10):

@@ -307,6 +307,8 @@ func startServer(at string) (*server, error) {
 		s.stop()
 		return nil, fmt.Errorf("%s serve did not start: %s", program, strings.TrimSpace(log.String()))
 	}
+	// Mails follow, and a full pipe would stop the server.
+	output.Close()
 	words := strings.Fields(line)
 	s.url = words[len(words)-1]
 	return s, s.registerOperator()

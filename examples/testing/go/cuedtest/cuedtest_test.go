@@ -169,6 +169,20 @@ func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
 	contains(t, err.Error(), "install it, or set CUED_BIN")
 }
 
+func TestMailsAboutManyFailuresDoNotStopTheServer(t *testing.T) {
+	c := NewAt(t, "2030-01-01T00:00:00Z")
+	r := c.Receiver()
+	r.Always(func(*Delivery) Answer { return Status(500) })
+	retry := Object{"max_attempts": 1, "backoff_minutes": []int{1}}
+	for number := 0; number < 10; number++ {
+		name := strings.Repeat(fmt.Sprint(number), 100)
+		c.Create(Object{"name": name, "schedule": hourly, "callback": Object{"url": r.URL}, "retry": retry})
+	}
+	// Ten mails an hour of some 200 bytes: more than a pipe holds.
+	c.Advance("PT40H")
+	r.ExpectDeliveries(400, Match{})
+}
+
 func TestARefusalWithoutABodyIsAnError(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(502)

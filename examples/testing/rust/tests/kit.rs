@@ -183,6 +183,24 @@ fn the_server_does_not_start() {
 }
 
 #[test]
+fn mails_about_many_failures_do_not_stop_the_server() {
+    let cued = Cued::at("2030-01-01T00:00:00Z");
+    let receiver = cued.receiver();
+    receiver.always(|_| Answer::status(500));
+    for number in 0..10 {
+        cued.create(json!({
+            "name": number.to_string().repeat(100),
+            "schedule": hourly(),
+            "callback": {"url": receiver.url},
+            "retry": {"max_attempts": 1, "backoff_minutes": [1]},
+        }));
+    }
+    // Ten mails an hour of some 200 bytes: more than a pipe holds.
+    cued.advance("PT40H");
+    receiver.expect_deliveries(400, Match::all());
+}
+
+#[test]
 fn ten_cues_in_each_of_a_hundred_tests() {
     for _ in 0..100 {
         let cued = Cued::new();
