@@ -20,7 +20,12 @@ part() {
   shift 2
   printf '\n== %s\n' "$name"
   command -v "$program" >/dev/null || { echo "skipped: there is no $program"; [ -z "${CI:-}" ] || failed=1; return; }
-  "$@" || { echo "$name failed"; failed=1; }
+  # Not as a condition, in which bash ignores `set -e`.
+  set +e
+  (set -e; "$@")
+  local status=$?
+  set -e
+  [ "$status" = 0 ] || { echo "$name failed"; failed=1; }
   printf 'took %s s\n' $((SECONDS - begun))
 }
 
@@ -34,13 +39,15 @@ in_node() (
   node --test --test-reporter=spec
 )
 
-# The project in a folder of its own, as node_modules has no place in the repository.
+# The project in a folder of its own, as node_modules has no place in the repository. Only that stays from run to run.
 in_vitest() (
   mkdir -p "$work/node"
-  cp "$kits"/node/{package.json,*.mjs} "$work/node"
   cd "$work/node"
+  rm -f package.json ./*.mjs
+  cp "$kits"/node/{package.json,*.mjs} .
   if ! cmp -s package.json installed; then
-    npm install --silent --no-audit --no-fund --no-package-lock && cp package.json installed || return
+    npm install --silent --no-audit --no-fund --no-package-lock
+    cp package.json installed
   fi
   node_modules/.bin/vitest run
 )
