@@ -13,6 +13,8 @@ use crate::client::Connection;
 use crate::client::credentials::CredentialsError;
 use crate::domain::text::shell_word;
 
+pub const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+
 /// One request. `path` is from the root of the server, with its ids encoded by [`segment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiRequest {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cued::cli::client::commands::conformance::receiver::Listener;
-use cued::cli::client::commands::conformance::scenarios::{PromiseResult, Runner, Server as Checked};
+use cued::cli::client::commands::conformance::scenarios::{Runner, Server as Checked};
+use cued::cli::client::commands::conformance::step::Miss;
 use cued::cli::error::CliError;
 use cued::client::request::{ApiRequest, ApiResponse};
 use jiff::Timestamp;
@@ -45,12 +46,12 @@ fn run(flags: &[&str], all: bool, unseen: &[&str]) -> u64 {
     let listener = Listener { program, listen: "127.0.0.1:0".parse().unwrap(), url: None };
     let mut runner = Runner::new(&account, listener, "conformance", account.0.key());
     runner.run(None, all).unwrap();
-    let is_kept = |result: &PromiseResult| match result {
-        PromiseResult::Holds => true,
-        PromiseResult::NotChecked(reason) => unseen.contains(&reason.as_str()),
-        PromiseResult::NoRoom(_) | PromiseResult::Differs(_) => false,
+    let is_kept = |miss: &Option<Miss>| match miss {
+        None => true,
+        Some(Miss::NotChecked(reason)) => unseen.contains(&reason.as_str()),
+        Some(Miss::NoRoom(_) | Miss::Differs(_)) => false,
     };
-    let broken: Vec<_> = runner.promises.iter().filter(|it| !is_kept(&it.result)).collect();
+    let broken: Vec<_> = runner.promises.iter().filter(|it| !is_kept(&it.miss)).collect();
     assert!(broken.is_empty(), "{broken:#?}");
     assert!(runner.promises.len() > 80, "{}", runner.promises.len());
     account.0.advance("PT1M");

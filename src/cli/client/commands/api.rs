@@ -13,10 +13,8 @@ use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::{Format, print_bytes, print_line};
-use crate::client::request::{ApiRequest, ApiResponse};
+use crate::client::request::{ApiRequest, ApiResponse, METHODS};
 use crate::domain::text::escaped;
-
-const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /// Endpoints outside of `/v1`.
 const OUTSIDE: [&str; 3] = ["health", "status", "openapi.json"];

@@ -16,9 +16,8 @@ use serde_json::{Value, json};
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::conformance::receiver::Listener;
-use crate::cli::client::commands::conformance::scenarios::{
-    LONGEST_PAUSE, Promise, PromiseResult, Runner, Server,
-};
+use crate::cli::client::commands::conformance::scenarios::{LONGEST_PAUSE, Promise, Runner, Server};
+use crate::cli::client::commands::conformance::step::Miss;
 use crate::cli::client::context::{ClientArgs, Context, target};
 use crate::cli::client::live_output::Interrupt;
 use crate::cli::error::{CliError, cannot, failed, usage};
@@ -173,7 +172,7 @@ impl Server for Live<'_> {
 fn report(context: &Context, runner: &Runner<'_>, seconds: u64) -> Result<(), CliError> {
     let list = List::of("promises", runner.promises.iter().map(view).collect());
     let all = runner.promises.len();
-    let number = |word: &str| runner.promises.iter().filter(|it| it.result.word() == word).count();
+    let number = |word: &str| runner.promises.iter().filter(|it| it.result() == word).count();
     let (holding, differing, unchecked) = (number("holds"), number("differs"), number("not checked"));
     match context.output.format {
         Format::Table => print(&by_group(&list.items).render(false, &context.output.styles))?,
@@ -194,8 +193,8 @@ fn report(context: &Context, runner: &Runner<'_>, seconds: u64) -> Result<(), Cl
     if differing > 0 {
         return Err(CliError::Differs(format!("{} not kept", count(differing as i128, "promise"))));
     }
-    let no_room = runner.promises.iter().find_map(|it| match &it.result {
-        PromiseResult::NoRoom(reason) => Some(reason),
+    let no_room = runner.promises.iter().find_map(|it| match &it.miss {
+        Some(Miss::NoRoom(reason)) => Some(reason),
         _ => None,
     });
     no_room.map_or(Ok(()), |reason| {
@@ -205,12 +204,12 @@ fn report(context: &Context, runner: &Runner<'_>, seconds: u64) -> Result<(), Cl
 
 fn view(promise: &Promise) -> Value {
     let mut object = json!({
-        "group": promise.group, "section": promise.section, "promise": promise.sentence, "result": promise.result.word(),
+        "group": promise.group, "section": promise.section, "promise": promise.sentence, "result": promise.result(),
     });
-    match &promise.result {
-        PromiseResult::Holds => {}
-        PromiseResult::NotChecked(reason) | PromiseResult::NoRoom(reason) => object["reason"] = json!(reason),
-        PromiseResult::Differs(it) => {
+    match &promise.miss {
+        None => {}
+        Some(Miss::NotChecked(reason) | Miss::NoRoom(reason)) => object["reason"] = json!(reason),
+        Some(Miss::Differs(it)) => {
             for (name, text) in [("request", &it.request), ("expected", &it.expected), ("came", &it.came)] {
                 object[name] = json!(text);
             }
@@ -267,12 +266,12 @@ fn details(context: &Context, promises: &[Promise]) -> String {
     let styles = &context.output.styles;
     let (mut lines, mut reasons) = (Vec::new(), BTreeSet::new());
     for promise in promises {
-        match &promise.result {
-            PromiseResult::Holds => {}
-            PromiseResult::NotChecked(reason) | PromiseResult::NoRoom(reason) => {
+        match &promise.miss {
+            None => {}
+            Some(Miss::NotChecked(reason) | Miss::NoRoom(reason)) => {
                 reasons.insert((&promise.group, reason));
             }
-            PromiseResult::Differs(it) => {
+            Some(Miss::Differs(it)) => {
                 lines.push((format!("\n§{} {}", promise.section, promise.sentence), Style::Bad));
                 for (name, text) in [("request", &it.request), ("expected", &it.expected), ("came", &it.came)]
                 {

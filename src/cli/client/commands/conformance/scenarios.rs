@@ -21,9 +21,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::{Map, Value, json};
 
 use crate::cli::client::commands::conformance::receiver::{Listener, Receiver};
-use crate::cli::client::commands::conformance::step::{
-    Difference, PATIENCE, SHOWN, Step, Stop, body_of, shown,
-};
+use crate::cli::client::commands::conformance::step::{Miss, PATIENCE, SHOWN, Step, Stop, body_of, shown};
 use crate::cli::client::commands::conformance::values::{Values, difference, is_like, text};
 use crate::cli::error::{CliError, cannot, failed};
 use crate::client::request::{ApiRequest, ApiResponse, segment};
@@ -68,25 +66,16 @@ pub struct Promise {
     pub group: String,
     pub section: String,
     pub sentence: String,
-    pub result: PromiseResult,
+    /// `None` if it holds.
+    pub miss: Option<Miss>,
 }
 
-#[derive(Debug, Clone)]
-pub enum PromiseResult {
-    Holds,
-    Differs(Box<Difference>),
-    /// With the reason.
-    NotChecked(String),
-    /// Not checked either: the account is full, in the words of the server.
-    NoRoom(String),
-}
-
-impl PromiseResult {
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Holds => "holds",
-            Self::Differs(_) => "differs",
-            Self::NotChecked(_) | Self::NoRoom(_) => "not checked",
+impl Promise {
+    pub fn result(&self) -> &'static str {
+        match self.miss {
+            None => "holds",
+            Some(Miss::Differs(_)) => "differs",
+            Some(Miss::NotChecked(_) | Miss::NoRoom(_)) => "not checked",
         }
     }
 }
@@ -97,8 +86,8 @@ pub struct Runner<'a> {
     receiver: Option<Receiver>,
     delivery: Value,
     values: Values,
-    /// What every response must have, with its first difference; `None` before the first response of the kind.
-    always: Vec<(Value, Option<PromiseResult>)>,
+    /// What every response must have, not checked before the first response of the kind.
+    always: Vec<(Value, Option<Miss>)>,
     /// The name of what the run creates, and the key that no difference shows.
     name: String,
     key: String,
@@ -169,23 +158,22 @@ impl<'a> Runner<'a> {
             let name = text(&group["group"]);
             let is_wanted = |it: &Value| only.is_none_or(|only| is_selected(it, &name, only));
             let always = items(&group, "always").iter().filter(|it| is_wanted(it));
-            self.always.extend(always.map(|it| (it.clone(), None)));
+            let unseen = |it| Miss::NotChecked(format!("no response with {} came", text(it)));
+            self.always.extend(always.map(|it| (it.clone(), Some(unseen(&it["of"])))));
             if items(&group, "promises").iter().any(|it| is_wanted(it) && (all || it["long"] != true)) {
                 let end = self.run_group(&group, &name, &is_wanted, all);
                 self.delete_all(end)?;
             }
         }
-        for (promise, result) in std::mem::take(&mut self.always) {
-            let unseen =
-                || PromiseResult::NotChecked(format!("no response with {} came", text(&promise["of"])));
-            self.add("Every response", &promise, result.unwrap_or_else(unseen));
+        for (promise, miss) in std::mem::take(&mut self.always) {
+            self.add("Every response", &promise, miss);
         }
         Ok(())
     }
 
-    fn add(&mut self, group: &str, promise: &Value, result: PromiseResult) {
+    fn add(&mut self, group: &str, promise: &Value, miss: Option<Miss>) {
         let (section, sentence) = (text(&promise["section"]), text(&promise["promise"]));
-        self.promises.push(Promise { group: group.to_owned(), section, sentence, result });
+        self.promises.push(Promise { group: group.to_owned(), section, sentence, miss });
     }
 
     /// Later promises of a group need what earlier ones have done: all of them run, and those that are wanted count.
@@ -201,19 +189,18 @@ impl<'a> Runner<'a> {
             let value = self.values.fill(value).map_err(|name| failed(no_value(&name)))?;
             self.values.keep(name, value);
         }
-        let first = self.run_steps(items(group, "first"));
-        let mut first = promise_result(first)?;
+        let mut first = miss(self.run_steps(items(group, "first")))?;
         for promise in items(group, "promises").iter().filter(|it| all || it["long"] != true) {
             self.server.begin(&text(&promise["promise"]))?;
-            let result = match &first {
-                PromiseResult::Holds => promise_result(self.run_promise(promise))?,
-                other => other.clone(),
+            let missed = match &first {
+                None => miss(self.run_promise(promise))?,
+                known => known.clone(),
             };
             if is_wanted(promise) {
-                if let PromiseResult::Differs(it) = &first {
-                    first = PromiseResult::NotChecked(format!("{} has failed", it.request));
+                if let Some(Miss::Differs(it)) = &first {
+                    first = Some(Miss::NotChecked(format!("{} has failed", it.request)));
                 }
-                self.add(name, promise, result);
+                self.add(name, promise, missed);
             }
         }
         Ok(())
@@ -263,14 +250,14 @@ impl<'a> Runner<'a> {
             let body = body_of(&response);
             let is_there = |it: &Value| difference(it, Some(&body), "").is_none();
             if let Some(true) = step.rest.get("unless").map(is_there) {
-                return Err(Stop::NotChecked(step.reason(&response, &body)));
+                return Err(Miss::NotChecked(step.reason(&response, &body)).into());
             }
             if step.rest.get("until").is_none_or(is_there) {
                 break response;
             }
             if spent >= PATIENCE {
                 let expected = format!("within {} s {}", PATIENCE.as_secs(), step.rest["until"]);
-                return Err(step.differs(expected, shown(&response)));
+                return Err(step.differs(expected, shown(&response)).into());
             }
             self.server.pause(pause, false)?;
             (spent, pause) = (spent + pause, (pause * 2).min(LONGEST_PAUSE));
@@ -286,10 +273,10 @@ impl<'a> Runner<'a> {
             }
         }
         let checked = step.check(&response).and(kept);
-        if let Err(Stop::NoRoom(reason)) = &checked {
+        if let Err(Miss::NoRoom(reason)) = &checked {
             self.no_room = Some(reason.clone());
         }
-        checked
+        Ok(checked?)
     }
 
     fn listen(&mut self, step: &Step<'_>) -> Result<(), Stop> {
@@ -311,21 +298,20 @@ impl<'a> Runner<'a> {
                     if self.silence >= MAX_SILENCE || !matches!(error, CliError::Client(_)) {
                         return Err(error.into());
                     }
-                    return Err(step.differs(step.expected.to_owned(), format!("no response: {error}")));
+                    return Err(step
+                        .differs(step.expected.to_owned(), format!("no response: {error}"))
+                        .into());
                 }
             };
             (self.silence, self.requests) = (0, self.requests + 1);
             self.is_unsure |= request.method == "POST" && response.status >= 500;
             let date = response.header("date").and_then(|it| DateTimeParser::new().parse_timestamp(it).ok());
             self.values.now = date.unwrap_or_else(|| self.server.now());
-            for (promise, result) in &mut self.always {
+            for (promise, miss) in &mut self.always {
                 let is_meant =
                     promise.get("of").is_none_or(|of| is_like(&text(of), &response.status.to_string()));
-                if is_meant && !matches!(result, Some(PromiseResult::Differs(_))) {
-                    *result = Some(match step.with(promise).check_parts(&response) {
-                        Err(Stop::Differs(it)) => PromiseResult::Differs(it),
-                        _ => PromiseResult::Holds,
-                    });
+                if is_meant && !matches!(miss, Some(Miss::Differs(_))) {
+                    *miss = step.with(promise).check_parts(&response).err();
                 }
             }
             if response.status != 429 || refusals == MAX_REFUSALS {
@@ -421,15 +407,15 @@ impl<'a> Runner<'a> {
             Ok(response) if statuses.contains(&response.status) => return Ok(body_of(&response)),
             Ok(response) => step.brief(&shown(&response), SHOWN),
             Err(Stop::Failed(error)) => error.to_string(),
-            Err(Stop::Differs(it)) => it.came,
-            Err(Stop::NotChecked(reason) | Stop::NoRoom(reason)) => reason,
+            Err(Stop::Missed(Miss::Differs(it))) => it.came,
+            Err(Stop::Missed(Miss::NotChecked(reason) | Miss::NoRoom(reason))) => reason,
         };
         Err(format!("{path} ({came})"))
     }
 
     /// An earlier step has kept no value of this name.
-    fn no_value(&self, name: &str) -> Stop {
-        self.no_room.clone().map_or_else(|| Stop::NotChecked(no_value(name)), Stop::NoRoom)
+    fn no_value(&self, name: &str) -> Miss {
+        self.no_room.clone().map_or_else(|| Miss::NotChecked(no_value(name)), Miss::NoRoom)
     }
 
     fn receive(&mut self, step: &Step<'_>) -> Result<(), Stop> {
@@ -442,18 +428,16 @@ impl<'a> Runner<'a> {
         let expected = step.rest.get("has").unwrap_or(&Value::Null);
         match difference(expected, Some(&self.delivery), "") {
             None => Ok(()),
-            Some((at, expected, came)) => Err(step.differs(format!("{at} {expected}"), came)),
+            Some((at, expected, came)) => Err(step.differs(format!("{at} {expected}"), came).into()),
         }
     }
 }
 
-/// What became of steps. Errors: those that end the command.
-fn promise_result(result: Result<(), Stop>) -> Result<PromiseResult, CliError> {
-    match result {
-        Ok(()) => Ok(PromiseResult::Holds),
-        Err(Stop::Differs(difference)) => Ok(PromiseResult::Differs(difference)),
-        Err(Stop::NotChecked(reason)) => Ok(PromiseResult::NotChecked(reason)),
-        Err(Stop::NoRoom(reason)) => Ok(PromiseResult::NoRoom(reason)),
+/// Errors: those that end the command.
+fn miss(end: Result<(), Stop>) -> Result<Option<Miss>, CliError> {
+    match end {
+        Ok(()) => Ok(None),
+        Err(Stop::Missed(miss)) => Ok(Some(miss)),
         Err(Stop::Failed(error)) => Err(error),
     }
 }

@@ -6,11 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::client::commands::conformance::values::{difference, text};
 use crate::cli::error::{CliError, failed};
-use crate::client::request::{ApiRequest, ApiResponse};
+use crate::client::request::{ApiRequest, ApiResponse, METHODS};
 use crate::domain::account::credentials::without_secrets;
 use crate::domain::text::one_line;
-
-const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /// What a request with `until` may take, and a response of any other.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,11 +27,27 @@ pub struct Difference {
     pub came: String,
 }
 
-pub enum Stop {
+/// Why a promise does not hold, or is not known to.
+#[derive(Debug, Clone)]
+pub enum Miss {
     Differs(Box<Difference>),
+    /// With the reason.
     NotChecked(String),
+    /// Not checked either: the account is full, in the words of the server.
     NoRoom(String),
+}
+
+/// Why no further step is run.
+pub enum Stop {
+    Missed(Miss),
+    /// The command ends.
     Failed(CliError),
+}
+
+impl From<Miss> for Stop {
+    fn from(miss: Miss) -> Self {
+        Self::Missed(miss)
+    }
 }
 
 impl From<CliError> for Stop {
@@ -94,13 +108,13 @@ impl<'a> Step<'a> {
         })
     }
 
-    pub fn check(&self, response: &ApiResponse) -> Result<(), Stop> {
+    pub fn check(&self, response: &ApiResponse) -> Result<(), Miss> {
         let mut words = self.expected.split(' ');
         let (status, code, loc) = (words.next(), words.next(), words.next());
         let body = body_of(response);
         let came = &body["error"]["code"];
         if code != came.as_str() && LIMITS.iter().any(|limit| came == limit) {
-            return Err(Stop::NoRoom(self.reason(response, &body)));
+            return Err(Miss::NoRoom(self.reason(response, &body)));
         }
         let has = match (status, code, loc) {
             (_, None, _) => json!({}),
@@ -120,7 +134,7 @@ impl<'a> Step<'a> {
     }
 
     /// Everything but the status and the code.
-    pub fn check_parts(&self, response: &ApiResponse) -> Result<(), Stop> {
+    pub fn check_parts(&self, response: &ApiResponse) -> Result<(), Miss> {
         for (name, expected) in self.fields("headers") {
             let value = response.header(name).map(|value| json!(value));
             if let Some((_, expected, came)) = difference(expected, value.as_ref(), "") {
@@ -141,7 +155,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    pub fn differs(&self, expected: String, came: String) -> Stop {
+    pub fn differs(&self, expected: String, came: String) -> Miss {
         let mut request = self.request.to_owned();
         for (name, value) in self.fields("send") {
             request += &format!("  {name}: {}", text(value));
@@ -150,7 +164,7 @@ impl<'a> Step<'a> {
         let body = body.map(|body| format!("  {}", text(body))).unwrap_or_default();
         let request = self.brief(&(request + &body), SHOWN / 2);
         let (expected, came) = (self.brief(&expected, SHOWN), self.brief(&came, SHOWN));
-        Stop::Differs(Box::new(Difference { request, expected, came }))
+        Miss::Differs(Box::new(Difference { request, expected, came }))
     }
 
     /// Why a group is not checked, by a response.
