@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
@@ -9,7 +10,7 @@ use thiserror::Error as ThisError;
 use crate::cli::printable::print_error;
 use crate::client::request::ClientError;
 use crate::domain::account::credentials::EmailError;
-use crate::domain::text::escaped;
+use crate::domain::text::{escaped, shell_word};
 use crate::error::Error;
 use crate::server::ServeError;
 
@@ -122,15 +123,19 @@ pub fn bad_email(text: &str, error: EmailError) -> CliError {
     usage(format!("{text:?}: {}", first.chain(chars).collect::<String>()))
 }
 
-/// What to do about a schedule that the shell has split. `flag` may be empty.
-pub fn in_quotes(flag: &str) -> String {
-    let example = match flag {
-        "at" => "--at 'tomorrow 9:00'",
-        "every" => "--every '5 min'",
-        "cron" => "--cron '0 9 * * *'",
-        _ => "cued preview '0 9 * * *'",
+/// What to do about a schedule that the shell has split into `words`. `flag` may be empty.
+pub fn in_quotes(flag: &str, words: &[&str]) -> String {
+    let name = if flag.is_empty() { "cued preview".to_owned() } else { format!("--{flag}") };
+    // In place of `*` the shell has put the names of files.
+    let is_file = |word: &&str| word.contains('.') || Path::new(word).exists();
+    let is_cron = |word: &&str| word.chars().all(|char| "0123456789*/,-".contains(char));
+    let schedule = match words {
+        [_, _, ..] if !words.iter().take(2).all(is_cron) && !words.iter().any(is_file) => words.join(" "),
+        _ if flag == "at" => "tomorrow 9:00".to_owned(),
+        _ if flag == "every" => "5 min".to_owned(),
+        _ => "0 9 * * *".to_owned(),
     };
-    format!("put the schedule in quotes: {example}")
+    format!("put the schedule in quotes: {name} {}", shell_word(&schedule))
 }
 
 /// The failure of a step: `cannot ask: …`.

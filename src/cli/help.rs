@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Command, Error, Subcommand as _};
+use clap::{Arg, ArgGroup, ArgMatches, Args, Command, Error, Subcommand as _};
 use clap_mangen::Man;
 
 use crate::cli::client::ClientCommand;
 use crate::cli::client::command::{common_options, with_short_help};
 use crate::cli::error::{CliError, cannot, in_quotes, usage};
 use crate::cli::examples::with_examples;
+use crate::cli::nearest::nearest;
 use crate::cli::output::{print, print_note};
 use crate::domain::text::shell_word;
 
@@ -75,6 +76,7 @@ pub fn with_advice(program: &Command, mut error: Error) -> Error {
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
         }
     }
+    suggest_commands(program, &mut error);
     if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
         && program.find_subcommand("cue").and_then(|cue| cue.find_subcommand(name)).is_some()
         && std::env::args().nth(1).as_ref() == Some(name)
@@ -86,6 +88,33 @@ pub fn with_advice(program: &Command, mut error: Error) -> Error {
     error
 }
 
+/// The nearest commands in place of those that clap finds: it has hidden ones, and an alias beside its command.
+fn suggest_commands(program: &Command, error: &mut Error) {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    let words = std::env::args().skip(1).take_while(|word| word != name);
+    let group = words.fold(program, |group, word| group.find_subcommand(word).unwrap_or(group));
+    let near = near_commands(group, name);
+    error.remove(ContextKind::SuggestedSubcommand);
+    if !near.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
+    }
+}
+
+/// The commands of a group with a name or an alias like `name`, the nearest first.
+fn near_commands(group: &Command, name: &str) -> Vec<String> {
+    let shown = || group.get_subcommands().filter(|command| !command.is_hide_set());
+    let names = shown().flat_map(Command::get_name_and_visible_aliases);
+    let names = names.chain(shown().flat_map(Command::get_all_aliases));
+    let mut found = Vec::new();
+    for near in nearest(name, names) {
+        let command = group.find_subcommand(near).map_or(near, Command::get_name).to_owned();
+        if !found.contains(&command) {
+            found.push(command);
+        }
+    }
+    found
+}
+
 /// Advice for an argument too many: it is a part of a schedule, or the name of a new cue.
 fn on_surplus(line: &[String], text: &str) -> Option<String> {
     let before = |distance: usize| {
@@ -95,14 +124,23 @@ fn on_surplus(line: &[String], text: &str) -> Option<String> {
     let is =
         |index: usize, names: &[&str]| line.get(index).is_some_and(|word| names.contains(&word.as_str()));
     match before(2) {
-        Some(flag @ ("cron" | "at" | "every")) => Some(in_quotes(flag)),
-        _ if is(1, &["preview"]) => Some(in_quotes("")),
+        Some(flag @ ("cron" | "at" | "every")) => {
+            let flag_at = line.iter().position(|word| word.strip_prefix("--") == Some(flag))?;
+            Some(in_quotes(flag, &until_flag(line, flag_at + 1)))
+        }
+        _ if is(1, &["preview"]) => Some(in_quotes("", &until_flag(line, 2))),
         _ if is(1, &["apply", "diff"]) => Some(format!("a file is a flag: -f {}", shell_word(text))),
         _ if is(1, &["cue"]) && is(2, &["add", "create", "new"]) => {
             Some(format!("the name of a cue is a flag: --name {}", shell_word(text)))
         }
         _ => None,
     }
+}
+
+/// The words of a command line from `start` up to the next flag.
+fn until_flag(line: &[String], start: usize) -> Vec<&str> {
+    let is_flag = |word: &&str| word.starts_with('-') && word.len() > 1;
+    line.iter().skip(start).map(String::as_str).take_while(|word| !is_flag(word)).collect()
 }
 
 /// The fault of an option of clients in front of a command that is none.
@@ -158,8 +196,21 @@ fn find<'a>(program: &'a mut Command, names: &[String]) -> Result<&'a mut Comman
     Ok(command)
 }
 
+/// The command with the meaning of every option, which the helps of commands leave out.
+fn for_manual(command: Command) -> Command {
+    let shown = |arg: Arg| arg.hide_short_help(false).hide_long_help(false);
+    let is_new_cue = command.get_name() == "add" && command.get_arguments().any(|arg| arg.get_id() == "edit");
+    let command = match is_new_cue {
+        // The synopsis knows groups that are required, and no "required unless".
+        true => command.group(ArgGroup::new("named").args(["name", "edit"]).required(true).multiple(true)),
+        false => command,
+    };
+    command.mut_args(shown).mut_subcommands(for_manual)
+}
+
 impl ManualPage {
-    pub fn run(self, mut program: Command) -> Result<(), CliError> {
+    pub fn run(self, program: Command) -> Result<(), CliError> {
+        let mut program = for_manual(program);
         let failed = |error: io::Error| cannot("write the manual pages", error);
         if let Some(dir) = self.dir {
             std::fs::create_dir_all(&dir).map_err(failed)?;

@@ -13,6 +13,7 @@ use crate::cli::printable::print_error;
 use crate::cli::progress::{self, Bar, size};
 use crate::clock::Clock;
 use crate::domain::time::{EARLIEST_CLOCK, instant};
+use crate::store::OpenError;
 use crate::store::db::meta;
 use crate::store::db::open::SCHEMA_VERSION;
 use crate::store::maintenance::backup::CopyError;
@@ -165,7 +166,14 @@ fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport, CliError> {
     if let Ok(metadata) = file.metadata() {
         bar.say(&format!("reading {}", size(metadata.len())));
     }
-    check::inspect(file, now).map_err(|error| failed(error.to_string()))
+    check::inspect(file, now).map_err(|error| match error {
+        // The words for `serve` are about a new file, too.
+        OpenError::NotOurDatabase { path } => failed(format!(
+            "{} is not a cued database: give the database of a server, or a backup of one",
+            path.display()
+        )),
+        error => failed(error.to_string()),
+    })
 }
 
 fn require_no_problems(file: &Path, report: &CheckReport) -> Result<(), CliError> {

@@ -1,5 +1,6 @@
 //! The manual pages and the transcripts of the documentation.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,6 +42,18 @@ fn each_command_has_a_manual_page() {
     for page in ["cued.1", "cued-whoami.1", "cued-key-add.1"] {
         assert!(pages.join(page).exists(), "{page}");
     }
+    for page in pages.read_dir().unwrap() {
+        let page = page.unwrap().path();
+        let text = fs::read_to_string(&page).unwrap();
+        // After the name of an option there is its meaning.
+        for option in text.split("\n.TP\n").skip(1) {
+            let meaning = option.lines().nth(1).unwrap_or_default();
+            assert!(!meaning.is_empty() && !meaning.starts_with('.'), "{}: {option}", page.display());
+        }
+    }
+    let page = cued(&["man", "cue", "add"]).0;
+    let synopsis = page.lines().find(|line| line.starts_with("\\fBcued cue add")).unwrap();
+    assert!(synopsis.contains("<\\fB\\-\\-name\\fR|\\fB\\-\\-edit\\fR>"), "required: {synopsis}");
 }
 
 /// The time of the server, which stands still.

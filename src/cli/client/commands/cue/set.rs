@@ -49,9 +49,11 @@ fn set(call: &Call<'_>) -> Result<(), CliError> {
     let cue = if needs_cue { fetch(call.context, found)? } else { Value::Null };
     let flags = merged(flags::body(call)?, &cue, call.text("task").filter(|_| !call.is_given("payload")));
     let patch = patch(&cue, flags, &texts).map_err(|error| {
-        let is_unquoted = texts.iter().any(|text| !text.contains('='));
-        let flag = ["cron", "at", "every"].into_iter().find(|flag| is_unquoted && call.is_given(flag));
-        flag.map_or(error, |flag| usage(in_quotes(flag)))
+        let unquoted: Vec<&str> = texts.iter().copied().filter(|text| !text.contains('=')).collect();
+        let flag = ["cron", "at", "every"].into_iter().find(|flag| call.is_given(flag));
+        flag.filter(|_| !unquoted.is_empty()).map_or(error, |flag| {
+            usage(in_quotes(flag, &[&[call.text(flag).unwrap_or_default()][..], &unquoted].concat()))
+        })
     })?;
     if patch == json!({}) {
         return Err(usage("nothing to change: add a flag such as --cron, or FIELD=VALUE"));
