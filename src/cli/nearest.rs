@@ -24,11 +24,15 @@ pub fn did_you_mean<'a>(
     known: impl IntoIterator<Item = &'a str>,
     otherwise: impl Into<String>,
 ) -> String {
-    let near: Vec<String> = nearest(name, known).into_iter().map(|known| format!("{known:?}")).collect();
-    match near.split_last() {
-        None => otherwise.into(),
-        Some((last, [])) => format!("did you mean {last}?"),
-        Some((last, others)) => format!("did you mean {} or {last}?", others.join(", ")),
+    question(&nearest(name, known)).unwrap_or_else(|| otherwise.into())
+}
+
+/// `did you mean "a", "b" or "c"?` `None` without a name.
+pub fn question(names: &[&str]) -> Option<String> {
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    match quoted.split_last()? {
+        (last, []) => Some(format!("did you mean {last}?")),
+        (last, others) => Some(format!("did you mean {} or {last}?", others.join(", "))),
     }
 }
 

@@ -2,16 +2,17 @@
 
 use serde_json::Value;
 
-use crate::api::cue::field_names;
+use crate::api::cue::{FIELDS, PARTS};
 use crate::cli::client::words::{FLAGS, with_runs};
 use crate::cli::error::CliError;
-use crate::cli::nearest::did_you_mean;
+use crate::cli::nearest::{nearest, question};
+use crate::cli::output::table::whole_span;
 use crate::cli::printable::printable;
 use crate::client::credentials::{Target, server_url};
 use crate::client::request::{ClientError, RefusedRequest};
 
 /// Phrases of the API, which has them from its first clients, and their meaning for a person.
-const PHRASES: [(&str, &str); 7] = [
+const PHRASES: [(&str, &str); 8] = [
     ("Value error, ", ""),
     ("Input should be a valid dictionary", "must be a JSON object"),
     ("Input should be less than or equal to", "must be at most"),
@@ -19,6 +20,7 @@ const PHRASES: [(&str, &str); 7] = [
     ("Input should be", "must be"),
     ("String should have", "must have"),
     ("Field required", "is missing"),
+    ("Extra inputs are not permitted", "is no field here"),
 ];
 
 /// Rewords the refusal of a request. `given` returns the value of a flag of the command line, by the name of the flag
@@ -71,18 +73,47 @@ fn fault(detail: &Value, given: &dyn Fn(&str) -> Option<(String, String)>) -> Op
     let message =
         PHRASES.iter().fold(message.to_owned(), |text, (phrase, words)| text.replace(phrase, words));
     let message = message.strip_prefix(&format!("{path} ")).unwrap_or(&message);
-    Some(format!("{}: {message}", flag_of(&path, given).unwrap_or(path)))
+    match flag_of(&path, given) {
+        Some(flag) if path.ends_with("_seconds") => Some(format!("{flag}: {}", with_span(message))),
+        Some(flag) => Some(format!("{flag}: {message}")),
+        None => Some(format!("{path}: {message}")),
+    }
+}
+
+/// A bound in seconds as the value of a flag has it: `must be at most 5m`.
+fn with_span(message: &str) -> String {
+    let bound = message.rsplit_once(' ').and_then(|(before, bound)| Some((before, bound.parse().ok()?)));
+    bound.map_or_else(|| message.to_owned(), |(before, seconds)| format!("{before} {}", whole_span(seconds)))
 }
 
 /// A field that no cue has, with the nearest one. `None` for one that only does not fit the others.
 fn unknown_field(path: &str) -> Option<String> {
-    let name = path.rsplit('.').next().unwrap_or(path);
-    if field_names().any(|field| field == name) {
-        return None;
+    let parts = PARTS.into_iter();
+    let inner = parts.flat_map(|(field, parts)| parts.split(' ').map(move |part| format!("{field}.{part}")));
+    let known: Vec<String> = FIELDS.map(str::to_owned).into_iter().chain(inner).collect();
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    let with_name = |name: &str| -> Vec<&str> {
+        known.iter().map(String::as_str).filter(|path| last(path) == name).collect()
+    };
+    let (name, shown) = (last(path), printable(path));
+    match path {
+        "transport" => return Some("transport: it cannot be changed; add another cue".to_owned()),
+        "paused" => {
+            return Some(format!(
+                "there is no field {shown:?}; set status to paused, or run `cued cue pause`"
+            ));
+        }
+        path if known.iter().any(|field| field == path) => return None,
+        _ => {}
     }
-    let path = printable(path);
-    let advice = did_you_mean(name, field_names(), "");
-    Some(format!("there is no field {path:?}; {advice}").trim_end_matches([';', ' ']).to_owned())
+    let mut near = with_name(&name);
+    if near.is_empty() {
+        let names: Vec<String> = known.iter().map(|path| last(path)).collect();
+        let names = nearest(&name, names.iter().map(String::as_str));
+        near = names.into_iter().flat_map(with_name).collect();
+    }
+    let advice = question(&near).map(|question| format!("; {question}")).unwrap_or_default();
+    Some(format!("there is no field {shown:?}{advice}"))
 }
 
 /// `--url` for `callback.url`, if the command line has it. With advice for a URL without a scheme.
@@ -108,4 +139,43 @@ fn reword_message(refused: &mut RefusedRequest, given: &dyn Fn(&str) -> Option<(
         text.push_str(&format!("; did you mean {scheme}://{}?", printable(&value)));
     }
     refused.say(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_field_is_answered_with_the_path_of_the_nearest() {
+        for (path, text) in [
+            ("cron", r#"there is no field "cron"; did you mean "schedule.cron"?"#),
+            ("schedule.url", r#"there is no field "schedule.url"; did you mean "callback.url"?"#),
+            (
+                "timeout",
+                r#"there is no field "timeout"; did you mean "callback.timeout_seconds" or "schedule.timezone"?"#,
+            ),
+            (
+                "callback.flow.paralelism",
+                r#"there is no field "callback.flow.paralelism"; did you mean "callback.flow.parallelism"?"#,
+            ),
+            ("nmae", r#"there is no field "nmae"; did you mean "name"?"#),
+            ("xyz", r#"there is no field "xyz""#),
+            ("paused", r#"there is no field "paused"; set status to paused, or run `cued cue pause`"#),
+            ("transport", "transport: it cannot be changed; add another cue"),
+        ] {
+            assert_eq!(unknown_field(path).as_deref(), Some(text));
+        }
+        let detail = json!({"loc": ["body", "callback"], "type": "extra_forbidden", "msg": "Extra inputs are not permitted"});
+        assert_eq!(field_fault(&detail).unwrap(), "callback: is no field here");
+    }
+
+    #[test]
+    fn a_bound_of_a_flag_has_its_unit() {
+        for (bound, text) in [("300", "5m"), ("3600", "1h"), ("2592000", "30d"), ("61", "61s"), ("", "")] {
+            let [message, expected] = [bound, text].map(|end| format!("must be at most {end}"));
+            assert_eq!(with_span(&message), expected);
+        }
+    }
 }

@@ -89,7 +89,7 @@ pub fn with_runs(message: &str) -> String {
 }
 
 /// Fields of a body, and their flags where the names differ.
-pub const FLAGS: [(&str, &str); 19] = [
+pub const FLAGS: [(&str, &str); 22] = [
     ("callback.url", "url"),
     ("callback.method", "method"),
     ("callback.headers", "header"),
@@ -109,6 +109,9 @@ pub const FLAGS: [(&str, &str); 19] = [
     ("send_at", "at"),
     ("tags", "tag"),
     ("claim_within_minutes", "claim-within"),
+    ("max_age_seconds", "max-age"),
+    ("outcome_deadline_seconds", "outcome-deadline"),
+    ("on_failure.webhook", "on-failure"),
 ];
 
 #[cfg(test)]

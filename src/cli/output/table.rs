@@ -314,6 +314,14 @@ impl Times {
         at.to_zoned(self.zone.clone()).strftime(format).to_string()
     }
 
+    /// An instant of the API to the second, without the date if it is on the day of `now`, and never with the year. Text
+    /// that is no instant stays.
+    pub fn short(&self, instant: &str, now: Timestamp) -> String {
+        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
+        let [at, now] = [at, now].map(|at| at.to_zoned(self.zone.clone()));
+        at.strftime(if at.date() == now.date() { "%H:%M:%S" } else { "%m-%d %H:%M:%S" }).to_string()
+    }
+
     /// The time of day with milliseconds, for a line of a log.
     pub fn time_of_day(&self, at: Timestamp) -> String {
         at.to_zoned(self.zone.clone()).strftime("%H:%M:%S%.3f").to_string()
@@ -339,6 +347,13 @@ pub fn duration(millis: i64) -> String {
         _ => format!("{} d", of(86_400_000)),
     };
     format!("{sign}{text}")
+}
+
+/// Seconds as a flag takes them, in one unit: `5m`.
+pub fn whole_span(seconds: i64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let unit = units.into_iter().find(|(unit, _)| seconds % unit == 0);
+    unit.map_or_else(String::new, |(unit, letter)| format!("{}{letter}", seconds / unit))
 }
 
 /// The zone that a flag names, by its name or a place such as `Berlin`.
@@ -484,6 +499,9 @@ mod tests {
         let log =
             ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:00Z"].map(|instant| berlin.log_time(instant, now));
         assert_eq!(log, ["18:00:00", "11-23 00:00"]);
+        let short =
+            ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:05Z"].map(|instant| berlin.short(instant, now));
+        assert_eq!(short, ["18:00:00", "11-23 00:00:05"]);
         let error = |text: &str| Times::new(false, Some(text), "timezone").unwrap_err().to_string();
         let unknown = error("Mars/Olympus");
         assert!(

@@ -52,8 +52,8 @@ fn wrong_limits_are_explained() {
         ("--url http://127.0.0.1:9/ --flow-key k", 2, "add --parallelism, --per-minute, or both"),
         ("--worker --outcome-deadline 1h", 2, "cannot be used with"),
         ("--worker --parallelism 1", 2, "cannot be used with"),
-        ("--url http://127.0.0.1:9/ --max-age 59s", 5, "max_age_seconds"),
-        ("--url http://127.0.0.1:9/ --outcome-deadline 8d", 5, "outcome_deadline_seconds"),
+        ("--url http://127.0.0.1:9/ --max-age 59s", 5, "--max-age: must be at least 1m\n"),
+        ("--url http://127.0.0.1:9/ --outcome-deadline 8d", 5, "--outcome-deadline: must be at most 7d\n"),
     ] {
         let add = ["cue", "add", "--name", "x", "--every", "5m"];
         let error = home.fails(&[&add[..], &words(flags)[..]].concat(), code);
