@@ -76,8 +76,17 @@ pub const SET_ALERT_WEBHOOK: &str = "`cued api PATCH auth/me -f alert_webhook_ur
 pub fn with_runs(message: &str) -> String {
     let words = [
         ("Cue not found", "no cue has this id"),
+        (
+            "A worker execution sends no request; the answer to its claim has its payload",
+            "a run of a worker sends no request; `cued cue show` has the payload of its cue",
+        ),
+        (
+            "Session not found; GET /v1/auth/sessions lists those of the account",
+            "no session has this id; `cued account sessions` lists them",
+        ),
         ("Execution not found", "no run has this id"),
         ("this execution", "this run"),
+        ("a worker execution", "the run of a worker"),
         ("The execution ", "The run "),
         ("the execution ", "the run "),
         ("No execution ", "No run "),

@@ -9,11 +9,12 @@ use crate::cli::client::command::{
 use crate::cli::client::context::Context;
 use crate::cli::client::words::in_words;
 use crate::cli::error::{CliError, failed, not_found, refused};
+use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::{Cell, ColumnRule, Style, duration, from_now, text_of};
 use crate::cli::output::{List, SHORT_ID};
 use crate::cli::printable::printable;
 use crate::cli::progress::size;
-use crate::client::request::{ApiRequest, ApiResponse, segment};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::account::plan::{NO_LIMIT, bytes_or_max};
 
 const USAGE: Lines = &[
@@ -204,7 +205,12 @@ fn find_key<'a>(keys: &'a [Value], wanted: &str) -> Result<&'a Value, CliError> 
         [] if wanted.starts_with("cue_sk_") => {
             Err(not_found("no key begins so; `cued account keys` lists the keys"))
         }
-        [] => Err(not_found(format!("there is no key {wanted:?}; `cued account keys` lists them"))),
+        [] => {
+            let names: Vec<String> = keys.iter().map(|key| printable(&text_of(key, "name"))).collect();
+            let names = names.iter().map(String::as_str);
+            let advice = did_you_mean(&printable(wanted), names, "`cued account keys` lists them");
+            Err(not_found(format!("there is no key {wanted:?}; {advice}")))
+        }
         _ => {
             let ids: Vec<String> = found.iter().map(|key| text_of(key, "id")).collect();
             Err(refused(format!("{} keys are named {wanted:?}: {}", found.len(), ids.join(", "))))
@@ -284,12 +290,33 @@ pub fn worker_entries() -> Vec<Entry> {
             "Remove a worker\n\nIts claims stay until their leases end. A worker that still runs appears again with its \
              next heartbeat.",
             [(id, Part::Place)],
-            Work::Request(
-                "DELETE /v1/workers/{worker}",
-                View::Sentence("worker_id", "removed worker {worker}"),
-            ),
+            Work::Code(remove_worker),
         ),
     ]
+}
+
+fn remove_worker(call: &Call<'_>) -> Result<(), CliError> {
+    let (context, id) = (call.context, call.place("worker"));
+    let request = ApiRequest::delete(format!("/v1/workers/{}", segment(id)));
+    let answer = context.send(&request).map_err(|mut error| {
+        if let CliError::Client(ClientError::Refused(refused)) = &mut error
+            && refused.code == "worker_not_found"
+        {
+            let ids = worker_ids(context);
+            let advice = did_you_mean(id, ids.iter().map(String::as_str), "`cued worker list` shows all");
+            refused.say(format!("there is no worker {id:?}; {advice}"));
+        }
+        error
+    })?;
+    context.output.done(&answer, "worker_id", |_| format!("removed worker {}", printable(id)))
+}
+
+/// Without them there is the advice that needs none.
+fn worker_ids(context: &Context) -> Vec<String> {
+    let workers = context.fetch(&ApiRequest::get("/v1/workers"));
+    let workers = workers.and_then(|answer| List::from_response(&answer, "workers"));
+    let workers = workers.map(|list| list.items).unwrap_or_default();
+    workers.iter().map(|worker| printable(&text_of(worker, "worker_id"))).collect()
 }
 
 pub fn flow_entries() -> Vec<Entry> {

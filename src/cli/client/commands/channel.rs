@@ -19,7 +19,7 @@ use crate::cli::output::{Format, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::channel::services::SERVICES;
-use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, parse_minute};
+use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, EVENT_RULE, parse_minute};
 
 const COLUMNS: Columns = &[
     ("ID", Form::Text("id"), ColumnRule::Always),
@@ -171,6 +171,9 @@ fn flags() -> [Arg; 14] {
 const SECRETS: [(&str, &str); 4] =
     [("url", "url"), ("token", "token"), ("bot-token", "bot_token"), ("user", "user")];
 
+/// The rule of the API in the words of `--event`.
+const EVENT_WORDS: &str = "should be failed, recovered, paused, alerts, or alert. with the type of an alert";
+
 const TEXTS: [(&str, &str); 4] =
     [("name", "name"), ("to", "to"), ("chat-id", "chat_id"), ("api-url", "api_url")];
 
@@ -260,6 +263,7 @@ fn problem(detail: &Value, removals: &[(&'static str, &'static str)]) -> Option<
         }
         _ => {
             let message = message.trim_start_matches("Value error, ");
+            let message = if message.contains(EVENT_RULE) { EVENT_WORDS } else { message };
             // The flag stands in place of the field.
             let name = format!("{field} ");
             return Some(format!("--{flag}: {}", message.strip_prefix(&name).unwrap_or(message)));

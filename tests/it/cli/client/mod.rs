@@ -196,7 +196,8 @@ fn sessions_are_listed_and_ended() {
     assert!(table.contains(ids[0]) && table.contains("127.0.0.1") && table.contains("BY"), "{table}");
     assert_eq!(home.ok(&["account", "sessions", "rm", ids[0]]), format!("Session {} is ended.\n", ids[0]));
     assert!(!browsers[0].is_signed_in() && browsers[1].is_signed_in());
-    home.fails(&["account", "sessions", "rm", ids[0]], 3);
+    let unknown = home.fails(&["account", "sessions", "rm", ids[0]], 3);
+    assert_eq!(unknown, "cued: no session has this id; `cued account sessions` lists them\n");
     home.fails(&["account", "sessions", "rm"], 2);
     assert_eq!(home.ok(&["account", "sessions", "rm", "--others", "-y"]), "2 sessions are ended.\n");
     assert!(!browsers[1].is_signed_in() && !browsers[2].is_signed_in());

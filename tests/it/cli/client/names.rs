@@ -79,7 +79,9 @@ fn an_argument_too_many_is_answered_with_what_was_meant() {
         ("cue add --name n --cron a.db b.db c.db --url http://x/", "in quotes: --cron '0 9 * * *'"),
         ("cue add --name n --at tomorrow 9:00 --url http://x/", "in quotes: --at 'tomorrow 9:00'"),
         ("cue add --name n --every 5 min --url http://x/", "in quotes: --every '5 min'"),
-        ("preview tomorrow 9:00", "in quotes: cued preview '0 9 * * *'"),
+        ("preview tomorrow 9:00", "in quotes: cued preview 'tomorrow 9:00'"),
+        ("preview daily 9:00 -n 3 --tz Berlin", "in quotes: cued preview 'daily 9:00'"),
+        ("preview 0 9 a.db b.db", "in quotes: cued preview '0 9 * * *'"),
     ] {
         let error = home.fails(&words(line), 2);
         assert!(error.contains(advice), "{line}: {error}");
@@ -91,8 +93,25 @@ fn an_argument_too_many_is_answered_with_what_was_meant() {
 }
 
 #[test]
+fn a_mistyped_command_is_answered_with_the_nearest_ones_that_the_help_shows() {
+    let home = ClientHome::new();
+    for (line, tip) in [
+        ("cue lst", "a similar subcommand exists: 'list'"),
+        ("cue delet x", "a similar subcommand exists: 'rm'"),
+        ("wrker list", "similar subcommands exist: 'worker', 'work'"),
+        ("account kys", "a similar subcommand exists: 'keys'"),
+    ] {
+        let error = home.fails(&words(line), 2);
+        assert!(error.contains(tip), "{line}: {error}");
+    }
+    let error = home.fails(&["complet"], 2);
+    assert!(error.contains("'completions'") && !error.contains("'complete'"), "{error}");
+    assert!(!home.fails(&["zzz"], 2).contains("similar"));
+}
+
+#[test]
 fn a_mistyped_name_is_answered_with_the_nearest_ones() {
-    let (_server, _user, home) = start();
+    let (_server, user, home) = start();
     for name in ["heartbeat", "heartbeat-2", "report"] {
         add(&home, name);
     }
@@ -104,6 +123,14 @@ fn a_mistyped_name_is_answered_with_the_nearest_ones() {
     assert!(home.fails(&["cue", "show", "backup"], 3).ends_with("; `cued cue list` shows all\n"));
     home.ok(&["channel", "add", "ntfy", "--name", "phone", "--url", "https://ntfy.sh/backups"]);
     assert!(home.fails(&["channel", "show", "phne"], 3).contains("did you mean \"phone\"?"));
+    home.ok(&["account", "keys", "add", "cued login"]);
+    let unknown = home.fails(&["account", "keys", "revoke", "cued logn"], 3);
+    assert_eq!(unknown, "cued: there is no key \"cued logn\"; did you mean \"cued login\"?\n");
+    user.post("/v1/worker/heartbeat", &json!({"worker_id": "vm-tasks", "handlers": ["a"]})).expect(200);
+    let unknown = home.fails(&["worker", "rm", "vm-task"], 3);
+    assert_eq!(unknown, "cued: there is no worker \"vm-task\"; did you mean \"vm-tasks\"?\n");
+    assert!(home.fails(&["worker", "rm", "x"], 3).ends_with("; `cued worker list` shows all\n"));
+    assert_eq!(home.ok(&["worker", "rm", "vm-tasks"]), "removed worker vm-tasks\n");
     home.store(&json!({"current": "home", "profiles": {"home": {"url": "http://x", "api_key": "cue_sk_a"}}}));
     assert!(home.fails(&["cue", "list", "--profile", "hom"], 4).contains(", only home; run `cued login"));
 }
@@ -170,10 +197,26 @@ fn a_refused_value_is_named_by_its_flag_and_in_words_for_people() {
         (&format!("{cron} --payload '[1,2]'"), "--payload: must be a JSON object\n"),
         (
             &format!("{cron} --retry 99 --timeout 900"),
-            "several things are wrong:\n  --timeout: must be at most 300\n  --retry: must be at most 10\n",
+            "several things are wrong:\n  --timeout: must be at most 5m\n  --retry: must be at most 10\n",
         ),
         ("cue fire job --payload '[1]'", "--payload: must be a JSON object\n"),
-        ("cue set job --timeout 900", "--timeout: must be at most 300\n"),
+        ("cue set job --timeout 900", "--timeout: must be at most 5m\n"),
+        ("cue set job --timeout 10m", "--timeout: must be at most 5m\n"),
+        ("cue set job --jitter 2h", "--jitter: must be at most 1h\n"),
+        ("cue set job --max-age 1s", "--max-age: must be at least 1m\n"),
+        (
+            "cue set job --on-failure ftp://x",
+            "--on-failure must be absolute and begin with http:// or https://",
+        ),
+        (&format!("{cron} --outcome-deadline 1s"), "--outcome-deadline: must be at least 10s\n"),
+        ("cue set job 'cron=0 3 * * *'", "there is no field \"cron\"; did you mean \"schedule.cron\"?\n"),
+        ("cue set job url=http://x", "there is no field \"url\"; did you mean \"callback.url\"?\n"),
+        (
+            "cue set job paused=true",
+            "there is no field \"paused\"; set status to paused, or run `cued cue pause`\n",
+        ),
+        ("cue set job transport=webhook", "transport: it cannot be changed; add another cue\n"),
+        ("cue set job callback.timeout_seconds=900", "callback.timeout_seconds: must be at most 300\n"),
         ("cue set job payload=3", "payload: must be a JSON object\n"),
         (
             "run list --outcome no",

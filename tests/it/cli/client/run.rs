@@ -192,6 +192,11 @@ fn attempts_and_requests_are_shown() {
     );
     let of_worker = desk.fire(&desk.worker_cue("report"));
     assert_eq!(desk.home.json_error(&["run", "request", &of_worker], 5)["code"], "invalid_state");
+    let refused = desk.home.fails(&["run", "request", &of_worker], 5);
+    assert_eq!(
+        refused,
+        "cued: a run of a worker sends no request; `cued cue show` has the payload of its cue\n"
+    );
 }
 
 /// The answer of a receiver is text of others: it must not control the terminal.
@@ -238,14 +243,14 @@ fn an_outcome_is_accepted_rejected_and_reopened() {
     let run = desk.fire(desk.user.create(&cue)["id"].as_str().unwrap());
     assert_eq!(desk.home.json_error(&["run", "verify", &run], 5)["code"], "invalid_state");
     desk.user.report(&run, &json!({"success": true}));
-    assert_eq!(desk.home.ok(&["run", "verify", &run]), format!("run {run} is verified_success\n"));
+    assert_eq!(desk.home.ok(&["run", "verify", &run]), format!("run {run}: verified success\n"));
     assert_eq!(desk.home.json_error(&["run", "verify", &run], 5)["code"], "invalid_state");
     assert_eq!(
         desk.home.ok(&["run", "verify", &run, "--reopen"]),
-        format!("run {run} is verification_pending\n")
+        format!("run {run}: verification pending\n")
     );
     let rejected = desk.home.ok(&["run", "verify", &run, "--invalid", "--reason", "wrong month"]);
-    assert_eq!(rejected, format!("run {run} is verification_failed\n"));
+    assert_eq!(rejected, format!("run {run}: verification failed\n"));
     let shown = desk.home.ok(&["run", "show", &run]);
     assert!(shown.contains("verdict        not valid: wrong month\n"), "{shown}");
     desk.home.fails(&["run", "verify", &run, "--reopen", "--invalid"], 2);

@@ -188,7 +188,7 @@ fn retry(text: &str) -> Result<Value, String> {
         }
     };
     read().ok_or_else(|| {
-        "an example is 4:30s,5m,15m, four attempts after 30 seconds, 5 and 15 minutes".to_owned()
+        "an example is 4:30s,5m,15m, 4 attempts with pauses of 30 seconds, 5 and 15 minutes".to_owned()
     })
 }
 

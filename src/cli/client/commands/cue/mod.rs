@@ -254,7 +254,7 @@ fn retry(cue: &Value) -> String {
     let pauses: Vec<String> = pauses.as_array().into_iter().flatten().map(Value::to_string).collect();
     match retry["max_attempts"].as_u64() {
         Some(1) => "none (one attempt)".to_owned(),
-        _ => format!("{} attempts, after {} {unit}", text_of(retry, "max_attempts"), pauses.join(", ")),
+        _ => format!("{} attempts, pauses {} {unit}", text_of(retry, "max_attempts"), pauses.join(", ")),
     }
 }
 

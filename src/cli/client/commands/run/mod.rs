@@ -42,10 +42,10 @@ const COLUMNS: Columns = &[
 ];
 
 /// Deliveries have no worker, and workers no HTTP status: the message needs the place. Attempts are seconds apart, so
-/// their time is shown in full.
+/// their time has seconds.
 const ATTEMPTS: Columns = &[
     ("ATTEMPT", Form::Text("attempt"), ColumnRule::Always),
-    ("STARTED", Form::ExactTime("started_at"), ColumnRule::Always),
+    ("STARTED", Form::Cell(|context, attempt| started(context, attempt).into()), ColumnRule::Always),
     ("TOOK", Form::Millis("duration_ms"), ColumnRule::Always),
     ("RESULT", Form::Cell(|_, attempt| attempt_result(attempt)), ColumnRule::Always),
     ("HTTP", Form::Text("http_status"), ColumnRule::WithValue),
@@ -180,6 +180,14 @@ fn replay_arguments() -> [(Arg, Part); 8] {
     .map(own)
 }
 
+fn started(context: &Context, attempt: &Value) -> String {
+    let (output, at) = (&context.output, text_of(attempt, "started_at"));
+    match output.is_short() {
+        true => output.times.short(&at, context.client.server_time()),
+        false => output.times.instant(&at),
+    }
+}
+
 fn attempt_result(attempt: &Value) -> Cell {
     match attempt["result"].as_str() {
         None => "running".into(),
@@ -229,7 +237,9 @@ fn verify(call: &Call<'_>) -> Result<(), CliError> {
         ApiRequest::post(format!("/v1/executions/{id}/verify")).json(body)
     };
     let answer = call.context.send(&request)?;
-    let sentence = |verdict: &Value| format!("run {id} is {}", text_of(verdict, "outcome_state"));
+    let sentence = |verdict: &Value| {
+        format!("run {}: {}", call.context.output.id(id), in_words(&text_of(verdict, "outcome_state")))
+    };
     call.context.output.done(&answer, "execution_id", sentence)
 }
 
