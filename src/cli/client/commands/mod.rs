@@ -13,4 +13,5 @@ pub mod schedule;
 pub mod sign_in;
 pub mod sink;
 pub mod tail;
+mod task_file;
 pub mod work;

@@ -1,20 +1,16 @@
 //! `cued work`: runs a command for each run of a task.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Deserialize;
-use serde_json::Value;
 
 use crate::cli::client::command::ClientAction;
+use crate::cli::client::commands::task_file::{self, duration, filter};
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, failed, usage};
-use crate::cli::input;
-use crate::cli::output::table::parse_duration;
 use crate::cli::output::{Format, Output, count};
 use crate::client::request::{ApiResponse, ClientError};
 use crate::logging::LogFormat;
@@ -28,9 +24,6 @@ const BEAT_MILLIS: u64 = 60_000;
 
 /// Slots at most: each is a thread and a connection.
 const MAX_JOBS: u16 = 256;
-
-/// Bytes of a task or agent that the server can filter by (contract §7.1).
-const MAX_FILTER: usize = 255;
 
 pub const HELP: &str = "Start a command for each run of a task
 
@@ -120,7 +113,7 @@ impl Work {
                 None => Ok(vec![task]),
             };
         };
-        let tasks = read_tasks(file, self.timeout)?;
+        let tasks = task_file::read(file, self.timeout)?;
         // One that is not there yet must not keep the others from working.
         for (task, fault) in tasks.iter().filter_map(|task| Some((task, task.command_fault()?))) {
             tracing::warn!(task = task.name, fault, "runs of a task will fail");
@@ -213,151 +206,7 @@ fn print_recorded(output: &Output, answer: &ApiResponse) {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = parse_duration(text)?;
-    Duration::try_from(duration).map_err(|error| error.to_string())
-}
-
-fn filter(text: &str) -> Result<String, String> {
-    match text.len() {
-        1..=MAX_FILTER => Ok(text.to_owned()),
-        _ => Err(format!("expected 1 to {MAX_FILTER} bytes")),
-    }
-}
-
 fn name(text: &str) -> Result<String, String> {
     let is_valid = (1..=MAX_NAME).contains(&text.chars().count()) && !text.contains(char::is_control);
     if is_valid { Ok(text.to_owned()) } else { Err(format!("expected 1 to {MAX_NAME} printable characters")) }
-}
-
-/// Names in a heartbeat (contract §7.4).
-const MAX_TASKS: usize = 100;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TaskFile {
-    tasks: BTreeMap<String, Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    run: Vec<Word>,
-    timeout: Option<Word>,
-    cwd: Option<PathBuf>,
-    #[serde(default)]
-    env: BTreeMap<String, Word>,
-}
-
-/// A text, or a number or boolean as written (1.10 is not 1.1).
-#[derive(Deserialize)]
-#[serde(try_from = "Value")]
-struct Word(String);
-
-impl TryFrom<Value> for Word {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Self, String> {
-        match value {
-            Value::String(text) if !text.contains('\0') => Ok(Self(text)),
-            Value::Number(_) | Value::Bool(_) => Ok(Self(value.to_string())),
-            other => Err(format!("{other} should be a text without NUL, a number, true or false")),
-        }
-    }
-}
-
-/// Reads the tasks of a file. `timeout` is that of tasks that have none.
-fn read_tasks(path: &Path, timeout: Duration) -> Result<Vec<Task>, CliError> {
-    let path = path.display().to_string();
-    let file = input::structured(&path, &format!("@{path}"))?;
-    parse_tasks(file, timeout).map_err(|fault| usage(format!("{path}: {fault}")))
-}
-
-fn parse_tasks(file: Value, timeout: Duration) -> Result<Vec<Task>, String> {
-    let TaskFile { tasks } = serde_json::from_value(file).map_err(|error| error.to_string())?;
-    if tasks.is_empty() || tasks.len() > MAX_TASKS {
-        return Err(format!("`tasks` should have 1 to {MAX_TASKS} tasks; it has {}", tasks.len()));
-    }
-    let task = |(name, entry): (String, Value)| {
-        parse_task(&name, entry, timeout).map_err(|fault| format!("tasks.{name}: {fault}"))
-    };
-    tasks.into_iter().map(task).collect()
-}
-
-fn parse_task(name: &str, entry: Value, timeout: Duration) -> Result<Task, String> {
-    filter(name)?;
-    let Entry { run, timeout: own, cwd, env } =
-        serde_json::from_value(entry).map_err(|error| error.to_string())?;
-    if run.first().is_none_or(|program| program.0.is_empty()) {
-        return Err("`run` should be a list of the program and its arguments, such as [./report.sh, weekly]"
-            .to_owned());
-    }
-    if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-        return Err(format!("`env`: {name:?} should be the name of a variable, without `=` and NUL"));
-    }
-    Ok(Task {
-        name: Some(name.to_owned()),
-        command: run.into_iter().map(|word| word.0.into()).collect(),
-        timeout: own.map_or(Ok(timeout), |own| duration(&own.0))?,
-        folder: cwd.filter(|folder| !folder.as_os_str().is_empty()),
-        environment: env.into_iter().map(|(name, word)| (name, word.0)).collect(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::cli::input::yaml;
-
-    use super::*;
-
-    fn parse(text: &str) -> Result<Vec<Task>, String> {
-        parse_tasks(yaml::read(text).unwrap(), Duration::from_secs(600))
-    }
-
-    #[test]
-    fn a_file_names_tasks_with_their_commands() {
-        let tasks = parse(
-            "tasks:\n  report:\n    run: [./report.sh, a b, 0.50]\n    timeout: 2m\n    cwd: /srv\n\
-             \x20   env: {A: b, COUNT: 7, RATE: 1.50, DEBUG: true, EMPTY: \"\"}\n  clean: {run: [\"true\"]}\n",
-        );
-        let clean = Task {
-            name: Some("clean".to_owned()),
-            command: vec!["true".into()],
-            timeout: Duration::from_secs(600),
-            folder: None,
-            environment: Vec::new(),
-        };
-        let environment = [("A", "b"), ("COUNT", "7"), ("DEBUG", "true"), ("EMPTY", ""), ("RATE", "1.50")];
-        let report = Task {
-            name: Some("report".to_owned()),
-            command: vec!["./report.sh".into(), "a b".into(), "0.50".into()],
-            timeout: Duration::from_secs(120),
-            folder: Some("/srv".into()),
-            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-        };
-        assert_eq!(tasks.unwrap(), [clean, report]);
-    }
-
-    #[test]
-    fn a_fault_names_its_place_and_what_is_expected() {
-        for (text, part) in [
-            ("tasks: {}", "1 to 100 tasks"),
-            ("tasks: {a: {run: []}}", "tasks.a: `run` should be a list of the program"),
-            ("tasks: {a: {run: [x, [1]]}}", "tasks.a: [1] should be a text"),
-            ("tasks: {a: {run: x}}", "tasks.a: invalid type: string \"x\""),
-            ("tasks: {a: {timeout: 1m}}", "tasks.a: missing field `run`"),
-            ("tasks: {a: 1}", "tasks.a: invalid type"),
-            ("tasks: [a]", "invalid type: sequence"),
-            ("tsks: {}", "unknown field `tsks`, expected `tasks`"),
-            ("tasks: {a: {run: [x], timeout: 2}}", "tasks.a: \"2\" is no duration"),
-            ("tasks: {a: {run: [x], comand: 1}}", "tasks.a: unknown field `comand`, expected one of"),
-            ("tasks: {a: {run: [x], env: {A=B: c}}}", "tasks.a: `env`: \"A=B\" should be the name"),
-            ("tasks: {b: {run: [x], env: {X: \"a\\0\"}}}", "tasks.b: "),
-            ("tasks: {b: {run: [x], env: {X: null}}}", "tasks.b: "),
-            ("tasks: {\"\": {run: [x]}}", "expected 1 to 255 bytes"),
-        ] {
-            let fault = parse(text).unwrap_err();
-            assert!(fault.contains(part), "{text}: {fault}");
-        }
-    }
 }

@@ -168,8 +168,8 @@ fn wrong_usage_is_refused_before_any_request() {
         (&["--task", "t", "--jobs", "0", "--", "true"], "1..=256"),
         (&["--task", "t", "--once", "--drain", "--", "true"], "cannot be used with"),
         (&["--file", "work.json", "--", "true"], "cannot be used with"),
-        (&["--file", "work.json"], "work.json: tasks.a: `run` should be"),
-        (&["--file", "none.yaml"], "cannot read none.yaml: No such file"),
+        (&["--file", "work.json"], "work.json:1:25: tasks.a: `run` should be"),
+        (&["--file", "none.yaml"], "cued: --file: cannot read none.yaml: No such file"),
         (&["--task", "t", "--curl", "--", "true"], "--curl"),
     ] {
         let error = home.fails(&[&["work"], arguments].concat(), 2);
