@@ -37,6 +37,8 @@ pub const EXAMPLES: &str =
 const NO_LAST_DAY: &str = "a cron has no last day of a month: `monthly on the 1st at 0:00` runs right after it; or \
                            write `0 18 28-31 * *`, and have the receiver check that tomorrow is the 1st";
 
+const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct WordsError {
@@ -143,12 +145,24 @@ fn read(parser: &mut Parser<'_>, zone: &Zone, now: Timestamp) -> Result<Understo
         }
         None if times.is_empty() => Err(parser.unexpected("a schedule").into()),
         None => single(parser, None, &times, zone, now),
-        Some(Days::LastOfMonth(span)) => Err(WordsError { message: NO_LAST_DAY.to_owned(), span }.into()),
+        Some(Days::LastOfMonth(span, weekday)) => {
+            let message = weekday.map_or_else(|| NO_LAST_DAY.to_owned(), no_last_weekday);
+            Err(WordsError { message, span }.into())
+        }
         Some(days @ (Days::Date(_) | Days::Next(_) | Days::Ahead(_))) => {
             single(parser, Some(&days), &times, zone, now)
         }
         Some(days) => recurring(&days, &times, zone),
     }
+}
+
+/// The two day fields of a cron widen each other, so days of the month cannot narrow the weekday down.
+fn no_last_weekday(weekday: i8) -> String {
+    let day = usize::try_from(weekday).ok().and_then(|index| WEEKDAYS.get(index % 7)).unwrap_or(&WEEKDAYS[0]);
+    format!(
+        "a cron has no last {day} of a month: write `every {day} at 9`, and have the receiver check that a week later \
+         is in another month; or add a single run for each date"
+    )
 }
 
 /// An interval, in its shortest form unless it is written in one word.

@@ -49,7 +49,8 @@ pub enum Days {
     /// Values of a field of cron: Sunday is 0.
     OfWeek(Vec<i8>),
     OfMonth(Vec<i8>),
-    LastOfMonth(Span),
+    /// The last day, or the last one of a weekday.
+    LastOfMonth(Span, Option<i8>),
     Date(Date),
     /// Days after today.
     Ahead(i64),
@@ -308,7 +309,8 @@ impl<'a> Parser<'a> {
     fn last_day(&mut self) -> Days {
         let begin = self.at;
         self.at += 1;
-        if self.word() == "day" || weekday_name(self.word()).is_some() {
+        let weekday = weekday_name(self.word());
+        if self.word() == "day" || weekday.is_some() {
             self.at += 1;
         }
         if self.take("of") {
@@ -316,7 +318,7 @@ impl<'a> Parser<'a> {
                 self.at += 1;
             }
         }
-        Days::LastOfMonth(self.span_from(begin))
+        Days::LastOfMonth(self.span_from(begin), weekday)
     }
 
     fn date(&self, word: &str) -> Result<Date, WordsError> {

@@ -69,6 +69,11 @@ fn a_text_that_is_not_understood_is_marked_and_adds_nothing() {
     assert!(error.ends_with("\n  every fortnight\n        ^^^^^^^^^\n"), "{error}");
     let error = home.fails(&[&add[..], &["--cron", "last day of the month at 18:00"]].concat(), 5);
     assert!(error.contains("a cron has no last day of a month"), "{error}");
+    let error = home.fails(&["preview", "every month on the last friday"], 5);
+    let advice = "a cron has no last friday of a month: write `every friday at 9`, and have the receiver check that a week later \
+                  is in another month; or add a single run for each date";
+    assert!(error.contains(advice), "{error}");
+    home.ok(&["preview", "every friday at 9"]);
     for (flags, reason) in [
         ("--at 'every day at 9'", "--at: \"every day at 9\" repeats; use --cron"),
         ("--cron 'monday 9:00'", "--cron: \"monday 9:00\" is a single run; use --at"),
@@ -194,6 +199,7 @@ fn a_refused_time_has_advice_that_fits_its_flag() {
         ("--every fortnight", "expected a time such as 5m"),
         ("--cron fortnightly", "`every weekday at 9` and `0 9 * * 1-5`"),
         ("--every 5m --jitter soon", "examples are 90s, 10m, 2h and 1d"),
+        ("--every 5m --retry 4:x", "4:30s,5m,15m, 4 attempts with pauses of 30 seconds, 5 and 15 minutes"),
     ] {
         let run = home.run(&words(&format!("cue add --name w --worker {flags}")));
         assert!(run.code != 0 && run.stderr.contains(expected), "{flags}: {run:?}");
