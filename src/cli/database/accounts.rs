@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 
 use crate::cli::database::{DatabaseArgs, PlanArgs};
 use crate::cli::error::{CliError, bad_email, failed, usage};
-use crate::cli::output::{print_new_key, print_note, print_sentence, print_table};
+use crate::cli::output::table::ColumnRule;
+use crate::cli::output::{print_new_key, print_note, print_sentence, print_table, table_time};
 use crate::cli::server::flag_values::{OnOff, plans_from, web_address};
 use crate::client::credentials::DEFAULT_URL;
 use crate::clock::Clock;
@@ -169,8 +170,12 @@ impl KeyAction {
             Self::List(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
                 let listed = store.read(move |read| api_keys::list(read, user.key)).wait()?;
-                let row = |key: ApiKeyInfo| [key.id, key.name, key.prefix, key.created_at.to_string()];
-                print_table(["ID", "NAME", "PREFIX", "CREATED"], listed.into_iter().map(row))
+                let now = Clock::system().now();
+                let row =
+                    |key: ApiKeyInfo| vec![key.id, key.name, key.prefix, table_time(key.created_at, now)];
+                let rows = listed.into_iter().map(row).collect();
+                let none = format!("No API keys. Add one: cued key add {}", user.email);
+                print_table(&KEYS, rows, &none)
             }
             Self::Revoke { key_id } => {
                 let store = database.open()?;
@@ -188,8 +193,38 @@ impl KeyAction {
     }
 }
 
+const PLAN: &str = "PLAN";
+
+/// An id is for the log and the API: commands take the address.
+const USERS: [(&str, ColumnRule); 7] = [
+    ("EMAIL", ColumnRule::Shortened),
+    (PLAN, ColumnRule::Always),
+    ("CUES", ColumnRule::Always),
+    ("STATUS", ColumnRule::Always),
+    ("OPERATOR", ColumnRule::Always),
+    ("CREATED", ColumnRule::Always),
+    ("ID", ColumnRule::Roomy),
+];
+
+const KEYS: [(&str, ColumnRule); 4] = [
+    ("ID", ColumnRule::Always),
+    ("NAME", ColumnRule::Shortened),
+    ("PREFIX", ColumnRule::Always),
+    ("CREATED", ColumnRule::Always),
+];
+
+const REQUESTS: [(&str, ColumnRule); 7] = [
+    ("ID", ColumnRule::Always),
+    ("EMAIL", ColumnRule::Shortened),
+    ("PLAN", ColumnRule::Shortened),
+    ("REQUESTED", ColumnRule::Shortened),
+    ("INTERVAL", ColumnRule::Always),
+    ("STATUS", ColumnRule::Always),
+    ("SINCE", ColumnRule::Always),
+];
+
 fn list_users(database: &DatabaseArgs) -> Result<(), CliError> {
-    let users = database.open()?.read(users::list).wait()?;
+    let (users, now) = (database.open()?.read(users::list).wait()?, Clock::system().now());
     let row = |user: User| {
         let status = match (user.disabled_at, user.confirmed_at) {
             (Some(_), _) => "disabled",
@@ -197,11 +232,19 @@ fn list_users(database: &DatabaseArgs) -> Result<(), CliError> {
             (None, Some(_)) => "active",
         };
         let operator = if user.is_operator { "yes" } else { "no" };
-        let (cues, created) = (user.active_cues.to_string(), user.created_at.to_string());
-        [user.email, user.plan, cues, status.to_owned(), operator.to_owned(), created, user.id]
+        let (cues, created) = (user.active_cues.to_string(), table_time(user.created_at, now));
+        vec![user.email, user.plan, cues, status.to_owned(), operator.to_owned(), created, user.id]
     };
-    let titles = ["EMAIL", "PLAN", "ACTIVE CUES", "STATUS", "OPERATOR", "CREATED", "ID"];
-    print_table(titles, users.into_iter().map(row))
+    let (mut columns, mut rows) = (USERS.to_vec(), users.into_iter().map(row).collect::<Vec<_>>());
+    // Without limits no plan means anything. A server may have them off by a flag, which no other command knows.
+    if std::env::var("CUED_LIMITS").is_ok_and(|limits| limits == "off") {
+        let plan = columns.iter().position(|(title, _)| *title == PLAN);
+        plan.into_iter().for_each(|plan| {
+            columns.remove(plan);
+            rows.iter_mut().for_each(|row| drop(row.remove(plan)));
+        });
+    }
+    print_table(&columns, rows, "No users yet. Add one: cued user add EMAIL")
 }
 
 fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -> Result<(), CliError> {
@@ -305,20 +348,22 @@ impl BillingAction {
 
 fn list_requests(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
     let requests = database.open()?.read(move |read| stored::list_requests(read, all)).wait()?;
+    let now = Clock::system().now();
     let row = |request: BillingRequest| {
         let since = request.decided_at.or(request.requested_at);
-        [
+        vec![
             request.id,
             request.email,
             request.current_plan,
             request.offer.plan.as_str().to_owned(),
             request.offer.interval.as_str().to_owned(),
             request.status.as_str().to_owned(),
-            since.map(|since| since.to_string()).unwrap_or_default(),
+            since.map(|since| table_time(since, now)).unwrap_or_default(),
         ]
     };
-    let titles = ["ID", "EMAIL", "CURRENT PLAN", "REQUESTED", "INTERVAL", "STATUS", "SINCE"];
-    print_table(titles, requests.into_iter().map(row))
+    let none =
+        if all { "No user has requested a plan." } else { "No request waits; --all shows decided ones." };
+    print_table(&REQUESTS, requests.into_iter().map(row).collect(), none)
 }
 
 fn requested_plan(request: &BillingRequest) -> String {

@@ -8,10 +8,12 @@ pub mod yaml;
 use std::io::{self, Write as _};
 
 use clap::{ColorChoice, ValueEnum};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::cli::error::{CliError, cannot, failed};
-use crate::cli::output::table::{Cell, ColumnRule, Styles, Table, Times, details, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Styles, Table, Times, details, relative, text_of};
 use crate::cli::printable::{print_error, printable};
 use crate::cli::width::folded;
 use crate::client::request::ApiResponse;
@@ -155,13 +157,26 @@ pub fn count(number: impl Into<i128>, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-pub fn print_table<const N: usize>(
-    titles: [&'static str; N],
-    rows: impl IntoIterator<Item = [String; N]>,
+/// Prints a table of a command that is no client, in the width of a terminal. `empty` says what to do without rows.
+pub fn print_table(
+    columns: &[(&'static str, ColumnRule)],
+    rows: Vec<Vec<String>>,
+    empty: &str,
 ) -> Result<(), CliError> {
-    let columns = titles.map(|title| (title, ColumnRule::Always)).to_vec();
-    let rows = rows.into_iter().map(|row| row.map(Cell::from).to_vec()).collect();
-    print(&Table { columns, rows }.render(true, &Styles::for_stdout(ColorChoice::Never)))
+    if rows.is_empty() {
+        return print_note(empty);
+    }
+    let styles = Styles::for_stdout(ColorChoice::Never);
+    let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
+    print(&Table { columns: columns.to_vec(), rows }.render(styles.width.is_none(), &styles))
+}
+
+/// An instant in such a table: its distance from now at a terminal, else as the clients print it.
+pub fn table_time(at: Timestamp, now: Timestamp) -> String {
+    match Styles::for_stdout(ColorChoice::Never).width {
+        Some(_) => relative(&at.to_string(), now),
+        None => Times::in_zone(TimeZone::system()).instant(&at.to_string()),
+    }
 }
 
 /// Prints lines of a name and a value, one of them a new API key.

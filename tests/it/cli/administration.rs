@@ -128,9 +128,34 @@ fn users_are_listed_with_plan_and_state_one_per_line() {
             ["bob@example.com", "pro", "0", "disabled", "no"]
         ]
     );
-    assert!(listed[0][5].parse::<jiff::Timestamp>().is_ok(), "{listed:?}");
+    let created = listed[0][5..7].join(" ");
+    assert!(created.parse::<jiff::Timestamp>().is_ok(), "as in the tables of clients: {listed:?}");
+    let unlimited = cued(&["user", "list", "--db"]).arg(&db).env("CUED_LIMITS", "off").output().unwrap();
+    let unlimited = String::from_utf8(unlimited.stdout).unwrap();
+    assert!(unlimited.starts_with("EMAIL\tCUES\tSTATUS\t") && !unlimited.contains("pro"), "{unlimited}");
     let by_variable = cued(&["user", "list"]).env("CUED_DB", &db).output().unwrap();
     assert_eq!(rows(&String::from_utf8(by_variable.stdout).unwrap()), listed);
+}
+
+#[test]
+fn lists_fit_the_terminal_and_an_empty_one_says_so() {
+    let (_folder, db) = new_file();
+    let email = format!("{}@example.com", "a.long.name.".repeat(4));
+    ok(&db, &["user", "add", &email]);
+    ok(&db, &["key", "add", &email, "--name", &"laptop ".repeat(9)]);
+    for arguments in [&["user", "list"][..], &["key", "list", &email]] {
+        let shown = cued(arguments).arg("--db").arg(&db).env("CUED_COLUMNS", "80").output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        assert!(shown.lines().count() > 1 && shown.contains(" ago") || shown.contains("now"), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    }
+    for (arguments, note) in [
+        ("billing list", "No request waits; --all shows decided ones.\n"),
+        ("billing list --all", "No user has requested a plan.\n"),
+    ] {
+        let shown = on(&db, &words(arguments));
+        assert_eq!((shown.stdout.as_slice(), stderr(&shown).as_str()), (&b""[..], note));
+    }
 }
 
 #[test]
@@ -315,6 +340,9 @@ fn an_unusable_file_is_refused_and_left_unchanged() {
             assert!(fs::read(file).unwrap() == before, "{} was changed", file.display());
         }
     }
+    let checked = cued(&["check"]).arg(&text).output().unwrap();
+    let advice = "notes.txt is not a cued database: give the database of a server, or a backup of one\n";
+    assert!(stderr(&checked).ends_with(advice), "{}", stderr(&checked));
     // No process, not even one of root, can create a file in these folders.
     for db in [text.join("cued.db"), folder.path().join("no/such/cued.db"), PathBuf::from("/proc/cued.db")] {
         let text = fails(&db, &["user", "add", "bob@example.com"], 1);
