@@ -1,6 +1,7 @@
 //! `cued completions`, and the hidden `cued complete`, which its scripts ask how a command line goes on: with commands,
 //! flags and values, all from the definition of the command line, and the names of cues, channels and profiles.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args, Command, ValueEnum};
@@ -9,8 +10,8 @@ use serde_json::Value;
 use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, credentials_path, target};
 use crate::cli::docs::topics;
 use crate::cli::error::CliError;
+use crate::cli::output::print;
 use crate::cli::output::table::text_of;
-use crate::cli::output::{print, short_id};
 use crate::cli::printable::printable;
 use crate::client::credentials::Credentials;
 use crate::client::request::ApiRequest;
@@ -234,7 +235,8 @@ impl<'a> Place<'a> {
             }
             "cue" | "cues" => {
                 let all = ApiRequest::get("/v1/cues").query("limit", "100");
-                self.names(all.maybe_query("q", Some(current).filter(|search| !search.is_empty())), "cues")
+                let search = Some(current).filter(|search| !search.is_empty());
+                self.names(all.maybe_query("q", search), "cues")
             }
             "channel" => self.names(ApiRequest::get("/v1/channels"), "channels"),
             "profile" => profiles(),
@@ -258,13 +260,16 @@ impl<'a> Place<'a> {
             let (own, status) = (name(item), text_of(item, "status"));
             match items.iter().filter(|other| name(other) == own).count() {
                 1 => (own, status),
-                // A name that others have too finds none of them.
-                _ => (short_id(&text_of(item, "id")).to_owned(), own),
+                // The command answers with a choice of their ids.
+                _ => (own, "several have this name".to_owned()),
             }
         };
         // A shell would not insert what a terminal must not show.
         let is_safe = |(word, text): &Candidate| printable(word) == *word && printable(text) == *text;
-        items.iter().map(candidate).filter(is_safe).collect()
+        let mut found: Vec<Candidate> = items.iter().map(candidate).filter(is_safe).collect();
+        let mut seen = BTreeSet::new();
+        found.retain(|(word, _)| seen.insert(word.clone()));
+        found
     }
 }
 
