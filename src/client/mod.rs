@@ -59,8 +59,9 @@ pub struct Client {
     server_ahead: AtomicI64,
     /// Called with a line about each finished exchange.
     pub on_exchange: fn(&str),
-    /// Called before the pause of a retry. Requests side by side have one pause.
-    pub on_pause: fn(Duration),
+    /// Called before the pause of a retry, with the reason of the server if it has one. Requests side by side have one
+    /// pause.
+    pub on_pause: fn(Duration, &str),
     /// Until when another pause is taken for the same one, on the clock, in milliseconds.
     paused_until: AtomicU64,
 }
@@ -73,7 +74,7 @@ impl Client {
             clock: Clock::system(),
             server_ahead: AtomicI64::new(0),
             on_exchange: |_| (),
-            on_pause: |_| (),
+            on_pause: |_, _| (),
             paused_until: AtomicU64::new(0),
         })
     }
@@ -111,23 +112,26 @@ impl Client {
         let mut attempt = 1;
         loop {
             let result = self.call_once(request);
-            let pause = match &result {
-                Ok(answer) => self.refusal(answer).and_then(|error| error.pause_before_retry(attempt)),
-                Err(error) => error.pause_before_retry(attempt),
-            };
+            let refusal = result.as_ref().ok().and_then(|answer| self.refusal(answer));
+            let error = refusal.as_ref().or(result.as_ref().err());
+            let pause = error.and_then(|error| error.pause_before_retry(attempt));
             let Some(pause) = pause.filter(|_| request.is_repeatable()) else { return result };
-            self.note_pause(pause);
+            let reason = match error {
+                Some(ClientError::Refused(refused)) => refused.message.as_str(),
+                _ => "",
+            };
+            self.note_pause(pause, reason);
             self.pause(pause);
             attempt += 1;
         }
     }
 
-    fn note_pause(&self, pause: Duration) {
+    fn note_pause(&self, pause: Duration, reason: &str) {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let now = self.clock.monotonic();
         let end = millis(now + pause / 2);
         if self.paused_until.fetch_max(end, Relaxed) <= millis(now) {
-            (self.on_pause)(pause);
+            (self.on_pause)(pause, reason);
         }
     }
 
@@ -286,11 +290,11 @@ mod tests {
         let tls = TlsOptions { ca: None, is_insecure: false };
         let connection = Connection { url: "http://127.0.0.1:9".to_owned(), key: None, tls };
         let mut client = Client::new(connection).unwrap();
-        client.on_pause = |_| {
+        client.on_pause = |_, _| {
             NOTED.fetch_add(1, Relaxed);
         };
         for _ in 0..8 {
-            client.note_pause(Duration::from_secs(60));
+            client.note_pause(Duration::from_secs(60), "");
         }
         assert_eq!(NOTED.load(Relaxed), 1);
     }

@@ -344,10 +344,12 @@ fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
         // Without standard error the line is lost.
         client.on_exchange = |line| drop(print_error(&format!("{line}\n")));
     }
-    client.on_pause = |pause| {
+    client.on_pause = |pause, reason| {
         if pause >= NOTED_PAUSE {
+            let colon = if reason.is_empty() { "." } else { ": " };
+            let text = format!("The server asks for a pause of {} s{colon}{reason}\n", pause.as_secs());
             // Without standard error the note is lost.
-            drop(print_error(&format!("The server asks for a pause of {} s.\n", pause.as_secs())));
+            drop(print_error(&text));
         }
     };
     Ok(client)

@@ -270,6 +270,7 @@ pub fn count_request(
         }
         Ok(Some(caller)) => {
             context.count(server, RateKey::User(caller.user_key), caller.limits.requests_per_minute);
+            context.can_lift_limit = caller.is_operator;
         }
         _ => context.count_for_address(server),
     }

@@ -406,6 +406,8 @@ pub struct RequestContext {
     pub route: Option<&'static Route>,
     /// `None` without a valid API key or session.
     pub user_id: Option<String>,
+    /// The rate limit is that of the plan of a caller who runs the server.
+    pub can_lift_limit: bool,
     /// The user has used 80 % of the monthly executions.
     pub near_quota: bool,
     /// HTTP/1.1 only: no further request can follow on the connection.
@@ -429,6 +431,7 @@ impl RequestContext {
             rate_limit: address_status(server, client_ip),
             route: None,
             user_id: None,
+            can_lift_limit: false,
             near_quota: false,
             must_close: false,
             handled_for: None,
@@ -465,8 +468,9 @@ impl RequestContext {
     pub fn check_rate_limit(&self) -> Result<()> {
         let Some(seconds) = self.rate_limit.refused_for else { return Ok(()) };
         let limit = limit_or_max(self.rate_limit.limit);
+        let remedy = if self.can_lift_limit { ", or start this server with --limits off" } else { "" };
         let message =
-            format!("The limit of {limit} requests per minute is exceeded; try again in {seconds} s");
+            format!("The limit of {limit} requests per minute is exceeded; try again in {seconds} s{remedy}");
         Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds).into())
     }
 

@@ -16,9 +16,10 @@ fn the_limits_of_the_plan_come_before_the_first_write() {
     };
     write(&home, FILE, &cues(0, 12));
     let text = home.fails(&["apply", "-f", FILE], 6);
-    assert_eq!(text, "cued: this needs 12 active cues, the plan has 10; nothing was written\n");
+    let excess = "this needs 12 active cues, the plan has 10: pause or delete some, or start this server with --limits off";
+    assert_eq!(text, format!("cued: {excess}; nothing was written\n"));
     let run = home.run(&["diff", "-f", FILE]);
-    assert_eq!((run.code, run.stderr.as_str()), (0, "this needs 12 active cues, the plan has 10\n"));
+    assert_eq!((run.code, run.stderr), (0, format!("{excess}\n")));
     assert_eq!(home.json_error(&["apply", "-f", FILE], 6)["code"], "cue_limit_exceeded");
     assert!(slugs(&user).is_empty());
     // The plan limits requests too.
@@ -68,7 +69,7 @@ fn apply_that_keeps_going_writes_as_many_as_the_plan_has_room_for() {
     assert!(run.code == 6 && run.stdout.ends_with("Done: 10 created.\n"), "{run:?}");
     assert_eq!(
         run.stderr,
-        "cued: 2 faults in the files; 10 changes were written\n\
+        "cued: 2 faults in the files; 10 changes were written; for more, start this server with --limits off\n\
          cues.yaml:12:3: no room for c20: the plan has 10 active cues\n\
          cues.yaml:13:3: no room for c21: the plan has 10 active cues\n"
     );
@@ -76,7 +77,7 @@ fn apply_that_keeps_going_writes_as_many_as_the_plan_has_room_for() {
     user.advance("PT2M");
     let run = home.run(&["apply", "-f", FILE, "--keep-going"]);
     assert!(run.code == 6 && run.stdout == "= 10 unchanged\n", "{run:?}");
-    assert!(run.stderr.contains("; nothing was written\n"), "{run:?}");
+    assert!(run.stderr.contains("; nothing was written; for more, start this server"), "{run:?}");
 }
 
 /// Only the write finds that there are too many channels.

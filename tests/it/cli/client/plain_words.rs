@@ -63,6 +63,25 @@ fn the_limit_of_an_operators_own_plan_is_lifted_by_the_operator_and_that_of_othe
 }
 
 #[test]
+fn the_limit_of_requests_of_ones_own_server_is_named_with_its_remedy() {
+    let server = Server::start(&["--dev", "--test-clock", START]);
+    let [operator, other] =
+        ["ann", "bob"].map(|name| server.client().register(&format!("{name}@example.com")));
+    for (user, remedy) in [(&operator, ", or start this server with --limits off"), (&other, "")] {
+        let refused =
+            (0..70).map(|_| user.get("/v1/auth/me")).find(|response| response.status == 429).unwrap();
+        let refused = refused.expect_error(429, "rate_limit_exceeded");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with(&format!(" s{remedy}")), "{message}");
+    }
+    let home = ClientHome::signed_in(&server, &operator);
+    let mut waiting = LiveCommand::start(&home, &["cue", "list"]);
+    waiting.wait_for_note(
+        "The server asks for a pause of 60 s: The limit of 60 requests per minute is exceeded",
+    );
+}
+
+#[test]
 fn filters_take_the_words_of_the_tables_and_those_of_the_api() {
     let (_server, user, home) = start();
     let cue = user.create(&json!({"name": "lost", "schedule": {"type": "recurring", "cron": "0 9 * * *"},

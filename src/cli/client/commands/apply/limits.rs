@@ -25,6 +25,8 @@ pub struct Room {
     pub prunes_first: bool,
     /// `this needs 12 active cues, the plan has 10`
     pub excess: Option<String>,
+    /// What lifts the limits, if there is an excess.
+    pub remedy: &'static str,
 }
 
 /// Compares a plan with the limits of the account. No request is made if nothing becomes more.
@@ -51,6 +53,12 @@ pub fn room(context: &Context, plan: &Plan) -> Result<Room, CliError> {
         }
         room.prunes_first |= used + added > limit;
         room.limits.push(Limit { what, limit, used, more });
+    }
+    if room.excess.is_some() {
+        // As the server says it of a single cue.
+        let account = context.fetch(&ApiRequest::get("/v1/auth/me"))?.value()?;
+        let runs_server = account["is_operator"] == true;
+        room.remedy = if runs_server { "start this server with --limits off" } else { "upgrade" };
     }
     Ok(room)
 }

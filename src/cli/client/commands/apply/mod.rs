@@ -90,8 +90,9 @@ fn diff(call: &Call<'_>) -> Result<(), CliError> {
         true => print_changes(context, &plan)?,
         false => print_plan(context, &plan)?,
     }
-    if let Some(excess) = room(context, &plan)?.excess {
-        context.output.note(&excess)?;
+    let room = room(context, &plan)?;
+    if let Some(excess) = room.excess {
+        context.output.note(&format!("{excess}: pause or delete some, or {}", room.remedy))?;
     }
     if call.is_set("exit-code") && plan.differs() {
         let changed = plan.all().count() - plan.count(Action::Unchanged);
@@ -111,7 +112,11 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
     let room = room(context, &plan)?;
     match &room.excess {
         Some(_) if keeps_going => room.leave_out(&mut plan, &wanted),
-        Some(excess) => return Err(CliError::CueLimit(format!("{excess}; nothing was written"))),
+        Some(excess) => {
+            let remedy = room.remedy;
+            let text = format!("{excess}: pause or delete some, or {remedy}; nothing was written");
+            return Err(CliError::CueLimit(text));
+        }
         None => {}
     }
     let is_for_programs = context.output.format.is_for_programs();
@@ -136,7 +141,8 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
         false => {}
     }
     end?;
-    refusals.check(&written)
+    let remedy = if room.excess.is_some() { format!("; for more, {}", room.remedy) } else { String::new() };
+    refusals.check(&format!("{written}{remedy}"))
 }
 
 /// With `--curl` the requests for cues, which are not made.

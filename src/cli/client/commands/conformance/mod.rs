@@ -153,7 +153,7 @@ impl Server for Live<'_> {
         if duration > LONGEST_PAUSE {
             // The rate limit.
             self.bar.borrow_mut().end();
-            (self.context.client.on_pause)(duration);
+            (self.context.client.on_pause)(duration, "");
         }
         while !left.is_zero() {
             self.context.client.pause(left.min(GLANCE));
