@@ -38,14 +38,13 @@ pub fn advance(app: &App, target: ClockTarget, stopping: &dyn Fn() -> bool) -> R
     let _turn = app.clock_moves.lock();
     let begun_at = app.clock.now();
     let (fired, delivered) = (app.engine_stats.fired.get(), app.engine_stats.delivered.get());
-    finish_work(app, stopping)?;
-    let next = match target {
-        ClockTarget::To(_) => None,
-        ClockTarget::Next => next_deadline(app)?,
-    };
-    let target = match target {
-        ClockTarget::To(target) => target,
-        ClockTarget::Next => next.unwrap_or(begun_at),
+    set_clock(app, begun_at, stopping)?;
+    let (next, target) = match target {
+        ClockTarget::To(target) => (None, target),
+        ClockTarget::Next => {
+            let next = next_deadline(app)?;
+            (next, next.unwrap_or(begun_at))
+        }
     };
     while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
         set_clock(app, next, stopping)?;
@@ -71,15 +70,11 @@ pub fn reset(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     let _turn = app.clock_moves.lock();
     app.store.write(reset::empty).wait()?;
     app.forget_callers();
-    finish_work(app, stopping)
+    set_clock(app, app.clock.now(), stopping)
 }
 
-/// An idle thread may have clean-up to do and not look for it until `MAX_WAIT` has passed.
-fn finish_work(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
-    app.notifiers.notify_all();
-    wait_until_idle(app, stopping)
-}
-
+/// Wakes all threads, also for the present instant: an idle one may have clean-up to do and not look for it until
+/// `MAX_WAIT` has passed.
 fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
     app.clock.set(instant.max(app.clock.now()));
     app.notifiers.notify_all();
