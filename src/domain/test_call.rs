@@ -118,6 +118,10 @@ impl TestCallLimits {
         self.calls.clear();
     }
 
+    pub fn any_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     pub fn end(&mut self, user_key: i64) {
         self.running.remove(&user_key);
     }

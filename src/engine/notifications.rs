@@ -102,7 +102,20 @@ impl NotificationDispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
         let _pass = app.engine_stats.begin_pass(&app.notifiers.progress);
-        for NotificationResult { key, user_key, destination, is_confirmed, next, end, channel } in finished {
+        let found = self.pass(app, finished, mode);
+        app.engine_stats.record_unfinished_notifications(self.unfinished());
+        found
+    }
+
+    fn pass(
+        &mut self,
+        app: &App,
+        finished: Vec<NotificationResult>,
+        mode: DispatcherMode,
+    ) -> Result<Vec<Notification>> {
+        for NotificationResult { key, id, user_key, destination, is_confirmed, next, end, channel } in
+            finished
+        {
             match destination {
                 Some(destination) => self.slots.release(user_key, destination, end),
                 None => {
@@ -112,7 +125,7 @@ impl NotificationDispatcher {
                     }
                 }
             }
-            self.end(EndedNotification { key, next, channel });
+            self.end(EndedNotification { key, id, next, channel });
         }
         self.record(app)?;
         if mode == DispatcherMode::Draining {
@@ -125,7 +138,12 @@ impl NotificationDispatcher {
         found.retain(|notification| match self.postpone(app, notification, now) {
             Some(next) => {
                 let channel = channels::given_up(notification, next);
-                self.end(EndedNotification { key: notification.key, next, channel });
+                self.end(EndedNotification {
+                    key: notification.key,
+                    id: notification.id.clone(),
+                    next,
+                    channel,
+                });
                 false
             }
             None => true,
@@ -160,7 +178,11 @@ impl NotificationDispatcher {
 
     /// Returns whether no notification is being sent or waits to be recorded.
     pub fn is_clear(&self) -> bool {
-        self.in_flight.len() == self.skipped
+        self.unfinished() == 0
+    }
+
+    fn unfinished(&self) -> usize {
+        self.in_flight.len().saturating_sub(self.skipped)
     }
 
     fn end(&mut self, ended: EndedNotification) {
@@ -254,8 +276,9 @@ fn promote_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
 }
 
 fn record_result(tx: &WriteTx<'_>, ended: &EndedNotification, now: Timestamp) -> Result<()> {
-    outbox::record_result(tx, ended.key, ended.next)?;
-    if let Some(channel) = &ended.channel {
+    let is_recorded = outbox::record_result(tx, (ended.key, &ended.id), ended.next)?;
+    // A row that is gone may have taken its channel with it, whose key another one has then.
+    if let Some(channel) = ended.channel.as_ref().filter(|_| is_recorded) {
         service::channels::record_result(tx, channel, now)?;
     }
     // More rows may be ready than the last pass had slots for, and the next deadline has changed.
@@ -363,12 +386,14 @@ fn run_pass(app: &App, dispatcher: &mut NotificationDispatcher, sender: &Arc<Sen
 #[derive(Debug, Clone)]
 struct EndedNotification {
     key: i64,
+    id: String,
     next: NextStep,
     channel: Option<ChannelResult>,
 }
 
 pub struct NotificationResult {
     key: i64,
+    id: String,
     user_key: i64,
     /// The destination that held a slot; `None` for a mail.
     destination: Option<i64>,
@@ -381,7 +406,8 @@ pub struct NotificationResult {
 impl NotificationResult {
     fn new(notification: &Notification, next: NextStep, end: AttemptEnd) -> Self {
         let Notification { key, user_key, destination, is_confirmed, .. } = *notification;
-        Self { key, user_key, destination, is_confirmed, next, end, channel: None }
+        let id = notification.id.clone();
+        Self { key, id, user_key, destination, is_confirmed, next, end, channel: None }
     }
 }
 

@@ -22,6 +22,7 @@ pub struct EngineStats {
     // Passes that are running.
     running: AtomicUsize,
     unfinished: AtomicUsize,
+    unfinished_notifications: AtomicUsize,
     last_seen: AtomicI64,
     last_pass: Mutex<SchedulerPass>,
     // Milliseconds of the monotonic clock.
@@ -56,6 +57,7 @@ impl Default for EngineStats {
             passes: Counter::default(),
             running: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
+            unfinished_notifications: AtomicUsize::new(0),
             // Before every instant, because `record_last_seen` only raises it.
             last_seen: AtomicI64::new(i64::MIN),
             last_pass: Mutex::default(),
@@ -101,9 +103,16 @@ impl EngineStats {
         self.unfinished.store(deliveries, Ordering::SeqCst);
     }
 
-    /// Returns whether no pass and no delivery is under way; the statistics then agree with the file.
+    /// As [`EngineStats::record_unfinished`], of notifications.
+    pub fn record_unfinished_notifications(&self, notifications: usize) {
+        self.unfinished_notifications.store(notifications, Ordering::SeqCst);
+    }
+
+    /// Returns whether no pass, no delivery and no notification is under way; the statistics then agree with the file.
     pub fn is_idle(&self) -> bool {
-        self.running.load(Ordering::SeqCst) == 0 && self.unfinished.load(Ordering::SeqCst) == 0
+        [&self.running, &self.unfinished, &self.unfinished_notifications]
+            .iter()
+            .all(|under_way| under_way.load(Ordering::SeqCst) == 0)
     }
 
     pub fn record_last_seen(&self, instant: Timestamp) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::app::{App, TestCallLimiter};
+use crate::app::{App, Notifiers, TestCallLimiter};
 use crate::domain::account::plan::MAX_UNCONFIRMED_CALLS;
 use crate::domain::account::user::CONFIRM;
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -90,18 +90,21 @@ fn count_unconfirmed_call(app: &App, user_key: i64, now: Timestamp) -> Result<()
 /// The place of an account among the test calls under way, until it is dropped.
 struct Place {
     limits: TestCallLimiter,
+    notifiers: Arc<Notifiers>,
     user_key: i64,
 }
 
 impl Place {
     fn take(app: &App, user_key: i64, now: Timestamp) -> Result<Self> {
         app.test_calls.lock().begin(user_key, now)?;
-        Ok(Self { limits: Arc::clone(&app.test_calls), user_key })
+        let (limits, notifiers) = (Arc::clone(&app.test_calls), Arc::clone(&app.notifiers));
+        Ok(Self { limits, notifiers, user_key })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.limits.lock().end(self.user_key);
+        self.notifiers.progress.notify();
     }
 }

@@ -64,13 +64,14 @@ pub fn advance(app: &App, target: ClockTarget, stopping: &dyn Fn() -> bool) -> R
 }
 
 /// Deletes all accounts with all that they have, and what is remembered of callers. The clock stays where it is. When
-/// this returns, the attempts under way have ended, so that the next test gets none of them.
+/// this returns, the attempts, notifications and test calls under way have ended, so that the next test gets none of them.
 /// Errors: as [`advance`].
 pub fn reset(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     let _turn = app.clock_moves.lock();
     app.store.write(reset::empty).wait()?;
     app.forget_callers();
-    set_clock(app, app.clock.now(), stopping)
+    set_clock(app, app.clock.now(), stopping)?;
+    wait_until(app, stopping, || Ok(!app.test_calls.lock().any_running()))
 }
 
 /// Wakes all threads, also for the present instant: an idle one may have clean-up to do and not look for it until

@@ -104,9 +104,10 @@ const FIND: &str = concat!(
     " FROM outbox JOIN users ON users.key = outbox.user_key LEFT JOIN channels ON channels.key = outbox.channel_key
      WHERE outbox.key = ?1"
 );
-const DELETE: &str = "DELETE FROM outbox WHERE key = ?1";
+// These two compare the id as well: SQLite reuses the key of a deleted row.
+const DELETE: &str = "DELETE FROM outbox WHERE key = ?1 AND id = ?2";
+const POSTPONE: &str = "UPDATE outbox SET due_at = ?3, attempts = attempts + 1 WHERE key = ?1 AND id = ?2";
 const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
-const POSTPONE: &str = "UPDATE outbox SET due_at = ?2, attempts = attempts + 1 WHERE key = ?1";
 
 pub fn insert(
     tx: &WriteTx<'_>,
@@ -181,12 +182,12 @@ pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
     read.one(FIND, [key])
 }
 
-pub fn record_result(tx: &WriteTx<'_>, key: i64, next: NextStep) -> Result<()> {
+/// Returns `false` if the notification was deleted meanwhile.
+pub fn record_result(tx: &WriteTx<'_>, (key, id): (i64, &str), next: NextStep) -> Result<bool> {
     match next {
-        NextStep::Success | NextStep::Failed => tx.run(DELETE, [key])?,
-        NextStep::RetryAt(due_at) => tx.run(POSTPONE, params![key, millis(due_at)])?,
-    };
-    Ok(())
+        NextStep::Success | NextStep::Failed => tx.changes(DELETE, params![key, id]),
+        NextStep::RetryAt(due_at) => tx.changes(POSTPONE, params![key, id, millis(due_at)]),
+    }
 }
 
 /// Deletes the user's POSTs. One that is being sent ends, and is not repeated.

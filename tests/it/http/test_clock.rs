@@ -158,6 +158,58 @@ fn a_reset_waits_for_the_delivery_under_way() {
 }
 
 #[test]
+fn a_reset_waits_for_the_message_under_way_and_the_next_test_gets_its_own() {
+    let (server, user) = Server::with_clock_and_user(START);
+    let failing = Receiver::with(Reaction::Status(500));
+    let tell = |user: &Client, receiver: &Receiver| {
+        let channel = json!({"type": "webhook", "url": receiver.url()});
+        let channel = user.post("/v1/channels", &channel).expect(201);
+        let mut cue = daily(&failing);
+        cue["retry"] = json!({"max_attempts": 1});
+        cue["on_failure"] = json!({"email": false});
+        user.fire(&user.create(&cue));
+        channel
+    };
+    let slow = Receiver::with(Reaction::Hang);
+    tell(&user, &slow);
+    slow.wait_hanging(1);
+    let reset = begin_reset(&user);
+    // Its channel and its message have the rows of those before the reset.
+    let (next, phone) = (server.user(), Receiver::with(Reaction::Status(503)));
+    let channel = tell(&next, &phone);
+    let messages =
+        || server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get::<_, i64>(0));
+    until("the message of the next test is to be sent", || (messages().unwrap() == 1).then_some(()));
+    assert!(!reset.is_finished(), "a message of the last test is still under way");
+    slow.release();
+    assert_eq!(reset.join().unwrap(), 204);
+    phone.wait_for(1);
+    next.settle();
+    let channel = next.get(&format!("/v1/channels/{}", id(&channel))).expect(200);
+    assert_has(&channel, json!({"failures": 1, "last_sent_at": null}));
+}
+
+#[test]
+fn a_reset_waits_for_the_test_call_under_way() {
+    let (server, user) = Server::with_clock_and_user(START);
+    let (slow, receiver) = (Receiver::with(Reaction::Hang), Receiver::start());
+    let test_call = |receiver: &Receiver| json!({"callback": {"url": receiver.url()}});
+    let called = thread::spawn({
+        let (user, call) = (user.clone(), test_call(&slow));
+        move || user.post("/v1/callbacks/test", &call).status
+    });
+    slow.wait_hanging(1);
+    let reset = begin_reset(&user);
+    let next = server.user();
+    next.fire(&next.create(&daily(&receiver)));
+    receiver.wait_for(1);
+    assert!(!reset.is_finished(), "a test call of the last test is still under way");
+    slow.release();
+    assert_eq!((reset.join().unwrap(), called.join().unwrap()), (204, 200));
+    next.post("/v1/callbacks/test", &test_call(&receiver)).expect(200);
+}
+
+#[test]
 fn a_reset_does_not_deliver_what_waits() {
     let (_server, user) = Server::with_clock_and_user(START);
     let receiver = Receiver::with(Reaction::Hang);

@@ -240,6 +240,23 @@ fn results_are_kept_while_the_disk_is_full_and_no_notification_repeats() {
 }
 
 #[test]
+fn a_result_is_not_that_of_a_later_notification_in_the_same_row() {
+    let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
+    fail(&fixture, cue, 1);
+    let webhook_client = RecordingClient::with([response(500)]);
+    let mut dispatcher = NotificationDispatcher::new(4);
+    let mut pass = |finished| dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap();
+    let sent = pass(Vec::new());
+    assert_eq!(sent.len(), 2, "a mail, which is sent, and a POST, which is not");
+    assert!(!fixture.app.engine_stats.is_idle());
+    // As after a reset: the row keys of an empty table are used again.
+    fixture.sql("UPDATE outbox SET id = 'other ' || key");
+    let next = pass(sent.iter().map(|it| send_one(&fixture, &webhook_client, it)).collect());
+    assert_eq!(next.len(), 2, "both others are sent");
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL AND attempts = 0"), 2);
+}
+
+#[test]
 fn an_unreadable_or_unrecordable_row_blocks_no_other() {
     for poison in [
         "UPDATE outbox SET created_at = 9223372036854775807 WHERE key IN (1, 2)",
