@@ -191,7 +191,8 @@ pub struct Notifiers {
     pub notifications: Notifier,
     /// An attempt to send a test alert has ended.
     pub test_alerts: Notifier,
-    /// The engine has finished a pass, an attempt or a test call; the test clock waits on this until the engine is idle.
+    /// The engine has finished a pass, an attempt or a test call, or the client that moves the test clock has gone away;
+    /// the test clock waits on this until the engine is idle.
     pub progress: Notifier,
 }
 

@@ -32,7 +32,8 @@ pub enum ClockTarget {
 }
 
 /// When this returns, every attempt that it caused has ended and every notification was tried once. Blocks the thread.
-/// Errors: if the server stops: a stopped engine never becomes idle.
+/// Errors: once `stopping` returns true: a stopped engine never becomes idle, and nobody waits for the rest if the client
+/// is gone.
 pub fn advance(app: &App, target: ClockTarget, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
     // One at a time: two concurrent calls would skip each other's deadlines.
     let _turn = app.clock_moves.lock();
@@ -46,16 +47,13 @@ pub fn advance(app: &App, target: ClockTarget, stopping: &dyn Fn() -> bool) -> R
             (next, next.unwrap_or(begun_at))
         }
     };
-    while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
-        set_clock(app, next, stopping)?;
-    }
-    set_clock(app, target, stopping)?;
-    wait_for_pass(app, stopping)?;
+    let moved = move_to(app, target, stopping);
     let now = app.clock.now();
+    // Also if the move was cut short.
     if now > begun_at {
         app.events.publish_server(Event::server(ServerChange::ClockMoved, now));
     }
-    Ok(ClockAdvance {
+    moved.map(|()| ClockAdvance {
         now,
         next,
         fired: app.engine_stats.fired.get() - fired,
@@ -63,11 +61,21 @@ pub fn advance(app: &App, target: ClockTarget, stopping: &dyn Fn() -> bool) -> R
     })
 }
 
+fn move_to(app: &App, target: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
+    while let Some(next) = next_deadline(app)?.filter(|next| *next <= target) {
+        set_clock(app, next, stopping)?;
+    }
+    set_clock(app, target, stopping)?;
+    wait_for_pass(app, stopping)
+}
+
 /// Deletes all accounts with all that they have, and what is remembered of callers. The clock stays where it is. When
 /// this returns, the attempts, notifications and test calls under way have ended, so that the next test gets none of them.
 /// Errors: as [`advance`].
 pub fn reset(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     let _turn = app.clock_moves.lock();
+    // It has waited for its turn, and the accounts may be those of another client by now.
+    refuse_if(stopping)?;
     app.store.write(reset::empty).wait()?;
     app.forget_callers();
     set_clock(app, app.clock.now(), stopping)?;
@@ -94,11 +102,16 @@ fn wait_until_idle(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     wait_until(app, stopping, || Ok(is_idle(app)? && app.engine_stats.is_idle()))
 }
 
+fn refuse_if(stopping: &dyn Fn() -> bool) -> Result<()> {
+    if !stopping() {
+        return Ok(());
+    }
+    Err(Error::storage("the server is stopping, or its client has gone away; what was asked has not ended"))
+}
+
 fn wait_until(app: &App, stopping: &dyn Fn() -> bool, is_done: impl Fn() -> Result<bool>) -> Result<()> {
     loop {
-        if stopping() {
-            return Err(Error::storage("the server is stopping; what it was asked to do has not ended"));
-        }
+        refuse_if(stopping)?;
         // Read before the check, so that progress in between is not missed.
         let seen = app.notifiers.progress.generation();
         if is_done()? {

@@ -3,7 +3,8 @@
 //! `/health` for people and `/status` for load balancers.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
@@ -120,14 +121,31 @@ pub async fn reset_test_server(request: Request) -> Result<Response> {
     Ok(Response::no_content())
 }
 
-/// Runs what waits for the engine on a thread that may block.
+/// Runs what waits for the engine on a thread that may block. It stops when the client goes away: the clock belongs to
+/// all clients, and the next one waits for it.
 async fn on_test_clock<T: Send + 'static>(
     request: Request,
     job: impl FnOnce(&App, &dyn Fn() -> bool) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let (app, stopping) = (request.app, request.stopping);
-    let done = tokio::task::spawn_blocking(move || job(&app, &|| *stopping.borrow())).await;
+    let gone = ClientGuard { is_gone: Arc::default(), app: Arc::clone(&app) };
+    let is_gone = Arc::clone(&gone.is_gone);
+    let is_over = move || is_gone.load(Ordering::SeqCst) || *stopping.borrow();
+    let done = tokio::task::spawn_blocking(move || job(&app, &is_over)).await;
     done.map_err(|error| Error::fault_from("the test clock failed", error))?
+}
+
+/// Dropped with the request, also when its client goes away during it.
+struct ClientGuard {
+    is_gone: Arc<AtomicBool>,
+    app: Arc<App>,
+}
+
+impl Drop for ClientGuard {
+    fn drop(&mut self) {
+        self.is_gone.store(true, Ordering::SeqCst);
+        self.app.notifiers.progress.notify();
+    }
 }
 
 fn clock_target(request: &Request) -> Result<ClockTarget> {

@@ -1,7 +1,9 @@
 //! The test clock that moves to the next due instant, and the reset between two tests (contract §10).
 
+use std::net::Shutdown;
 use std::thread::{self, JoinHandle};
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -67,6 +69,16 @@ fn begin_reset(user: &Client) -> JoinHandle<u16> {
     let reset = thread::spawn(move || client.post("/v1/test/reset", &Value::Null).status);
     until("the accounts are gone", || (user.get("/v1/cues").status == 401).then_some(()));
     reset
+}
+
+/// Ends the connection of a request without a response; returns when the server has seen it.
+fn leave(mut connection: Connection) {
+    connection.stream().shutdown(Shutdown::Write).unwrap();
+    assert_eq!(connection.rest(), "");
+}
+
+fn instant(value: &Value) -> Timestamp {
+    value.as_str().unwrap().parse().unwrap()
 }
 
 /// The rows of each table.
@@ -207,6 +219,35 @@ fn a_reset_waits_for_the_test_call_under_way() {
     slow.release();
     assert_eq!((reset.join().unwrap(), called.join().unwrap()), (204, 200));
     next.post("/v1/callbacks/test", &test_call(&receiver)).expect(200);
+}
+
+#[test]
+fn an_advance_ends_when_its_client_goes_away() {
+    let (server, user) = Server::with_clock_and_user(START);
+    let receiver = Receiver::start();
+    let mut cue = daily(&receiver);
+    cue["schedule"]["cron"] = "* * * * *".into();
+    user.create(&cue);
+    let begin = |path: &str, body: &Value| {
+        let body = body.to_string();
+        let mut connection = Connection::open(server.addr()).unwrap();
+        let (host, length) = (server.addr(), body.len());
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n");
+        connection.send(&(head + &body));
+        connection
+    };
+    let now = || instant(&user.get("/v1/test/clock").expect(200)["now"]);
+    let year = begin("/v1/test/clock", &json!({"advance": "P1Y"}));
+    until("the clock moves", || (now() > START.parse().unwrap()).then_some(()));
+    // Two that wait for the end of that one, and whose clients go away before it.
+    leave(begin("/v1/test/clock", &json!({"advance": "P2Y"})));
+    leave(begin("/v1/test/reset", &Value::Null));
+    leave(year);
+    let stopped = instant(&user.settle()["now"]);
+    assert!(stopped < "2031-01-01T08:00:00Z".parse().unwrap(), "{stopped}");
+    let moved = user.advance("PT3M");
+    assert_eq!(instant(&moved["now"]), stopped + SignedDuration::from_mins(3));
+    assert_eq!(moved["fired"], 3, "the account is still there");
 }
 
 #[test]
