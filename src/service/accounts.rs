@@ -21,8 +21,8 @@ use crate::service::notify;
 use crate::store::accounts::users::{self, NewUser};
 use crate::store::accounts::{api_keys, sessions as stored_sessions};
 use crate::store::db::meta;
-use crate::store::executions::delivery_queue;
-use crate::store::{Pending, ReadTx, Store, WriteTx};
+use crate::store::executions::{delivery_queue, policies};
+use crate::store::{Pending, ReadTx, Store, WriteTx, channels, outbox};
 
 #[derive(Debug, Clone)]
 pub struct NewAccount {
@@ -229,11 +229,15 @@ pub fn change_plan(
     pause_above_limit(tx, user_key, limits.cues, firer.now())
 }
 
-/// A delivery in progress finishes but is not retried.
+/// A delivery in progress finishes but is not retried. Nothing of the account is due later: what waits is dropped now, and
+/// an outcome that nobody can report is missing now.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     users::disable(tx, user_key, now)?;
     pause_above_limit(tx, user_key, Some(0), now)?;
-    delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)
+    delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)?;
+    policies::miss_outcomes_of_user(tx, user_key, now)?;
+    outbox::delete_waiting(tx, user_key)?;
+    channels::silence(tx, user_key)
 }
 
 pub fn disabled() -> Refusal {

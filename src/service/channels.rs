@@ -107,7 +107,7 @@ pub(super) fn announce_failure(
     now: Timestamp,
 ) -> Result<bool> {
     let (user_key, cue_key) = (failed.subject.user_key, failed.subject.cue_key);
-    if !channels::any_exist(tx, user_key)? {
+    if !channels::any_listens(tx, user_key)? {
         return Ok(false);
     }
     let execution_id = failed.subject.execution_id;
@@ -133,7 +133,7 @@ pub(super) fn announce_recovery(
     streak: outbox::Streak,
     now: Timestamp,
 ) -> Result<()> {
-    if !streak.is_announced || !channels::any_exist(tx, user_key)? {
+    if !streak.is_announced || !channels::any_listens(tx, user_key)? {
         return Ok(());
     }
     let execution_id = channels::execution_id(tx, key)?;
@@ -151,7 +151,7 @@ pub(super) fn announce_pause(
     reason: &str,
     now: Timestamp,
 ) -> Result<()> {
-    if !channels::any_exist(tx, user_key)? {
+    if !channels::any_listens(tx, user_key)? {
         return Ok(());
     }
     let Some((subject, tags)) = channels::find_subject(tx, cue_key, None)? else { return Ok(()) };
@@ -166,7 +166,7 @@ pub(super) fn announce_alert(
     alert: &Alert,
     at: Timestamp,
 ) -> Result<()> {
-    if !channels::any_exist(tx, user_key)? {
+    if !channels::any_listens(tx, user_key)? {
         return Ok(());
     }
     let found = cue_key.map(|key| channels::find_subject(tx, key, None)).transpose()?.flatten();
@@ -205,7 +205,7 @@ fn announce(tx: &WriteTx<'_>, user_key: i64, notice: Notice) -> Result<Vec<Chann
 
 /// Returns whether a channel mails events of this word about the cue.
 pub(super) fn is_mailed(tx: &WriteTx<'_>, (user_key, cue_key): (i64, i64), event: &str) -> Result<bool> {
-    if !channels::any_exist(tx, user_key)? {
+    if !channels::any_listens(tx, user_key)? {
         return Ok(false);
     }
     let tags = channels::find_subject(tx, cue_key, None)?.map(|(_, tags)| tags).unwrap_or_default();

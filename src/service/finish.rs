@@ -283,12 +283,20 @@ pub fn set_outcome_state(
     Ok(())
 }
 
-/// Returns `false` and changes nothing if the execution was deleted or is no longer in this attempt.
+/// Returns `false` and changes nothing if the execution was deleted or is no longer in this attempt. No other attempt
+/// follows if the account is disabled.
 pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFirer) -> Result<bool> {
+    let given_up;
+    let attempt = if attempt.is_retried() && users::is_disabled(tx, attempt.attempt_ref.user_key)? {
+        given_up = AttemptRecord { next: NextStep::Failed, ..attempt.clone() };
+        &given_up
+    } else {
+        attempt
+    };
     if !delivery_queue::record(tx, attempt, firer.now())? {
         return Ok(false);
     }
-    if let NextStep::RetryAt(_) = attempt.next {
+    if attempt.is_retried() {
         let AttemptRef { user_key, key, .. } = attempt.attempt_ref;
         count_retry(tx, user_key, firer.now());
         events::execution(tx, EventType::ExecutionRetrying, user_key, key, firer.now());

@@ -64,7 +64,8 @@ const DELETE: &str = "DELETE FROM channels WHERE user_key = ?1 AND id = ?2";
 const DELETE_ALL: &str = "DELETE FROM channels WHERE user_key = ?1";
 const COUNT: &str = "SELECT count(*) FROM channels WHERE user_key = ?1";
 const COUNT_REACHING: &str = "SELECT count(*) FROM channels WHERE user_key = ?1 AND (?2 OR type <> 'email')";
-const EXISTS: &str = "SELECT 1 FROM channels WHERE user_key = ?1";
+const ANY_LISTENS: &str = "SELECT 1 FROM channels JOIN users ON users.key = user_key
+  WHERE user_key = ?1 AND disabled_at IS NULL";
 const LIST: &str = concat!("SELECT ", columns!(), " FROM channels WHERE user_key = ?1 ORDER BY key");
 const FIND: &str = concat!("SELECT ", columns!(), " FROM channels WHERE id = ?2 AND user_key = ?1");
 const FIND_BY_KEY: &str = concat!("SELECT ", columns!(), " FROM channels WHERE key = ?1");
@@ -82,7 +83,13 @@ const LIST_STUCK: &str = "SELECT id FROM channels WHERE due_at IS NULL
 const WAKE: &str = "UPDATE channels SET due_at = min(coalesce(due_at, ?2), ?2 + iif(due_at IS NULL, 0, ?3))
   WHERE user_key = ?1 AND (due_at IS NULL OR due_at > ?2 + ?3)
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE channel_key = channels.key)";
-const SET_TURN: &str = "UPDATE channels SET cursor = max(cursor, ?2), due_at = ?3, window_at = ?4, window_count = ?5 WHERE key = ?1";
+// A disabled account has no turn to come.
+const SET_TURN: &str = "UPDATE channels
+    SET cursor = max(cursor, ?2), window_at = ?4, window_count = ?5,
+        due_at = iif((SELECT disabled_at FROM users WHERE users.key = user_key) IS NULL, ?3, NULL)
+  WHERE key = ?1";
+const SILENCE: &str = "UPDATE channels SET due_at = NULL WHERE user_key = ?1";
+const DELETE_NOTICES: &str = "DELETE FROM notices WHERE user_key = ?1";
 const RECORD_SUCCESS: &str =
     "UPDATE channels SET failures = 0, last_sent_at = ?2, last_error = NULL, due_at = ?2 WHERE key = ?1";
 const RECORD_FAILURE: &str =
@@ -176,8 +183,9 @@ pub fn count_reaching(read: &ReadTx<'_>, user_key: i64, sends_mail: bool) -> Res
     read.one(COUNT_REACHING, params![user_key, sends_mail])
 }
 
-pub fn any_exist(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
-    read.any(EXISTS, [user_key])
+/// Returns whether the user has a channel. Those of a disabled one are told nothing.
+pub fn any_listens(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+    read.any(ANY_LISTENS, [user_key])
 }
 
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Channel>> {
@@ -251,6 +259,12 @@ pub fn look_again(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
 /// Until it is changed or its next notice.
 pub fn stop_looking(tx: &WriteTx<'_>, key: i64) -> Result<()> {
     tx.run("UPDATE channels SET due_at = NULL WHERE key = ?1", [key])
+}
+
+/// Deletes what the channels of the user have to tell.
+pub fn silence(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    tx.run(DELETE_NOTICES, [user_key])?;
+    tx.run(SILENCE, [user_key])
 }
 
 /// Adds a notice, and wakes the channels of the account. Of more than `kept` waiting ones the oldest are deleted.
@@ -336,7 +350,9 @@ pub fn find_failed_run(
 crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index:
     COUNT => "channels_by_user (user_key=?)",
     COUNT_REACHING => "channels_by_user (user_key=?)",
-    EXISTS => "channels_by_user (user_key=?)",
+    ANY_LISTENS => "channels_by_user (user_key=?)",
+    SILENCE => "channels_by_user (user_key=?)",
+    DELETE_NOTICES => "notices_by_user (user_key=?)",
     LIST => "channels_by_user (user_key=?)",
     FIND => "(id=?)",
     DELETE => "(id=?)",

@@ -106,8 +106,12 @@ const FIND: &str = concat!(
 );
 // These two compare the id as well: SQLite reuses the key of a deleted row.
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1 AND id = ?2";
-const POSTPONE: &str = "UPDATE outbox SET due_at = ?3, attempts = attempts + 1 WHERE key = ?1 AND id = ?2";
+// Ready at once for a disabled account: the next pass gives it up.
+const POSTPONE: &str = "UPDATE outbox
+    SET due_at = iif((SELECT disabled_at FROM users WHERE users.key = user_key) IS NULL, ?3, NULL), attempts = attempts + 1
+  WHERE key = ?1 AND id = ?2";
 const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
+const DELETE_WAITING: &str = "DELETE FROM outbox WHERE user_key = ?1 AND due_at IS NOT NULL";
 
 pub fn insert(
     tx: &WriteTx<'_>,
@@ -193,6 +197,11 @@ pub fn record_result(tx: &WriteTx<'_>, (key, id): (i64, &str), next: NextStep) -
 /// Deletes the user's POSTs. One that is being sent ends, and is not repeated.
 pub fn delete_posts(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.run(DELETE_POSTS, [user_key])
+}
+
+/// Deletes the user's notifications that wait for another attempt or for their time.
+pub fn delete_waiting(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    tx.run(DELETE_WAITING, [user_key])
 }
 
 pub fn count_waiting(read: &ReadTx<'_>, user_key: i64, kind: NotificationKind, limit: u32) -> Result<u32> {
@@ -341,6 +350,7 @@ crate::store::test_support::plan_test! { every_statement_uses_its_index:
     FIND => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
     DELETE => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
     DELETE_POSTS => "outbox_by_user (user_key=?)",
+    DELETE_WAITING => "outbox_by_user (user_key=?)",
     POSTPONE => "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
     FIND_FAILED => "SEARCH e USING INTEGER PRIMARY KEY",
     DELETE_STREAK => "SEARCH consecutive_failures USING INTEGER PRIMARY KEY",

@@ -227,6 +227,10 @@ pub fn enable(tx: &WriteTx<'_>, user_key: i64) -> Result<bool> {
     tx.changes(sql, [user_key])
 }
 
+pub fn is_disabled(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+    read.any("SELECT 1 FROM users WHERE key = ?1 AND disabled_at IS NOT NULL", [user_key])
+}
+
 pub fn set_operator(tx: &WriteTx<'_>, user_key: i64, is_operator: bool) -> Result<bool> {
     let sql = "UPDATE users SET is_operator = ?2 WHERE key = ?1 AND is_operator <> ?2";
     tx.changes(sql, params![user_key, is_operator])

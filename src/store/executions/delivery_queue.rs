@@ -50,6 +50,12 @@ pub struct AttemptRecord {
     pub has_outcome_deadline: bool,
 }
 
+impl AttemptRecord {
+    pub fn is_retried(&self) -> bool {
+        matches!(self.next, NextStep::RetryAt(_))
+    }
+}
+
 /// Copies of a response that is taken as an outcome: its bytes, and the report that is read from them.
 const RESPONSE_COPIES: usize = 2;
 

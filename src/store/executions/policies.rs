@@ -44,7 +44,8 @@ const EXPIRED: &str = concat!(
 const IGNORE_EXPIRY: &str = "UPDATE executions SET expires_at = NULL WHERE key = ?1";
 
 const EXPECT_OUTCOME: &str = "UPDATE executions
-    SET outcome_due_at = ?2 + 1000 * (SELECT outcome_deadline_seconds FROM cues WHERE cues.key = cue_key)
+    SET outcome_due_at = ?2 + 1000 * (SELECT outcome_deadline_seconds * (disabled_at IS NULL)
+                                        FROM cues JOIN users ON users.key = cues.user_key WHERE cues.key = cue_key)
   WHERE key = ?1 AND outcome_state IS NULL
   RETURNING outcome_due_at";
 
@@ -57,6 +58,10 @@ const OVERDUE_OUTCOMES: &str = "SELECT e.key, e.user_key, coalesce(c.outcome_dea
 
 const MISS_OUTCOME: &str =
     "UPDATE executions SET outcome_state = ?2, outcome_due_at = NULL, updated_at = ?3 WHERE key = ?1";
+
+const MISS_OUTCOMES_OF_USER: &str = "UPDATE executions INDEXED BY executions_without_outcome
+    SET outcome_state = ?2, outcome_due_at = NULL, updated_at = ?3
+  WHERE user_key = ?1 AND outcome_due_at IS NOT NULL";
 
 const CHANGED: &str =
     "INSERT OR REPLACE INTO changed_policies (cue_key, before) VALUES (?1, 9223372036854775807)";
@@ -137,7 +142,8 @@ pub fn ignore_expiry(tx: &WriteTx<'_>, key: i64) -> Result<()> {
     tx.run(IGNORE_EXPIRY, [key])
 }
 
-/// After a delivery at `now`. Returns until when an outcome is due, if the cue has such a deadline and none is reported.
+/// After a delivery at `now`. Returns until when an outcome is due, if the cue has such a deadline and none is reported:
+/// at once for a disabled user, who cannot report one.
 pub fn expect_outcome(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<Option<Timestamp>> {
     Ok(tx.find::<Option<Timestamp>>(EXPECT_OUTCOME, params![key, millis(now)])?.flatten())
 }
@@ -156,6 +162,11 @@ pub fn list_overdue_outcomes(read: &ReadTx<'_>, now: Timestamp, limit: usize) ->
 
 pub fn miss_outcome(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     tx.run(MISS_OUTCOME, params![key, OutcomeState::Missing.as_str(), millis(now)])
+}
+
+/// No outcome of the user is waited for any longer.
+pub fn miss_outcomes_of_user(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+    tx.run(MISS_OUTCOMES_OF_USER, params![user_key, OutcomeState::Missing.as_str(), millis(now)])
 }
 
 /// The executions of the cue follow its changed policies: the newest at once, the others by [`continue_change`].
@@ -196,6 +207,7 @@ crate::store::test_support::plan_test! { executions_with_policies_are_found_by_i
     EXPIRED => "executions_expiring (expires_at<?)",
     NEXT_OUTCOME => "executions_without_outcome",
     OVERDUE_OUTCOMES => "executions_without_outcome (outcome_due_at<?)",
+    MISS_OUTCOMES_OF_USER => "executions_without_outcome",
     EXPECT_OUTCOME => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
     FIRST_CHANGED => "SCAN changed_policies",
     OLDEST_OF_BATCH => "executions_by_cue (cue_key=? AND key<?)",

@@ -251,6 +251,91 @@ fn an_advance_ends_when_its_client_goes_away() {
 }
 
 #[test]
+fn nothing_of_a_disabled_account_is_due_in_the_next_test() {
+    let (server, operator) = Server::with_clock_and_user(START);
+    let user = server.user();
+    let down = Receiver::with(Reaction::Status(503));
+    let (up, slow) = (Receiver::start(), Receiver::with(Reaction::Hang));
+    let cue = |receiver: &Receiver, change: Value| {
+        let mut cue = daily(receiver);
+        cue.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        user.create(&cue)
+    };
+    let quiet = json!({"from": "06:00", "to": "09:00", "timezone": "UTC"});
+    let channel = |name: &str, receiver: &Receiver, quiet: &Value| {
+        let body = json!({"type": "webhook", "name": name, "url": receiver.url(), "quiet": quiet});
+        user.post("/v1/channels", &body).expect(201)
+    };
+    channel("repeats its message", &down, &Value::Null);
+    let silent = channel("waits for the morning", &up, &quiet);
+    let on_failure = json!({"email": false, "webhook": down.url()});
+    let failing = cue(&down, json!({"retry": {"max_attempts": 1}, "on_failure": on_failure}));
+    let reporting = cue(&up, json!({"outcome_deadline_seconds": 600}));
+    let (delivered, _) = (user.fire(&reporting), user.fire(&failing));
+    user.settle();
+    // These two are under way at the end of the test.
+    let cut = cue(&slow, json!({}));
+    let late = cue(&slow, json!({"outcome_deadline_seconds": 600}));
+    let (cut, late) = (user.fire(&cut), user.fire(&late));
+    slow.wait_hanging(2);
+    let count = |sql: &str| server.sqlite().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    for (waiting, sql) in [
+        (2, "SELECT count(due_at) FROM outbox"),
+        (1, "SELECT count(due_at) FROM channels"),
+        (1, "SELECT count(outcome_due_at) FROM executions"),
+    ] {
+        assert_eq!(count(sql), waiting, "{sql}");
+    }
+
+    let user_id = user.get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned();
+    let account = format!("/v1/admin/users/{user_id}");
+    operator.patch(&account, &json!({"is_disabled": true})).expect(200);
+    slow.release();
+    let next = operator.post("/v1/test/clock", &json!({"until": "next"})).expect(200);
+    assert_eq!((&next["now"], &next["next"]), (&json!(START), &Value::Null));
+
+    operator.patch(&account, &json!({"is_disabled": false})).expect(200);
+    assert_has(&user.execution(&delivered), json!({"outcome_state": "missing", "outcome_due_at": null}));
+    user.report(&delivered, &json!({"success": true}));
+    assert_eq!(user.execution(&delivered)["outcome_state"], "reported_success");
+    assert_eq!(user.execution(&late)["outcome_state"], "missing");
+    assert_eq!(user.execution(&cut)["status"], "success");
+    // The channels tell what fails from now on, and nothing else.
+    let before = up.count();
+    user.fire(&failing);
+    user.advance("PT1H");
+    let told = &up.deliveries()[before..];
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].json()["event"], "execution.failed");
+    assert_eq!(user.get(&format!("/v1/channels/{}", id(&silent))).expect(200)["waiting"], 0);
+}
+
+#[test]
+fn a_call_that_fails_after_its_account_is_disabled_is_not_repeated() {
+    let (server, operator) = Server::with_clock_and_user(START);
+    let user = server.user();
+    let receiver = Receiver::with(Reaction::Hang);
+    let channel = json!({"type": "webhook", "url": receiver.url()});
+    user.post("/v1/channels", &channel).expect(201);
+    let failing = Receiver::with(Reaction::Status(500));
+    let mut single = daily(&failing);
+    single["retry"] = json!({"max_attempts": 1});
+    let retried = user.create(&daily(&receiver));
+    user.fire(&user.create(&single));
+    let execution = user.fire(&retried);
+    receiver.wait_hanging(2);
+    let user_id = user.get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned();
+    let account = format!("/v1/admin/users/{user_id}");
+    operator.patch(&account, &json!({"is_disabled": true})).expect(200);
+    // Ends both connections without an answer.
+    drop(receiver);
+    let next = operator.post("/v1/test/clock", &json!({"until": "next"})).expect(200);
+    assert_eq!(next["next"], Value::Null, "neither the run nor the message is repeated");
+    operator.patch(&account, &json!({"is_disabled": false})).expect(200);
+    assert_has(&user.execution(&execution), json!({"status": "failed", "attempts": 1}));
+}
+
+#[test]
 fn a_reset_does_not_deliver_what_waits() {
     let (_server, user) = Server::with_clock_and_user(START);
     let receiver = Receiver::with(Reaction::Hang);
