@@ -36,7 +36,12 @@ pub fn end_on_signals() -> Result<(), CliError> {
 
 /// From now on the process ends with success when standard output is closed, even while there is nothing to print.
 pub fn end_with_reader() -> Result<(), CliError> {
-    let watch = || {
+    watch_reader(|| end(0))
+}
+
+/// Runs `then` once standard output is closed, even while there is nothing to print.
+pub fn watch_reader(then: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
+    let watch = move || {
         let stdout = io::stdout();
         let mut closed = [PollFd::new(&stdout, PollFlags::empty())];
         // Without events to wait for, only the end of the other side wakes it. An error leaves the end to the next
@@ -44,7 +49,7 @@ pub fn end_with_reader() -> Result<(), CliError> {
         if poll(&mut closed, None).is_ok_and(|count| count > 0)
             && closed[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
         {
-            end(0);
+            then();
         }
     };
     let thread = thread::Builder::new().name("reader".to_owned()).spawn(watch);

@@ -32,6 +32,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::{Context, environment};
+use crate::cli::client::live_output::watch_reader;
 use crate::cli::error::{CliError, cannot, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::{Style, fitted, indented, text_of};
@@ -122,6 +123,9 @@ impl ClientAction for Sink {
             context.output.note("whoever reaches this address can post to it, not only cued")?;
         }
         let (end, ends) = mpsc::channel(1);
+        let end_of_reader = end.clone();
+        // What was read is answered. One end is enough; a second finds the place taken.
+        watch_reader(move || drop(end_of_reader.try_send(Ok(()))))?;
         let receiver = Arc::new(Receiver {
             context: context.reload()?,
             secrets: Mutex::new(secrets),

@@ -225,7 +225,26 @@ fn a_second_interrupt_ends_at_once() {
     let mut command = start_webhooks(&user, &proxy);
     command.signal("-INT");
     assert_eq!(command.end().0, Some(130), "{}", command.stderr);
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
+    assert_receiver_ends(&user);
+}
+
+#[test]
+fn a_receiver_ends_with_a_command_that_is_killed() {
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
+    let proxy = limiter(&server, 3600);
+    let mut command = start_webhooks(&user, &proxy);
+    command.signal("-KILL");
+    assert_eq!(command.end().0, None);
+    assert_receiver_ends(&user);
+}
+
+/// The cue that is left has its address.
+fn assert_receiver_ends(user: &Client) {
+    let cues = user.get("/v1/cues").expect(200);
+    assert_eq!(cues["total"], 1);
+    let url = cues["cues"][0]["callback"]["url"].as_str().unwrap();
+    let address = url.trim_start_matches("http://").trim_end_matches("/hook");
+    until("the receiver ends", || TcpStream::connect(address).is_err().then_some(()));
 }
 
 #[test]

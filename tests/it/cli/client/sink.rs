@@ -226,18 +226,32 @@ fn a_signal_ends_a_sink_whose_reader_does_not_read() {
 
 #[test]
 fn the_end_of_the_reader_ends_the_sink() {
-    let Sink { mut child, addr, stdout, stderr } = Sink::alone(&[]);
+    let Sink { mut child, stdout, stderr, .. } = Sink::alone(&[]);
     drop(stdout);
-    // Its delivery is not printed, so it has no answer.
-    let mut stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
-    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}").unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    assert_eq!(String::from_utf8_lossy(&answer), "");
     let code = bounded("the sink ends", move || child.0.wait().unwrap().code());
     assert_eq!(code, Some(0));
     drop(stderr);
+}
+
+#[test]
+fn a_delivery_is_answered_if_its_line_was_read() {
+    let mut sink = Sink::alone(&["--no-body"]);
+    let mut connection = sink.send(&[], "{}");
+    sink.line();
+    let Sink { mut child, stdout, stderr, .. } = sink;
+    drop(stdout);
+    assert_eq!(connection.plain_response().status, 200);
+    let code = bounded("the sink ends", move || child.0.wait().unwrap().code());
+    assert_eq!(code, Some(0));
+    drop(stderr);
+    let mut sink = Sink::alone(&["--json"]);
+    let mut connection = sink.send(&[], &format!("\"{}\"", "a".repeat(3 << 20)));
+    // It prints now, and cannot go on.
+    sink.stdout.read_exact(&mut [0]).unwrap();
+    drop(sink.stdout);
+    let mut answer = Vec::new();
+    connection.stream().read_to_end(&mut answer).unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), "");
 }
 
 #[test]
