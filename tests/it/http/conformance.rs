@@ -1,5 +1,6 @@
 //! The promises of the API (`src/cli/client/commands/conformance/scenarios`) against the server on a test clock.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +14,18 @@ use jiff::Timestamp;
 use crate::support::*;
 
 /// The client of the tests, which compares each response with the description of the API.
-struct Account(Client, Client);
+struct Account {
+    user: Client,
+    anyone: Client,
+    /// Before the first request with this text others use up the rate.
+    hurry_before: Cell<Option<&'static str>>,
+}
+
+impl Account {
+    fn of(server: &Server) -> Self {
+        Self { user: server.user(), anyone: server.client(), hurry_before: Cell::default() }
+    }
+}
 
 impl Checked for Account {
     fn now(&self) -> Timestamp {
@@ -21,30 +33,37 @@ impl Checked for Account {
     }
 
     fn call(&self, request: &ApiRequest) -> Result<ApiResponse, CliError> {
-        let Self(user, anyone) = self;
-        let client = if request.is_anonymous { anyone } else { user };
+        let client = if request.is_anonymous { &self.anyone } else { &self.user };
         let headers: Vec<(&str, &str)> =
             request.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
         let body = request.body.as_deref().unwrap_or_default();
+        if self.hurry_before.get().is_some_and(|text| body.contains(text)) {
+            self.hurry_before.set(None);
+            while self.user.get("/v1/cues").status != 429 {}
+        }
         let response = client.call(request.method, &request.target(), &headers, body.as_bytes()).unwrap();
         let Response { status, headers, body } = response;
         Ok(ApiResponse { status, reason: "", headers, body })
     }
 
     fn pause(&self, duration: Duration, _: bool) -> Result<(), CliError> {
-        self.0.advance(&format!("PT{}S", duration.as_secs_f64()));
+        self.user.advance(&format!("PT{}S", duration.as_secs_f64()));
         Ok(())
     }
+}
+
+fn runner(account: &Account) -> Runner<'_> {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_cued"));
+    let listener = Listener { program, listen: "127.0.0.1:0".parse().unwrap(), url: None };
+    Runner::new(account, listener, "conformance", account.user.key())
 }
 
 /// Runs the promises on a server with a test clock, and checks that nothing is left behind. Returns the seconds that the
 /// rate limit has cost.
 fn run(flags: &[&str], all: bool, unseen: &[&str]) -> u64 {
     let server = Server::start(&[flags, &["--test-clock"]].concat());
-    let account = Account(server.user(), server.client());
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_cued"));
-    let listener = Listener { program, listen: "127.0.0.1:0".parse().unwrap(), url: None };
-    let mut runner = Runner::new(&account, listener, "conformance", account.0.key());
+    let account = Account::of(&server);
+    let mut runner = runner(&account);
     runner.run(None, all).unwrap();
     let is_kept = |miss: &Option<Miss>| match miss {
         None => true,
@@ -54,11 +73,11 @@ fn run(flags: &[&str], all: bool, unseen: &[&str]) -> u64 {
     let broken: Vec<_> = runner.promises.iter().filter(|it| !is_kept(&it.miss)).collect();
     assert!(broken.is_empty(), "{broken:#?}");
     assert!(runner.promises.len() > 80, "{}", runner.promises.len());
-    account.0.advance("PT1M");
+    account.user.advance("PT1M");
     for (path, field) in [("/v1/cues", "cues"), ("/v1/workers", "workers"), ("/v1/alerts", "alerts")] {
-        assert_eq!(account.0.get(path).expect(200)[field], json!([]), "nothing is left");
+        assert_eq!(account.user.get(path).expect(200)[field], json!([]), "nothing is left");
     }
-    assert_eq!(account.0.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().len(), 1);
+    assert_eq!(account.user.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().len(), 1);
     runner.waited.as_secs()
 }
 
@@ -71,4 +90,17 @@ fn the_server_keeps_every_promise() {
 fn a_free_plan_is_enough_for_the_promises_and_costs_a_minute() {
     let waited = run(&["--dev"], false, &[]);
     assert!((30..=60).contains(&waited), "{waited} s");
+}
+
+#[test]
+fn an_instant_is_a_later_one_after_a_pause_for_the_rate() {
+    let server = Server::start(&["--dev", "--test-clock"]);
+    let account = Account::of(&server);
+    account.hurry_before.set(Some("\"once\""));
+    let mut runner = runner(&account);
+    runner.run(Some("instant runs at it"), false).unwrap();
+    assert_eq!(account.hurry_before.get(), None);
+    assert!(runner.waited > Duration::from_secs(6), "{:?}", runner.waited);
+    let missed: Vec<_> = runner.promises.iter().filter(|it| it.miss.is_some()).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
 }

@@ -223,37 +223,55 @@ impl<'a> Runner<'a> {
     }
 
     fn run_steps(&mut self, steps: &[Value]) -> Result<(), Stop> {
-        for step in steps {
-            let before = self.made.len();
-            let filled = self.values.fill(step).map_err(|name| self.no_value(&name))?;
-            let key = self.key.clone();
-            let step = Step::read(&filled, &key)?;
-            let result = match step.request {
-                "LISTEN" => self.listen(&step),
-                "RECEIVE" | "RECEIVED" => self.receive(&step),
-                _ => self.request(&step),
-            };
-            if step.rest.get("keep").is_none() {
-                // What fails here is tried once more at the end of the group.
-                self.delete_from(before);
+        let key = self.key.clone();
+        for line in steps {
+            let (before, mut refusals) = (self.made.len(), 0);
+            loop {
+                // Also after a pause for the rate: an instant that was soon is past.
+                let filled = self.values.fill(line).map_err(|name| self.no_value(&name))?;
+                let step = Step::read(&filled, &key)?;
+                let is_run = self.run_step(&step, &mut refusals);
+                if step.rest.get("keep").is_none() {
+                    // What fails here is tried once more at the end of the group.
+                    self.delete_from(before);
+                }
+                if is_run? {
+                    break;
+                }
             }
-            result?;
         }
         Ok(())
     }
 
-    fn request(&mut self, step: &Step<'_>) -> Result<(), Stop> {
-        let request = step.api_request()?;
+    /// Returns false if the server has refused the request for the rate, and the pause is over.
+    fn run_step(&mut self, step: &Step<'_>, refusals: &mut u32) -> Result<bool, Stop> {
+        match step.request {
+            "LISTEN" => self.listen(step)?,
+            "RECEIVE" | "RECEIVED" => self.receive(step)?,
+            _ => {
+                let request = step.api_request()?;
+                let response = self.request(&request, step)?;
+                if self.pause_for_rate(&response, refusals)? {
+                    return Ok(false);
+                }
+                self.accept(&request, &response, step)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends a request, with `until` again and again, except for the rate.
+    fn request(&mut self, request: &ApiRequest, step: &Step<'_>) -> Result<ApiResponse, Stop> {
         let (mut spent, mut pause) = (Duration::ZERO, FIRST_PAUSE);
-        let response = loop {
-            let response = self.exchange(&request, step)?;
+        loop {
+            let response = self.exchange(request, step)?;
             let body = body_of(&response);
             let is_there = |it: &Value| difference(it, Some(&body), "").is_none();
             if let Some(true) = step.rest.get("unless").map(is_there) {
                 return Err(Miss::NotChecked(step.reason(&response, &body)).into());
             }
-            if step.rest.get("until").is_none_or(is_there) {
-                break response;
+            if response.status == 429 || step.rest.get("until").is_none_or(is_there) {
+                return Ok(response);
             }
             if spent >= PATIENCE {
                 let expected = format!("within {} s {}", PATIENCE.as_secs(), step.rest["until"]);
@@ -261,18 +279,22 @@ impl<'a> Runner<'a> {
             }
             self.server.pause(pause, false)?;
             (spent, pause) = (spent + pause, (pause * 2).min(LONGEST_PAUSE));
-        };
-        self.note_creation(&request, &response, step);
+        }
+    }
+
+    /// Keeps what later steps need, and checks a response.
+    fn accept(&mut self, request: &ApiRequest, response: &ApiResponse, step: &Step<'_>) -> Result<(), Stop> {
+        self.note_creation(request, response, step);
         // Before the check: other promises may hold if this one does not.
-        let (body, mut kept) = (body_of(&response), Ok(()));
+        let (body, mut kept) = (body_of(response), Ok(()));
         for (name, place) in step.fields("keep") {
             let place = text(place);
             match body.pointer(&place).cloned().or_else(|| response.header(&place).map(Value::from)) {
                 Some(value) => self.values.keep(name, value),
-                None => kept = Err(step.differs(format!("a value at {place}"), shown(&response))),
+                None => kept = Err(step.differs(format!("a value at {place}"), shown(response))),
             }
         }
-        let checked = step.check(&response).and(kept);
+        let checked = step.check(response).and(kept);
         if let Err(Miss::NoRoom(reason)) = &checked {
             self.no_room = Some(reason.clone());
         }
@@ -284,46 +306,46 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Sends a request, again after the pause that a rate limit asks for.
     fn exchange(&mut self, request: &ApiRequest, step: &Step<'_>) -> Result<ApiResponse, Stop> {
-        let mut refusals = 0;
-        loop {
-            let response = match self.server.call(request) {
-                Ok(response) => response,
-                Err(error) => {
-                    // The server may have done it.
-                    self.is_unsure |= request.method == "POST";
-                    self.note_made(step.rest.get("undo").map(text));
-                    self.silence += 1;
-                    if self.silence >= MAX_SILENCE || !matches!(error, CliError::Client(_)) {
-                        return Err(error.into());
-                    }
-                    return Err(step
-                        .differs(step.expected.to_owned(), format!("no response: {error}"))
-                        .into());
+        let response = match self.server.call(request) {
+            Ok(response) => response,
+            Err(error) => {
+                // The server may have done it.
+                self.is_unsure |= request.method == "POST";
+                self.note_made(step.rest.get("undo").map(text));
+                self.silence += 1;
+                if self.silence >= MAX_SILENCE || !matches!(error, CliError::Client(_)) {
+                    return Err(error.into());
                 }
-            };
-            (self.silence, self.requests) = (0, self.requests + 1);
-            self.is_unsure |= request.method == "POST" && response.status >= 500;
-            let date = response.header("date").and_then(|it| DateTimeParser::new().parse_timestamp(it).ok());
-            self.values.now = date.unwrap_or_else(|| self.server.now());
-            for (promise, miss) in &mut self.always {
-                let is_meant =
-                    promise.get("of").is_none_or(|of| is_like(&text(of), &response.status.to_string()));
-                if is_meant && !matches!(miss, Some(Miss::Differs(_))) {
-                    *miss = step.with(promise).check_parts(&response).err();
-                }
+                return Err(step.differs(step.expected.to_owned(), format!("no response: {error}")).into());
             }
-            if response.status != 429 || refusals == MAX_REFUSALS {
-                return Ok(response);
+        };
+        (self.silence, self.requests) = (0, self.requests + 1);
+        self.is_unsure |= request.method == "POST" && response.status >= 500;
+        let date = response.header("date").and_then(|it| DateTimeParser::new().parse_timestamp(it).ok());
+        self.values.now = date.unwrap_or_else(|| self.server.now());
+        for (promise, miss) in &mut self.always {
+            let is_meant =
+                promise.get("of").is_none_or(|of| is_like(&text(of), &response.status.to_string()));
+            if is_meant && !matches!(miss, Some(Miss::Differs(_))) {
+                *miss = step.with(promise).check_parts(&response).err();
             }
-            refusals += 1;
-            let seconds = response.header("retry-after").and_then(|it| it.parse().ok());
-            let pause =
-                Duration::from_secs(seconds.unwrap_or(DEFAULT_RETRY_AFTER).min(2 * DEFAULT_RETRY_AFTER));
-            self.server.pause(pause, self.is_deleting)?;
-            self.waited += pause;
         }
+        Ok(response)
+    }
+
+    /// Pauses for as long as a response with 429 asks for. Returns false if it is another one, or one too many.
+    fn pause_for_rate(&mut self, response: &ApiResponse, refusals: &mut u32) -> Result<bool, CliError> {
+        if response.status != 429 || *refusals == MAX_REFUSALS {
+            return Ok(false);
+        }
+        *refusals += 1;
+        let seconds = response.header("retry-after").and_then(|it| it.parse().ok());
+        let pause = Duration::from_secs(seconds.unwrap_or(DEFAULT_RETRY_AFTER).min(2 * DEFAULT_RETRY_AFTER));
+        self.server.pause(pause, self.is_deleting)?;
+        self.waited += pause;
+        self.values.now = self.values.now.checked_add(pause).unwrap_or(self.values.now);
+        Ok(true)
     }
 
     fn note_creation(&mut self, request: &ApiRequest, response: &ApiResponse, step: &Step<'_>) {
@@ -401,7 +423,7 @@ impl<'a> Runner<'a> {
         let (line, key) = (format!("{method} {path}"), self.key.clone());
         let step = Step { request: &line, body: &Value::Null, expected: "", rest: Map::new(), key: &key };
         self.is_deleting = true;
-        let end = self.exchange(&ApiRequest::new(method, path).timeout(PATIENCE), &step);
+        let end = self.exchange_at_rate(&ApiRequest::new(method, path).timeout(PATIENCE), &step);
         self.is_deleting = false;
         let came = match end {
             Ok(response) if statuses.contains(&response.status) => return Ok(body_of(&response)),
@@ -411,6 +433,16 @@ impl<'a> Runner<'a> {
             Err(Stop::Missed(Miss::NotChecked(reason) | Miss::NoRoom(reason))) => reason,
         };
         Err(format!("{path} ({came})"))
+    }
+
+    fn exchange_at_rate(&mut self, request: &ApiRequest, step: &Step<'_>) -> Result<ApiResponse, Stop> {
+        let mut refusals = 0;
+        loop {
+            let response = self.exchange(request, step)?;
+            if !self.pause_for_rate(&response, &mut refusals)? {
+                return Ok(response);
+            }
+        }
     }
 
     /// An earlier step has kept no value of this name.
