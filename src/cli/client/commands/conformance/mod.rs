@@ -6,7 +6,7 @@ pub mod step;
 pub mod values;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -173,7 +173,7 @@ fn report(context: &Context, runner: &Runner<'_>, seconds: u64) -> Result<(), Cl
     let list = List::of("promises", runner.promises.iter().map(view).collect());
     let all = runner.promises.len();
     let number = |word: &str| runner.promises.iter().filter(|it| it.result() == word).count();
-    let (holding, differing, unchecked) = (number("holds"), number("differs"), number("not checked"));
+    let (holding, differing) = (number("holds"), number("differs"));
     match context.output.format {
         Format::Table => print(&by_group(&list.items).render(false, &context.output.styles))?,
         _ => context.output.list(&list, "section", by_promise)?,
@@ -184,11 +184,13 @@ fn report(context: &Context, runner: &Runner<'_>, seconds: u64) -> Result<(), Cl
             0 => String::new(),
             waited => format!(", {waited} s of them for the rate limit"),
         };
-        let others = if unchecked > 0 { format!(", {unchecked} not checked") } else { String::new() };
         let requests = runner.requests;
         print_sentence(&format!(
-            "{holding} of {all} promises hold{others}: {requests} requests in {seconds} s{waited}."
+            "{holding} of {all} promises hold: {requests} requests in {seconds} s{waited}."
         ))?;
+        for ((group, reason), number) in unchecked(&runner.promises) {
+            print_sentence(&format!("{number} not checked, {group}: {reason}"))?;
+        }
     }
     if differing > 0 {
         return Err(CliError::Differs(format!("{} not kept", count(differing as i128, "promise"))));
@@ -198,6 +200,7 @@ fn report(context: &Context, runner: &Runner<'_>, seconds: u64) -> Result<(), Cl
         _ => None,
     });
     no_room.map_or(Ok(()), |reason| {
+        let unchecked = number("not checked");
         Err(failed(format!("{unchecked} of {all} promises not checked, the account is full: {reason}")))
     })
 }
@@ -261,27 +264,28 @@ fn ranges(sections: impl Iterator<Item = String>) -> String {
     chapters.map(range).collect::<Vec<_>>().join(" ")
 }
 
-/// The promises that are not kept, each with its request, and the reasons for those that are not checked.
-fn details(context: &Context, promises: &[Promise]) -> String {
-    let styles = &context.output.styles;
-    let (mut lines, mut reasons) = (Vec::new(), BTreeSet::new());
+/// How many promises are not checked, by group and reason.
+fn unchecked(promises: &[Promise]) -> BTreeMap<(&str, &str), usize> {
+    let mut numbers = BTreeMap::new();
     for promise in promises {
-        match &promise.miss {
-            None => {}
-            Some(Miss::NotChecked(reason) | Miss::NoRoom(reason)) => {
-                reasons.insert((&promise.group, reason));
-            }
-            Some(Miss::Differs(it)) => {
-                lines.push((format!("\n§{} {}", promise.section, promise.sentence), Style::Bad));
-                for (name, text) in [("request", &it.request), ("expected", &it.expected), ("came", &it.came)]
-                {
-                    lines.push((format!("  {name:8}  {}", text), Style::Plain));
-                }
-            }
+        if let Some(Miss::NotChecked(reason) | Miss::NoRoom(reason)) = &promise.miss {
+            *numbers.entry((promise.group.as_str(), reason.as_str())).or_default() += 1;
         }
     }
-    let reasons = reasons.into_iter().map(|(group, reason)| format!("\n{group}: not checked: {reason}"));
-    lines.extend(reasons.map(|line| (line, Style::Warning)));
+    numbers
+}
+
+/// The promises that are not kept, each with its request.
+fn details(context: &Context, promises: &[Promise]) -> String {
+    let styles = &context.output.styles;
+    let mut lines = Vec::new();
+    for promise in promises {
+        let Some(Miss::Differs(it)) = &promise.miss else { continue };
+        lines.push((format!("\n§{} {}", promise.section, promise.sentence), Style::Bad));
+        for (name, text) in [("request", &it.request), ("expected", &it.expected), ("came", &it.came)] {
+            lines.push((format!("  {name:8}  {}", text), Style::Plain));
+        }
+    }
     let width = styles.width.unwrap_or(usize::MAX);
     let line = |(text, style): (String, Style)| {
         let (gap, text) = text.strip_prefix('\n').map_or(("", text.as_str()), |text| ("\n", text));

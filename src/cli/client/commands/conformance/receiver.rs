@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 use crate::cli::client::commands::conformance::values::{Values, text};
 use crate::cli::error::{CliError, cannot, failed};
 
+/// Time for a delivery to come from the process of the receiver.
+const ARRIVAL: Duration = Duration::from_secs(1);
+
 /// Where a receiver listens, and how the server reaches it.
 pub struct Listener {
     /// The program itself.
@@ -22,10 +25,12 @@ pub struct Listener {
     pub url: Option<String>,
 }
 
-/// A running receiver. It ends with its owner.
+/// A running receiver. It ends with its owner, and with this process, also if that is killed.
 pub struct Receiver {
     child: Child,
     deliveries: mpsc::Receiver<Value>,
+    /// A delivery that was looked for, and is the next one.
+    found: Option<Value>,
 }
 
 impl Listener {
@@ -50,7 +55,7 @@ impl Listener {
             // Without a reader the rest is not needed.
             lines.filter_map(|line| serde_json::from_str(&line).ok()).try_for_each(|it| sender.send(it))
         });
-        let receiver = Receiver { child, deliveries };
+        let receiver = Receiver { child, deliveries, found: None };
         let (mut notes, mut first) = (BufReader::new(stderr), String::new());
         notes.read_line(&mut first).map_err(failed_to)?;
         // A full pipe would stop the receiver.
@@ -68,8 +73,14 @@ impl Listener {
 
 impl Receiver {
     /// The next delivery, as `cued sink --json` prints it.
-    pub fn next(&self, patience: Duration) -> Option<Value> {
-        self.deliveries.recv_timeout(patience).ok()
+    pub fn next(&mut self, patience: Duration) -> Option<Value> {
+        self.found.take().or_else(|| self.deliveries.recv_timeout(patience).ok())
+    }
+
+    /// Whether a delivery has come that is not read yet.
+    pub fn has_delivery(&mut self) -> bool {
+        self.found = self.next(ARRIVAL);
+        self.found.is_some()
     }
 }
 

@@ -8,7 +8,7 @@
 //! - `keep`, names for parts and headers of the response: what was created stays until the end of the group
 //! - `undo`, the path of what was created, unless the response has its id
 //! - `until`, a part of the JSON: the request is repeated until it comes
-//! - `unless`, a response after which the promise, or the group, is not checked
+//! - `unless`, a response after which the promise, or the group, is not checked, if no delivery has come
 //!
 //! `each` of a promise has values of `{it}`, each with a round of the steps; of a list the items are `{a}`, `{b}` and `{c}`.
 //! Instead of a request, `LISTEN` starts the receiver, `RECEIVE` is its next delivery, and `RECEIVED` the same one again.
@@ -268,7 +268,14 @@ impl<'a> Runner<'a> {
             let body = body_of(&response);
             let is_there = |it: &Value| difference(it, Some(&body), "").is_none();
             if let Some(true) = step.rest.get("unless").map(is_there) {
-                return Err(Miss::NotChecked(step.reason(&response, &body)).into());
+                let has_delivered = self.receiver.as_mut().is_some_and(Receiver::has_delivery);
+                return Err(match has_delivered {
+                    true => {
+                        step.differs("the status that the receiver has sent".to_owned(), shown(&response))
+                    }
+                    false => Miss::NotChecked(step.reason(&response, &body)),
+                }
+                .into());
             }
             if response.status == 429 || step.rest.get("until").is_none_or(is_there) {
                 return Ok(response);
@@ -452,7 +459,7 @@ impl<'a> Runner<'a> {
 
     fn receive(&mut self, step: &Step<'_>) -> Result<(), Stop> {
         if step.request == "RECEIVE" {
-            let delivery = self.receiver.as_ref().and_then(|receiver| receiver.next(PATIENCE));
+            let delivery = self.receiver.as_mut().and_then(|receiver| receiver.next(PATIENCE));
             let late =
                 || step.differs(format!("a delivery within {} s", PATIENCE.as_secs()), "none".to_owned());
             self.delivery = delivery.ok_or_else(late)?;
