@@ -25,20 +25,22 @@ use crate::store::{ReadTx, cues};
 /// `GET /v1/executions/{execution_id}?payload`.
 pub async fn show(request: Request) -> Result<Response> {
     let (caller, id, query) = (request.caller()?, request.execution_id()?, request.query());
-    let is_text = query.one_of("payload", &["json", "text"]) == Some("text");
+    let form = query.one_of("payload", &["json", "text"]);
     query.finish()?;
-    let find = move |read: &ReadTx<'_>| {
-        let found = executions::find(read, caller.user_key, id)?;
-        Ok((found, claims::payload_size(read, caller.user_key, id)?))
-    };
-    let (found, payload_bytes) = request.app.store.read_inline(find).await?;
+    let found =
+        request.app.store.read_inline(move |read| executions::find(read, caller.user_key, id)).await?;
     let found = found.ok_or_else(service::executions::not_found)?;
-    request.reserve_response(if is_text {
-        payload_bytes.saturating_mul(MAX_ESCAPED)
-    } else {
-        payload_bytes
-    })?;
-    let execution = to_json(&ExecutionView(&found))?;
+    match form {
+        None => Response::from_body(&ExecutionView(&found)),
+        Some(form) => show_with_payload(&request, &found, form == "text").await,
+    }
+}
+
+async fn show_with_payload(request: &Request, found: &ExecutionDetails, is_text: bool) -> Result<Response> {
+    let (user_key, id) = (request.caller()?.user_key, found.execution.id);
+    let size = move |read: &ReadTx<'_>| claims::payload_size(read, user_key, id);
+    let bytes = request.app.store.read_inline(size).await?;
+    request.reserve_response(if is_text { bytes.saturating_mul(MAX_ESCAPED) } else { bytes })?;
     let payload = match found.execution.payload_key {
         Some(key) => {
             let cue_key = found.execution.cue_key;
@@ -46,6 +48,7 @@ pub async fn show(request: Request) -> Result<Response> {
         }
         None => None,
     };
+    let execution = to_json(&ExecutionView(found))?;
     let body = match is_text {
         true => with_payload_text(execution, payload.as_deref())?,
         false => with_payload(execution, payload),

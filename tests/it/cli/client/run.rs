@@ -110,7 +110,7 @@ fn a_run_is_shown_with_the_reason_of_its_state() {
     ] {
         assert!(shown.lines().any(|it| it == line), "{line} in {shown}");
     }
-    let json = desk.user.get(&format!("/v1/executions/{run}")).text();
+    let json = desk.user.get(&format!("/v1/executions/{run}?payload=json")).text();
     assert_eq!(desk.home.ok(&["run", "show", &run, "--json"]).trim_end(), json.trim_end());
     assert!(desk.home.ok(&["run", "show", &run, "-o", "yaml"]).contains("status: retrying\n"));
     // Of a worker.

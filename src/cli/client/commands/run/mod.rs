@@ -64,7 +64,7 @@ pub fn entries() -> Vec<Entry> {
             "show",
             "Show a run, its result and the reason",
             [run_id()],
-            Work::Request("GET /v1/executions/{run}", View::Code(show::print_run)),
+            Work::Request("GET /v1/executions/{run}?payload=json", View::Code(show::print_run)),
         ),
         entry(
             "attempts",
