@@ -8,6 +8,7 @@ use crate::service::events;
 use crate::service::finish::{FinishedExecution, on_execution_finished, on_missing_outcome};
 use crate::service::fire::CueFirer;
 use crate::store::WriteTx;
+use crate::store::accounts::users;
 use crate::store::db::meta;
 use crate::store::executions::delivery_queue;
 use crate::store::executions::policies::{self, ExpiredExecution};
@@ -49,7 +50,10 @@ pub fn miss_outcomes(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<bool> {
     for outcome in &overdue {
         policies::miss_outcome(tx, outcome.key, now)?;
         events::execution(tx, EventType::ExecutionOutcome, outcome.user_key, outcome.key, now);
-        on_missing_outcome(tx, outcome.key, outcome.deadline_seconds, firer)?;
+        // It was due at once, and nobody could have reported it.
+        if !users::is_disabled(tx, outcome.user_key)? {
+            on_missing_outcome(tx, outcome.key, outcome.deadline_seconds, firer)?;
+        }
     }
     Ok(overdue.len() == BATCH)
 }

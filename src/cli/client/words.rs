@@ -77,8 +77,8 @@ pub fn with_runs(message: &str) -> String {
     let words = [
         ("Cue not found", "no cue has this id"),
         (
-            "A worker execution sends no request; the answer to its claim has its payload",
-            "a run of a worker sends no request; `cued cue show` has the payload of its cue",
+            "A worker execution sends no request; read it with ?payload=json for its payload",
+            "a run of a worker sends no request; `cued run show` has its payload",
         ),
         (
             "Session not found; GET /v1/auth/sessions lists those of the account",
