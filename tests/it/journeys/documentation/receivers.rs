@@ -43,6 +43,12 @@ pub fn fault(block: &Block) -> Option<String> {
     found.map(|fault| format!("{fault}\n{}", fs::read_to_string(&log).unwrap_or_default()))
 }
 
+/// On a port below those that the system hands out: it stays free until the receiver takes it.
+fn listener() -> TcpListener {
+    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    (first..32_000).find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).unwrap()
+}
+
 /// A receiver that listens, and its address.
 fn started(
     block: &Block,
@@ -50,7 +56,7 @@ fn started(
     secret: &str,
     log: &Path,
 ) -> Result<(SocketAddr, Option<Running>), String> {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = listener();
     let addr = listener.local_addr().unwrap();
     let text = block.text.replace(ADDRESS, &addr.to_string());
     let text = text.replace("9000", &addr.port().to_string());
