@@ -67,13 +67,13 @@ pub async fn file(request: Request) -> Result<Response> {
     file_of_build(&request, file.content_type, file.gzip, BUILD)
 }
 
-/// The parts of a path, of which the route has the last one under this name.
+/// The folders of a path and its last part, whose name in the route is `last`.
 pub fn path_parts<'a>(request: &'a Request, last: &str) -> Vec<&'a str> {
     let parts = ["folder", "subfolder", last].map(|name| request.param(name));
     parts.into_iter().filter(|part| !part.is_empty()).collect()
 }
 
-/// Responds with a file whose path has the build.
+/// Responds with a file that never changes: its path names the build.
 pub fn file_of_build(
     request: &Request,
     content_type: &'static str,

@@ -82,8 +82,8 @@ pub fn reset(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
     wait_until(app, stopping, || Ok(!app.test_calls.lock().any_running()))
 }
 
-/// Wakes all threads, also for the present instant: an idle one may have clean-up to do and not look for it until
-/// `MAX_WAIT` has passed.
+/// Sets the clock and wakes all threads, even if the instant is the present one: an idle thread may have clean-up to do,
+/// and would look for it only after `MAX_WAIT`.
 fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Result<()> {
     app.clock.set(instant.max(app.clock.now()));
     app.notifiers.notify_all();

@@ -13,6 +13,7 @@ use markdown::{
     Destination, Documents, KINDS, broken_links, entries, first_sentence, headings, title, to_html, unlisted,
 };
 
+use crate::http::page::PAGE_HEADERS;
 use crate::support::*;
 
 /// Compressed bytes of all pages with their style sheet and script.
@@ -59,17 +60,7 @@ fn every_page_is_served_with_its_headers() {
     for page in PAGES {
         let served = server.client().get(&path_of(page));
         assert_eq!((served.status, served.text()), (200, html(page)), "{}", page.path);
-        for (name, value) in [
-            ("content-type", "text/html; charset=utf-8"),
-            ("cache-control", "no-cache"),
-            ("content-security-policy", POLICY),
-            ("x-content-type-options", "nosniff"),
-            ("referrer-policy", "no-referrer"),
-            ("x-frame-options", "DENY"),
-            ("cross-origin-opener-policy", "same-origin"),
-            ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
-            ("vary", "accept-encoding"),
-        ] {
+        for (name, value) in [("content-security-policy", POLICY)].into_iter().chain(PAGE_HEADERS) {
             assert_eq!(served.header(name), Some(value), "{name} of {}", page.path);
         }
     }

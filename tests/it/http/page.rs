@@ -248,23 +248,25 @@ fn get(client: &Client, path: &str, headers: &[(&str, &str)]) -> Response {
     client.call("GET", path, headers, b"").unwrap()
 }
 
+/// The headers of every HTML page, beside the policy of its contents.
+pub const PAGE_HEADERS: [(&str, &str); 8] = [
+    ("content-type", "text/html; charset=utf-8"),
+    ("cache-control", "no-cache"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("x-frame-options", "DENY"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
+    ("vary", "accept-encoding"),
+];
+
 #[test]
 fn the_page_is_served_with_its_headers() {
     let server = Server::start(&[]);
     for headers in [&[][..], &[("Accept", "application/json")], &[("Accept", "text/html,*/*;q=0.8")]] {
         let page = get(&server.client(), "/", headers);
         assert_eq!(page.status, 200, "{}", page.text());
-        for (name, value) in [
-            ("content-type", "text/html; charset=utf-8"),
-            ("cache-control", "no-cache"),
-            ("content-security-policy", POLICY),
-            ("x-content-type-options", "nosniff"),
-            ("referrer-policy", "no-referrer"),
-            ("x-frame-options", "DENY"),
-            ("cross-origin-opener-policy", "same-origin"),
-            ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
-            ("vary", "accept-encoding"),
-        ] {
+        for (name, value) in [("content-security-policy", POLICY)].into_iter().chain(PAGE_HEADERS) {
             assert_eq!(page.header(name), Some(value), "{name}");
         }
         assert!(page.text().contains(&address("app/main.js")[1..]) && !page.text().contains("{{"));
