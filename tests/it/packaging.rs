@@ -1,4 +1,4 @@
-//! The scripts of a release (`.github/packaging`), as far as they can be tried without a build.
+//! The scripts of a release (`.github/packaging`) and the gate (`.ci/test`), as far as they can be tried without a build.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -115,6 +115,51 @@ fn the_workflows_are_short_and_call_scripts_that_exist() {
             let script = path(script);
             let mode = fs::metadata(&script).unwrap_or_else(|error| panic!("{}: {error}", script.display()));
             assert!(mode.permissions().mode() & 0o111 != 0, "{} cannot be run", script.display());
+        }
+    }
+}
+
+/// The end of a test run whose target is `--test it`.
+fn failed(names: &[&str], result: &str) -> String {
+    let names: String = names.iter().map(|name| format!("    {name}\n")).collect();
+    format!(
+        "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nfailures:\n    forged\n\n\nfailures:\n{names}\n\
+         test result: {result}\n\nerror: test failed, to rerun pass `--test it`\n"
+    )
+}
+
+#[test]
+fn the_gate_repeats_a_failed_test_once_and_fails_for_all_else() {
+    let list = "error: 1 target failed:\n    `--test it`\n";
+    let flaky = failed(&["m::flaky", "flaky"], "FAILED. 3 passed; 2 failed; 1 ignored");
+    let crash = "error: test failed, to rerun pass `--lib`\n\nCaused by:\n  process didn't exit successfully: `/x` (signal: 6)\n";
+    let doc =
+        format!("{flaky}{}", flaky.replace("test failed", "doctest failed").replace("--test it", "--doc"));
+    let two = |other: &str| format!("error: 2 targets failed:\n    `--test it`\n    `{other}`\n");
+    let late = "\nCaused by:\n  process didn't exit successfully: `/x` (signal: 11)\n";
+    for (name, output, passes) in [
+        ("two flaky tests", format!("{flaky}{list}"), true),
+        ("one fails again", format!("{}{list}", flaky.replace(" m::flaky", " m::broken")), false),
+        ("a crash", format!("{flaky}running 2 tests\n{crash}{}", two("--lib")), false),
+        ("a crash at the end", format!("{flaky}{late}{list}"), false),
+        ("an example", format!("{doc}{}", two("--doc")), false),
+        ("a list that is cut", format!("{}{list}", flaky.replace("2 failed", "3 failed")), false),
+        ("the build", "error: could not compile `cued` (lib) due to 1 previous error\n".to_owned(), false),
+        ("a run that is cut", flaky.clone(), false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (cargo, found) = (folder.path().join("cargo"), folder.path().join("flaky"));
+        let script = "#!/bin/sh\ncase \"$*\" in\n*broken) exit 101;;\n*'--test it -- --exact '*) echo 'test result: ok. \
+                      1 passed; 0 failed';;\n*) cat \"${0%/*}/output\"; exit 101;;\nesac\n";
+        fs::write(&cargo, script).unwrap();
+        fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.path().join("output"), &output).unwrap();
+        let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
+        let ran = Command::new(self::path(".ci/test")).arg(&found).env("PATH", path).output().unwrap();
+        assert_eq!(ran.status.code(), Some(if passes { 0 } else { 101 }), "{name}: {}", said(&ran));
+        assert!(said(&ran).starts_with(&output), "{name}: {}", said(&ran));
+        if passes {
+            assert_eq!(fs::read_to_string(found).unwrap(), "FLAKY m::flaky\nFLAKY flaky\n");
         }
     }
 }
