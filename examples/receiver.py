@@ -112,14 +112,18 @@ class Receiver(BaseHTTPRequestHandler):
         """Suppresses the request log: standard output is for payloads."""
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # deliveries that wait for a thread; with Python's 5, a burst is a second late
+
+
 def main():
     parser = argparse.ArgumentParser(description="Receives, verifies and prints deliveries of cues.")
     parser.add_argument("port", nargs="?", type=int, default=9000, help="0 selects a free port (default: 9000)")
     parser.add_argument("--secret", default=os.environ.get("WEBHOOK_SECRET"), help="default: $WEBHOOK_SECRET")
     arguments = parser.parse_args()
     Receiver.secret = arguments.secret
-    server = ThreadingHTTPServer(("127.0.0.1", arguments.port), Receiver)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", arguments.port), Receiver)
     if not arguments.secret:
         print("no secret given: signatures are NOT verified, anyone can post here", flush=True)
     print(f"receiver listening on http://127.0.0.1:{server.server_port}", flush=True)

@@ -1,5 +1,5 @@
 //! The reference, `src/docs/reference.md`, which source and tests cite as `contract §n` or `contract §n.m`: each
-//! citation leads somewhere, and its table of endpoints is the routing table.
+//! citation leads somewhere, and its table of endpoints is the routing table. Also rules for the examples beside it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -66,6 +66,21 @@ fn every_cited_section_exists() {
         faults.extend(unknown.map(|number| format!("{}: there is no §{number}", path.display())));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_receiver_in_python_queues_a_burst() {
+    let all = below(&["examples", "tests", "src/docs"]);
+    let receivers = all.iter().filter(|(path, text)| {
+        path.extension().is_some_and(|end| end == "py" || end == "md")
+            && text.contains("import BaseHTTPRequestHandler")
+    });
+    let slow = receivers.filter(|(_, text)| !text.contains("request_queue_size = 128"));
+    assert_eq!(
+        slow.map(|(path, _)| path).collect::<Vec<_>>(),
+        Vec::<&PathBuf>::new(),
+        "Python's backlog is 5"
+    );
 }
 
 #[test]

@@ -289,6 +289,12 @@ class Delivery:
 Scripted = Union[int, Answer, Callable[[Delivery], Any]]
 
 
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    # Five by default, and the sixth delivery at once would be a second late.
+    request_queue_size = 128
+
+
 class Receiver:
     """An HTTP server on 127.0.0.1 that records deliveries. It answers 200 unless the test says otherwise."""
 
@@ -296,8 +302,7 @@ class Receiver:
         self.deliveries = []
         self._cued, self._script, self._otherwise = cued, [], 200
         self._changed, self._closed = threading.Condition(), threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"receiver": self}))
-        self._http.daemon_threads = True
+        self._http = _Listener(("127.0.0.1", 0), type("Handler", (_Handler,), {"receiver": self}))
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
 

@@ -1,6 +1,8 @@
 """Tests of the kit itself: you need not copy them."""
 
 import re
+import socket
+from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
@@ -127,6 +129,13 @@ def test_mails_about_many_failures_do_not_stop_the_server(cued, receiver):
     # Ten mails an hour of some 200 bytes: more than a pipe holds.
     cued.advance("PT40H")
     receiver.expect_deliveries(400)
+
+
+def test_a_hundred_deliveries_at_once_wait_for_a_thread(receiver):
+    receiver._http.shutdown()  # none is accepted
+    with ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(receiver._http.server_address, timeout=0.5))
 
 
 @pytest.mark.parametrize("test", range(100))

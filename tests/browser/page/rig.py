@@ -123,6 +123,7 @@ class Receiver:
             def log_message(self, *_):
                 pass
 
+        ThreadingHTTPServer.request_queue_size = 128  # Python's 5 delays a burst
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"

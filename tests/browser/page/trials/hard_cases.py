@@ -51,6 +51,7 @@ class Below:
             def log_message(self, *_):
                 pass
 
+        ThreadingHTTPServer.request_queue_size = 128  # Python's 5 delays a burst
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.server.handle_error = lambda *_: None
