@@ -2,7 +2,7 @@
 
 #[path = "build/api_reference.rs"]
 mod api_reference;
-#[path = "http/docs/crc32.rs"]
+#[path = "build/crc32.rs"]
 mod crc32;
 #[path = "build/docs.rs"]
 mod docs;

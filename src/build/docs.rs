@@ -5,13 +5,12 @@
 //!
 //! A page consists of what stands before its text, which the program makes of the title and the navigation, and of its
 //! text, whose compression refers to the navigation. The program joins both to one gzip file, so that 50 pages do not
-//! contain the navigation 50 times. All links are relative, so that the pages work below the path of a proxy.
+//! contain the navigation 50 times, but once for each depth of a path. All links are relative, so that the pages work below the path of a proxy.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
-use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::deflate::core::{
     CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,
 };
@@ -72,7 +71,7 @@ pub fn embed(page_build: &str, made: Vec<(String, String)>) -> io::Result<()> {
     documents.extend(made.into_iter().map(|(path, text)| (format!("{FOLDER}{path}.md"), text)));
     let list = check(&documents)?;
     let mut pages = pages(&documents, &list)?;
-    pages.push(search());
+    pages.push(search(&documents, &list));
     let style = style()?;
     let script = fs::read_to_string(format!("{ASSETS}/docs.js"))?;
     let template = fs::read_to_string(format!("{ASSETS}/page.html"))?;
@@ -194,12 +193,24 @@ fn contents(text: &str) -> String {
     format!("{start}{}</ul></details></nav>\n", sections.concat())
 }
 
-/// The frame of the search; the program fills in the headings of all pages, which would be a large page.
-fn search() -> Page {
-    let article = "<h1>Search</h1>\n<p id=\"found\" role=\"status\">All headings of all pages.</p>\n\
-        <div id=\"headings\">\n</div>\n";
-    let title = "Search".to_owned();
-    Page { path: SEARCH.to_owned(), title, kind: "", line: String::new(), article: article.to_owned() }
+/// The headings of all pages, which the script filters.
+fn search(documents: &Documents, list: &[Entry]) -> Page {
+    let mut article = "<h1>Search</h1>\n<p id=\"found\" role=\"status\">All headings of all pages.</p>\n\
+        <div id=\"headings\">\n"
+        .to_owned();
+    for entry in list {
+        let url = format!("../{}", url_of(path_of(&entry.file)));
+        let text = &documents[&entry.file];
+        let title = title(text).unwrap_or_default();
+        article += &format!("<h2><a href=\"{url}\">{}</a></h2>\n<ul>\n", escaped(&title));
+        for heading in headings(text).iter().filter(|heading| heading.level > 1) {
+            let text = escaped(&heading.text);
+            article += &format!("<li><a href=\"{url}#{}\">{text}</a></li>\n", heading.anchor);
+        }
+        article += "</ul>\n";
+    }
+    article += "</div>\n";
+    Page { path: SEARCH.to_owned(), title: "Search".to_owned(), kind: "", line: String::new(), article }
 }
 
 /// The tokens of the page, and the rules of the documentation.
@@ -211,7 +222,7 @@ fn style() -> io::Result<String> {
     Ok(format!("{tokens}{}", fs::read_to_string(format!("{ASSETS}/docs.css"))?))
 }
 
-/// What the program replaces by `../` for each level of a page.
+/// Stands for `../` for each level of a page.
 const UP: &str = "{{up}}";
 
 /// What stands before and after the text of a page.
@@ -232,6 +243,11 @@ impl Template {
             navigation: middle.replace("{{pages}}", &navigation(list, UP)),
             end: end.to_owned(),
         })
+    }
+
+    /// What stands between the title and the text of a page.
+    fn navigation_at(&self, depth: usize) -> String {
+        self.navigation.replace(UP, &"../".repeat(depth))
     }
 }
 
@@ -261,9 +277,13 @@ fn write_files(
         "pub const BUILD: &str = {build:?};\npub const BEFORE_TITLE: &str = {:?};\n",
         template.before_title
     );
-    write("docs-navigation.deflate", &compress_to_vec(template.navigation.as_bytes(), LEVEL))?;
-    table += &format!("pub static NAVIGATION: &[u8] = {};\n", included("docs-navigation.deflate"));
-    table += "pub static PAGES: &[DocsPage] = &[\n";
+    table += &format!("/// By the depth of the page.\npub static NAVIGATION: [&[u8]; {DEPTHS}] = [\n");
+    for depth in 0..DEPTHS {
+        let name = format!("docs-navigation-{depth}.deflate");
+        write(&name, &deflated(&template.navigation_at(depth), "").0)?;
+        table += &format!("{},\n", included(&name));
+    }
+    table += "];\npub static PAGES: &[DocsPage] = &[\n";
     for page in pages {
         table += &entry_of(page, depth_of(&page.path), template)?;
     }
@@ -286,22 +306,23 @@ fn write_files(
 
 fn entry_of(page: &Page, depth: usize, template: &Template) -> io::Result<String> {
     let name = page.path.replace('/', "-");
-    let navigation = &template.navigation.replace(UP, &"../".repeat(depth));
+    let navigation = &template.navigation_at(depth);
     let title_html = escaped(&page.title);
     let article = format!("{}{}", page.article, template.end);
     let all = [template.before_title.as_str(), &title_html, navigation, &article].concat();
-    write(&format!("docs-{name}.deflate"), &after(navigation, &article))?;
+    write(&format!("docs-{name}.deflate"), &deflated(navigation, &article).1)?;
     let (path, title, kind, line) = (&page.path, &page.title, page.kind, &page.line);
     let text = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/docs-{name}.deflate\"))");
-    let (checksum, length) = (crc32(all.as_bytes()), all.len());
+    let (checksum, length, article_length) = (crc32(all.as_bytes()), all.len(), article.len());
     Ok(format!(
         "DocsPage {{ path: {path:?}, title: {title:?}, kind: {kind:?}, line: {line:?}, \
-         title_html: {title_html:?}, depth: {depth}, article: {text}, checksum: {checksum}, length: {length} }},\n"
+         title_html: {title_html:?}, depth: {depth}, article: {text}, checksum: {checksum}, length: {length}, \
+         article_length: {article_length} }},\n"
     ))
 }
 
-/// A deflated text that refers to the navigation before it.
-fn after(navigation: &str, text: &str) -> Vec<u8> {
+/// The navigation, deflated to a whole byte, and a text that refers to it.
+fn deflated(navigation: &str, text: &str) -> (Vec<u8>, Vec<u8>) {
     // Raw, without a head of zlib.
     let flags = create_comp_flags_from_zip_params(i32::from(LEVEL), 0, 0);
     let mut compressor = CompressorOxide::new(flags);
@@ -313,9 +334,7 @@ fn after(navigation: &str, text: &str) -> Vec<u8> {
         });
         all
     };
-    // The navigation ends at a whole byte; the program has it in another form.
-    drop(deflated(navigation, TDEFLFlush::Sync));
-    deflated(text, TDEFLFlush::Finish)
+    (deflated(navigation, TDEFLFlush::Sync), deflated(text, TDEFLFlush::Finish))
 }
 
 fn escaped(text: &str) -> String {

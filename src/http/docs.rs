@@ -1,21 +1,13 @@
 //! The documentation of this version (`/docs`, contract §9), which the build script makes of `src/docs`: static pages,
 //! their style sheet and script, and the texts that `cued docs` prints.
 
-mod crc32;
-mod search;
-
-use std::sync::LazyLock;
-
 use hyper::StatusCode;
 use hyper::body::Bytes;
-use hyper::header::{self, HeaderMap};
-use miniz_oxide::inflate::decompress_to_vec;
+use hyper::header::{self, HeaderMap, HeaderValue};
 
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
 use crate::http::assets::{CompressedText, as_page, file_of_build, inflate, path_parts};
-use crate::http::docs::crc32::crc32;
-use crate::http::docs::search::list;
 use crate::http::message::{Request, Response};
 
 // `BUILD`, `BEFORE_TITLE`, `NAVIGATION`, `PAGES`, `NOT_FOUND` and `FILES`, from `src/build/docs.rs`.
@@ -40,18 +32,9 @@ pub struct DocsPage {
     checksum: u32,
     /// Bytes of the HTML.
     length: u32,
+    /// Bytes of its end, which `article` is.
+    article_length: usize,
 }
-
-const SEARCH: &str = "search";
-
-/// The links of the search, made when it is first shown.
-static HEADINGS: LazyLock<String> = LazyLock::new(|| {
-    let of_page = |page: &DocsPage| {
-        let url = format!("../docs/{}", page.path);
-        list(&url, page.title_html, &page.article().unwrap_or_default())
-    };
-    PAGES.iter().filter(|page| !page.kind.is_empty()).map(of_page).collect()
-});
 
 /// The head of a gzip file without a name and a time (RFC 1952).
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
@@ -67,32 +50,16 @@ impl DocsPage {
 
     /// The HTML as a gzip file.
     pub fn gzip(&self) -> Vec<u8> {
-        let start = format!("{BEFORE_TITLE}{}{}", self.title_html, self.navigation());
-        let (checksum, length, article) = if self.path == SEARCH {
-            let article = self.article().unwrap_or_default();
-            let html = start.clone() + &article;
-            let length = u32::try_from(html.len()).unwrap_or_default();
-            (crc32(html.as_bytes()), length, stored(&article, true))
-        } else {
-            (self.checksum, self.length, self.article.to_vec())
-        };
-        let (checksum, length) = (checksum.to_le_bytes(), length.to_le_bytes());
-        [&GZIP_HEAD[..], &stored(&start, false), &article, &checksum, &length].concat()
+        let start = stored(&format!("{BEFORE_TITLE}{}", self.title_html));
+        let (checksum, length) = (self.checksum.to_le_bytes(), self.length.to_le_bytes());
+        [&GZIP_HEAD[..], &start, NAVIGATION[self.depth], self.article, &checksum, &length].concat()
     }
 
     /// The HTML after the navigation; `None` if it is damaged.
     pub fn article(&self) -> Option<String> {
-        let navigation = self.navigation();
-        let mut text = decompress_to_vec(&[&stored(&navigation, false), self.article].concat()).ok()?;
-        let article = String::from_utf8(text.split_off(navigation.len().min(text.len()))).ok()?;
-        let is_search = self.path == SEARCH;
-        Some(if is_search { article.replacen("</div>", &format!("{}</div>", *HEADINGS), 1) } else { article })
-    }
-
-    /// What stands between the title and the text, with the links of a page of this depth.
-    fn navigation(&self) -> String {
-        let text = decompress_to_vec(NAVIGATION).unwrap_or_default();
-        String::from_utf8(text).unwrap_or_default().replace("{{up}}", &"../".repeat(self.depth))
+        let html = inflate(&self.gzip())?;
+        let start = html.len().checked_sub(self.article_length)?;
+        String::from_utf8(html[start..].to_vec()).ok()
     }
 
     fn respond(&self, headers: &HeaderMap) -> Result<Response> {
@@ -103,22 +70,23 @@ impl DocsPage {
     }
 }
 
-/// A text as blocks of deflate that are not compressed (RFC 1951, 3.2.4).
-fn stored(text: &str, is_end: bool) -> Vec<u8> {
-    let chunks = text.as_bytes().chunks(usize::from(u16::MAX));
-    let last = chunks.len();
-    let blocks = chunks.zip(1..).flat_map(|(chunk, number)| {
-        let length = u16::try_from(chunk.len()).unwrap_or_default();
-        let is_last = u8::from(is_end && number == last);
-        [&[is_last][..], &length.to_le_bytes(), &(!length).to_le_bytes(), chunk].concat()
-    });
-    blocks.collect()
+/// A short text as a block of deflate that is not compressed and not the last (RFC 1951, 3.2.4).
+fn stored(text: &str) -> Vec<u8> {
+    let length = u16::try_from(text.len()).unwrap_or_default();
+    [&[0], &length.to_le_bytes()[..], &(!length).to_le_bytes(), text.as_bytes()].concat()
 }
 
 /// Compressed bytes of all that the program contains for the documentation.
 pub fn size() -> usize {
     let pages = PAGES.iter().chain(NOT_FOUND).map(|page| page.article.len());
-    pages.chain([NAVIGATION.len()]).chain(FILES.iter().map(|(_, gzip)| gzip.len())).sum()
+    let others = NAVIGATION.iter().chain(FILES.iter().map(|(_, gzip)| gzip)).map(|file| file.len());
+    pages.chain(others).sum()
+}
+
+/// `GET /docs/`, where the links of a page would lead elsewhere.
+pub async fn home(_: Request) -> Result<Response> {
+    let response = Response { status: StatusCode::PERMANENT_REDIRECT, ..Response::no_content() };
+    Ok(response.with(header::LOCATION, HeaderValue::from_static("../docs")))
 }
 
 /// `GET /docs`, `/docs/{page}`, those in folders, and `/docs/{build}/{file}`.

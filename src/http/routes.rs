@@ -27,6 +27,7 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/ui/{build}/{folder}/{subfolder}/{file}"  Asset     assets::file,
 
     GET    "/docs"                                    Asset     docs::show,
+    GET    "/docs/"                                   Asset     docs::home,
     GET    "/docs/{page}"                             Asset     docs::show,
     GET    "/docs/{folder}/{page}"                    Asset     docs::show,
     GET    "/docs/{folder}/{subfolder}/{page}"        Asset     docs::show,

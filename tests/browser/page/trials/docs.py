@@ -8,10 +8,11 @@ from trials.accessibility import LOOKS, violations
 from trials.hard_cases import Below
 
 REFERENCE = "docs/reference/api/cues"
-PAGES = ("docs", "docs/schedules", "docs/channels", "docs/reference/errors", "docs/search", "docs/nope", REFERENCE)
+PAGES = ("docs", "docs/schedules", "docs/retries", "docs/billing", "docs/channels", "docs/reference/errors", "docs/search", "docs/nope", REFERENCE)
 SHOWN = """
 return [...document.querySelectorAll("#headings :is(h2, li)")].filter((one) => one.checkVisibility()).map((one) => one.textContent)
 """
+HIDDEN = "return [...document.querySelectorAll('.table')].some((one) => one.scrollWidth > one.clientWidth)"
 OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
 
 
@@ -43,7 +44,8 @@ def no_page_of_the_documentation_scrolls_sideways(world):
         for path in PAGES:
             page.open(page.url + path)
             page.run(OPEN)
-            if page.overflows():
+            # From 360 on, all columns of a table are seen.
+            if page.overflows() or width >= 360 and page.run(HIDDEN):
                 wide.append((path, width))
     check(not wide, wide)
 
