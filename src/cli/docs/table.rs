@@ -1,9 +1,9 @@
 //! A table of a documentation page as text: as in Markdown, its columns under each other and its cells folded to fit the
-//! width. Words stay whole, because they are copied: a table of long ones is wider.
+//! width. Words stay whole, because they are copied: a table whose words do not fit becomes a list.
 
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::width::fold;
+use crate::cli::width::{fill, fold};
 
 /// `| ` before each cell, a blank after it, and the last `|`.
 const AROUND_CELL: usize = 3;
@@ -16,7 +16,11 @@ pub fn table(rows: &[Vec<String>], width: usize) -> String {
     };
     let longest_word = |cell: &str| cell.split(' ').map(|word| word.width()).max().unwrap_or(0);
     let room = width.saturating_sub(AROUND_CELL * columns + 1);
-    let widths = shared(widest_of(longest_word), &widest_of(|cell| cell.width()), room);
+    let least = widest_of(longest_word);
+    if least.iter().sum::<usize>() > room {
+        return list(rows, width);
+    }
+    let widths = shared(least, &widest_of(|cell| cell.width()), room);
     let mut out = String::new();
     for (number, row) in rows.iter().enumerate() {
         let cells: Vec<Vec<String>> =
@@ -34,6 +38,21 @@ pub fn table(rows: &[Vec<String>], width: usize) -> String {
         }
     }
     out
+}
+
+/// Each row as an item, with its further cells below the first.
+fn list(rows: &[Vec<String>], width: usize) -> String {
+    let Some((head, rows)) = rows.split_first() else { return String::new() };
+    let item = |row: &Vec<String>| -> String {
+        let cells = row.iter().zip(head).enumerate().filter(|(_, (cell, _))| !cell.is_empty());
+        let line = |(column, (cell, name)): (usize, (&String, &String))| {
+            let (mark, name) = if column == 0 { ("- ", "") } else { ("  ", name.as_str()) };
+            let colon = if name.is_empty() { "" } else { ": " };
+            fill(format!("{name}{colon}{cell}").split(' '), mark.to_owned(), 2, width) + "\n"
+        };
+        cells.map(line).collect()
+    };
+    rows.iter().map(item).collect()
 }
 
 /// The width of each column, from `least` up to `most`. Those that need least have theirs first; the others share the
@@ -71,10 +90,11 @@ mod tests {
                       | the disk is full | writes get a 503,      |\n\
                       |                  | reads go on            |\n";
         assert_eq!(table(&rows, 45), folded);
+        let link = row(["a", "https://example.com/a b"]);
         assert_eq!(
-            table(&[row(["", ""]), row(["a", "https://example.com/a b"])], 10),
-            "|   |                       |\n| - | --------------------- |\n\
-             | a | https://example.com/a |\n|   | b                     |\n"
+            table(&[row(["Name", "At"]), link.clone()], 10),
+            "- a\n  At:\n  https://example.com/a\n  b\n"
         );
+        assert_eq!(table(&[row(["", ""]), link], 10), "- a\n  https://example.com/a\n  b\n");
     }
 }

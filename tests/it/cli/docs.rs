@@ -45,6 +45,12 @@ fn every_page_is_printed_as_plain_text() {
             assert_eq!(found, own, "{markup:?} in {}", page.path);
         }
         assert!(!printed.contains("On this page"), "{}", page.path);
+        // Whole seconds have no fraction.
+        assert!(!printed.contains(".000"), "{}", page.path);
+        // Code is as wide as it is.
+        for line in printed.lines().filter(|line| !line.starts_with("    ") && line.contains(' ')) {
+            assert!(line.chars().count() <= 80, "{}: {line}", page.path);
+        }
     }
 }
 
