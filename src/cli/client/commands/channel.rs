@@ -67,7 +67,7 @@ Add a channel\n\nIt gets a message when a run fails for good, when its cue recov
                    test message.
 
 Settings of the types:
-  email                               --to ADDRESS, the confirmed address of the account
+  email                               [--to ADDRESS], the confirmed address of the account
   webhook                             --url URL
   ntfy                                --url URL with the topic [--token T] [--priority N]
   slack, discord, mattermost, teams   --url URL of an incoming webhook
@@ -180,6 +180,10 @@ const TEXTS: [(&str, &str); 4] =
 fn add(call: &Call<'_>) -> Result<(), CliError> {
     let mut body = fields(call)?;
     body["type"] = call.text("type").into();
+    if body["type"] == "email" && body["to"].is_null() {
+        // No other address is taken.
+        body["to"] = call.context.fetch(&ApiRequest::get("/v1/auth/me"))?.value()?["email"].take();
+    }
     if let Some(quiet) = quiet(call, &Value::Null)? {
         body["quiet"] = quiet;
     }

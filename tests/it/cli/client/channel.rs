@@ -44,7 +44,7 @@ fn shown(home: &ClientHome, channel: &str) -> Value {
 #[test]
 fn the_commands_of_the_guide_work_for_every_service() {
     let server = Server::with_test_clock("2030-01-01T00:00:00Z");
-    let user = server.client().register("me@example.com");
+    let user = server.client().register("ann@example.com");
     let home = ClientHome::signed_in(&server, &user);
     let mut sink = Sink::start(&home, &[]);
     let commands = GUIDE.lines().filter_map(|line| line.strip_prefix("cued channel ")).map(str::to_owned);
