@@ -18,10 +18,10 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("user set-operator", "cued user set-operator me@example.com on"),
     ("key add", "cued key add me@example.com --name laptop"),
     ("key list", "cued key list me@example.com"),
-    ("key revoke", "cued key revoke key_4f8k2m9x1q7z"),
+    ("key revoke", "cued key revoke 0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e"),
     ("billing list", "cued billing list --all"),
-    ("billing approve", "cued billing approve req_4f8k2m9x1q7z"),
-    ("billing decline", "cued billing decline req_4f8k2m9x1q7z"),
+    ("billing approve", "cued billing approve 0f6b1c9e-2a47-4a0e-9a55-7c1d2e3f4a5b"),
+    ("billing decline", "cued billing decline 0f6b1c9e-2a47-4a0e-9a55-7c1d2e3f4a5b"),
     ("backup", "cued backup /var/backups/cued --keep 7 --db /var/lib/cued/cued.db"),
     ("check", "cued check /var/lib/cued/cued.db"),
     ("restore", "cued restore /var/backups/cued/cued.db --db /var/lib/cued/cued.db --replace"),
@@ -160,6 +160,10 @@ mod tests {
                 assert!(line.starts_with(&format!("cued {name}")), "{line}");
                 let parsed = Cli::command().try_get_matches_from(words_of(line));
                 assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
+                let id = words_of(line)
+                    .into_iter()
+                    .find(|word| word.starts_with("key_") || word.starts_with("req_"));
+                assert_eq!(id, None, "an id of this kind is a UUID");
             }
         }
     }

@@ -167,8 +167,7 @@ pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
         }
         // The error rolls the deletion back.
         if !api_keys::has_at_least(tx, user_key, 1)? {
-            let message =
-                "This is the last API key of the account: create another one first, or regenerate it";
+            let message = "This is the last API key of the account: create another one first";
             return Err(Error::refused(ErrorCode::LastKey, message));
         }
         Ok(())

@@ -83,6 +83,25 @@ fn the_quick_start_of_the_readme_also_works_with_curl() {
 }
 
 #[test]
+fn a_clone_is_built_and_tested_by_two_commands() {
+    let [commands] = &blocks(README, "# cued")[..] else { panic!("{README}") };
+    let commands: Vec<&str> = commands.lines().map(|line| line.split("    #").next().unwrap()).collect();
+    assert_eq!(commands, ["cargo run --release -- serve --dev --limits off", "cargo test"]);
+    let needed = concat!("Rust ", env!("CARGO_PKG_RUST_VERSION"), " or later and a C compiler");
+    assert!(README.contains(needed), "{needed}");
+}
+
+#[test]
+fn the_worker_of_the_readme_runs_at_once() {
+    let [commands] = &blocks(README, "A first worker")[..] else { panic!("{README}") };
+    let server = Server::start(DEV_UNLIMITED);
+    let user = server.user();
+    let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", user.key());
+    run_at(&home, &commands.replace("cued work", "cued work --drain"));
+    assert_eq!(user.get("/v1/executions").expect(200)["executions"][0]["status"], "success");
+}
+
+#[test]
 fn the_commands_of_the_client_in_the_readme_work() {
     let [commands] = &blocks(README, "The client")[..] else { panic!("{README}") };
     let (server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::start());

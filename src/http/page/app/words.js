@@ -65,7 +65,7 @@ export const causeShort = ({ cause, http_status: status }) =>
 const MESSAGES = {
   execution_limit_exceeded: "this month's runs were used up",
   address_unconfirmed:
-    "it waits: until you confirm your email address, you have 60 runs an hour",
+    "it waits: until you confirm your email address, your runs make at most 60 calls an hour",
   "not claimed in time": "no worker claimed it in time",
 };
 
