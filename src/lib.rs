@@ -73,8 +73,8 @@
 //! - **Outcome**: the reported result of an execution, success or failure (contract §5.5).
 //! - **Evidence**: data about the effect of an execution, such as an external id or an artifact (contract §5.6).
 //! - **Verdict**: a user's decision, by request, that a reported outcome is valid or not (contract §5.7).
-//! - **Missed run**: a due run without an execution, because the server was down or held, the clock jumped forward, or an
-//!   earlier execution was not finished (contract §4.12).
+//! - **Missed run**: a due run without an execution, because the server was down, held or stopped, the clock jumped forward,
+//!   or an earlier execution was not finished (contract §4.12).
 //! - **Catch-up**: the runs that fire after such a gap: none, the latest, or up to 100 (contract §4.12).
 //! - **Hold**: the state of a restored copy, which fires and sends nothing until `cued promote` (contract §1.6).
 //! - **Outbox**: the table of notifications that are stored with a failure and sent after its commit (contract §6.8).

@@ -9,9 +9,9 @@ use crate::domain::time::just_before;
 /// Missed runs that `catch_up: all` still fires (contract §4).
 const MAX_CATCH_UP_RUNS: usize = 100;
 
-/// A wall clock that gains more than this on the monotonic one has jumped, and a cue that is later was missed: above
+/// A cue that is later was missed, and a wall clock that gains more than this on the monotonic one has jumped: above
 /// any delay of a working scheduler and any correction of a time service.
-const JUMP_THRESHOLD: SignedDuration = SignedDuration::from_secs(60);
+const MAX_DELAY: SignedDuration = SignedDuration::from_secs(60);
 
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,17 +36,18 @@ impl Outage {
     }
 }
 
-/// Returns whether the wall clock jumped forward, if it advanced by `wall` while the monotonic clock advanced by
-/// `real`.
-pub fn is_clock_jump(wall: SignedDuration, real: SignedDuration) -> bool {
-    wall.saturating_sub(real) > JUMP_THRESHOLD
+/// The reason for which cues missed their runs while none fired, if the span was long: the wall clock, which advanced by
+/// `wall`, jumped forward, or in `real` time the process was stopped or could not write.
+pub fn gap(wall: SignedDuration, real: SignedDuration) -> Option<MissReason> {
+    let has_jumped = wall.saturating_sub(real) > MAX_DELAY;
+    (wall > MAX_DELAY).then_some(if has_jumped { MissReason::Clock } else { MissReason::Downtime })
 }
 
 /// The outage in which a cue missed its run, if any: the `known` one, or one inferred from the delay.
 pub fn outage_at(known: Option<Outage>, due: Timestamp, now: Timestamp) -> Option<Outage> {
     match known {
         Some(outage) if due <= outage.until => Some(outage),
-        _ if now.duration_since(due) > JUMP_THRESHOLD => Some(Outage::before(now, MissReason::Clock)),
+        _ if now.duration_since(due) > MAX_DELAY => Some(Outage::before(now, MissReason::Clock)),
         known => known,
     }
 }

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::cue::retention::SETTLING_TIME;
 use crate::domain::notification::event::{Event, ServerChange};
-use crate::domain::schedule::catch_up::{CaughtUp, MissReason, Outage, is_clock_jump};
+use crate::domain::schedule::catch_up::{CaughtUp, MissReason, Outage, gap};
 use crate::domain::schedule::wall_clock::{ClockFault, PROOF_TIME};
 use crate::domain::time::just_before;
 use crate::engine::delivery::dispatcher::{DeliveryService, promote_batch};
@@ -253,6 +253,7 @@ pub struct Scheduler {
     last_seen: Timestamp,
     /// The last outage; cues that were due in it catch up.
     outage: Outage,
+    /// The clocks when due cues last fired, or none was due.
     wall: Timestamp,
     monotonic: Duration,
     clock_accepted_at: Option<Timestamp>,
@@ -337,8 +338,8 @@ impl Scheduler {
         let (mut fired, mut newest) = (FireSummary::default(), now);
         loop {
             // Read for each batch: a cue that falls due while a long backlog is fired comes before the rest of it.
-            let (now, previous) = (app.clock.now(), self.outage);
-            self.read_clock(app, now);
+            let (now, monotonic, previous) = (app.clock.now(), app.clock.monotonic(), self.outage);
+            self.read_clock(app, now, monotonic);
             if self.outage != previous {
                 // The chosen cues may have fallen due in the new outage, and then catch up.
                 self.turns.clear();
@@ -347,10 +348,12 @@ impl Scheduler {
             app.record_outage(self.outage);
             newest = newest.max(now);
             if now < self.last_seen || !self.read_backlog(app, now)? {
+                (self.wall, self.monotonic) = (now, monotonic);
                 break;
             }
             let turns = self.turns.drain(..self.turns.len().min(BATCH)).collect();
             let batch = fire_batch(app, deliveries, now, self.outage, turns)?;
+            (self.wall, self.monotonic) = (now, monotonic);
             // Counted per batch: an error may end the pass before the next one.
             app.engine_stats.fired.add(batch.executions as u64);
             app.engine_stats.heartbeat(app.clock.monotonic());
@@ -435,8 +438,7 @@ impl Scheduler {
         Ok(())
     }
 
-    fn read_clock(&mut self, app: &App, now: Timestamp) {
-        let monotonic = app.clock.monotonic();
+    fn read_clock(&mut self, app: &App, now: Timestamp, monotonic: Duration) {
         let doubted = app.clock.doubted();
         if doubted.is_some() != self.is_doubted {
             self.is_doubted = doubted.is_some();
@@ -450,9 +452,13 @@ impl Scheduler {
         }
         let real = SignedDuration::try_from(monotonic - self.monotonic).unwrap_or(SignedDuration::MAX);
         // A test clock moves on purpose, from instant to instant, and every cue that it passes fires.
-        if !app.clock.is_test() && is_clock_jump(now.duration_since(self.wall), real) {
-            tracing::warn!(previous = %self.wall, %now, "the wall clock jumped forward; missed runs catch up");
-            self.outage = Outage::before(now, MissReason::Clock);
+        if let Some(reason) = gap(now.duration_since(self.wall), real).filter(|_| !app.clock.is_test()) {
+            // Once, although a full disk prolongs the gap with every pass.
+            if self.outage.until < self.wall {
+                tracing::warn!(since = %self.wall, %now, reason = reason.as_str(),
+                    "no cue could fire for more than a minute; missed runs catch up");
+            }
+            self.outage = Outage::before(now, reason);
         } else if self.wall < self.last_seen && self.last_seen <= now {
             // Cues that came due while the clock was behind could not fire either.
             self.outage = Outage::before(now, MissReason::Clock);
@@ -466,7 +472,6 @@ impl Scheduler {
                 "the wall clock moved back; no cue fires by schedule until it has caught up, or until `cued clock accept`"
             );
         }
-        (self.wall, self.monotonic) = (now, monotonic);
     }
 }
 

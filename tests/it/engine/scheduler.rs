@@ -1,5 +1,8 @@
 //! The scheduler: due cues, and executions that are overdue at a start.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use cued::clock::Clock;
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
@@ -386,4 +389,33 @@ fn a_once_cue_that_is_due_runs_although_a_smaller_plan_pauses_the_others() {
     assert_eq!(fixture.cue(recurring.key).status, CueStatus::Paused);
     let fired = Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
     assert_eq!((fired.executions, fixture.cue(once.key).run_count), (1, 1));
+}
+
+#[test]
+fn runs_due_in_over_a_minute_of_a_full_disk_were_missed() {
+    let (fixture, _) = adrift(NOON, CatchUp::Latest);
+    let user = fixture.user("v");
+    let cues = [CatchUp::None, CatchUp::Latest].map(|catch_up| {
+        let minutely = Schedule::recurring("* * * * *", "UTC", catch_up).unwrap();
+        fixture.worker_cue(user, |new| new.schedule = minutely).key
+    });
+    let mut scheduler = Scheduler::start(&fixture.app).unwrap();
+    scheduler.run_once(&fixture.app).unwrap();
+    let is_full = fixture.refuse_commits();
+    for _ in 0..13 {
+        fixture.app.clock.elapse(Duration::from_secs(10));
+        assert_eq!(scheduler.run_once(&fixture.app).is_err(), fixture.now() >= at("2026-03-01T12:01:00Z"));
+    }
+    is_full.store(false, Ordering::SeqCst);
+    scheduler.run_once(&fixture.app).unwrap();
+    assert_eq!(cues.map(|cue| runs(&fixture, cue)), [vec![], vec!["2026-03-01T12:02:00Z".to_owned()]]);
+    for (cue, count, last) in [(cues[0], 2, "2026-03-01T12:02:00Z"), (cues[1], 1, "2026-03-01T12:01:00Z")] {
+        let row = MissedRuns {
+            first: at("2026-03-01T12:01:00Z"),
+            last: at(last),
+            count,
+            reason: "downtime".to_owned(),
+        };
+        assert_eq!(missed(&fixture, cue), [row]);
+    }
 }

@@ -451,3 +451,38 @@ fn accepting_a_clock_that_is_right_changes_nothing() {
     assert_eq!(machine.missed(&user, &id), json!([]));
     machine.stops();
 }
+
+/// As `kill -STOP` for 19 minutes.
+#[test]
+fn a_process_that_was_stopped_for_over_a_minute_treats_due_runs_as_missed() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, NOON);
+    let user = machine.api.user("ann");
+    let ids = ["none", "latest", "all"].map(|catch_up| {
+        scheduled(&user, &json!({"type": "recurring", "every": "10s", "catch_up": catch_up}))
+    });
+    let once = scheduled(&user, &json!({"type": "once", "at": "2026-03-01T12:01:00Z"}));
+    machine.wait_for_pass();
+    machine.elapse(19 * MINUTE + Duration::from_secs(5));
+    let ran = |id: &str| machine.cue(&user, id)["run_count"].as_i64().unwrap();
+    until("the cues catch up", || (ran(&once) == 1 && ran(&ids[2]) == 100).then_some(()));
+    assert_eq!((ran(&ids[0]), ran(&ids[1])), (0, 1));
+    for (id, (last, count)) in ids.iter().zip([("12:19:00", 114), ("12:18:50", 113), ("12:02:20", 14)]) {
+        let last = format!("2026-03-01T{last}Z");
+        let row =
+            json!([{"first": "2026-03-01T12:00:10Z", "last": last, "count": count, "reason": "downtime"}]);
+        assert_eq!(machine.missed(&user, id), row);
+        assert_eq!(machine.cue(&user, id)["next_run"], "2026-03-01T12:19:10+00:00");
+    }
+    let alerts = user.get("/v1/alerts").json()["alerts"].clone();
+    assert_eq!(
+        (alerts.as_array().unwrap().len(), &alerts[0]["metadata"]["runs"]),
+        (1, &json!(102)),
+        "{alerts}"
+    );
+    // A delay of a minute is none.
+    machine.elapse(MINUTE);
+    until("the late runs fire", || (ran(&ids[0]) == 6).then_some(()));
+    assert_eq!(machine.cue(&user, &ids[0])["missed_count"], 114);
+    machine.stops();
+}
