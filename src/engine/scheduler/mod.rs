@@ -150,7 +150,12 @@ struct TurnWatch {
 impl TurnWatch {
     /// Wakes the dispatcher if a turn has come since the last call. Returns the next one.
     fn next(&mut self, app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
-        let known_until = self.known_until.min(now);
+        if self.known_until > now {
+            // The clock was set back: the dispatcher forgets the starts that are later than now.
+            self.known_until = Timestamp::default();
+            app.notifiers.send.notify();
+        }
+        let known_until = self.known_until;
         let turn = app.store.read_blocking(move |read| flows::next_turn(read, known_until, now))?;
         if turn.is_none_or(|turn| turn > now) {
             return Ok(turn);

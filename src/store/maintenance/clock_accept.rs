@@ -59,7 +59,7 @@ const DATE_EXECUTIONS: &str = "UPDATE executions
   WHERE key > ?1 AND key <= ?2
     AND (created_at > ?3 OR updated_at > ?3 OR lease_expires_at > ?4 OR outcome_due_at > ?3 OR (queue_name = 'claim' AND due_at > ?3))";
 
-const DATES: [(&str, &str); 13] = [
+const DATES: [(&str, &str); 15] = [
     ("users", "created_at"),
     ("outbox", "created_at"),
     ("outbox", "due_at"),
@@ -73,6 +73,8 @@ const DATES: [(&str, &str); 13] = [
     ("workers", "last_heartbeat"),
     ("workers", "registered_since"),
     ("idempotency_keys", "created_at"),
+    ("device_logins", "created_at"),
+    ("login_mails", "requested_at"),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -452,6 +452,40 @@ fn accepting_a_clock_that_is_right_changes_nothing() {
     machine.stops();
 }
 
+#[test]
+fn a_flow_that_was_used_while_the_clock_was_ahead_keeps_its_rate_once_it_is_right() {
+    let folder = TempDir::new().unwrap();
+    let machine = Machine::boots(&folder, NOON);
+    let user = machine.api.user("ann");
+    let callback = json!({"url": "https://example.com/", "flow": {"key": "nas", "per_minute": 60}});
+    let daily = json!({"type": "recurring", "cron": "@daily"});
+    let cue = user.post("/v1/cues", &json!({"name": "hook", "schedule": daily, "callback": callback}));
+    let path = format!("/v1/cues/{}/fire", cue.json()["id"].as_str().unwrap());
+    let fire = || assert_eq!(user.post(&path, &json!({})).status, 200);
+    let sent = |count: u64| {
+        until("the runs are delivered", || {
+            let done = user.get("/v1/executions?status=success").json()["total"] == count;
+            done.then_some(())
+        });
+    };
+    let second = Duration::from_secs(1);
+    machine.set("2026-03-01T13:30:00Z");
+    (0..2).for_each(|_| fire());
+    machine.elapse(second);
+    sent(2);
+    machine.set("2026-03-01T12:10:00Z");
+    (0..3).for_each(|_| fire());
+    sent(3);
+    let send = &machine.api.fixture.app.notifiers.send;
+    for count in 4..=5 {
+        let before = send.generation();
+        machine.elapse(second);
+        assert!(send.generation() > before, "the turn wakes the dispatcher, which looks every 5 s otherwise");
+        sent(count);
+    }
+    machine.stops();
+}
+
 /// As `kill -STOP` for 19 minutes.
 #[test]
 fn a_process_that_was_stopped_for_over_a_minute_treats_due_runs_as_missed() {
