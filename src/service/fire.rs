@@ -22,7 +22,7 @@ use crate::store::accounts::users;
 use crate::store::cues::due_cues::{self, DueCue};
 use crate::store::db::counters::WriteEvent;
 use crate::store::db::meta;
-use crate::store::executions::{self, claims};
+use crate::store::executions::{self, claims, policies};
 use crate::store::{ReadTx, WakeSet, WriteTx, cues};
 
 /// Runs that a change fires at most before it applies (contract §4.12). Only a test clock leaves more for one cue.
@@ -269,6 +269,9 @@ impl CueFirer {
             ..new_execution(cue, run, self.ids.next(self.now)?, is_catch_up, self.now)
         };
         if quota.try_use(self.now) {
+            if !is_buffered {
+                policies::hold_lost(tx, cue.key, self.now)?;
+            }
             return enqueue(tx, &new);
         }
         let key = executions::insert_failed(tx, &new, LIMIT_EXCEEDED)?;

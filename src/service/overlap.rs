@@ -22,7 +22,9 @@ pub fn skip_overlapping(
     }
     start_waiting_if_free(tx, cue.key, now)?;
     let is_running = policies::is_running(tx, cue.key, now)?;
-    let is_waiting = policies::buffered(tx, cue.key)?.is_some();
+    // One that has lost its claim waits as soon as another run starts.
+    let is_waiting =
+        policies::buffered(tx, cue.key)?.is_some() || (!is_running && policies::has_lost(tx, cue.key)?);
     let free = cue.policies.free_runs(is_running, is_waiting);
     let skipped = fire_plan.runs.split_off(free.min(fire_plan.runs.len()));
     let count = u64::try_from(skipped.len()).unwrap_or(u64::MAX);
@@ -39,19 +41,21 @@ pub fn after_end(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
     policies::end(tx, key)?.map_or(Ok(()), |cue_key| start_waiting_if_free(tx, cue_key, now))
 }
 
-/// A worker that has lost its claim frees the way.
-pub fn after_lost_claim(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
-    policies::unblock(tx, key)?.map_or(Ok(()), |cue_key| start_waiting_if_free(tx, cue_key, now))
-}
-
 /// The cue no longer holds up its runs.
 pub fn start_waiting(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
-    match policies::buffered(tx, cue_key)? {
-        Some(key) => delivery_queue::release(tx, key, now).map(drop),
-        None => Ok(()),
+    while let Some(key) = policies::buffered(tx, cue_key)? {
+        delivery_queue::release(tx, key, now)?;
     }
+    Ok(())
 }
 
-fn start_waiting_if_free(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
-    if policies::is_running(tx, cue_key, now)? { Ok(()) } else { start_waiting(tx, cue_key, now) }
+/// Call it after the end of an execution and after a lost claim, which frees the way: the one that waits starts, and
+/// those that have lost their claims wait for its end, so that no two workers hold runs of the cue.
+pub fn start_waiting_if_free(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+    if policies::is_running(tx, cue_key, now)? {
+        return Ok(());
+    }
+    let Some(key) = policies::buffered(tx, cue_key)? else { return Ok(()) };
+    policies::hold_lost(tx, cue_key, now)?;
+    delivery_queue::release(tx, key, now).map(drop)
 }

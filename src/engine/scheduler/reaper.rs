@@ -230,7 +230,7 @@ fn release(
         on_execution_finished(tx, &FinishedExecution::new(execution, false, now), firer)?;
     } else {
         count_retry(tx, execution.user_key, now);
-        overlap::after_lost_claim(tx, execution.key, now)?;
+        overlap::start_waiting_if_free(tx, execution.cue_key, now)?;
     }
     Ok(true)
 }

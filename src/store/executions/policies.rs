@@ -8,16 +8,23 @@ use crate::domain::execution::Execution;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row, row_count};
+use crate::store::db::counters::QueueName;
 use crate::store::executions::{NEVER, columns};
 use crate::store::{ReadTx, WriteTx};
 
 /// Executions of a cue that follow a change in one write. More would delay other writes.
 const CHANGE_BATCH: u32 = 1_000;
 
-// One that a clock ahead has started is under way, whatever its date.
+// One that a clock ahead has started is under way, whatever its date. One that has lost its claim is not.
 const IS_RUNNING: &str =
     "SELECT 1 FROM executions WHERE blocks_cue = ?1 AND (scheduled_for <= ?2 OR status = 'delivering')
-    AND NOT (queue_name IS 'waiting' AND due_at = ?3) LIMIT 1";
+    AND NOT (queue_name IS 'waiting' AND due_at = ?3) AND NOT (queue_name IS 'claim' AND attempts > 0) LIMIT 1";
+
+const HAS_LOST: &str =
+    "SELECT 1 FROM executions WHERE blocks_cue = ?1 AND queue_name = 'claim' AND attempts > 0 LIMIT 1";
+
+const HOLD_LOST: &str = "UPDATE executions SET queue_name = 'waiting', due_at = ?2, updated_at = ?3
+  WHERE blocks_cue = ?1 AND queue_name = 'claim' AND attempts > 0";
 
 // The newest first: it is the one that waits.
 const BUFFERED: &str =
@@ -25,8 +32,6 @@ const BUFFERED: &str =
     ORDER BY scheduled_for DESC LIMIT 1";
 
 const END: &str = "UPDATE executions SET blocks_cue = NULL, expires_at = NULL WHERE key = ?1";
-
-const UNBLOCK: &str = "UPDATE executions SET blocks_cue = NULL WHERE key = ?1";
 
 const POLICIES: &str = "SELECT blocks_cue FROM executions
   WHERE key = ?1 AND (blocks_cue IS NOT NULL OR expires_at IS NOT NULL)";
@@ -71,12 +76,11 @@ const FIRST_CHANGED: &str = "SELECT cue_key, before FROM changed_policies ORDER 
 const OLDEST_OF_BATCH: &str =
     "SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3 - 1";
 
-// An execution that waits for a claim is checked at once. One that has lost its claim no longer holds up the cue.
+// An execution that waits for a claim is checked at once.
 const FOLLOW: &str = "UPDATE executions
     SET due_at = iif(queue_name = 'claim', NULL, due_at),
         destination_hash = iif(queue_name = 'send', c.destination_hash, executions.destination_hash),
-        blocks_cue = iif(executions.status IN ('success', 'failed') OR c.overlap = 'allow'
-                           OR (executions.status = 'pending' AND attempts > 0), NULL, c.key),
+        blocks_cue = iif(executions.status IN ('success', 'failed') OR c.overlap = 'allow', NULL, c.key),
         expires_at = iif(executions.status IN ('success', 'failed'), NULL,
                          executions.scheduled_for + 1000 * c.max_age_seconds),
         outcome_due_at = iif(outcome_due_at IS NULL, NULL, delivered_at + 1000 * c.outcome_deadline_seconds)
@@ -100,20 +104,22 @@ pub fn buffered(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<i64>> {
     read.find(BUFFERED, params![cue_key, millis(NEVER)])
 }
 
-/// After the end of an execution. Returns the cue that it has held up.
+/// Returns whether an execution of the cue waits for another worker, because it has lost its claim.
+pub fn has_lost(read: &ReadTx<'_>, cue_key: i64) -> Result<bool> {
+    read.any(HAS_LOST, [cue_key])
+}
+
+/// Before another execution of the cue starts: those that have lost their claims wait for its end.
+pub fn hold_lost(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+    let held = tx.prepare_cached(HOLD_LOST)?.execute(params![cue_key, millis(NEVER), millis(now)])?;
+    tx.counters().add_queued(QueueName::Claim, -i64::try_from(held).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// After the end of an execution. Returns the cue that it has held up. Most executions have no policies.
 pub fn end(tx: &WriteTx<'_>, key: i64) -> Result<Option<i64>> {
-    end_with(tx, key, END)
-}
-
-/// As [`end`], for an execution that waits again.
-pub fn unblock(tx: &WriteTx<'_>, key: i64) -> Result<Option<i64>> {
-    end_with(tx, key, UNBLOCK)
-}
-
-/// Most executions have no policies.
-fn end_with(tx: &WriteTx<'_>, key: i64, sql: &str) -> Result<Option<i64>> {
     let Some(cue_key) = tx.find::<Option<i64>>(POLICIES, [key])? else { return Ok(None) };
-    tx.run(sql, [key])?;
+    tx.run(END, [key])?;
     Ok(cue_key)
 }
 
@@ -201,6 +207,8 @@ fn follow_batch(tx: &WriteTx<'_>, cue_key: i64, before: i64) -> Result<()> {
 crate::store::test_support::plan_test! { executions_with_policies_are_found_by_index:
     IS_RUNNING => "executions_blocking (blocks_cue=?)",
     BUFFERED => "executions_blocking (blocks_cue=?)",
+    HAS_LOST => "executions_blocking (blocks_cue=?)",
+    HOLD_LOST => "executions_blocking (blocks_cue=?)",
     END => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
     POLICIES => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
     NEXT_EXPIRY => "executions_expiring",

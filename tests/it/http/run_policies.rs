@@ -163,9 +163,41 @@ fn further_runs_are_skipped_while_one_waits_and_a_lost_claim_frees_the_way() {
     assert_runs(&user, &cue, &[("09:05", "failed"), ("09:10", "pending")]);
     user.advance("PT5M");
     assert_runs(&user, &cue, &[("09:05", "failed"), ("09:10", "pending"), ("09:25", "pending for overlap")]);
-    let states: Vec<String> = runs(&user, &retried).into_iter().map(|(_, state)| state).collect();
-    assert_eq!(states[..2], ["pending", "pending"], "the lost one may be claimed again, and holds up none");
+    let lost = [("09:05", "pending for overlap"), ("09:10", "pending")];
+    assert_runs(&user, &retried, &lost);
     assert!(claimed.iter().all(|id| user.execution(id)["status"] != "delivering"));
+}
+
+#[test]
+fn a_run_that_has_lost_its_claim_is_never_offered_beside_a_later_one() {
+    for overlap in ["skip", "buffer_one"] {
+        let (_server, user) = Server::with_clock_and_user(START);
+        let policies = json!({"overlap": overlap, "schedule": {"type": "recurring", "every": "16m"}});
+        let cue = user.create(&worker_cue(policies));
+        let offered = || -> Vec<String> {
+            let list = user.get("/v1/executions/claimable").expect(200);
+            list["executions"].as_array().unwrap().iter().map(|run| id(run).to_owned()).collect()
+        };
+        user.advance("PT16M");
+        let first = claim(&user);
+        // The lease is over at 09:31.
+        user.advance("PT15M30S");
+        assert_eq!(offered(), [first.as_str()]);
+        user.advance("PT8M30S");
+        assert_runs(&user, &cue, &[("09:16", "pending for overlap"), ("09:32", "pending")]);
+        assert_eq!(offered(), [id(&execution_at(&user, &cue, "09:32"))], "{overlap}");
+        let path = format!("/v1/executions/{first}/claim");
+        user.post(&path, &json!({"worker_id": "v"})).expect_error(409, "already_claimed");
+        let second = claim(&user);
+        user.post("/v1/executions/claim", &json!({"worker_id": "v"})).expect_error(409, "claim_failed");
+        // It waits as the one run that may, and comes with the end of the other.
+        user.advance("PT10M");
+        assert_has(&missed(&user, &cue)[0], json!({"first": "2026-01-05T09:48:00Z", "reason": "overlap"}));
+        user.report(&second, &json!({"success": true}));
+        assert_eq!((offered(), claim(&user)), (vec![first.clone()], first), "{overlap}");
+        user.advance("PT1M");
+        assert_runs(&user, &cue, &[("09:16", "delivering"), ("09:32", "success")]);
+    }
 }
 
 #[test]

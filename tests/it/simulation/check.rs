@@ -141,6 +141,12 @@ impl Simulation {
                 true if at > model.now => ("pending", Queue::Waiting(at)),
                 true => ("pending", place),
             };
+            if row.run.trigger == "schedule"
+                && queue == Queue::Ready
+                && model.cues[cue].policies.has_overlap()
+            {
+                model.hold_lost(cue);
+            }
             let (worker, lease) = (None, None);
             let (attempts, kept, since) = (0, BTreeMap::new(), model.now);
             let run =

@@ -60,6 +60,11 @@ impl Run {
         self.queue != Queue::None
     }
 
+    /// It waits for another worker.
+    pub fn has_lost_claim(&self) -> bool {
+        self.status == "pending" && self.attempts > 0 && self.queue == Queue::Ready
+    }
+
     pub fn is_buffered(&self) -> bool {
         self.queue == Queue::Waiting(BUFFERED)
     }
@@ -75,14 +80,20 @@ impl Model {
         let holds_up = |run: &Run| {
             // One that began before the clock was set back is under way.
             let is_due = run.scheduled_for <= self.now || run.status == "delivering";
-            let is_lost = run.status == "pending" && run.attempts > 0;
-            run.cue == cue && is_due && !run.is_buffered() && !run.is_over() && !is_lost
+            run.cue == cue && is_due && !run.is_buffered() && !run.is_over() && !run.has_lost_claim()
         };
         self.runs.values().any(holds_up)
     }
 
     pub fn buffered(&self, cue: usize) -> Option<i64> {
-        self.runs.iter().find(|(_, run)| run.cue == cue && run.is_buffered()).map(|(key, _)| *key)
+        let waiting = self.runs.iter().filter(|(_, run)| run.cue == cue && run.is_buffered());
+        waiting.max_by_key(|(key, run)| (run.scheduled_for, **key)).map(|(key, _)| *key)
+    }
+
+    /// Another run of the cue starts: those that have lost their claims wait for its end.
+    pub fn hold_lost(&mut self, cue: usize) {
+        let lost = self.runs.values_mut().filter(|run| run.cue == cue && run.has_lost_claim());
+        lost.for_each(|run| run.queue = Queue::Waiting(BUFFERED));
     }
 
     /// The due runs that become executions, without those that `overlap` skips.
@@ -90,26 +101,34 @@ impl Model {
         let overlap = self.cues[cue].policies.overlap;
         if self.cues[cue].policies.has_overlap() && !runs.is_empty() {
             self.start_waiting_if_free(cue);
-            let waits = overlap == "buffer_one" && self.buffered(cue).is_none();
-            runs.truncate(usize::from(!self.is_running(cue)) + usize::from(waits));
+            let is_running = self.is_running(cue);
+            let has_lost = self.runs.values().any(|run| run.cue == cue && run.has_lost_claim());
+            let is_waiting = self.buffered(cue).is_some() || (!is_running && has_lost);
+            let waits = overlap == "buffer_one" && !is_waiting;
+            runs.truncate(usize::from(!is_running) + usize::from(waits));
         }
         runs
     }
 
     pub fn start_waiting_if_free(&mut self, cue: usize) {
-        if !self.is_running(cue) {
-            self.start_waiting(cue);
+        if let Some(key) = self.buffered(cue).filter(|_| !self.is_running(cue)) {
+            self.hold_lost(cue);
+            self.start(key);
         }
     }
 
     pub fn start_waiting(&mut self, cue: usize) {
-        let now = self.now;
-        if let Some(key) = self.buffered(cue) {
-            self.change(key, |run| {
-                (run.queue, run.since) = (Queue::Ready, now);
-                run.scheduled_for = run.scheduled_for.min(now);
-            });
+        while let Some(key) = self.buffered(cue) {
+            self.start(key);
         }
+    }
+
+    fn start(&mut self, key: i64) {
+        let now = self.now;
+        self.change(key, |run| {
+            (run.queue, run.since) = (Queue::Ready, now);
+            run.scheduled_for = run.scheduled_for.min(now);
+        });
     }
 
     /// What a run that the schedule creates now does, by the policy of its cue.
