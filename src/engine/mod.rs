@@ -68,6 +68,15 @@ impl Engine {
     }
 }
 
+/// Waits after a pass that failed, and logs why, unless the store has: a full disk fails every pass.
+fn pause_after(app: &App, error: &Error, message: &'static str) {
+    match error {
+        Error::Storage(_) if !app.store.is_writable() => tracing::debug!(%error, "{message}"),
+        _ => tracing::error!(%error, "{message}"),
+    }
+    app.clock.sleep(AFTER_FAULT);
+}
+
 pub struct EngineThread {
     name: &'static str,
     stopping: Arc<AtomicBool>,

@@ -26,7 +26,7 @@ use crate::engine::delivery::dispatcher::{DRAIN, DispatcherMode};
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::threads::STACK;
 use crate::engine::webhook_client::{DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest};
-use crate::engine::{AFTER_FAULT, EngineThread, channels};
+use crate::engine::{AFTER_FAULT, EngineThread, channels, pause_after};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::mail::{Mail, MailTransport, SmtpError};
@@ -375,10 +375,7 @@ fn run_pass(app: &App, dispatcher: &mut NotificationDispatcher, sender: &Arc<Sen
         Ok(notifications) => {
             notifications.into_iter().for_each(|notification| sender.start(notification, app.clock.now()));
         }
-        Err(error) => {
-            tracing::error!(%error, "notifications paused for 1 s after an error");
-            app.clock.sleep(AFTER_FAULT);
-        }
+        Err(error) => pause_after(app, &error, "notifications paused for 1 s after an error"),
     }
 }
 

@@ -464,7 +464,8 @@ pub fn to_refusal(error: Error, request_id: &str) -> Refusal {
     match error {
         Error::Refused(refusal) => refusal,
         Error::Storage(reason) => {
-            tracing::error!(request_id, error = %reason, "the database is unavailable");
+            // The store has logged it, a full disk once and not for each request.
+            tracing::debug!(request_id, error = %reason, "the database is unavailable");
             let message = format!(
                 "The database cannot be used now: the disk may be full; try again in {STORAGE_RETRY_AFTER} s"
             );

@@ -22,7 +22,7 @@ use crate::engine::delivery::attempt::{FinishedAttempt, cause_label, deliver, lo
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::threads::{DeliveryThreads, SMALL};
 use crate::engine::webhook_client::WebhookClient;
-use crate::engine::{AFTER_FAULT, EngineThread};
+use crate::engine::{EngineThread, pause_after};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
@@ -352,10 +352,7 @@ impl DeliveryService {
         match panics::catch("the dispatcher", pass) {
             Ok(true) => {}
             Ok(false) => app.clock.wait_at_most(&app.notifiers.send, seen, at_most),
-            Err(error) => {
-                tracing::error!(%error, "delivery paused for 1 s after an error");
-                app.clock.sleep(AFTER_FAULT);
-            }
+            Err(error) => pause_after(app, &error, "delivery paused for 1 s after an error"),
         }
     }
 }

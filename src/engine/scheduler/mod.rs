@@ -22,7 +22,7 @@ use crate::domain::time::just_before;
 use crate::engine::delivery::dispatcher::{DeliveryService, promote_batch};
 use crate::engine::scheduler::reaper::Cleanup;
 use crate::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
-use crate::engine::{AFTER_FAULT, EngineThread};
+use crate::engine::{EngineThread, pause_after};
 use crate::error::{Error, Result};
 use crate::metrics::engine::SchedulerPass;
 use crate::panics;
@@ -95,8 +95,7 @@ fn run(app: &App, tasks: &mut Tasks, deliveries: &DeliveryService, stop: &Atomic
             }
             Err(error) => {
                 pass = None;
-                tracing::error!(%error, "scheduler pass failed; retrying in 1 s");
-                app.clock.sleep(AFTER_FAULT);
+                pause_after(app, &error, "scheduler pass failed; retrying in 1 s");
             }
         }
     }

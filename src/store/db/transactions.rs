@@ -266,7 +266,12 @@ pub struct CorruptionFlag(Arc<AtomicBool>);
 
 impl CorruptionFlag {
     pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| self.record(error))
+        result.inspect_err(|error| {
+            self.record(error);
+            if matches!(error, Error::Storage(_)) {
+                tracing::error!(%error, "the database cannot be read");
+            }
+        })
     }
 
     pub fn record(&self, error: &Error) {

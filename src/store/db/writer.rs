@@ -154,6 +154,7 @@ fn run(
                     sink.publish(emitted);
                 }
             }
+            Err(Error::Storage(_)) => {}
             Err(fault) => tracing::error!(error = %fault, count = batch.len(), "commit failed"),
         }
         last_batch = batch.len();
@@ -198,14 +199,20 @@ fn timed_commit(
         Ok(done) if done.changed => {
             state.write_stats.record_commit(batch.len(), stopwatch.elapsed());
             state.write_stats.add(&done.effects.events);
-            state.is_failing.store(false, Ordering::Relaxed);
+            if state.is_failing.swap(false, Ordering::Relaxed) {
+                tracing::info!("the database can be written again");
+            }
         }
         Ok(_) => {}
         Err(_) => state.write_stats.failed_commits.add(1),
     }
     let errors = || batch.iter().filter_map(|job| job.error());
-    if committed.is_err() || errors().any(|error| matches!(error, Error::Storage(_))) {
-        state.is_failing.store(true, Ordering::Relaxed);
+    let is_storage = |error: &&Error| matches!(error, Error::Storage(_));
+    // Logged once: a full disk refuses every write.
+    if let Some(error) = committed.as_ref().err().or_else(|| errors().find(is_storage))
+        && !state.is_failing.swap(true, Ordering::Relaxed)
+    {
+        tracing::error!(%error, "the database cannot be written: writes are refused until it can");
     }
     errors().chain(committed.as_ref().err()).for_each(|error| state.corruption.record(error));
     committed

@@ -18,6 +18,7 @@ use crate::journeys::monitoring::metrics::scrape;
 use crate::support::*;
 
 const METRICS: [&str; 2] = ["--metrics-listen", "127.0.0.1:0"];
+const DEBUG: [&str; 2] = ["--log-level", "debug"];
 
 fn work() -> Value {
     let daily = json!({"type": "recurring", "cron": "@daily"});
@@ -63,7 +64,7 @@ pub fn assert_sound(file: &Connection) {
 #[test]
 fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     let Some(disk) = Disk::mount("4m") else { return };
-    let mut server = Server::start_on(&disk.db(), &[DEV_UNLIMITED, &METRICS].concat());
+    let mut server = Server::start_on(&disk.db(), &[DEV_UNLIMITED, &METRICS, &DEBUG].concat());
     let (user, receiver) = (server.user(), Receiver::start());
     let hook = json!({
         "name": "hook",
@@ -122,8 +123,10 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
 #[test]
 fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
     let Some(disk) = Disk::mount("4m") else { return };
-    let server =
-        Server::start_on(&disk.db(), &[DEV_UNLIMITED, &["--test-clock", "2030-01-01T00:00:00Z"]].concat());
+    let server = Server::start_on(
+        &disk.db(),
+        &[DEV_UNLIMITED, &DEBUG, &["--test-clock", "2030-01-01T00:00:00Z"]].concat(),
+    );
     let (user, receiver) = (server.user(), Receiver::start());
     let cue = user.create(&json!({
         "name": "hook",
@@ -184,9 +187,17 @@ fn recovered_disk_space_is_noticed_without_a_write_request() {
     beat_until_refused(&user);
     let status = || user.get("/status").expect(200)["status"].clone();
     assert_eq!(status(), "degraded");
+    let count = |text: &str| server.log().matches(text).count();
+    let begun = count("cannot be written");
+    for _ in 0..20 {
+        user.post("/v1/cues", &work()).expect_error(503, "storage_unavailable");
+    }
+    assert_eq!((begun > 0, count("cannot be written")), (true, begun), "no line for each refused write");
     disk.free();
     until("the server recovers by itself", || (status() == "healthy").then_some(()));
     assert_eq!(user.get("/health").expect(200)["services"]["database"], "ok");
+    until("the end is logged", || (count("can be written again") == begun).then_some(()));
+    assert_eq!(count("ERROR"), begun);
 }
 
 #[test]
