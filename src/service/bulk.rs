@@ -209,9 +209,7 @@ impl Batch {
             }
             BulkAction::Cues(CueAction::Fire) => {
                 let request = FireRequest { send_at: None, payload: FirePayload::OfCue };
-                let run = self.runs.fire(tx, id, request)?;
-                let run = run.ok_or_else(|| Error::fault("a run without an override was not created"))?;
-                Ok((Some(run.execution_id), 1))
+                Ok((Some(self.runs.fire(tx, id, request)?.execution_id), 1))
             }
             BulkAction::Replay => {
                 let id = ExecutionId::parse(id).ok_or_else(executions::not_found)?;

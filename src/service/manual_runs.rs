@@ -49,12 +49,10 @@ pub struct FireRequest {
 pub enum FirePayload {
     OfCue,
     Replaced(std::result::Result<Payload, Refusal>),
-    Merged { base: Option<i64>, payload: std::result::Result<Payload, Refusal> },
 }
 
-/// `None` if the cue's payload is no longer the one that was merged: the caller merges again. Refused with
-/// `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`, `storage_limit_exceeded`,
-/// `idempotency_conflict`.
+/// Refused with `cue_not_found`, `invalid_schedule`, `invalid_payload_size`, `execution_limit_exceeded`,
+/// `storage_limit_exceeded`, `idempotency_conflict`.
 pub fn fire(
     app: &App,
     caller: &Caller,
@@ -62,18 +60,17 @@ pub fn fire(
     request: FireRequest,
     call: Option<IdempotencyRequest>,
     render: fn(&ManualRun) -> StoredResponse,
-) -> Pending<Option<StoredResponse>> {
+) -> Pending<StoredResponse> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let context = RunContext::new(app, user_key, now);
     app.store.write_for(user_key, move |tx| {
         users::check_storage_quota(tx, &context.plans, user_key, || {
             if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
-                return Ok(Some(response));
+                return Ok(response);
             }
-            let Some(run) = context.fire(tx, &id, request)? else { return Ok(None) };
-            let response = render(&run);
+            let response = render(&context.fire(tx, &id, request)?);
             store_response(tx, user_key, call.as_ref(), &response, now)?;
-            Ok(Some(response))
+            Ok(response)
         })
     })
 }
@@ -132,18 +129,15 @@ impl RunContext {
         &self.plans
     }
 
-    pub(super) fn fire(&self, tx: &WriteTx<'_>, id: &str, request: FireRequest) -> Result<Option<ManualRun>> {
+    pub(super) fn fire(&self, tx: &WriteTx<'_>, id: &str, request: FireRequest) -> Result<ManualRun> {
         let (user_key, now) = (self.user_key, self.now);
         let cue = find(tx, user_key, id)?;
-        if matches!(request.payload, FirePayload::Merged { base, .. } if base != cue.payload_key) {
-            return Ok(None);
-        }
         self.check_calls(&cue)?;
         consume_quota(tx, &self.plans, user_key, now)?;
         let run = new_run(tx, &cue, request, self.ids.next(now)?, now)?;
         cues::record_run(tx, cue.key, now)?;
         queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, 1)?;
-        Ok(Some(insert_run(tx, &cue, &run)?))
+        insert_run(tx, &cue, &run)
     }
 
     pub(super) fn replay(&self, tx: &WriteTx<'_>, id: ExecutionId) -> Result<(ManualRun, usize)> {
@@ -210,7 +204,7 @@ fn new_run(
 ) -> Result<NewExecution> {
     let send_at = request.send_at.map(|text| parse_send_at(&text, cue)).transpose()?;
     let (payload_key, filters) = match request.payload {
-        FirePayload::Replaced(payload) | FirePayload::Merged { payload, .. } => {
+        FirePayload::Replaced(payload) => {
             let payload = payload?;
             let key = cues::insert_single_use_payload(tx, cue.key, &payload)?;
             (Some(key), (payload.task, payload.agent))

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::api::cue::{cue_patch, new_cue, put_cue};
 use crate::api::cue_view::{CueView, PutView};
 use crate::api::preview::{PreviewedSchedule, preview_schedule, schedule_fields};
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::cue::slug::{SLUG_RULE, Slug};
 use crate::domain::cue::{Cue, NewCue, Payload, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
@@ -33,10 +33,6 @@ use crate::store::{ReadTx, cues};
 /// A cue with more runs is read on the thread for slow reads: counting its executions takes longer than a short read
 /// may block the thread of the connection. A larger value saves thread switches; a smaller one protects other requests.
 const SHORT_HISTORY: i64 = 1_000;
-
-/// Merge attempts in `fire` while the cue's payload changes concurrently. Each further attempt takes another change of
-/// the same cue within a millisecond.
-const MAX_MERGES: usize = 8;
 
 /// Most bytes that the fields of a cue beside its payload take in a response and in the body that sets them. Larger
 /// ones are possible, but the memory for them is not reserved.
@@ -155,27 +151,18 @@ pub async fn fire(request: Request) -> Result<Response> {
     fields.finish()?;
     let call = request.idempotency(&format!("POST /v1/cues/{id}/fire"), key)?;
     let render = |run: &ManualRun| StoredResponse { status: 200, body: render_run(run).to_string() };
-    for _ in 0..MAX_MERGES {
-        let payload = match payload_override {
-            None => FirePayload::OfCue,
-            Some(over) if replace => FirePayload::Replaced(Payload::new(over)),
-            Some(over) => merged_payload(&request, &id, over).await?,
-        };
-        if let FirePayload::Replaced(Ok(payload)) | FirePayload::Merged { payload: Ok(payload), .. } =
-            &payload
-        {
-            // The stored form, up to six times the override, is held until the write is done.
-            request.reserve_response(payload.body.len())?;
-        }
-        let fire = FireRequest { send_at: send_at.clone(), payload };
-        let fired = manual_runs::fire(&request.app, &caller, id.clone(), fire, call.clone(), render).await?;
-        if let Some(response) = fired {
-            return Ok(Response::stored(response));
-        }
+    let payload = match payload_override {
+        None => FirePayload::OfCue,
+        Some(over) if replace => FirePayload::Replaced(Payload::new(over)),
+        Some(over) => merged_payload(&request, &id, over).await?,
+    };
+    if let FirePayload::Replaced(Ok(payload)) = &payload {
+        // The stored form, up to six times the override, is held until the write is done.
+        request.reserve_response(payload.body.len())?;
     }
-    let message =
-        "The payload of the cue kept changing while the override was merged into it; send the request again";
-    Err(Refusal::new(ErrorCode::InvalidState, message).into())
+    let fire = FireRequest { send_at, payload };
+    let fired = manual_runs::fire(&request.app, &caller, id, fire, call, render).await?;
+    Ok(Response::stored(fired))
 }
 
 /// `GET /v1/cues/{cue_id}/missed?limit&offset`
@@ -281,12 +268,10 @@ async fn merged_payload(request: &Request, id: &str, over: JsonStr<'_>) -> Resul
     let (user_key, id) = (request.caller()?.user_key, id.to_owned());
     let find = move |read: &ReadTx<'_>| cues::find_with_payload(read, user_key, &id);
     let found = request.app.store.read_inline(find).await?;
-    let (base, own) = found.map_or((None, None), |(cue, payload)| (cue.payload_key, payload));
-    let payload = match own {
+    Ok(FirePayload::Replaced(match found.and_then(|(_, own)| own) {
         Some(own) => Payload::merged(&own, over),
         None => Payload::new(over),
-    };
-    Ok(FirePayload::Merged { base, payload })
+    }))
 }
 
 const DEFAULT_LIMIT: usize = 10;
