@@ -22,6 +22,8 @@ pub struct Job {
     pub description: String,
     /// The variables that are set above the line.
     pub variables: BTreeMap<String, String>,
+    /// What it means less than in a crontab.
+    pub differences: Vec<&'static str>,
 }
 
 /// What a person has to know about a line.
@@ -66,6 +68,8 @@ pub fn parse(text: &str, is_system: bool) -> Crontab {
             match job(line, is_system) {
                 Ok(job) => {
                     let description = above.join("\n").trim().to_owned();
+                    let differences = job.differences.iter().map(|text| Note::Differs((*text).to_owned()));
+                    crontab.notes.extend(differences.map(|note| (index + 1, note)));
                     crontab.jobs.push(Job { description, variables: variables.clone(), ..job });
                 }
                 Err(note) => crontab.notes.push((index + 1, note)),
@@ -135,8 +139,11 @@ fn job(line: &str, is_system: bool) -> Result<Job, Note> {
     // For cronie it means that the command is not logged.
     let line = line.strip_prefix('-').unwrap_or(line);
     let fault = |text: &str| Err(Note::Fault(text.to_owned()));
-    if !line.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '*' | '@')) {
+    if !line.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '*' | '@' | '~')) {
         return fault("expected five fields and a command, NAME=VALUE, or a comment after #");
+    }
+    if is_of_anacron(line) {
+        return fault("this is a line of an anacrontab; write a time, as in `0 3 * * * COMMAND`");
     }
     let (schedule, rest) = timing(line);
     if schedule.eq_ignore_ascii_case("@reboot") {
@@ -160,9 +167,47 @@ fn job(line: &str, is_system: bool) -> Result<Job, Note> {
     if !cron.ever_matches() {
         return Err(Note::Skipped("no date has this day and month, so that it never runs".to_owned()));
     }
+    let (flags, command) = without_flags(command);
     let (command, input) = split_input(command);
     let user = is_system.then(|| user.to_owned());
-    Ok(Job { schedule, user, command, input, description: String::new(), variables: BTreeMap::new() })
+    let differences = [
+        flags.then_some("-n, -q and -s are left out: no success is mailed, `overlap` is skip"),
+        ends_quietly(&command).then_some("the run fails if the part before && does; write if …; then …; fi"),
+    ];
+    let differences = differences.into_iter().flatten().collect();
+    let (description, variables) = (String::new(), BTreeMap::new());
+    Ok(Job { schedule, user, command, input, description, variables, differences })
+}
+
+/// `1 5 cron.daily COMMAND` and `@monthly 45 cron.monthly COMMAND`: a period, a delay in minutes and a name.
+fn is_of_anacron(line: &str) -> bool {
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let (period, rest) = word(line);
+    let (delay, rest) = word(rest);
+    let has_name = word(rest).0.starts_with(|first: char| first.is_ascii_alphabetic());
+    is_number(delay) && has_name && (is_number(period) || period.starts_with('@'))
+}
+
+/// Whether a command has flags of cron in front, as crontabs of OpenBSD and FreeBSD, and the command without them.
+fn without_flags(command: &str) -> (bool, &str) {
+    let (mut has_flags, mut command) = (false, command);
+    while let (flag, rest) = word(command)
+        && flag
+            .strip_prefix('-')
+            .is_some_and(|flag| !flag.is_empty() && flag.bytes().all(|it| b"nqs".contains(&it)))
+        && !rest.is_empty()
+    {
+        (has_flags, command) = (true, rest);
+    }
+    (has_flags, command)
+}
+
+/// `[ -x /bin/x ] && /bin/x` ends with 1 where there is nothing to do. What only prepares, as `cd`, is expected to work.
+fn ends_quietly(command: &str) -> bool {
+    let check = command.split_once("&&").map(|(check, _)| check).filter(|check| !check.contains("||"));
+    let prepares =
+        |check: &str| ["cd", "export", ".", "source", "umask", "ulimit", "sleep"].contains(&word(check).0);
+    check.is_some_and(|check| !prepares(check.trim_start_matches(['(', '{', ' '])))
 }
 
 /// The schedule at the beginning of a line, and the rest.
@@ -254,6 +299,36 @@ mod tests {
     }
 
     #[test]
+    fn what_a_line_means_less_is_said_and_flags_of_cron_are_left_out() {
+        for (command, left, note) in [
+            ("-n x -n", "x -n", "-n, -q and -s are left out"),
+            ("-qs -n x", "x", "-n, -q and -s are left out"),
+            (
+                "[ -x /bin/x ] && /bin/x",
+                "[ -x /bin/x ] && /bin/x",
+                "the run fails if the part before && does",
+            ),
+            ("-x y", "-x y", ""),
+            ("-n", "-n", ""),
+            ("(cd /x && make)", "(cd /x && make)", ""),
+            ("test -x a || { cd / && b; }", "test -x a || { cd / && b; }", ""),
+        ] {
+            for (line, is_system) in [("0 3 * * * ", false), ("0 3 * * * root ", true)] {
+                let crontab = parse(&format!("{line}{command}"), is_system);
+                assert_eq!(crontab.jobs[0].command, left);
+                let notes: Vec<_> = crontab.notes.into_iter().map(|(_, note)| note).collect();
+                match (&notes[..], note) {
+                    ([], "") => {}
+                    ([Note::Differs(text)], note) => {
+                        assert!(!note.is_empty() && text.starts_with(note), "{text}")
+                    }
+                    other => panic!("{command}: {other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_first_percent_sign_ends_the_command_and_the_others_are_newlines() {
         for (text, command, input) in [
             ("x", "x", ""),
@@ -317,7 +392,14 @@ mod tests {
                 "1: day-of-week: `x` is not valid here; write a number 0-7 or a name sun-sat",
             ),
             ("0 3 *", false, "1: expression: it has 3 fields, a cron has five"),
-            ("0 0~6 * * * x", false, "1: hour: `0~6` is not valid here; write a number 0-23"),
+            (
+                "0 0~6 * * * x",
+                false,
+                "1: expression: ~ is a random value in the crontabs of cronie and OpenBSD",
+            ),
+            ("~ * * * * x", false, "1: expression: ~ is a random value"),
+            ("1 5 cron.daily run-parts x", false, "1: this is a line of an anacrontab; write a time"),
+            ("@monthly 45 cron.monthly nice x", false, "1: this is a line of an anacrontab"),
             ("@every_minute x", false, "1: expression: `@every_minute` is not a macro; use @hourly"),
             ("@daily", false, "1: the command is missing"),
             ("0 3 * * * \t", false, "1: the command is missing"),

@@ -40,7 +40,7 @@ pub struct ImportCrontab {
     /// Each line names a user, as in /etc/crontab; writes a tasks-USER.yaml for each
     #[arg(long)]
     system: bool,
-    /// Put the cues into this namespace, such as the name of the machine, so that several machines share an account
+    /// Namespace of the cues and the tasks, so that several machines share an account [default: the name of this machine]
     #[arg(long, value_name = "NAME", value_parser = namespace)]
     namespace: Option<String>,
     /// Time zone of lines without CRON_TZ [default: that of this machine]
@@ -66,8 +66,15 @@ const MAX_JOBS: usize = 8;
 /// cron has none, and `cued work` has 10 minutes by default.
 const TIMEOUT: &str = "1d";
 
+/// Less than a day, so that each night without a worker fails, and is told.
+const CLAIM_WITHIN_MINUTES: u32 = 23 * 60;
+
+/// Names that systems come with, so that many machines have them.
+const COMMON_NAMES: [&str; 5] = ["localhost", "raspberrypi", "debian", "ubuntu", "dietpi"];
+
 const CUES_HEAD: &str = "# From a crontab. Look at it, then: cued apply -f cues.yaml
 # cron starts a command again while it still runs: remove `overlap` for that.
+# A run that no worker takes in time fails, and you get a message.
 ";
 const TASKS_HEAD: &str = "# The commands of a crontab, for `cued work --file`. As under cron, each starts in
 # the home folder, and its input is what followed a %, or empty.
@@ -95,6 +102,10 @@ impl ImportCrontab {
         let zone = self.tz.as_ref().map_or_else(|| Ok(zone_of_machine()), |name| parse_zone("tz", name))?;
         let (jobs, mut notes) = self.read()?;
         notes.extend(note_of_unknown_zone().filter(|_| self.tz.is_none()));
+        let namespace = self.namespace();
+        if self.namespace.is_none() && COMMON_NAMES.contains(&namespace.as_str()) {
+            notes.push(format!("many machines are called {namespace}: give each its own --namespace"));
+        }
         let mut files = vec![self.cues(&jobs, &zone)];
         files.extend(self.tasks(&jobs));
         self.write(&files)?;
@@ -140,10 +151,11 @@ impl ImportCrontab {
 
     fn cues(&self, jobs: &[NamedJob], zone: &Zone) -> NewFile {
         let mut text = CUES_HEAD.to_owned();
-        if let Some(namespace) = &self.namespace {
-            text += &yaml::ordered(&json!({"namespace": namespace}), &[]);
-        }
-        text += &format!("defaults:\n  timezone: {}\n  overlap: skip\ncues:\n", zone.name());
+        text += &yaml::ordered(&json!({"namespace": self.namespace()}), &[]);
+        text += &format!(
+            "defaults:\n  timezone: {}\n  overlap: skip\n  claim_within_minutes: {CLAIM_WITHIN_MINUTES}\ncues:\n",
+            zone.name()
+        );
         for (name, job) in jobs {
             let mut cue = json!({"schedule": job.schedule, "worker": true, "task": self.task(name)});
             if !job.description.is_empty() {
@@ -159,14 +171,19 @@ impl ImportCrontab {
             text += &entry(name, cue, &["description", "schedule", "timezone", "worker", "task"]);
         }
         let path = self.path("cues.yaml");
-        let content = format!("{}, in {}", count(jobs.len() as u64, "cue"), zone.name());
+        let count = count(jobs.len() as u64, "cue");
+        let content = format!("{count} in the namespace {}, in {}", self.namespace(), zone.name());
         let next = format!("cued apply -f {}", shell_word(&path.display().to_string()));
         NewFile { path, text, is_private: false, content, next }
     }
 
+    fn namespace(&self) -> String {
+        self.namespace.clone().unwrap_or_else(machine)
+    }
+
     /// The name of a task. Workers claim by it in the whole account, so that it has the namespace too.
     fn task(&self, name: &str) -> String {
-        self.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+        format!("{}/{name}", self.namespace())
     }
 
     fn tasks(&self, jobs: &[NamedJob]) -> Vec<NewFile> {
@@ -253,6 +270,13 @@ fn put(file: &NewFile, replaces: bool) -> io::Result<()> {
 
 fn cannot_write(path: &Path, error: io::Error) -> CliError {
     cannot(&format!("write {}", path.display()), error)
+}
+
+/// The name of this machine, without its domain, as a namespace.
+fn machine() -> String {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
+    names::slug(name.split('.').next().unwrap_or_default())
 }
 
 fn namespace(text: &str) -> Result<String, String> {

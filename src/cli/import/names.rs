@@ -55,7 +55,7 @@ fn is_time(word: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-fn slug(program: &str) -> String {
+pub fn slug(program: &str) -> String {
     let program = program.to_ascii_lowercase();
     let stem = EXTENSIONS.iter().find_map(|extension| program.strip_suffix(extension)).unwrap_or(&program);
     let is_kept = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);

@@ -57,6 +57,9 @@ impl CronExpr {
             let message = format!("it is longer than {MAX_BYTES} bytes; use ranges and steps");
             return Err(whole((surplus, text.len()), message));
         }
+        if let Some(advice) = foreign(text) {
+            return Err(whole((0, text.len()), advice));
+        }
         let name = text.trim_ascii();
         let expression = if name.starts_with('@') {
             let start = text.len() - text.trim_ascii_start().len();
@@ -217,6 +220,30 @@ fn expand(name: &str) -> Result<&'static str, String> {
     }
     let known = MACROS.map(|(known, _)| known).join(" ");
     Err(format!("`{}` is not a macro; use {known} or five fields", shown(name)))
+}
+
+/// What to write in place of a form of another scheduler.
+pub fn foreign(text: &str) -> Option<String> {
+    let text = text.trim_ascii();
+    let begins = |with: &str| text.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with));
+    let mut values = text.split([' ', '\t', ',']);
+    let advice = match () {
+        () if begins("CRON_TZ=") || begins("TZ=") => {
+            "the time zone stands beside the expression, as `timezone` or --tz, not in front of its fields"
+        }
+        () if begins("rate(") => "rate(…) is a form of AWS; write `every 5m` for `rate(5 minutes)`",
+        () if begins("cron(") => {
+            "cron(…) is a form of AWS; write its first five fields alone, with names of days: there 1 is Sunday"
+        }
+        () if values.any(|value| value == "H" || value.starts_with("H/") || value.starts_with("H(")) => {
+            "H is a form of Jenkins; write a number for `H`, and `*/15` for `H/15`"
+        }
+        () if text.contains('~') => {
+            "~ is a random value in the crontabs of cronie and OpenBSD; write a number, and set a jitter to spread runs"
+        }
+        () => return None,
+    };
+    Some(advice.to_owned())
 }
 
 const NO_WORDS: &str = "this is not a cron expression; `POST /v1/schedule/preview` with it as `text` returns the schedule \

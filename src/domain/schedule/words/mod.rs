@@ -21,7 +21,7 @@ mod parser;
 use jiff::civil::{DateTime, Time};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::schedule::cron::CronExpr;
+use crate::domain::schedule::cron::{CronExpr, foreign};
 use crate::domain::schedule::interval::{BadInterval, Interval, elapsed};
 use crate::domain::schedule::words::parser::{Clock, Days, Parser, is_date, is_month, weekday_name};
 use crate::domain::schedule::{
@@ -76,6 +76,9 @@ pub fn understand(text: &str, zone: &Zone, now: Timestamp) -> Result<Understood,
     if text.chars().count() > MAX_CHARS {
         let message = format!("the text has more than {MAX_CHARS} characters; {EXAMPLES}");
         return Err(WordsError { message, span: (MAX_CHARS, text.chars().count()) }.into());
+    }
+    if let Some(message) = foreign(text) {
+        return Err(WordsError { message, span: (0, text.chars().count()) }.into());
     }
     if is_cron(text) {
         return Ok(Schedule::recurring(text, zone.name(), CatchUp::default())?.into());

@@ -8,10 +8,12 @@ use cued::cli::input::yaml;
 use crate::cli::client::Desk;
 use crate::support::*;
 
-/// Imports a text from standard input, which must succeed and print nothing. Returns the notes.
+/// Imports a text from standard input as that of the machine `nas`, which must succeed and print nothing. Returns the
+/// notes.
 #[track_caller]
 fn import(home: &ClientHome, crontab: &str, flags: &[&str]) -> String {
-    let run = home.run_with_stdin(&[&["import", "crontab"], flags].concat(), crontab);
+    let namespace: &[&str] = if flags.contains(&"--namespace") { &[] } else { &["--namespace", "nas"] };
+    let run = home.run_with_stdin(&[&["import", "crontab"], namespace, flags].concat(), crontab);
     assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{crontab}: {run:?}");
     run.stderr
 }
@@ -76,7 +78,7 @@ fn a_crontab_becomes_a_file_of_cues_and_one_of_tasks() {
         said,
         "crontab:7: @reboot: a cue has no time for it; keep the line, or use a systemd unit\n\
          1 line was not imported\n\
-         wrote cues.yaml: 3 cues, in Europe/Berlin\n\
+         wrote cues.yaml: 3 cues in the namespace nas, in Europe/Berlin\n\
          wrote tasks.yaml: 3 tasks\n\
          next:\n  cued apply -f cues.yaml\n  cued work --file tasks.yaml --jobs 3\n"
     );
@@ -87,24 +89,25 @@ fn a_crontab_becomes_a_file_of_cues_and_one_of_tasks() {
         r#"
   timezone: Europe/Berlin
   overlap: skip
+  claim_within_minutes: 1380
 cues:
   backup:
     description: "Nightly backup\nof $${HOME}"
     schedule: "0 3 * * *"
     worker: true
-    task: backup
+    task: nas/backup
   fetch:
     schedule: "*/5 * * * mon-fri"
     timezone: America/New_York
     worker: true
-    task: fetch
+    task: nas/fetch
     on_failure:
       email: false
   mail:
     schedule: "0 9 1 * 7"
     timezone: America/New_York
     worker: true
-    task: mail
+    task: nas/mail
     on_failure:
       email: false
 "#
@@ -113,7 +116,7 @@ cues:
     let path = json!("/usr/local/bin:/usr/bin:/bin");
     let run =
         ["/bin/sh", "-c", "cd && exec /bin/sh -c \"$0\" < /dev/null", "/usr/local/bin/backup.sh --full"];
-    assert_eq!(tasks["tasks"]["backup"], json!({"run": run, "env": {"PATH": path}, "timeout": "1d"}));
+    assert_eq!(tasks["tasks"]["nas/backup"], json!({"run": run, "env": {"PATH": path}, "timeout": "1d"}));
     let run = [
         "/bin/sh",
         "-c",
@@ -122,7 +125,7 @@ cues:
         "Dear all,\nbye\n",
     ];
     let env = json!({"PATH": path, "MAILTO": "", "CRON_TZ": "America/New_York"});
-    assert_eq!(tasks["tasks"]["mail"], json!({"run": run, "env": env, "timeout": "1d"}));
+    assert_eq!(tasks["tasks"]["nas/mail"], json!({"run": run, "env": env, "timeout": "1d"}));
     let mode = fs::metadata(home.folder().join("tasks.yaml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "a crontab may have passwords");
 }
@@ -131,10 +134,56 @@ cues:
 fn the_same_crontab_always_gives_the_same_files() {
     let home = ClientHome::without_server();
     let said = import(&home, CRONTAB, &[]);
-    assert_contains(&said, &["3 cues, in UTC"]);
+    assert_contains(&said, &["3 cues in the namespace nas, in UTC"]);
     let first = (text(&home, "cues.yaml"), text(&home, "tasks.yaml"));
     import(&home, &CRONTAB.replace('\n', "\r\n"), &["--force"]);
     assert_eq!((text(&home, "cues.yaml"), text(&home, "tasks.yaml")), first);
+}
+
+#[test]
+fn the_namespace_is_the_name_of_the_machine() {
+    let home = ClientHome::without_server();
+    let run = home.run_with_stdin(&["import", "crontab"], "@daily x");
+    assert_eq!(run.code, 0, "{run:?}");
+    let machine = std::process::Command::new("uname").arg("-n").output().unwrap().stdout;
+    let machine = String::from_utf8(machine).unwrap().trim().to_ascii_lowercase();
+    let machine = machine.split('.').next().unwrap();
+    let (cues, tasks) = (text(&home, "cues.yaml"), yaml::read(&text(&home, "tasks.yaml")).unwrap());
+    let cues = yaml::read(&cues).unwrap();
+    assert_eq!(cues["namespace"], machine);
+    let task = format!("{machine}/x");
+    assert_eq!((&cues["cues"]["x"]["task"], tasks["tasks"][&task].is_object()), (&json!(task), true));
+}
+
+/// The second machine has a job of the same name.
+#[test]
+fn a_second_crontab_changes_nothing_of_the_first() {
+    let desk = Desk::new();
+    import(&desk.home, "0 3 * * * touch first", &[]);
+    desk.home.ok(&["apply", "-f", "cues.yaml"]);
+    let second = ClientHome::signed_in(&desk.server, &desk.user);
+    import(&second, "30 5 * * * touch second", &["--namespace", "pi"]);
+    assert_contains(&second.ok(&["apply", "-f", "cues.yaml"]), &["+ pi/touch\n", "Done: 1 created."]);
+    let fired = desk.user.fire(&desk.home.json(&["cue", "show", "slug:nas/touch"]));
+    second.ok(&["work", "--file", "tasks.yaml", "--drain"]);
+    assert_eq!(desk.user.execution(&fired)["status"], "pending", "it waits for its own worker");
+    desk.home.ok(&["work", "--file", "tasks.yaml", "--drain"]);
+    assert_eq!(desk.user.execution(&fired)["status"], "success");
+}
+
+/// The test clock goes past the night and most of the day after it.
+#[test]
+fn a_night_without_a_worker_fails() {
+    let desk = Desk::new();
+    import(&desk.home, "0 3 * * * backup", &["--tz", "UTC"]);
+    desk.home.ok(&["apply", "-f", "cues.yaml"]);
+    for night in ["2030-01-02T02:30:00Z", "2030-01-03T02:30:00Z"] {
+        desk.user.advance_to(night);
+    }
+    let cue = desk.home.json(&["cue", "show", "backup"]);
+    let runs = desk.user.executions_of(id(&cue));
+    let ends: Vec<&Value> = runs.iter().map(|run| &run["status"]).collect();
+    assert_eq!(ends, ["failed", "failed"], "{runs:?}");
 }
 
 #[test]
@@ -147,7 +196,7 @@ fn files_of_the_system_give_the_tasks_of_each_user() {
         home.run(&["import", "crontab", "--system", "--namespace", "nas", "--to", "n w", "crontab", "extra"]);
     assert_eq!(
         said.stderr,
-        "wrote n w/cues.yaml: 3 cues, in UTC\n\
+        "wrote n w/cues.yaml: 3 cues in the namespace nas, in UTC\n\
          wrote n w/tasks-root.yaml: 1 task\n\
          wrote n w/tasks-www-data.yaml: 2 tasks\n\
          next:\n  cued apply -f 'n w/cues.yaml'\n\
@@ -171,7 +220,7 @@ fn each_cue_of_the_file_is_one_that_the_server_takes() {
     let desk = Desk::new();
     let crontab = "# every form\n*/15 0-6,22-23 1-31/2 jan-MAR,dec Mon-fri a\n0 0 1 * 7 b\n@hourly c\n@weekly d\n\
                    @monthly e\n@yearly f\n@annually g\n@midnight h\nMAILTO=\nCRON_TZ=Asia/Tokyo\n0 9 * * * i\n0 9 * * * i";
-    import(&desk.home, crontab, &["--tz", "Berlin", "--namespace", "nas"]);
+    import(&desk.home, crontab, &["--tz", "Berlin"]);
     let cues = cues(&desk.home);
     assert_eq!(cues.len(), 10);
     for cue in &cues {
@@ -222,7 +271,7 @@ fn a_command_runs_as_under_cron() {
         shell.display()
     )
     .replace("'[%s] %s'", "'[\\%s] \\%s'");
-    import(&desk.home, &crontab, &["--namespace", "nas"]);
+    import(&desk.home, &crontab, &[]);
     let names = ["printf", "cat", "cat-2", "pwd", "ls", "true", "printenv", "a"];
     let outcomes = outcomes(&desk, &names);
     let home = desk.home.folder().canonicalize().unwrap();
@@ -320,13 +369,20 @@ fn a_fault_of_a_file_has_its_path() {
 #[test]
 fn what_differs_from_cron_is_said() {
     let home = ClientHome::without_server();
-    let said = import(&home, "MAILTO=me@example.com\nRANDOM_DELAY=5\n0 0 30 2 * never\n@daily x", &[]);
+    let said = import(
+        &home,
+        "MAILTO=me@example.com\nRANDOM_DELAY=5\n0 0 30 2 * never\n@daily -n x\n@daily [ -x /bin/x ] && /bin/x",
+        &[],
+    );
     assert_contains(
         &said,
         &[
+            "crontab:4: -n, -q and -s are left out: ",
+            "crontab:5: the run fails if the part before && does; ",
             "crontab:1: failures are mailed to your account, not to MAILTO\n",
             "crontab:2: RANDOM_DELAY is not used; set schedule.jitter_seconds\n",
-            "crontab:3: no date has this day and month, so that it never runs\n1 line was not imported\n",
+            "crontab:3: no date has this day and month, so that it never runs\n",
+            "\n1 line was not imported\n",
         ],
     );
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
@@ -339,7 +395,7 @@ fn more_tasks_than_a_worker_can_have_become_several_files() {
     assert_contains(&said, &["101 cues", "wrote tasks.yaml: 100 tasks\nwrote tasks-2.yaml: 1 task\n"]);
     assert_contains(&said, &["tasks.yaml --jobs 8\n  cued work --file tasks-2.yaml\n"]);
     let second = yaml::read(&text(&home, "tasks-2.yaml")).unwrap();
-    assert_eq!(second["tasks"].as_object().unwrap().keys().collect::<Vec<_>>(), ["x-101"]);
+    assert_eq!(second["tasks"].as_object().unwrap().keys().collect::<Vec<_>>(), ["nas/x-101"]);
 }
 
 #[test]
@@ -347,7 +403,7 @@ fn a_crontab_goes_on_as_cues_and_tasks() {
     let desk = Desk::new();
     let crontab = "NAME='the  world'\n# Greets ${NAME}\n\
                    30 9 * * * printf 'hello \\%s: ' \"$NAME\"; cat%how are%you?\n@daily touch early";
-    import(&desk.home, crontab, &["--namespace", "nas", "--tz", "Berlin"]);
+    import(&desk.home, crontab, &["--tz", "Berlin"]);
     desk.home.ok(&["apply", "-f", "cues.yaml"]);
     let cue = desk.home.json(&["cue", "show", "printf"]);
     assert_eq!((&cue["slug"], &cue["description"]), (&json!("nas/printf"), &json!("Greets ${NAME}")));
@@ -361,7 +417,7 @@ fn a_crontab_goes_on_as_cues_and_tasks() {
     assert_eq!(run["outcome"]["result"], "hello the  world: how are\nyou?\n");
     assert!(!desk.home.folder().join("early").exists(), "midnight has not come again");
 
-    import(&desk.home, crontab, &["--namespace", "nas", "--tz", "Berlin", "--force"]);
+    import(&desk.home, crontab, &["--tz", "Berlin", "--force"]);
     desk.home.ok(&["apply", "-f", "cues.yaml"]);
     let again = desk.home.json(&["cue", "show", "printf"]);
     assert_eq!(again["updated_at"], cue["updated_at"], "the same crontab changes nothing");
