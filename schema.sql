@@ -151,6 +151,8 @@ CREATE TABLE cues (
     transport        TEXT    NOT NULL CHECK (transport IN ('webhook', 'worker')),
     -- The name by which files find the cue, with a namespace before a slash.
     slug             TEXT,
+    -- The namespace of the file that made or adopted the cue, empty for a file without one. Null: no file did.
+    source           TEXT,
     -- Hash of the callback's host and port, or of the key of its flow, which is below 0. Delivery slots are shared
     -- fairly among destinations. Null for worker cues.
     destination_hash INTEGER,

@@ -151,6 +151,10 @@ impl ChangeContext {
         put: PutCue,
     ) -> Result<PutResult> {
         let Difference { patch, fields } = before.difference(payload.as_deref(), put.new, put.status)?;
+        if let Some(origin) = put.origin.filter(|origin| origin.adopts || !fields.is_empty()) {
+            origin.check(tx, &before)?;
+            cues::set_source(tx, before.key, &origin.namespace)?;
+        }
         if fields.is_empty() {
             return Ok(PutResult::changed(&before, before.clone(), payload, None, fields));
         }
@@ -207,6 +211,32 @@ pub struct PutCue {
     pub new: NewCue,
     /// `None` leaves the status of a cue that exists.
     pub status: Option<RequestedStatus>,
+    pub origin: Option<FileOrigin>,
+}
+
+/// The file that a PUT comes from.
+#[derive(Debug)]
+pub struct FileOrigin {
+    /// Its namespace; empty if it has none.
+    pub namespace: String,
+    /// It takes over a cue that is not its own.
+    pub adopts: bool,
+}
+
+impl FileOrigin {
+    /// Errors: `slug_taken`, if the file would change a cue that is not its own.
+    fn check(&self, read: &ReadTx<'_>, cue: &Cue) -> Result<()> {
+        let is_own = || Ok::<_, Error>(cues::find_source(read, cue.key)?.as_ref() == Some(&self.namespace));
+        if self.adopts || is_own()? {
+            return Ok(());
+        }
+        let message = format!(
+            "The cue {} was made by hand, or from a file with another namespace: use another slug, or set adopt to \
+             change it all the same",
+            cue.id
+        );
+        Err(Error::refused(ErrorCode::SlugTaken, message))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,6 +277,7 @@ impl PutCue {
         let Difference { patch, fields } = before.difference(payload.as_deref(), self.new, self.status)?;
         let mut cue = before.clone();
         if !fields.is_empty() {
+            self.origin.map_or(Ok(()), |origin| origin.check(read, &before))?;
             cue.apply(&patch, now)?;
         }
         Ok(PutResult::changed(&before, cue, payload, patch.payload, fields))
@@ -282,7 +313,7 @@ impl PutResult {
 }
 
 /// Writes nothing if the cue is already as described. Refused with `cue_limit_exceeded`, `storage_limit_exceeded`,
-/// `invalid_schedule`, and as a validation error if the transport is another one.
+/// `slug_taken`, `invalid_schedule`, and as a validation error if the transport is another one.
 pub fn put(app: &App, caller: &Caller, put: PutCue) -> Result<Pending<PutResult>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, now));
@@ -291,9 +322,11 @@ pub fn put(app: &App, caller: &Caller, put: PutCue) -> Result<Pending<PutResult>
         users::check_storage_quota(tx, &plans, user_key, || match put.find(tx, user_key)? {
             Some((before, payload)) => context.replace(tx, before, payload, put),
             None => {
+                let source = put.origin.as_ref().map(|origin| origin.namespace.clone());
                 let (cue, payload) = put.into_cue(id, user_key, now)?;
                 context.limits.check_added(tx, &cue)?;
                 let cue = cues::insert(tx, cue, payload.as_ref())?;
+                source.map_or(Ok(()), |source| cues::set_source(tx, cue.key, &source))?;
                 events::cue(tx, EventType::CueCreated, user_key, cue.key, now);
                 tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
                 Ok(PutResult::created(cue, payload))

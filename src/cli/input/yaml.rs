@@ -13,6 +13,9 @@ use crate::cli::input::placed::{Entry, Node, Place, Placed};
 use crate::cli::input::yaml_fault::explained;
 use crate::domain::json::{self, MAX_DEPTH};
 
+/// Levels of a text. In a file of cues a payload is deeper by two than in the request that may have it.
+const MAX_OPEN: usize = MAX_DEPTH + 2;
+
 /// A text that cannot be read: `2:5: YAML tags (!x) are not read`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct YamlFault {
@@ -34,6 +37,8 @@ pub fn read(text: &str) -> Result<Value, String> {
 
 /// As [`read`], with the place of every key and every value.
 pub fn read_with_places(text: &str) -> Result<Placed, YamlFault> {
+    // Editors of other systems begin a file with this mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let fault = match parse(text) {
         Ok(document) => return Ok(document),
         Err(Fault::Refused(fault)) => return Err(fault),
@@ -108,8 +113,8 @@ impl Builder {
             _ if anchor > 0 => "anchors and aliases are not read; repeat the value".to_owned(),
             _ if has_tag => "YAML tags (!x) are not read; write the value in quotes if it is text".to_owned(),
             _ if is_open && expects_key => "a key is a text, not a list or an object".to_owned(),
-            _ if is_open && self.open.len() == MAX_DEPTH => {
-                format!("it is nested deeper than {MAX_DEPTH} levels")
+            _ if is_open && self.open.len() == MAX_OPEN => {
+                format!("it is nested deeper than {MAX_OPEN} levels")
             }
             Event::DocumentStart(_) if self.document.is_some() => {
                 "a second document begins here; only one is read".to_owned()
@@ -213,7 +218,7 @@ mod tests {
             ("a:\nb: on\nc: 2030-01-01\nd: 12:30", r#"{"a":null,"b":"on","c":"2030-01-01","d":"12:30"}"#),
             ("a: |\n  x\n  y\n", r#"{"a":"x\ny\n"}"#),
             (
-                "{\n\t\"a\": [1, {\"b\": null}],\n\t\"c\": \"\\ud83d\\ude00\"\n}",
+                "\u{feff}{\n\t\"a\": [1, {\"b\": null}],\n\t\"c\": \"\\ud83d\\ude00\"\n}",
                 r#"{"a":[1,{"b":null}],"c":"😀"}"#,
             ),
         ] {
@@ -264,8 +269,8 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(read(&nested(MAX_DEPTH)).is_ok());
-        for text in [nested(MAX_DEPTH + 1), "[".repeat(100_000), "- ".repeat(100_000)] {
+        assert!(read(&nested(MAX_OPEN)).is_ok());
+        for text in [nested(MAX_OPEN + 1), "[".repeat(100_000), "- ".repeat(100_000)] {
             assert!(read(&text).is_err());
         }
     }

@@ -6,6 +6,9 @@ use crate::cli::error::{CliError, failed};
 use crate::domain::json;
 use crate::domain::text::is_order_mark;
 
+/// Bytes of a key that may stand before its colon: readers of YAML look 1,024 characters ahead for that.
+const MAX_KEY: usize = 1_000;
+
 /// Words that readers of YAML take for something other than text.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
 
@@ -34,7 +37,9 @@ fn append(yaml: &mut String, value: &Value, order: &[&str], depth: usize, is_ite
             for (index, (name, value)) in entries.into_iter().enumerate() {
                 // The first key of an object stands beside the dash.
                 *yaml += if index == 0 && is_item { " " } else { &line };
-                *yaml += &format!("{}:", plain_or_quoted(name));
+                let key = plain_or_quoted(name);
+                let is_short = key.len() <= MAX_KEY;
+                *yaml += &if is_short { format!("{key}:") } else { format!("? {key}{line}:") };
                 append(yaml, value, order, depth + 1, false);
             }
         }
@@ -58,8 +63,13 @@ fn plain_or_quoted(text: &str) -> String {
     if is_plain {
         return text.to_owned();
     }
+    escaped(&Value::from(text).to_string())
+}
+
+/// The text without characters that YAML does not permit, not even in a comment.
+pub fn escaped(text: &str) -> String {
     let mut yaml = String::new();
-    for char in Value::from(text).to_string().chars() {
+    for char in text.chars() {
         match char {
             '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
                 yaml += &format!("\\u{:04x}", u32::from(char));

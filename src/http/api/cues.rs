@@ -23,7 +23,7 @@ use crate::http::message::{
     Request, Response, read_idempotency_key, to_json, with_payload, with_payload_text,
 };
 use crate::service;
-use crate::service::cues::{PutAction, PutCue, not_found};
+use crate::service::cues::{FileOrigin, PutAction, PutCue, not_found};
 use crate::service::manual_runs::{self, FirePayload, FireRequest, ManualRun};
 use crate::store::accounts::idempotency::StoredResponse;
 use crate::store::cues::due_cues;
@@ -104,10 +104,13 @@ pub async fn update(mut request: Request) -> Result<Response> {
     Ok(Response::json(StatusCode::OK, body))
 }
 
-/// `PUT /v1/cues/by-slug/{slug}?dry_run`, and with a namespace before the slug.
+/// `PUT /v1/cues/by-slug/{slug}?dry_run&source&adopt`, and with a namespace before the slug.
 pub async fn put(mut request: Request) -> Result<Response> {
     let (caller, query) = (request.caller()?, request.query());
     let is_dry_run = query.boolean("dry_run").unwrap_or(false);
+    let adopts = query.boolean("adopt").unwrap_or(false);
+    let namespace = query.text("source", 0..=63).map(str::to_owned);
+    let origin = namespace.map(|namespace| FileOrigin { namespace, adopts });
     let text = match request.param("namespace") {
         "" => request.param("slug").to_owned(),
         namespace => format!("{namespace}/{}", request.param("slug")),
@@ -116,7 +119,7 @@ pub async fn put(mut request: Request) -> Result<Response> {
     let slug = Slug::parse(&text).ok_or_else(|| invalid_slug(text))?;
     let (new, status) = put_cue(request.fields()?, slug, &request.app.config.callbacks)?;
     reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
-    let (put, now) = (PutCue { new, status }, request.now);
+    let (put, now) = (PutCue { new, status, origin }, request.now);
     let result = match is_dry_run {
         true => request.app.store.read(move |read| put.dry_run(read, &caller, now)).await?,
         false => service::cues::put(&request.app, &caller, put)?.await?,

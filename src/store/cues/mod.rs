@@ -131,6 +131,16 @@ pub fn find_id_of_slug(read: &ReadTx<'_>, user_key: i64, slug: &Slug) -> Result<
     read.find("SELECT id FROM cues WHERE user_key = ?1 AND slug = ?2", params![user_key, slug.as_str()])
 }
 
+/// The namespace of the file that a cue comes from; empty for a file without one, `None` if it comes from no file.
+pub fn find_source(read: &ReadTx<'_>, key: i64) -> Result<Option<String>> {
+    Ok(read.find("SELECT source FROM cues WHERE key = ?1", [key])?.flatten())
+}
+
+pub fn set_source(tx: &WriteTx<'_>, key: i64, source: &str) -> Result<()> {
+    tx.execute("UPDATE cues SET source = ?2 WHERE key = ?1", params![key, source])?;
+    Ok(())
+}
+
 pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
     read.find("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1", params![user_key, id])
 }

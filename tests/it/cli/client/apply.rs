@@ -337,7 +337,7 @@ fn a_plan_fits_80_columns() {
 
 /// Pipes an export into an apply, which must change nothing.
 #[track_caller]
-fn assert_exported(home: &ClientHome, flags: &[&str], unchanged: usize) -> String {
+pub fn assert_exported(home: &ClientHome, flags: &[&str], unchanged: usize) -> String {
     let exported = home.ok(&[&["export"], flags].concat());
     let run = home.run_with_stdin(&["apply", "-f", "-"], &exported);
     let expected = format!("= {unchanged} unchanged\n");

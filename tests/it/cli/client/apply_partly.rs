@@ -125,7 +125,7 @@ fn an_error_of_the_server_says_what_was_written_before_it() {
         let answer =
             json!({"action": "created", "id": "cue_1", "status": "paused", "next_run": null}).to_string();
         let (status, answer) = match head.lines().next().unwrap_or_default() {
-            line if line.contains("/b HTTP") => ("500 X", "{}".to_owned()),
+            line if line.contains("/b?source") => ("500 X", "{}".to_owned()),
             _ => ("200 OK", answer),
         };
         let length = answer.len();

@@ -247,7 +247,7 @@ fn a_cue_is_shown_with_its_latest_runs() {
         &shown,
         &[&format!("latest runs   {}  2030-01-01 00:00:00+00:00  pending\n", execution.trim())],
     );
-    assert!(home.ok(&["cue", "show", "n", "-o", "yaml"]).contains("\nname: \"n\"\n"), "as YAML");
+    assert!(home.ok(&["cue", "show", "n", "-o", "yaml"]).contains("\n  \"n\":\n"), "as a file");
 }
 
 #[test]

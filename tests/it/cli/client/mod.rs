@@ -3,6 +3,7 @@
 mod apply;
 mod apply_faults;
 mod apply_partly;
+mod apply_sources;
 mod channel;
 mod completion;
 mod conformance;

@@ -1,21 +1,19 @@
 //! The channels of a file: read, compared with those of the account by their names, and written. A secret cannot be
 //! compared, because the server masks it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::api::channel::new_channel;
-use crate::api::fields::JsonFields;
 use crate::cli::client::commands::apply::environment::escaped;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
-use crate::cli::client::reworded::field_fault;
+use crate::cli::client::commands::apply::refusal::{all_addresses, check_values};
 use crate::cli::input::placed::{Entry, Place, Placed};
 use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::text_of;
-use crate::domain::api_error::LocSegment;
 use crate::domain::channel::services::{Setting, SettingKind, service};
 use crate::domain::channel::{ChannelEvents, ChannelType, parse_minute};
-use crate::domain::json;
-use crate::domain::webhook::address_policy::AddressPolicy;
 
 /// The fields of every channel beside the settings of its type.
 const COMMON: [&str; 4] = ["type", "events", "tags", "quiet"];
@@ -75,34 +73,10 @@ pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel
     }
     let body = completed(entry, settings);
     if faults.count() == found {
-        check_values(&body, at, faults);
+        // No other one is written before. Only the server knows which addresses it may reach.
+        check_values((&body, at), &BTreeSet::new(), faults, |fields| new_channel(fields, &all_addresses()));
     }
     Some(WantedChannel { name: name.clone(), at: at.in_file(entry.place), channel_type, body })
-}
-
-/// Finds what the server would refuse of a channel, so that no other one is written before. Only the server knows which
-/// addresses it may reach.
-fn check_values(body: &Placed, at: &At, faults: &mut Faults) {
-    let Ok(text) = json::read(body.to_value().to_string().as_bytes()) else { return };
-    let rules = ["public", "private", "loopback", "0.0.0.0/0", "::/0"];
-    let policy = AddressPolicy::new(&rules.iter().filter_map(|rule| rule.parse().ok()).collect::<Vec<_>>());
-    let read = JsonFields::of_body(text.get()).and_then(|fields| new_channel(fields, &policy));
-    let Err(refusal) = read else { return };
-    for problem in &refusal.problems {
-        let path = problem.loc.iter().skip(1).map(|part| match part {
-            LocSegment::Field(name) => name.as_ref().into(),
-            LocSegment::Index(index) => Value::from(*index),
-        });
-        let path: Vec<Value> = path.collect();
-        let loc: Vec<Value> = [Value::from("body")].into_iter().chain(path.iter().cloned()).collect();
-        let detail = json!({"loc": loc, "type": problem.kind, "msg": problem.msg});
-        let reason = field_fault(&detail).unwrap_or_else(|| problem.msg.clone());
-        let reason = body.find(&path).map_or(reason.clone(), |value| without_value(&reason, value));
-        faults.add(at.in_file(body.place_of(&path, problem.kind == "extra_forbidden")), reason);
-    }
-    if refusal.problems.is_empty() {
-        faults.add(at.in_file(body.place), refusal.message.as_ref());
-    }
 }
 
 /// The fields with the defaults of those that are left out.

@@ -29,6 +29,15 @@ pub fn expand(value: &mut Placed, at: &At, faults: &mut Faults) {
     }
 }
 
+/// Whether a text still has a variable that is not set.
+pub fn has_unset_variable(value: &Placed) -> bool {
+    match &value.node {
+        Node::Scalar(text) => value.has_variable && text.as_str().is_some_and(|text| text.contains(BEGIN)),
+        Node::List(items) => items.iter().any(has_unset_variable),
+        Node::Object(entries) => entries.iter().any(|entry| has_unset_variable(&entry.value)),
+    }
+}
+
 /// The text with the values of its variables, and whether it has any.
 fn expanded(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(String, bool), String> {
     let (mut new, mut rest, mut has_variable) = (String::new(), text, false);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use clap::Arg;
 use serde_json::{Map, Value, json};
 
+use crate::api::cue::FIELDS;
 use crate::cli::client::arguments::fetch;
 use crate::cli::client::command::{Call, Part, flag, own, switch};
 use crate::cli::client::commands::apply::channels::exported as exported_channel;
@@ -13,7 +14,7 @@ use crate::cli::client::commands::apply::parallel::each;
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
 use crate::cli::output::table::text_of;
-use crate::cli::output::yaml::ordered;
+use crate::cli::output::yaml::{self, ordered};
 use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ClientError, segment};
@@ -196,15 +197,39 @@ fn print_file(
             "# The time of these cues has passed: they cannot be created again, and --prune deletes them:\n";
     }
     for (slug, cue) in ended.into_iter().map(of_key) {
-        text += &section(&slug, &cue).lines().map(|line| format!("# {line}\n")).collect::<String>();
+        text += &commented(&section(&slug, &cue));
     }
     if !comments.is_empty() {
         text += "# These cues have no slug; --adopt gives them the proposed ones:\n";
     }
     for Proposed { id, name, slug } in comments {
-        text += &format!("# {slug}: {id} {}\n", printable(name));
+        text += &format!("# {slug}: {id} {}\n", yaml::escaped(&printable(name)));
     }
     print(&text)
+}
+
+/// A cue as a file for `cued apply`. What only the server sets is in comments.
+pub fn document(cue: &Value) -> String {
+    let slug = text_of(cue, "slug");
+    let (namespace, key) = slug.split_once('/').unwrap_or(("", &slug));
+    let key = if key.is_empty() { &slug_of(&text_of(cue, "name")) } else { key };
+    let mut text = String::new();
+    if !namespace.is_empty() {
+        text += &ordered(&json!({ "namespace": namespace }), &[]);
+    }
+    text += &format!("cues:\n{}", section(key, &exported(key, cue)));
+    if slug.is_empty() {
+        text +=
+            "# It has no slug, so that `cued apply` would add a cue; `cued cue set --slug` gives it one.\n";
+    }
+    let others = cue.as_object().into_iter().flatten().filter(|(name, _)| !FIELDS.contains(&name.as_str()));
+    let others: Map<String, Value> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
+    text += "# Set by the server:\n";
+    text + &commented(&ordered(&Value::Object(others), &["id", "status"]))
+}
+
+fn commented(text: &str) -> String {
+    text.lines().map(|line| format!("# {line}\n")).collect()
 }
 
 /// Whether the only run of a cue is over.

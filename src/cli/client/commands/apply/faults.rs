@@ -34,21 +34,26 @@ impl std::fmt::Display for At {
 
 /// Faults in the order of their places. One that many cues have, by the defaults of their file, counts once.
 #[derive(Debug, Default)]
-pub struct Faults(BTreeSet<(At, String)>);
+pub struct Faults {
+    found: BTreeSet<(At, String)>,
+    added: usize,
+}
 
 impl Faults {
     pub fn add(&mut self, at: At, reason: impl Into<String>) {
-        self.0.insert((at, printable(&reason.into())));
+        self.found.insert((at, printable(&reason.into())));
+        self.added += 1;
     }
 
+    /// How often one was found; the same one in several cues counts for each.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.added
     }
 
     /// One fault is a line; each of several begins its own, as programs that open a place of a file read them.
     /// `consequence` says what was done all the same; it may be empty.
     pub fn text(&self, consequence: &str) -> String {
-        let lines: Vec<String> = self.0.iter().map(|(at, reason)| format!("{at}: {reason}")).collect();
+        let lines: Vec<String> = self.found.iter().map(|(at, reason)| format!("{at}: {reason}")).collect();
         match (lines.as_slice(), consequence) {
             ([line], "") => line.clone(),
             ([line], consequence) => format!("{line} ({consequence})"),
@@ -62,7 +67,7 @@ impl Faults {
 
     /// Errors: if there is a fault. No request was made so far.
     pub fn check(&self) -> Result<(), CliError> {
-        if self.0.is_empty() { Ok(()) } else { Err(usage(self.text("nothing was sent"))) }
+        if self.found.is_empty() { Ok(()) } else { Err(usage(self.text("nothing was sent"))) }
     }
 }
 

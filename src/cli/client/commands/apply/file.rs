@@ -1,14 +1,19 @@
 //! The files of `cued apply` and `cued diff`: what they want, or all that is wrong with them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use jiff::Timestamp;
 
+use crate::api::cue::put_cue;
+use crate::api::fields::JsonFields;
 use crate::cli::client::commands::apply::channels::{self, WantedChannel};
-use crate::cli::client::commands::apply::environment::expand;
-use crate::cli::client::commands::apply::faults::{At, Faults};
+use crate::cli::client::commands::apply::environment::{expand, has_unset_variable};
+use crate::cli::client::commands::apply::faults::{At, Faults, HIDDEN};
 use crate::cli::client::commands::apply::fields::FieldReader;
+use crate::cli::client::commands::apply::refusal::{all_addresses, check_values};
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::input::placed::{Entry, Place, Placed};
@@ -27,54 +32,109 @@ const SECTIONS: [&str; 4] = ["namespace", "defaults", "cues", "channels"];
 pub struct Wanted {
     pub cues: Vec<WantedCue>,
     pub channels: Vec<WantedChannel>,
-    pub namespaces: Vec<String>,
+    pub namespaces: Vec<Namespace>,
     /// Where the files have short forms of fields.
     pub short: BTreeSet<At>,
     /// The first file without a namespace, whose cues nothing can be pruned around.
     pub without_namespace: Option<String>,
 }
 
+/// The namespace of a file. Without a name it is that of a file that has none.
+#[derive(Debug, Clone, Default)]
+pub struct Namespace {
+    pub name: String,
+    /// A variable of the environment is a part of it.
+    is_hidden: bool,
+}
+
+impl Namespace {
+    pub fn slug(&self, key: &str) -> String {
+        if self.name.is_empty() { key.to_owned() } else { format!("{}/{key}", self.name) }
+    }
+
+    /// The slug as it may be printed.
+    pub fn shown(&self, key: &str) -> String {
+        if self.is_hidden { format!("{HIDDEN}/{key}") } else { self.slug(key) }
+    }
+}
+
 #[derive(Debug)]
 pub struct WantedCue {
+    pub namespace: Namespace,
     pub slug: String,
+    /// As it may be printed.
+    pub shown: String,
     /// Of its key.
     pub at: At,
     /// As the API takes it.
     pub body: Placed,
+    /// No fault was found in it so far.
+    is_valid: bool,
 }
 
-/// Reads the files, `-` from standard input. No request is made.
+/// Reads the files, `-` from standard input, of a folder those in it. No request is made.
 /// Errors: all faults of all files.
 pub fn read(paths: &[&str], now: Timestamp) -> Result<Wanted, CliError> {
     if paths.iter().filter(|path| **path == "-").count() > 1 {
         return Err(usage("-f -: standard input can be read once; name it once"));
     }
-    let mut texts = Vec::new();
+    let (mut files, mut texts) = (Vec::new(), Vec::new());
     for path in paths {
-        texts.push(match *path {
+        files.extend(files_of(path)?);
+    }
+    for path in &files {
+        texts.push(match path.as_str() {
             "-" => input::text("-f", "-")?,
             path => input::text("-f", &format!("@{path}"))?,
         });
     }
     let (mut wanted, mut faults) = (Wanted::default(), Faults::default());
-    for (number, (path, text)) in paths.iter().zip(&texts).enumerate() {
-        let file = if *path == "-" { "stdin" } else { path };
+    for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
+        let file = if path == "-" { "stdin" } else { path };
         let at = At { number, file: Arc::from(file), place: Place::START };
         let mut reader = FileReader { at, now, faults: &mut faults, wanted: &mut wanted };
         reader.read(text);
     }
     check_unique(&wanted, &mut faults);
+    if faults.count() > 0 {
+        // The server is not asked, so what it would find is found here.
+        for cue in wanted.cues.iter().filter(|cue| cue.is_valid) {
+            let Some(slug) = Slug::parse(&cue.slug) else { continue };
+            let read = |fields: JsonFields<'_>| put_cue(fields, slug, &all_addresses());
+            check_values((&cue.body, &cue.at), &wanted.short, &mut faults, read);
+        }
+    }
     faults.check().map(|()| wanted)
+}
+
+/// The file with this path, or those of a folder in the order of their names.
+fn files_of(path: &str) -> Result<Vec<String>, CliError> {
+    if path == "-" || !Path::new(path).is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let cannot = |error: io::Error| usage(format!("-f: cannot read {path}: {error}"));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(cannot)? {
+        let name = entry.map_err(cannot)?.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') && [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) {
+            files.push(Path::new(path).join(name).display().to_string());
+        }
+    }
+    if files.is_empty() {
+        return Err(usage(format!("-f: the folder {path} has no file *.yaml, *.yml or *.json")));
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// The same cue or the same channel in two files, or twice by the namespaces of two files.
 fn check_unique(wanted: &Wanted, faults: &mut Faults) {
-    let cues = wanted.cues.iter().map(|cue| ("cue", &cue.slug, &cue.at));
-    let channels = wanted.channels.iter().map(|channel| ("channel", &channel.name, &channel.at));
+    let cues = wanted.cues.iter().map(|cue| ("cue", &cue.slug, &cue.shown, &cue.at));
+    let channels = wanted.channels.iter().map(|it| ("channel", &it.name, &it.name, &it.at));
     let mut seen: BTreeMap<(&str, &String), &At> = BTreeMap::new();
-    for (kind, name, at) in cues.chain(channels) {
+    for (kind, name, shown, at) in cues.chain(channels) {
         if let Some(first) = seen.get(&(kind, name)) {
-            faults.add(at.clone(), format!("the {kind} {name} is also at {first}; remove one of the two"));
+            faults.add(at.clone(), format!("the {kind} {shown} is also at {first}; remove one of the two"));
         } else {
             seen.insert((kind, name), at);
         }
@@ -112,30 +172,27 @@ impl FileReader<'_> {
         let namespace = self.namespace(&document);
         let defaults = self.defaults(&document);
         for cue in self.section(&document, "cues") {
-            self.cue(&cue, namespace.as_deref(), &defaults);
+            self.cue(&cue, &namespace, &defaults);
         }
         for channel in self.section(&document, "channels") {
             self.wanted.channels.extend(channels::read(&channel, &self.at, self.faults));
         }
     }
 
-    fn namespace(&mut self, document: &Placed) -> Option<String> {
+    fn namespace(&mut self, document: &Placed) -> Namespace {
         let Some(given) = document.get("namespace").filter(|given| !given.is_null()) else {
             self.wanted.without_namespace.get_or_insert_with(|| self.at.file.to_string());
-            return None;
+            return Namespace::default();
         };
-        match given.as_str().filter(|name| is_namespace(name)) {
-            Some(name) => {
-                if !self.wanted.namespaces.iter().any(|known| known == name) {
-                    self.wanted.namespaces.push(name.to_owned());
-                }
-                Some(name.to_owned())
-            }
-            None => {
-                self.fault(given.place, NAMESPACE_RULE);
-                None
-            }
+        let Some(name) = given.as_str().filter(|name| is_namespace(name)) else {
+            self.fault(given.place, NAMESPACE_RULE);
+            return Namespace::default();
+        };
+        let namespace = Namespace { name: name.to_owned(), is_hidden: given.has_variable };
+        if !self.wanted.namespaces.iter().any(|known| known.name == name) {
+            self.wanted.namespaces.push(namespace.clone());
         }
+        namespace
     }
 
     fn defaults(&mut self, document: &Placed) -> Placed {
@@ -167,21 +224,25 @@ impl FileReader<'_> {
         }
     }
 
-    fn cue(&mut self, entry: &Entry, namespace: Option<&str>, defaults: &Placed) {
-        let key = &entry.key;
-        let slug = match namespace {
-            Some(namespace) => format!("{namespace}/{key}"),
-            None => key.clone(),
-        };
-        if namespace.map_or(Slug::parse(key).is_none(), |_| !is_namespace(key)) {
-            let rule = if namespace.is_some() { NAME_RULE } else { SLUG_RULE };
+    fn cue(&mut self, entry: &Entry, namespace: &Namespace, defaults: &Placed) {
+        let (key, has_none) = (&entry.key, namespace.name.is_empty());
+        if if has_none { Slug::parse(key).is_none() } else { !is_namespace(key) } {
+            let rule = if has_none { SLUG_RULE } else { NAME_RULE };
             return self.fault(entry.place, format!("{key:?} is no slug; {rule}"));
         }
         if !entry.value.is_object() {
             let example = "such as `schedule: \"0 3 * * *\"`";
             return self.fault(entry.value.place, format!("{key} is an object of fields, {example}"));
         }
+        let found = self.faults.count();
         let body = self.fields().body(entry, defaults);
-        self.wanted.cues.push(WantedCue { slug, at: self.at.in_file(entry.place), body });
+        self.wanted.cues.push(WantedCue {
+            namespace: namespace.clone(),
+            slug: namespace.slug(key),
+            shown: namespace.shown(key),
+            at: self.at.in_file(entry.place),
+            is_valid: self.faults.count() == found && !has_unset_variable(&body),
+            body,
+        });
     }
 }

@@ -2,7 +2,7 @@
 
 mod channels;
 mod environment;
-mod export;
+pub mod export;
 mod faults;
 mod fields;
 mod file;
@@ -33,7 +33,8 @@ const APPLY: &str = "\
 Create and change cues as files say
 
 Compares the cues and channels of the files with those of the server, prints what differs, and writes it. A cue is found by its \
-slug: the namespace of the file and its key. A second run changes nothing.
+slug: the namespace of the file and its key. A second run changes nothing. A cue that was made by hand, or from a file with another \
+namespace, is changed with --adopt only.
 
 A file has `namespace`, `defaults`, `cues` and `channels`. A cue has the fields of the API, or short forms: schedule (text), url, \
 method, headers, timeout, worker, task, timezone, catch_up, start, end, paused. ${VAR} is a variable of the environment. `cued \
@@ -60,10 +61,15 @@ pub fn entries() -> Vec<Entry> {
 }
 
 fn files() -> impl Iterator<Item = (Arg, Part)> {
-    let file =
-        flag("file", "FILE", "File of cues in YAML or JSON, - for standard input; repeat it for several");
+    let file = flag(
+        "file",
+        "FILE",
+        "File of cues in YAML or JSON, a folder of such, - for standard input; repeat it for several",
+    );
     let prune = "Delete cues of the namespaces of the files that are in none of them";
-    [file.short('f').action(ArgAction::Append).required(true), switch("prune", prune)].into_iter().map(own)
+    let adopt = "Take over cues that were made by hand, or from a file with another namespace";
+    let file = file.short('f').action(ArgAction::Append).required(true);
+    [file, switch("prune", prune), switch("adopt", adopt)].into_iter().map(own)
 }
 
 /// The files of the command, and whether cues that they do not have are deleted.
@@ -83,8 +89,9 @@ fn read(call: &Call<'_>) -> Result<(Wanted, bool), CliError> {
 fn diff(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
     let (wanted, prunes) = read(call)?;
-    show_requests(context, &wanted, true)?;
-    let mut plan = compare(context, &wanted, prunes)?;
+    let adopts = call.is_set("adopt");
+    show_requests(context, &wanted, true, adopts)?;
+    let mut plan = compare(context, &wanted, prunes, adopts)?;
     std::mem::take(&mut plan.refusals).check("")?;
     match context.output.format.is_for_programs() {
         true => print_changes(context, &plan)?,
@@ -104,8 +111,9 @@ fn diff(call: &Call<'_>) -> Result<(), CliError> {
 fn apply(call: &Call<'_>) -> Result<(), CliError> {
     let (context, keeps_going) = (call.context, call.is_set("keep-going"));
     let (wanted, prunes) = read(call)?;
-    show_requests(context, &wanted, false)?;
-    let mut plan = compare(context, &wanted, prunes)?;
+    let adopts = call.is_set("adopt");
+    show_requests(context, &wanted, false, adopts)?;
+    let mut plan = compare(context, &wanted, prunes, adopts)?;
     if !keeps_going {
         std::mem::take(&mut plan.refusals).check("nothing was written")?;
     }
@@ -126,7 +134,8 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
     confirm_deletion(context, &plan)?;
     let has_changes = plan.differs();
     let refusals = std::mem::take(&mut plan.refusals);
-    let mut writer = Writer { context, wanted: &wanted, keeps_going, refusals, done: Plan::default() };
+    let mut writer =
+        Writer { context, wanted: &wanted, keeps_going, adopts, refusals, done: Plan::default() };
     let end = writer.write(plan, room.prunes_first);
     let (done, refusals) = (writer.done, writer.refusals);
     let written = match done.all().count() - done.count(Action::Unchanged) {
@@ -146,13 +155,12 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
 }
 
 /// With `--curl` the requests for cues, which are not made.
-fn show_requests(context: &Context, wanted: &Wanted, is_dry: bool) -> Result<(), CliError> {
+fn show_requests(context: &Context, wanted: &Wanted, is_dry: bool, adopts: bool) -> Result<(), CliError> {
     if !context.is_curl() {
         return Ok(());
     }
     for cue in &wanted.cues {
-        let dry_run = is_dry.then_some("true");
-        print_line(&put(cue).maybe_query("dry_run", dry_run).curl(context.client.connection()))?;
+        print_line(&put(cue, is_dry, adopts).curl(context.client.connection()))?;
     }
     Err(CliError::OnlyShown)
 }
@@ -183,6 +191,7 @@ struct Writer<'a> {
     context: &'a Context,
     wanted: &'a Wanted,
     keeps_going: bool,
+    adopts: bool,
     refusals: Refusals,
     /// What was written, and what did not have to be.
     done: Plan,
@@ -196,8 +205,10 @@ impl Writer<'_> {
         let (pruned_first, pruned_last) =
             if prunes_first { (plan.pruned, Vec::new()) } else { (Vec::new(), plan.pruned) };
         self.prune(pruned_first)?;
+        // A cue that is taken over is marked as one of the file, even if nothing else changes.
+        let is_written = |change: &Change| self.adopts || change.action != Action::Unchanged;
         let (changed, unchanged): (Vec<_>, Vec<_>) =
-            plan.cues.into_iter().partition(|(_, change)| change.action != Action::Unchanged);
+            plan.cues.into_iter().partition(|(_, change)| is_written(change));
         self.done.cues.extend(unchanged);
         // What makes room comes before what needs it.
         let (freeing, others) = changed.into_iter().partition(|(_, change)| change.more_active <= 0);
@@ -245,9 +256,9 @@ impl Writer<'_> {
         if self.has_stopped() {
             return Ok(());
         }
-        let (client, wanted) = (&*self.context.client, self.wanted);
+        let (client, wanted, adopts) = (&*self.context.client, self.wanted, self.adopts);
         let write = |(index, _): &(usize, Change)| -> Result<Value, ClientError> {
-            client.send(&put(&wanted.cues[*index]))?.value()
+            client.send(&put(&wanted.cues[*index], false, adopts))?.value()
         };
         let results = each(&changed, write, self.goes_on());
         let mut end = Ok(());
@@ -275,7 +286,7 @@ impl Writer<'_> {
         let client = &*self.context.client;
         let delete = |change: &Change| {
             // By its slug: a cue that has left the namespace meanwhile stays.
-            let path = format!("/v1/cues/{}", segment(&format!("slug:{}", change.key)));
+            let path = format!("/v1/cues/{}", segment(&format!("slug:{}", change.slug)));
             client.send(&ApiRequest::delete(path)).map(drop)
         };
         let results = each(&pruned, delete, |_| true);

@@ -43,8 +43,10 @@ impl Action {
 pub struct Change {
     pub kind: &'static str,
     pub action: Action,
-    /// The slug of a cue, the name of a channel.
+    /// The slug of a cue as it may be printed, the name of a channel.
     pub key: String,
+    /// Of a cue that is deleted.
+    pub slug: String,
     /// `None` for what does not exist yet.
     pub id: Option<String>,
     pub fields: Vec<FieldChange>,
@@ -92,8 +94,9 @@ impl Plan {
 impl Change {
     fn new(kind: &'static str, action: Action, key: &str) -> Self {
         let (next_run, next_run_before) = (Value::Null, Value::Null);
-        let (fields, key) = (Vec::new(), key.to_owned());
-        Self { kind, action, key, id: None, fields, next_run, next_run_before, more_active: 0, more_cues: 0 }
+        let (fields, key, slug) = (Vec::new(), key.to_owned(), String::new());
+        let (more_active, more_cues) = (0, 0);
+        Self { kind, action, key, slug, id: None, fields, next_run, next_run_before, more_active, more_cues }
     }
 
     /// What a command takes as the id: a cue that does not exist yet has only its slug.
@@ -127,13 +130,15 @@ pub fn by_slug(slug: &str) -> String {
     format!("/v1/cues/by-slug/{}", parts.join("/"))
 }
 
-pub fn put(cue: &WantedCue) -> ApiRequest {
-    ApiRequest::new("PUT", by_slug(&cue.slug)).json(cue.body.to_value())
+pub fn put(cue: &WantedCue, is_dry: bool, adopts: bool) -> ApiRequest {
+    let request = ApiRequest::new("PUT", by_slug(&cue.slug)).json(cue.body.to_value());
+    let request = request.maybe_query("dry_run", is_dry.then_some("true"));
+    request.query("source", &cue.namespace.name).maybe_query("adopt", adopts.then_some("true"))
 }
 
 /// Compares everything with the server, which writes nothing.
 /// Errors: what is not about one object alone; a refusal of one is in the plan.
-pub fn compare(context: &Context, wanted: &Wanted, prunes: bool) -> Result<Plan, CliError> {
+pub fn compare(context: &Context, wanted: &Wanted, prunes: bool, adopts: bool) -> Result<Plan, CliError> {
     context.check_key()?;
     let mut plan = Plan::default();
     if !wanted.channels.is_empty() {
@@ -148,7 +153,7 @@ pub fn compare(context: &Context, wanted: &Wanted, prunes: bool) -> Result<Plan,
     }
     let client = &*context.client;
     let goes_on = |result: &Result<Change, ClientError>| result.as_ref().err().is_none_or(is_of_one);
-    let compared = each(&wanted.cues, |cue| compare_cue(client, cue), goes_on);
+    let compared = each(&wanted.cues, |cue| compare_cue(client, cue, adopts), goes_on);
     for (index, result) in compared.into_iter().enumerate() {
         let cue = &wanted.cues[index];
         match result {
@@ -169,18 +174,20 @@ fn find_pruned(context: &Context, wanted: &Wanted) -> Result<Vec<Change>, CliErr
     let kept: BTreeSet<&str> = wanted.cues.iter().map(|cue| cue.slug.as_str()).collect();
     let mut pruned = Vec::new();
     for namespace in &wanted.namespaces {
-        let request = ApiRequest::get("/v1/cues").query("namespace", namespace);
+        let request = ApiRequest::get("/v1/cues").query("namespace", &namespace.name);
         for cue in fetch(|page| context.fetch(page), &request, "cues", u64::MAX)?.items {
             let slug = text_of(&cue, "slug");
             // Whatever the server lists: a cue elsewhere is not deleted.
-            let is_inside = slug.strip_prefix(namespace.as_str()).is_some_and(|rest| rest.starts_with('/'));
-            if is_inside && !kept.contains(slug.as_str()) {
+            let key = slug.strip_prefix(&namespace.name).and_then(|rest| rest.strip_prefix('/'));
+            if let Some(key) = key.filter(|_| !kept.contains(slug.as_str())) {
+                let shown = namespace.shown(key);
                 pruned.push(Change {
                     id: Some(text_of(&cue, "id")),
                     next_run_before: cue["next_run"].clone(),
                     more_active: -i64::from(cue["status"] == "active"),
                     more_cues: -1,
-                    ..Change::new("cue", Action::Deleted, &slug)
+                    slug,
+                    ..Change::new("cue", Action::Deleted, &shown)
                 });
             }
         }
@@ -189,8 +196,8 @@ fn find_pruned(context: &Context, wanted: &Wanted) -> Result<Vec<Change>, CliErr
     Ok(pruned)
 }
 
-fn compare_cue(client: &Client, cue: &WantedCue) -> Result<Change, ClientError> {
-    let answer = client.send(&put(cue).query("dry_run", "true"))?.value()?;
+fn compare_cue(client: &Client, cue: &WantedCue, adopts: bool) -> Result<Change, ClientError> {
+    let answer = client.send(&put(cue, true, adopts))?.value()?;
     let mut change = change_of(cue, &answer);
     match change.action {
         Action::Created => {
@@ -221,7 +228,7 @@ pub fn change_of(cue: &WantedCue, answer: &Value) -> Change {
         id: Some(text_of(answer, "id")),
         next_run: answer["next_run"].clone(),
         next_run_before: answer["next_run_before"].clone(),
-        ..Change::new("cue", action, &cue.slug)
+        ..Change::new("cue", action, &cue.shown)
     }
 }
 

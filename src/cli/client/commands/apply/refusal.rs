@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
+use crate::api::fields::JsonFields;
+use crate::cli::client::commands::apply::faults::{At, Faults, HIDDEN, without_value};
 use crate::cli::client::commands::apply::fields::SHORT;
 use crate::cli::client::reworded::field_fault;
 use crate::cli::client::words::with_runs;
 use crate::cli::error::CliError;
-use crate::cli::input::placed::Placed;
+use crate::cli::input::placed::{Node, Placed};
 use crate::client::request::{ClientError, RefusedRequest};
+use crate::domain::api_error::{LocSegment, Refusal};
+use crate::domain::json;
+use crate::domain::webhook::address_policy::AddressPolicy;
 
 /// The refusals of cues and channels so far.
 #[derive(Debug, Default)]
@@ -55,21 +59,13 @@ impl Refusals {
         if !is_of_one(&error) {
             return Err(error.into());
         }
-        let ClientError::Refused(refused) = error else { return Ok(()) };
-        let details = refused.body["detail"].as_array().cloned().unwrap_or_default();
-        let mut add = |path: &[Value], wants_key: bool, reason: &str| {
-            let reason = in_words_of_the_file(reason, path, at, body, short);
-            let reason = body.find(path).map_or(reason.clone(), |value| without_value(&reason, value));
-            self.faults.add(at.in_file(body.place_of(path, wants_key)), reason);
-        };
-        for detail in &details {
-            let path: Vec<Value> = detail["loc"].as_array().into_iter().flatten().skip(1).cloned().collect();
-            let reason = field_fault(detail).unwrap_or_else(|| refused.message.clone());
-            add(&path, detail["type"] == "extra_forbidden", &reason);
-        }
-        if details.is_empty() {
-            add(&path_of(&refused), false, &with_runs(&refused.message));
-        }
+        let ClientError::Refused(mut refused) = error else { return Ok(()) };
+        let field = refused.body["error"]["field"].as_str();
+        let path = path_of(&refused.code, field, &refused.message);
+        let mut details = refused.body["detail"].as_array_mut();
+        let found = Found { at, body, short, faults: &mut self.faults };
+        found.add(details.as_deref().map(Vec::as_slice), &path, &refused.message);
+        details.iter_mut().flat_map(|details| details.iter_mut()).for_each(|detail| mask(detail, body));
         self.first.get_or_insert(refused);
         Ok(())
     }
@@ -86,6 +82,85 @@ impl Refusals {
         refused.body["error"]["message"] = text.as_str().into();
         refused.say(text);
         Err(CliError::Client(ClientError::Refused(refused)))
+    }
+}
+
+/// Where the API has found faults: the body of one object, and its place.
+struct Found<'a> {
+    at: &'a At,
+    body: &'a Placed,
+    short: &'a BTreeSet<At>,
+    faults: &'a mut Faults,
+}
+
+impl Found<'_> {
+    /// Adds each of the details, or else the message, which is about the field with this path.
+    fn add(self, details: Option<&[Value]>, path: &[Value], message: &str) {
+        let Self { at, body, short, faults } = self;
+        let mut add = |path: &[Value], wants_key: bool, reason: &str| {
+            let reason = in_words_of_the_file(reason, path, at, body, short);
+            let reason = body.find(path).map_or(reason.clone(), |value| without_value(&reason, value));
+            faults.add(at.in_file(body.place_of(path, wants_key)), reason);
+        };
+        for detail in details.into_iter().flatten() {
+            let reason = field_fault(detail).unwrap_or_else(|| message.to_owned());
+            add(&path_in(detail), detail["type"] == "extra_forbidden", &reason);
+        }
+        if details.is_none_or(<[Value]>::is_empty) {
+            add(path, false, &with_runs(message));
+        }
+    }
+}
+
+/// Finds what the API would refuse of a body, whose reader is `read`, so that nothing is sent.
+pub fn check_values<T>(
+    (body, at): (&Placed, &At),
+    short: &BTreeSet<At>,
+    faults: &mut Faults,
+    read: impl FnOnce(JsonFields<'_>) -> Result<T, Refusal>,
+) {
+    let Ok(text) = json::read(body.to_value().to_string().as_bytes()) else { return };
+    let Err(refusal) = JsonFields::of_body(text.get()).and_then(read) else { return };
+    let details = refusal.problems.iter().map(|problem| {
+        let loc = problem.loc.iter().map(|part| match part {
+            LocSegment::Field(name) => name.as_ref().into(),
+            LocSegment::Index(index) => Value::from(*index),
+        });
+        json!({"loc": loc.collect::<Vec<Value>>(), "type": problem.kind, "msg": problem.msg})
+    });
+    let details: Vec<Value> = details.collect();
+    let field = refusal.schedule_part.as_ref().map(|part| part.field);
+    let path = path_of(refusal.code.text_and_status().0, field, &refusal.message);
+    Found { at, body, short, faults }.add(Some(&details), &path, &refusal.message);
+}
+
+/// A policy that refuses no address: only the server knows its own.
+pub fn all_addresses() -> AddressPolicy {
+    let rules = ["public", "private", "loopback", "0.0.0.0/0", "::/0"];
+    AddressPolicy::new(&rules.iter().filter_map(|rule| rule.parse().ok()).collect::<Vec<_>>())
+}
+
+/// The path of a detail in the body.
+fn path_in(detail: &Value) -> Vec<Value> {
+    detail["loc"].as_array().into_iter().flatten().skip(1).cloned().collect()
+}
+
+/// Hides in a detail what the file may keep secret: a value with a variable, that of a header, and a value that may
+/// contain one.
+fn mask(detail: &mut Value, body: &Placed) {
+    let path = path_in(detail);
+    let value = body.find(&path);
+    if let (Some(value), Some(reason)) = (value, detail["msg"].as_str()) {
+        detail["msg"] = without_value(reason, value).into();
+    }
+    let is_of_header = path.iter().any(|part| part == "headers");
+    let is_shown = |value: &Placed| matches!(value.node, Node::Scalar(_)) && !value.has_variable;
+    let is_name = detail["type"] == "extra_forbidden";
+    if let Some(input) = detail.get_mut("input").filter(|input| !input.is_null())
+        && !is_name
+        && (is_of_header || !value.is_some_and(is_shown))
+    {
+        *input = HIDDEN.into();
     }
 }
 
@@ -106,16 +181,17 @@ fn in_words_of_the_file(
         Some((short, field)) => format!("{short}{}", &reason[field.len()..]),
         None => reason.to_owned(),
     };
-    reason.replace(
-        "is not in the future; use a later instant",
-        "is not in the future; use a later instant, or remove the cue: its time has passed",
-    )
+    reason
+        .replace(
+            "is not in the future; use a later instant",
+            "is not in the future; use a later instant, or remove the cue: its time has passed",
+        )
+        .replace("use another slug, or set adopt to", "use another key or namespace, or add --adopt to")
 }
 
 /// The field that a refusal without `detail` is about.
-fn path_of(refused: &RefusedRequest) -> Vec<Value> {
-    let field = refused.body["error"]["field"].as_str();
-    let path = match (refused.code.as_str(), field) {
+fn path_of(code: &str, field: Option<&str>, message: &str) -> Vec<Value> {
+    let path = match (code, field) {
         (_, Some(field @ ("timezone" | "at" | "every" | "end"))) => format!("schedule.{field}"),
         // A field of the expression.
         (_, Some(_)) => "schedule.cron".to_owned(),
@@ -124,7 +200,7 @@ fn path_of(refused: &RefusedRequest) -> Vec<Value> {
         ("invalid_payload_size", None) => "payload".to_owned(),
         // `callback.url must not …`
         ("invalid_callback" | "invalid_callback_url", None) => {
-            refused.message.split([' ', ':']).next().unwrap_or_default().to_owned()
+            message.split([' ', ':']).next().unwrap_or_default().to_owned()
         }
         _ => return Vec::new(),
     };

@@ -11,9 +11,10 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, cue, entry, flag, number, own, place, switch,
-    tag_filter, tag_flag, words,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, cue, details, entry, flag, number, own, place,
+    switch, tag_filter, tag_flag, words,
 };
+use crate::cli::client::commands::apply::export;
 use crate::cli::client::commands::run::{print_end, result_or_wait, until_ended};
 use crate::cli::client::commands::schedule::{note, print_next, understand};
 use crate::cli::client::context::Context;
@@ -21,7 +22,7 @@ use crate::cli::client::cues::{FoundCue, find_all, label_of, schedule, schedule_
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::input;
 use crate::cli::output::table::{Cell, ColumnRule, Style, parse_duration, text_of};
-use crate::cli::output::{Format, count, print_line, short_id};
+use crate::cli::output::{Format, count, print, print_line, short_id};
 use crate::cli::printable::printable;
 use crate::cli::width::{MIN_WIDTH, cut};
 use crate::client::request::{ApiRequest, ApiResponse};
@@ -116,9 +117,9 @@ pub fn entries() -> Vec<Entry> {
         list(),
         entry(
             "show",
-            "Show a cue and its latest runs",
+            "Show a cue and its latest runs\n\nWith -o yaml it is a file for `cued apply`; what only the server sets is in comments.",
             [cue(), (runs, Part::Query("execution_limit"))],
-            Work::Request("GET /v1/cues/{cue}", View::Details("id", LINES)),
+            Work::Request("GET /v1/cues/{cue}", View::Code(show)),
         ),
         entry("add", "Add a cue", add::arguments(), Work::Code(add::add)).short(flags::SHORT_FLAGS),
         entry(
@@ -157,6 +158,14 @@ pub fn entries() -> Vec<Entry> {
             Work::Request("GET /v1/cues/{cue}/missed", View::Pages("first", "missed", GAPS)),
         ),
     ]
+}
+
+fn show(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+    let output = &call.context.output;
+    match output.format {
+        Format::Yaml => print(&export::document(&answer.value()?)),
+        _ => output.object(answer, "id", |cue| details(LINES, call.context, cue)),
+    }
 }
 
 fn list() -> Entry {
