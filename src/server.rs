@@ -1,6 +1,6 @@
 //! Assembly: opens the store, starts the engine, opens the port; stops them in the reverse order.
 
-use std::io::{self, Write as _};
+use std::io::{self, StdoutLock, Write as _};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -121,6 +121,8 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
     let (connections, allowed_hosts) = (config.http.max_connections, config.http.allowed_hosts.clone());
     let port = ListenerConfig { listener, table: ROUTES, connections, allowed_hosts };
     let app = Arc::new(App::open(clock, config)?);
+    // Held until the first line is printed: the engine prints the mails that wait.
+    let stdout = io::stdout().lock();
     let engine = start_engine(&app)?;
     let stopped_at = Arc::new(OnceLock::new());
     let halt = {
@@ -135,7 +137,8 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
         metrics.map(|listener| MetricsServer::start(listener, &app)).transpose()?
     };
     let input = listen.until_input_ends.then(watch_input).transpose()?;
-    let served = runtime.block_on(serve(port, metrics.as_ref().map(|it| it.address), &app, input, halt));
+    let metrics_address = metrics.as_ref().map(|it| it.address);
+    let served = runtime.block_on(serve(port, metrics_address, &app, stdout, input, halt));
     let elapsed = stopped_at.get().map_or(Duration::ZERO, |at| app.clock.monotonic().saturating_sub(*at));
     // Running deliveries end in the meantime.
     app.login_mailer.stop(STOP_TIME.saturating_sub(elapsed));
@@ -211,6 +214,7 @@ async fn serve(
     port: ListenerConfig,
     metrics: Option<SocketAddr>,
     app: &Arc<App>,
+    stdout: StdoutLock<'_>,
     input: Option<oneshot::Receiver<()>>,
     halt: impl FnOnce() + Send + 'static,
 ) -> Result<SystemdService, ServeError> {
@@ -218,7 +222,7 @@ async fn serve(
     let mut terminate = handle(SignalKind::terminate())?;
     let mut interrupt = handle(SignalKind::interrupt())?;
     let address = address_of(&port.listener)?;
-    announce(address, metrics)?;
+    announce(stdout, address, metrics)?;
     let service = SystemdService::ready(&format!("Serving on http://{address}"), liveness(app))
         .map_err(ServeError::system("starting the watchdog thread"))?;
     server::serve(port, Arc::clone(app), async {
@@ -294,9 +298,12 @@ impl MetricsServer {
 
 /// Prints the first line on standard output, for which tests and scripts wait (contract §1.3), and a second one with
 /// the address of the metrics.
-fn announce(address: SocketAddr, metrics: Option<SocketAddr>) -> Result<(), ServeError> {
+fn announce(
+    mut out: StdoutLock<'_>,
+    address: SocketAddr,
+    metrics: Option<SocketAddr>,
+) -> Result<(), ServeError> {
     let metrics = metrics.map(|address| format!("cued metrics on http://{address}/metrics\n"));
-    let mut out = io::stdout().lock();
     write!(out, "cued listening on http://{address}\n{}", metrics.unwrap_or_default())
         .and_then(|()| out.flush())
         .map_err(ServeError::system("writing to standard output"))

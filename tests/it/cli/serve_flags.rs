@@ -376,3 +376,29 @@ fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accept
     let missing = fails(&server.db().with_file_name("no-such.db"), &["clock", "accept"], 1);
     assert!(missing.contains("does not exist"), "{missing}");
 }
+
+#[test]
+fn the_first_line_is_the_address_although_mails_wait() {
+    // No program listens on port 9 of loopback.
+    let mail = ["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"];
+    let clock = ["--test-clock", "2030-01-01T00:00:00Z"];
+    let (mut server, user) = Server::with_user(&[DEV_UNLIMITED, &clock, &mail].concat());
+    let cue =
+        json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}});
+    let cue = user.create(&cue);
+    let cue = format!("/v1/cues/{}/fire", id(&cue));
+    for _ in 0..5 {
+        let run = user.post(&cue, &json!({})).expect(200);
+        user.report(run["execution_id"].as_str().unwrap(), &json!({"success": false}));
+    }
+    user.settle();
+    assert_eq!(server.stop(), Some(0));
+    // Each start prints the mails, for there is no mail server. Where they come first, it is in one of three or so.
+    for _ in 0..10 {
+        let (_folder, copy) = new_file();
+        fs::copy(server.db(), &copy).unwrap();
+        let later = ["--test-clock", "2030-01-01T12:00:00Z"];
+        let server = Server::start_on(&copy, &[DEV_UNLIMITED, &later].concat());
+        until("a mail is printed", || server.stdout().contains("mail to ").then_some(()));
+    }
+}
