@@ -55,6 +55,11 @@ pub(in crate::store) fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// The name for SQLite, which takes it for a file and nothing else: `file:a.db` would be a URI, `:memory:` no file.
+pub(in crate::store) fn sqlite_name(path: &Path) -> PathBuf {
+    Path::new(".").join(path)
+}
+
 /// Creates an absent file for its owner only. Returns the schema version, 0 for an empty file. Two hard links are
 /// refused: each name would have its own log and lock. A refused file is unchanged.
 pub fn check(path: &Path) -> Result<i64, OpenError> {
@@ -102,7 +107,7 @@ pub fn open_for_reading(path: &Path) -> Result<Connection, OpenError> {
     // change.
     let has_log = std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
     let access = if has_log { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
-    match open_with_version(path, path, access) {
+    match open_with_version(path, &sqlite_name(path), access) {
         // In WAL mode SQLite needs a log and an index even to read. If they do not exist and cannot be created, no
         // process has the database open, and the file alone is complete.
         Err(OpenError::Unusable { .. }) if !has_log && !sibling_path(&resolved(path), "-shm").exists() => {
@@ -153,11 +158,12 @@ pub fn open_writer(path: &Path) -> Result<Connection, OpenError> {
 }
 
 pub(in crate::store) fn open_existing(path: &Path) -> rusqlite::Result<Connection> {
-    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+    let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(sqlite_name(path), access)
 }
 
 pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenError> {
-    let manager = SqliteConnectionManager::file(path)
+    let manager = SqliteConnectionManager::file(sqlite_name(path))
         .with_flags(OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .with_init(|connection| {
             connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -256,7 +262,8 @@ fn version(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
 /// Opens a file of any kind without write access, so that a file that is refused stays unchanged.
 pub(in crate::store) fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
     let access = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    Connection::open_with_flags(path, access).map_err(|error| OpenError::from_sqlite(path, error))
+    Connection::open_with_flags(sqlite_name(path), access)
+        .map_err(|error| OpenError::from_sqlite(path, error))
 }
 
 /// Application id, schema version and number of tables, from one snapshot: another process may be creating the schema.

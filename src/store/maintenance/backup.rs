@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::store::db::meta;
 use crate::store::db::open::ServerLock;
 use crate::store::db::open::{Cause, OpenError};
-use crate::store::db::open::{open_existing, open_for_reading, sibling_path};
+use crate::store::db::open::{open_existing, open_for_reading, sibling_path, sqlite_name};
 
 /// Instructions of SQLite between two progress reports, which are also the moments at which a copy can be stopped: less
 /// than a millisecond with usual rows, a second with the largest. Each report reads the size of the copy.
@@ -118,8 +118,11 @@ impl<'a> PartialCopy<'a> {
         let copied = vacuum_into(source, &partial.path, bytes, progress)
             .and_then(|()| change(&partial.path, |copy| meta::mark_held(copy, held_since)));
         copied.map_err(|error| partial.failed(error, bytes))?;
-        partial.file.sync_all().map_err(|error| failed(to, error))?;
-        Ok(partial)
+        match partial.file.sync_all().and_then(|()| partial.file.metadata()) {
+            Ok(copied) if copied.len() > 0 => Ok(partial),
+            Ok(_) => Err(failed(to, io::Error::other("the copy is empty"))),
+            Err(error) => Err(failed(to, error)),
+        }
     }
 
     fn create_file(to: &'a Path) -> Result<Self, CopyError> {
@@ -182,7 +185,8 @@ fn vacuum_into(source: &Connection, path: &Path, bytes: u64, mut progress: Progr
             progress(length.min(bytes), bytes).is_break()
         }),
     )?;
-    let name = path.to_str().ok_or_else(|| rusqlite::Error::InvalidPath(path.to_owned()))?;
+    let path = sqlite_name(path);
+    let name = path.to_str().ok_or_else(|| rusqlite::Error::InvalidPath(path.clone()))?;
     let done = source.execute("VACUUM INTO ?1", [name]);
     source.progress_handler(0, None::<fn() -> bool>)?;
     done.map(|_| ())

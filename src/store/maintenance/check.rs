@@ -238,7 +238,7 @@ fn parts(file: &Connection) -> rusqlite::Result<BTreeSet<String>> {
 
 /// With the settings of the server's file. Returns the milliseconds of each commit. Errors: the disk fails or is full.
 pub fn single_commits(path: &Path, duration: Duration) -> Result<Vec<f64>> {
-    let (file, clock) = (rusqlite::Connection::open(path)?, Stopwatch::start());
+    let (file, clock) = (rusqlite::Connection::open(open::sqlite_name(path))?, Stopwatch::start());
     open::enter_wal(&file)?;
     file.execute_batch(
         "PRAGMA synchronous = FULL;

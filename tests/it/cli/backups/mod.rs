@@ -6,15 +6,17 @@ mod restore;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
+use std::io::BufReader;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
+use tempfile::TempDir;
 
 use crate::cli::administration::{fails, mode, new_file, ok, on, stderr};
 use crate::support::*;
@@ -369,4 +371,43 @@ fn a_backup_that_fills_the_disk_reports_it_and_leaves_no_file() {
     let (text, stderr) = (String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output));
     assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["1", "0"], "{text}{stderr}");
     assert!(stderr.contains("the disk is full") && stderr.contains("MB"), "{stderr}");
+}
+
+#[test]
+fn the_name_of_a_file_is_no_uri() {
+    let folder = TempDir::new().unwrap();
+    let command = |arguments: &[&str]| {
+        let mut command = cued(arguments);
+        command.current_dir(folder.path());
+        command
+    };
+    let ok = |arguments: &[&str]| {
+        let output = command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    fs::create_dir(folder.path().join("file:backups")).unwrap();
+    for db in ["file:a.db", "file:b.db?mode=memory", ":memory:"] {
+        ok(&["user", "add", "ann@example.com", "--db", db]);
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--registration", "open", "--db", db];
+        let mut server =
+            Process(command(&serve).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        let addr = read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).expect("a start");
+        Client::new(addr).register("bob@example.com");
+        drop(server);
+        let (copy, restored) = (format!("file:{db}.copy"), format!("file:{db}.restored"));
+        ok(&["backup", &copy, "--db", db]);
+        ok(&["backup", "file:backups", "--db", db, "--keep", "9"]);
+        ok(&["check", &copy]);
+        ok(&["restore", &copy, "--db", &restored]);
+        ok(&["promote", "--db", &restored]);
+        let users = ok(&["user", "list", "--db", &restored]);
+        assert_contains(&users, &["ann@example.com", "bob@example.com"]);
+        for file in [db, &copy, &restored] {
+            assert!(fs::metadata(folder.path().join(file)).unwrap().len() > 0, "{file}");
+        }
+    }
+    for copy in fs::read_dir(folder.path().join("file:backups")).unwrap() {
+        assert!(copy.unwrap().metadata().unwrap().len() > 0);
+    }
 }
