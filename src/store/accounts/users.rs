@@ -62,8 +62,11 @@ pub struct NewUser {
     pub confirmation_token: Option<String>,
 }
 
-/// The first user of a file is its operator.
+/// The first user of a file is its operator, and is in the file itself at once: without it, whoever comes first would be.
 pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
+    if !any_exist(tx)? {
+        tx.checkpoint();
+    }
     let is_inserted = tx.changes(
             "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at,
                                 confirmed_at, confirmation_token, is_operator)

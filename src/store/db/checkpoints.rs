@@ -86,9 +86,14 @@ impl Checkpoints {
         };
         if must_end {
             join(self.copier.take());
-            self.shared.record(checkpoint_passive(connection).map(drop));
+            self.run(connection);
             self.next = frames.saturating_add(RETRY_FRAMES);
         }
+    }
+
+    /// On the writer's thread, which calls this rarely.
+    pub fn run(&self, connection: &Connection) {
+        self.shared.record(checkpoint_passive(connection).map(drop));
     }
 
     fn start_copier(&mut self) -> std::io::Result<()> {

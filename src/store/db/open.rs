@@ -63,7 +63,8 @@ pub(in crate::store) fn sqlite_name(path: &Path) -> PathBuf {
 /// Creates an absent file for its owner only. Returns the schema version, 0 for an empty file. Two hard links are
 /// refused: each name would have its own log and lock. A refused file is unchanged.
 pub fn check(path: &Path) -> Result<i64, OpenError> {
-    refuse_orphaned_log(path)?;
+    // Before the version: another process that creates the file writes the log after the tables.
+    let log = refuse_orphaned_log(path)?;
     create_if_absent(path)?;
     let failed = |error: std::io::Error| OpenError::unusable(path, error);
     OpenOptions::new().write(true).open(path).map_err(failed)?;
@@ -75,6 +76,9 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
         Err(OpenError::Unusable { .. }) if has_rollback_journal(path) => version_after_rollback(path)?,
         version => version?,
     };
+    if let (0, Some(log)) = (version, log) {
+        return Err(OpenError::OrphanedWal { path: path.to_owned(), log });
+    }
     // An existing empty file may be readable by others. The log, which gets the same mode, would be as well.
     if version == 0 && metadata.is_file() && metadata.mode() & 0o077 != 0 {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
@@ -102,10 +106,9 @@ pub fn open_for_reading(path: &Path) -> Result<Connection, OpenError> {
             _ => OpenError::unusable(path, error),
         });
     }
-    let log = sibling_path(&resolved(path), "-wal");
     // Closing a connection with write access would move a log left by a crash into the file, which a read must not
     // change.
-    let has_log = std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
+    let has_log = find_log(path).is_some();
     let access = if has_log { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
     match open_with_version(path, &sqlite_name(path), access) {
         // In WAL mode SQLite needs a log and an index even to read. If they do not exist and cannot be created, no
@@ -228,14 +231,21 @@ pub fn checkpoint_shared(path: &Path) -> rusqlite::Result<()> {
 }
 
 /// SQLite would delete the log with all acknowledged writes in it. The log is checked before the database: another
-/// process may create both at the same time, and writes the first page of the database before the log has content.
-fn refuse_orphaned_log(path: &Path) -> Result<(), OpenError> {
-    let has_bytes = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
-    let log = sibling_path(&resolved(path), "-wal");
-    if has_bytes(&log) && !has_bytes(path) {
-        return Err(OpenError::OrphanedWal { path: path.to_owned(), log });
+/// process may create both at the same time, and writes the tables before the log has content. Returns the log.
+fn refuse_orphaned_log(path: &Path) -> Result<Option<PathBuf>, OpenError> {
+    match find_log(path) {
+        Some(log) if !has_bytes(path) => Err(OpenError::OrphanedWal { path: path.to_owned(), log }),
+        log => Ok(log),
     }
-    Ok(())
+}
+
+/// The write-ahead log of `path`, if it has content.
+fn find_log(path: &Path) -> Option<PathBuf> {
+    Some(sibling_path(&resolved(path), "-wal")).filter(|log| has_bytes(log))
+}
+
+fn has_bytes(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
 /// Creates an empty file with access for its owner only: it will contain secrets.
@@ -294,20 +304,23 @@ fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(256);
     // On a new file only. A delivery changes one or two pages in each of ten indexes, and the log stores whole pages.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
-    // Can be set only while the file is empty, and the switch to WAL mode below writes the first page.
-    let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
-    if pages == 0 {
-        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    }
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    create_schema(connection)?;
     enter_wal(connection)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_BYTES / PAGE_BYTES)?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // The log may grow while many cues are due at once. The next checkpoint truncates it to this size.
-    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // In one transaction: a crash during the first start leaves an empty file, not half a schema.
-    connection.execute_batch("BEGIN IMMEDIATE")?;
+    connection.pragma_update(None, "journal_size_limit", 64 << 20)
+}
+
+/// In one transaction: a crash during the first start leaves an empty file, not half a schema. Before the switch to WAL
+/// mode: a file without tables beside a log has then lost them, and is refused.
+fn create_schema(connection: &Connection) -> rusqlite::Result<()> {
+    let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+    // This can be set only while the file is empty, and writes its first page.
+    let new = "BEGIN; PRAGMA auto_vacuum = INCREMENTAL";
+    connection.execute_batch(if pages == 0 { new } else { "BEGIN IMMEDIATE" })?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version == 0 {
         connection.execute_batch(SCHEMA)?;
@@ -362,7 +375,8 @@ pub enum OpenError {
     )]
     HardLinked { path: PathBuf },
     #[error(
-        "{log} contains writes of a database that is no longer at {path}: put that database back, or move the log away"
+        "{log} contains writes of a database that is no longer at {path}: put that database back, or move the log away to \
+         start without them"
     )]
     OrphanedWal { path: PathBuf, log: PathBuf },
     #[error("{path} does not exist")]

@@ -162,6 +162,11 @@ impl<'a> WriteTx<'a> {
         }
     }
 
+    /// Moves the log into the file after the commit, before the caller gets the result: what a lost log must not take.
+    pub(in crate::store) fn checkpoint(&self) {
+        self.effects.borrow_mut().checkpoint = true;
+    }
+
     /// After the commit, before the caller gets the result; not if the write fails. For log lines. Runs on the writer's
     /// thread, so other writes wait for it.
     pub fn on_commit(&self, action: impl FnOnce() + Send + 'static) {
@@ -181,6 +186,7 @@ impl<'a> Deref for WriteTx<'a> {
 #[derive(Default)]
 pub(in crate::store::db) struct Effects {
     pub wake: WakeSet,
+    pub checkpoint: bool,
     pub events: EventCounts,
     pub on_commit: Vec<CommitHook>,
     pub emitted: Vec<PendingEvent>,
@@ -189,6 +195,7 @@ pub(in crate::store::db) struct Effects {
 impl Effects {
     pub fn append(&mut self, mut later: Self) {
         self.wake = self.wake.merge(later.wake);
+        self.checkpoint |= later.checkpoint;
         self.events.add_all(&later.events);
         self.on_commit.append(&mut later.on_commit);
         self.emitted.append(&mut later.emitted);

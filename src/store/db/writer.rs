@@ -147,6 +147,9 @@ fn run(
         let mut committed = timed_commit(&connection, sink, &mut queue, &mut batch, state);
         match &mut committed {
             Ok(done) => {
+                if done.effects.checkpoint {
+                    checkpoints.run(&connection);
+                }
                 run_hooks(std::mem::take(&mut done.effects.on_commit));
                 let emitted = std::mem::take(&mut done.effects.emitted);
                 // Before the results: who has the result of a write finds its events handed out.

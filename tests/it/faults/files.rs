@@ -272,11 +272,62 @@ fn a_checkpoint_torn_by_a_power_cut_is_repeated() {
     let page = page_size(&remains.file);
     let mut torn = remains.file.clone();
     torn.resize(torn.len() + 20 * page, 0);
-    spoil(&mut torn[page..], &mut random);
+    // A frame of the log is a page after its number and 20 more bytes, which have the salt of the log.
+    let frames = remains.log[32..].chunks_exact(24 + page);
+    for frame in frames.filter(|frame| frame[8..16] == remains.log[16..24]) {
+        let number = usize::try_from(u32::from_be_bytes(frame[..4].try_into().unwrap())).unwrap();
+        torn.resize(torn.len().max(number * page), 0);
+        if number > 1 {
+            spoil(&mut torn[(number - 1) * page..number * page], &mut random);
+        }
+    }
     fs::write(&db, &torn).unwrap();
     let mut server = Server::start_on(&db, DEV_UNLIMITED);
     let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
     assert_eq!(listed["total"], acknowledged.len());
     assert_eq!(server.stop(), Some(0));
     assert_sound(&server.sqlite());
+}
+
+/// The log of a young file has all that was written since its first start.
+#[test]
+fn a_young_file_keeps_its_tables_and_its_first_user_without_its_log() {
+    let (mut server, user) = Server::with_user(&["--registration", "first-user"]);
+    server.kill();
+    let log = beside(&server.db(), "-wal");
+    let length = fs::read(&log).unwrap().len();
+    for lost in [Some(vec![0; length]), Some(Vec::new()), None] {
+        match lost {
+            Some(bytes) => fs::write(&log, bytes).unwrap(),
+            None => fs::remove_file(&log).unwrap(),
+        }
+        server.restart();
+        user.at(server.addr()).get("/v1/auth/me").expect(200);
+        let stranger = server.client().post("/v1/auth/register", &json!({"email": "eve@example.com"}));
+        stranger.expect_error(403, "registration_disabled");
+        server.kill();
+    }
+}
+
+/// Earlier versions left such files: all but the first page was in the log.
+#[test]
+fn a_file_without_tables_beside_a_log_is_refused_with_its_log_unchanged() {
+    let folder = TempDir::new().unwrap();
+    let db = folder.path().join("cued.db");
+    Connection::open(&db)
+        .unwrap()
+        .execute_batch("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL")
+        .unwrap();
+    assert_eq!(fs::metadata(&db).unwrap().len(), 1_024);
+    let (log, zeros) = (beside(&db, "-wal"), vec![0; 300_000]);
+    fs::write(&log, &zeros).unwrap();
+    let stderr = refused_start(&db);
+    assert!(stderr.contains("move the log away"), "{stderr}");
+    for arguments in [&["user", "add", "ann@example.com"][..], &["user", "list"]] {
+        let stderr = fails(&db, arguments, 1);
+        assert!(stderr.contains("move the log away"), "{stderr}");
+    }
+    assert!(fs::read(&log).unwrap() == zeros, "the log was changed");
+    fs::remove_file(&log).unwrap();
+    Server::start_on(&db, DEV_UNLIMITED).user();
 }

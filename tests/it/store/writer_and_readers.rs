@@ -424,6 +424,7 @@ fn rows(file: &Connection) -> usize {
 #[test]
 fn the_log_starts_again_while_writes_go_on_without_a_pause() {
     let mut opened = LogFixture::open();
+    opened.write_mebibyte();
     let first = opened.restarts();
     // Twice as much as the limit of the log: one that never starts again would exceed it.
     while opened.written < 1_500 {
