@@ -180,18 +180,18 @@ fn first_problem(file: &Connection) -> rusqlite::Result<String> {
 // compared: it contains comments, and differs when a migration added a column.
 const PARTS: &str = "
     SELECT type || ' ' || name FROM sqlite_schema
-     WHERE name NOT LIKE 'sqlite_%' AND NOT (type = 'table' AND name IN ('_litestream_lock', '_litestream_seq'))
+     WHERE name NOT GLOB 'sqlite_*' AND NOT (type = 'table' AND name IN ('_litestream_lock', '_litestream_seq'))
     UNION ALL
     SELECT concat('column ', t.name, '.', c.name, ' ', c.type, iif(c.\"notnull\", ' NOT NULL', ''),
                   ' DEFAULT ' || c.dflt_value, iif(c.pk, ' PRIMARY KEY ' || c.pk, ''))
       FROM sqlite_schema t, pragma_table_xinfo(t.name) c
-     WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND t.sql NOT LIKE 'CREATE VIRTUAL%'
+     WHERE t.type = 'table' AND t.name NOT GLOB 'sqlite_*' AND t.sql NOT LIKE 'CREATE VIRTUAL%'
        AND t.name NOT IN ('_litestream_lock', '_litestream_seq')
     UNION ALL
     SELECT concat('column ', c.seqno + 1, ' of index ', i.name, ': ', coalesce(c.name, 'an expression'),
                   iif(c.\"desc\", ' DESC', ''))
       FROM sqlite_schema i, pragma_index_xinfo(i.name) c
-     WHERE i.type = 'index' AND c.key AND i.name NOT LIKE 'sqlite_%'";
+     WHERE i.type = 'index' AND c.key AND i.name NOT GLOB 'sqlite_*'";
 
 /// Additional parts are harmless, except a column that rejects the rows of this program. Takes 1 or 2 ms; reads no row.
 /// Errors: [`OpenError::SchemaMismatch`], among others. The file is unchanged.

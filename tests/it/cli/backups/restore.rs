@@ -414,3 +414,25 @@ fn a_start_with_held_needs_a_database() {
     let text = fails(&db, &["serve", "--held", "--ephemeral"], 2);
     assert!(text.contains("--ephemeral"), "{text}");
 }
+
+#[test]
+fn whatever_the_schema_has_not_is_named_and_not_restored() {
+    let mut server = Server::with_test_clock(BEGIN);
+    assert_eq!(server.stop(), Some(0));
+    let backup = backup(&server, "backup");
+    let foreign = "CREATE TRIGGER sqlitex AFTER INSERT ON cues BEGIN DELETE FROM api_keys; END;
+                   CREATE TABLE SQLite1 (x); CREATE INDEX sqlite2 ON cues (name); CREATE VIEW sqlite3 AS SELECT 1;";
+    Connection::open(&backup).unwrap().execute_batch(foreign).unwrap();
+    let checked = run(&["check", backup.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(1));
+    let restored = server.db().with_file_name("restored.db");
+    let refused = fails(&restored, &["restore", backup.to_str().unwrap()], 1);
+    for text in [String::from_utf8(checked.stdout).unwrap(), refused] {
+        let parts = ["trigger sqlitex", "table SQLite1", "index sqlite2", "view sqlite3"];
+        assert_contains(
+            &text,
+            &parts.map(|part| format!("unexpected {part}")).each_ref().map(String::as_str),
+        );
+    }
+    assert!(!restored.exists());
+}
