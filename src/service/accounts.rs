@@ -18,8 +18,9 @@ use crate::random;
 use crate::service::finish::{fire_overdue_above_limit, pause_above_limit};
 use crate::service::fire::CueFirer;
 use crate::service::notify;
+use crate::store::accounts::sessions::{self as stored_sessions, LinkKind};
 use crate::store::accounts::users::{self, NewUser};
-use crate::store::accounts::{api_keys, sessions as stored_sessions};
+use crate::store::accounts::{api_keys, device_logins};
 use crate::store::db::meta;
 use crate::store::executions::{delivery_queue, policies};
 use crate::store::{Pending, ReadTx, Store, WriteTx, channels, outbox};
@@ -229,9 +230,11 @@ pub fn change_plan(
 }
 
 /// A delivery in progress finishes but is not retried. Nothing of the account is due later: what waits is dropped now, and
-/// an outcome that nobody can report is missing now.
+/// an outcome that nobody can report is missing now. Nor does a login or a link that is not used yet work later.
 pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     users::disable(tx, user_key, now)?;
+    device_logins::delete_approved(tx, user_key, None)?;
+    stored_sessions::delete_links(tx, user_key, LinkKind::Session)?;
     pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, ACCOUNT_DISABLED, now)?;
     policies::miss_outcomes_of_user(tx, user_key, now)?;

@@ -201,6 +201,7 @@ fn revoke_other_keys(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Time
     sessions::delete_links(tx, user_key, LinkKind::Session)?;
     sessions::delete_links(tx, user_key, LinkKind::Plan)?;
     users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
+    device_logins::delete_approved(tx, user_key, None)?;
     channels::delete_all(tx, user_key)?;
     pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
-use crate::domain::account::device_login::{DeviceCode, LoginState};
+use crate::domain::account::device_login::{DeviceCode, LoginPurpose, LoginState};
 use crate::domain::account::session::{
     DEV_EMAIL, LINK_LIFETIME, MAX_LINKS, MAX_SESSIONS, Session, SessionToken, SignInMethod, expiry,
 };
@@ -173,6 +173,7 @@ pub fn end_others(app: &App, caller: &Caller) -> Pending<usize> {
     let (user_key, kept) = (caller.user_key, caller.credential.session_id().map(str::to_owned));
     app.store.write_for(user_key, move |tx| {
         sessions::delete_links(tx, user_key, LinkKind::Session)?;
+        device_logins::delete_approved(tx, user_key, Some(LoginPurpose::Session))?;
         sessions::delete_others(tx, user_key, kept.as_deref())
     })
 }

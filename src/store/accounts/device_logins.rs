@@ -19,6 +19,8 @@ const OLDEST: &str =
     ORDER BY 1 LIMIT 1";
 const DELETE_LOGINS: &str = "DELETE FROM device_logins WHERE code_hash IN (
     SELECT code_hash FROM device_logins WHERE created_at <= ?1 ORDER BY created_at LIMIT ?2 + 0)";
+const DELETE_APPROVED: &str = "DELETE FROM device_logins
+    WHERE user_key = ?1 AND state = 'approved' AND is_for_session = coalesce(?2, is_for_session)";
 const DELETE_MAILS: &str = "DELETE FROM login_mails WHERE key IN (
     SELECT key FROM login_mails WHERE requested_at <= ?1 ORDER BY requested_at LIMIT ?2 + 0)";
 
@@ -111,6 +113,12 @@ pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
     )
 }
 
+/// Ends the logins of a user that are confirmed and not claimed: all of them, or those for a session.
+pub fn delete_approved(tx: &WriteTx<'_>, user_key: i64, only: Option<LoginPurpose>) -> Result<()> {
+    let is_for_session = only.map(|purpose| purpose == LoginPurpose::Session);
+    tx.run(DELETE_APPROVED, params![user_key, is_for_session])
+}
+
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(OLDEST, [])
 }
@@ -129,6 +137,7 @@ crate::store::test_support::plan_test! { logins_and_mails_are_found_by_index:
     DELETE_LOGINS => "logins_by_age",
     DELETE_MAILS => "login_mails_by_age",
     FIND_SHOWN => "device_logins_by_user_code",
+    DELETE_APPROVED => "device_logins_by_user (user_key=?)",
     OLDEST => "TEMP B-TREE",
     OLDEST => "logins_by_age",
     OLDEST => "login_mails_by_age",

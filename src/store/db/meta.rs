@@ -126,6 +126,7 @@ pub(in crate::store) fn end_sessions(copy: &Connection) -> rusqlite::Result<()> 
     copy.execute_batch(
         "DELETE FROM sessions;
          DELETE FROM links WHERE kind = 'session';
+         DELETE FROM device_logins WHERE state = 'approved';
          UPDATE meta SET value = abs(random() % 4294967296) WHERE name = 'instance'",
     )
 }

@@ -2,6 +2,7 @@
 //! addresses.
 
 mod addresses;
+mod ends;
 
 use std::io::Write;
 use std::net::TcpStream;
