@@ -20,8 +20,13 @@ const REQUESTER_PART: u32 = 4;
 /// Sign-in mails that a client address requests in any hour, whatever the limit of all mails: as many as one recipient gets.
 const MIN_REQUESTED: u32 = 3;
 
-/// The kinds of mails, as the log names them. Each confirmation counts as another mail, too.
+/// Of the sign-in mails, this part is for confirmed addresses alone: a quarter. Whoever invents addresses uses up the rest.
+const CONFIRMED_PART: u32 = 4;
+
+/// The kinds of mails, as the log names them. Each confirmation counts as another mail, too, and each sign-in of an
+/// address that is not confirmed as a sign-in.
 const SIGN_IN: &str = "sign-in";
+const UNCONFIRMED_SIGN_IN: &str = "sign-in of unconfirmed addresses";
 const CONFIRMATION: &str = "confirmation";
 const OTHER: &str = "other";
 
@@ -66,6 +71,12 @@ impl MailLimits {
         }
         let taken = sent.take(SIGN_IN, self.sign_ins, now);
         taken.inspect_err(|_| sent.requesters.return_unused(client))
+    }
+
+    /// Counts the sign-in mail as one to an address that is not confirmed. Returns whether there is room for it.
+    pub fn take_unconfirmed_sign_in(&self, now: Timestamp) -> bool {
+        let limit = self.sign_ins - self.sign_ins / CONFIRMED_PART;
+        self.sent.lock().take(UNCONFIRMED_SIGN_IN, limit, now).is_ok()
     }
 
     /// Removes the newest sign-in mail, which was not sent. The request still counts for its client: a count that depends

@@ -72,6 +72,8 @@ pub fn start(
 #[derive(Debug, Clone)]
 pub struct SubmittedEmail {
     pub mail: Option<Mail>,
+    /// The address is that of an account, and confirmed.
+    pub is_confirmed: bool,
     pub user_code: String,
 }
 
@@ -95,11 +97,13 @@ pub fn submit_email(
         let (hash, user_code) = (login.code_hash, login.user_code.unwrap_or(text));
         // The same steps for known and unknown addresses, so that timing does not distinguish them.
         let admitted = is_admitted(tx, fixed, email.as_str())?;
+        let known = users::find_by_email(tx, email.as_str())?;
+        let is_confirmed = known.is_some_and(|user| user.confirmed_at.is_some());
         let recent =
             device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
         if recent.len() >= MAX_MAILS || login.mail_count >= MAX_MAILS_PER_CODE {
             device_logins::mark_email_sent(tx, &hash)?;
-            return Ok(SubmittedEmail { mail: None, user_code });
+            return Ok(SubmittedEmail { mail: None, is_confirmed, user_code });
         }
         device_logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
         let link = format!("{base}/v1/auth/verify?token={}&user_code={user_code}", token.reveal());
@@ -111,7 +115,7 @@ pub fn submit_email(
             at: now,
             log_only: meta::is_held(tx)?,
         };
-        Ok(SubmittedEmail { mail: admitted.then_some(mail), user_code })
+        Ok(SubmittedEmail { mail: admitted.then_some(mail), is_confirmed, user_code })
     }))
 }
 
@@ -197,11 +201,11 @@ pub fn approve(
 /// Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
 fn revoke_other_keys(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
     api_keys::delete_all(tx, user_key)?;
+    device_logins::delete_approved(tx, user_key, None)?;
     sessions::delete_others(tx, user_key, None)?;
     sessions::delete_links(tx, user_key, LinkKind::Session)?;
     sessions::delete_links(tx, user_key, LinkKind::Plan)?;
     users::replace_secrets(tx, user_key, &fresh.webhook_secret, &fresh.alert_webhook_secret)?;
-    device_logins::delete_approved(tx, user_key, None)?;
     channels::delete_all(tx, user_key)?;
     pause_above_limit(tx, user_key, Some(0), now)?;
     delivery_queue::fail_all_for_user(tx, user_key, KEYS_REVOKED, now)?;

@@ -34,8 +34,17 @@ pub fn client_address<'a>(
 
 /// The network that counts as one client: an IPv6 customer has a whole /64. Of IPv4, the address.
 pub fn rate_limit_address(address: IpAddr) -> IpAddr {
+    network(address, 64)
+}
+
+/// The network that counts as one client for what all users share: providers give a customer up to a /56.
+pub fn customer_network(address: IpAddr) -> IpAddr {
+    network(address, 56)
+}
+
+fn network(address: IpAddr, bits: u32) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - bits)))),
         v4 => v4,
     }
 }
@@ -268,6 +277,7 @@ mod tests {
         assert_eq!(address("2001:db8:1:3::"), "2001:db8:1:3::");
         assert_eq!(address("192.0.2.1"), "192.0.2.1");
         assert_eq!(address("::ffff:192.0.2.1"), "192.0.2.1");
+        assert_eq!(customer_network("2001:db8:1:ff02::1".parse().unwrap()).to_string(), "2001:db8:1:ff00::");
     }
 
     fn at(millis: i64) -> Timestamp {

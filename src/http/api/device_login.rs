@@ -9,7 +9,7 @@ use crate::domain::account::credentials::Email;
 use crate::domain::account::device_login::{
     DeviceCode, LIFETIME, LinkStatus, LoginPurpose, LoginState, OtherKeys, POLL_INTERVAL_SECS,
 };
-use crate::domain::account::rate_limit::rate_limit_address;
+use crate::domain::account::rate_limit::customer_network;
 use crate::domain::account::user::ApiKeyInfo;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::time::instant;
@@ -305,19 +305,22 @@ fn unusable_link(link: LinkStatus) -> Response {
 /// shows.
 async fn send_link(request: &Request, code: String, email: Email) -> Result<String> {
     let app = Arc::clone(&request.app);
-    // Counted for every address alike, and before the login changes: a mail is refused or sent, never lost.
-    let client = rate_limit_address(request.client_ip);
-    app.mail_limits.take_sign_in(client, request.now).map_err(too_many_mails)?;
-    let pending = device_login::submit_email(&app, code, email, request.client_ip, request.now)?;
+    // Counted for every address alike, and before the login changes: a mail is refused or sent.
+    let (client, now) = (customer_network(request.client_ip), request.now);
+    app.mail_limits.take_sign_in(client, now).map_err(too_many_mails)?;
+    let pending = device_login::submit_email(&app, code, email, request.client_ip, now)?;
     // A separate task: the mail must be queued even if the client disconnects after the commit.
     let task = tokio::spawn(async move {
         let submitted = pending.await;
-        if !submitted.as_ref().is_ok_and(|submitted| submitted.mail.is_some()) {
+        let has_room = |it: &SubmittedEmail| it.is_confirmed || app.mail_limits.take_unconfirmed_sign_in(now);
+        let mail = submitted.as_ref().ok().filter(|it| it.mail.is_some() && has_room(it));
+        let mail = mail.and_then(|submitted| submitted.mail.clone());
+        if mail.is_none() {
             app.mail_limits.return_unused_sign_in();
         }
-        let SubmittedEmail { mail, user_code } = submitted?;
+        // A refusal here would show who has an account: the response is the same, as above the limit of a recipient.
         app.login_mailer.enqueue(mail);
-        Ok(user_code)
+        Ok(submitted?.user_code)
     });
     task.await.map_err(|error| Error::fault_from("a mail could not be queued", error))?
 }

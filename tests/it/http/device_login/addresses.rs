@@ -527,3 +527,33 @@ fn a_mail_server_requires_a_sender_and_its_password_is_never_shown() {
     let help = String::from_utf8(help.unwrap().stdout).unwrap();
     assert!(help.contains("CUED_SMTP_URL") && !help.contains("hunter2"), "{help}");
 }
+
+#[test]
+fn strangers_and_many_client_addresses_leave_the_sign_in_mails_of_users() {
+    let proxy = ["--max-mails", "40", "--trust-proxy", "127.0.0.1"];
+    let mailing = MailingServer::open(&[DEV_UNLIMITED, &proxy].concat());
+    mailing.client().register("first@example.com");
+    let codes = [0; 3].map(|_| mailing.code());
+    let submit = |client: &str, number: usize, email: &str| {
+        let body = json!({"device_code": codes[number / 10], "email": email}).to_string();
+        let headers = [("X-Forwarded-For", client), ("Content-Type", "application/json")];
+        mailing.client().call("POST", SUBMIT, &headers, body.as_bytes()).unwrap()
+    };
+    for number in 0..19 {
+        let client = format!("192.0.2.{}", number / 5);
+        // The same response with and without a mail.
+        submit(&client, number, &format!("user{number}@example.com")).expect(200);
+    }
+    for number in 0..15 {
+        assert_eq!(mailing.mailbox.next().to, format!("TO:<user{number}@example.com>"));
+    }
+    // The networks of one customer are one client.
+    for number in 0..4 {
+        submit(&format!("2001:db8:0:{number:x}::1"), 20, "first@example.com").expect(200);
+    }
+    (0..3).for_each(|_| assert_eq!(mailing.mailbox.next().to, "TO:<first@example.com>"));
+    submit("2001:db8:0:ff::1", 20, "first@example.com").expect(200);
+    submit("2001:db8:0:10::1", 20, "first@example.com").expect_error(429, "rate_limit_exceeded");
+    submit("2001:db8:0:100::1", 20, "first@example.com").expect(200);
+    assert!(mailing.mailbox.is_empty());
+}
