@@ -29,6 +29,7 @@ pub type RefusalResult<T> = std::result::Result<T, Refusal>;
 pub const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The address of the peer, or the one that a trusted proxy forwards.
 pub fn client_ip(server: &ServerState, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
@@ -101,9 +102,18 @@ impl BrowserGuard {
 
     fn is_own_origin(&self, origin: &HeaderValue, source: &RequestSource<'_>) -> bool {
         origin.to_str().is_ok_and(|origin| {
-            is_origin_of(origin, source.host)
-                || source.forwarded_host.is_some_and(|host| is_origin_of(origin, host))
-                || is_origin_of_url(origin, &self.public_url)
+            let is_of_host = is_origin_of(origin, source.host)
+                || source.forwarded_host.is_some_and(|host| is_origin_of(origin, host));
+            is_of_host && !self.is_downgraded(origin, source) || is_origin_of_url(origin, &self.public_url)
+        })
+    }
+
+    /// Returns `true` for a page by http of a host that is known to have https: anyone on the network may have made it.
+    /// Without a trusted proxy or a public URL, a host that the client reaches by https cannot be told from others.
+    fn is_downgraded(&self, origin: &str, source: &RequestSource<'_>) -> bool {
+        origin.strip_prefix("http://").is_some_and(|host| {
+            let host = host.strip_suffix(":80").unwrap_or(host);
+            source.is_forwarded_https || is_origin_of_url(&format!("https://{host}"), &self.public_url)
         })
     }
 }
@@ -115,6 +125,8 @@ pub struct RequestSource<'a> {
     pub host: &'a str,
     /// The host that the client asked a trusted proxy for.
     pub forwarded_host: Option<&'a str>,
+    /// A trusted proxy says that the client asked it by https.
+    pub is_forwarded_https: bool,
     pub headers: &'a HeaderMap,
 }
 
@@ -191,13 +203,13 @@ pub fn forwarded_host<'a>(app: &App, peer: IpAddr, headers: &'a HeaderMap) -> Op
     last_forwarded(app, peer, headers, &FORWARDED_HOST)
 }
 
+/// Returns `true` if a trusted proxy says that the client asked it by https.
+pub fn is_forwarded_https(app: &App, peer: IpAddr, headers: &HeaderMap) -> bool {
+    last_forwarded(app, peer, headers, &FORWARDED_PROTO).is_some_and(|it| it.eq_ignore_ascii_case("https"))
+}
+
 /// The last value of a header of a proxy: the one that the proxy itself wrote. `None` if the peer is no trusted proxy.
-pub fn last_forwarded<'a>(
-    app: &App,
-    peer: IpAddr,
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-) -> Option<&'a str> {
+fn last_forwarded<'a>(app: &App, peer: IpAddr, headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let peer = peer.to_canonical();
     if !app.config.http.trusted_proxies.iter().any(|proxy| proxy.contains(peer)) {
         return None;
@@ -347,9 +359,9 @@ mod tests {
                 (header::HeaderName::from_static(name), header::HeaderValue::from_str(value).unwrap())
             });
             let headers = headers.collect();
-            guard
-                .check_origin(&TABLE[route], &RequestSource { host, forwarded_host: None, headers: &headers })
-                .is_ok()
+            let source =
+                RequestSource { host, forwarded_host: None, is_forwarded_https: false, headers: &headers };
+            guard.check_origin(&TABLE[route], &source).is_ok()
         };
         let (public, page, key, read) = (0, 1, 2, 3);
         for (host, origin) in [
@@ -369,6 +381,8 @@ mod tests {
             ("127.0.0.1:8000", "null"),
             ("127.0.0.1:8000", ""),
             ("127.0.0.1:8000", "http://cue.example.com"),
+            ("cue.example.com", "http://cue.example.com"),
+            ("cue.example.com", "http://cue.example.com:80"),
             ("127.0.0.1:8000", "https://cue.example.com.evil.com"),
             ("", "http://"),
         ] {

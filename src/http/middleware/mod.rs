@@ -32,8 +32,8 @@ use crate::error::{Error, Result};
 use crate::http::limits::{Owner, RequestGuard, Reservation, Shares};
 use crate::http::message::{BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id};
 use crate::http::middleware::authentication::{
-    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, forwarded_host, named_host,
-    reached_near_quota,
+    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, forwarded_host,
+    is_forwarded_https, named_host, reached_near_quota,
 };
 use crate::http::middleware::session::find_session_owner;
 use crate::http::pages;
@@ -181,7 +181,8 @@ async fn dispatch(
     }
     let host = named_host(server, &head, context)?;
     let forwarded_host = forwarded_host(&server.app, peer.ip(), &head.headers);
-    let source = RequestSource { host, forwarded_host, headers: &head.headers };
+    let is_forwarded_https = is_forwarded_https(&server.app, peer.ip(), &head.headers);
+    let source = RequestSource { host, forwarded_host, is_forwarded_https, headers: &head.headers };
     let (matched, caller) = find_route(server, context, &head, &source, peer.ip()).await?;
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),

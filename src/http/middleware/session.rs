@@ -11,7 +11,7 @@ use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::middleware::authentication::{
-    RefusalResult, RequestSource, SEC_FETCH_SITE, caller, cross_site, forwarded_host, last_forwarded,
+    RefusalResult, RequestSource, SEC_FETCH_SITE, caller, cross_site, forwarded_host, is_forwarded_https,
     read_key_owner,
 };
 use crate::http::middleware::{RequestContext, ServerState};
@@ -21,8 +21,6 @@ use crate::store::accounts::sessions::{self as stored, SessionOwner};
 /// The id of the account of a page. Another tab may have signed in to another account since then, and all tabs share the
 /// cookie: the page then has no session, so that it changes nothing in that account.
 const ACCOUNT_ID: HeaderName = HeaderName::from_static("x-account-id");
-
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The most tokens of a request that are looked up. A browser has one cookie of the name; pages at other ports and paths
 /// of the host can set more.
@@ -207,9 +205,7 @@ fn origin(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> String {
 fn is_https(app: &App, peer: IpAddr, headers: &HeaderMap) -> bool {
     let is_public =
         app.config.public_url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
-    is_public
-        || last_forwarded(app, peer, headers, &FORWARDED_PROTO)
-            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+    is_public || is_forwarded_https(app, peer, headers)
 }
 
 /// The path of a URL, as the attribute of a cookie can hold it; `/` if it cannot.

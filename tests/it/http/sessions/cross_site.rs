@@ -344,3 +344,40 @@ fn the_forms_of_the_own_pages_pass_and_those_of_sandboxed_frames_do_not() {
         assert_eq!(sent.header("referrer-policy"), Some("same-origin"));
     }
 }
+
+#[test]
+fn a_page_by_http_makes_no_request_at_a_host_that_has_https() {
+    let (public, host) = ("https://cue.example.com/x", "cue.example.com");
+    for (public_url, is_trusted, scheme, host, origin, status) in [
+        (public, false, "", host, "https://cue.example.com", 200),
+        (public, false, "", host, "http://cue.example.com", 403),
+        (public, false, "", "127.0.0.1:8000", "http://127.0.0.1:8000", 200),
+        ("http://127.0.0.1:8000", true, "https", host, "https://cue.example.com", 200),
+        ("http://127.0.0.1:8000", true, "https", host, "http://cue.example.com", 403),
+        ("http://127.0.0.1:8000", true, "http", host, "http://cue.example.com", 200),
+        // A proxy that nobody has named, or one behind another.
+        ("http://127.0.0.1:8000", false, "https", host, "https://cue.example.com", 200),
+        ("http://127.0.0.1:8000", false, "https", host, "http://cue.example.com", 200),
+        ("http://127.0.0.1:8000", true, "http", host, "https://cue.example.com", 200),
+    ] {
+        let api = Api::configured(|config| {
+            config.public_url = public_url.to_owned();
+            config.http.trusted_proxies =
+                is_trusted.then(|| "127.0.0.1".parse().unwrap()).into_iter().collect();
+        });
+        let (ada, client) = (api.user("ada"), Client::new(api.addr()));
+        let proto =
+            if scheme.is_empty() { String::new() } else { format!("X-Forwarded-Proto: {scheme}\r\n") };
+        let sign_in = format!("{proto}Content-Type: application/json\r\n");
+        let body = json!({"api_key": ada.key()}).to_string();
+        let cookie = cookie_of(&call(&client, "POST", "/v1/auth/session", host, &sign_in, &body));
+        let headers = format!("{proto}Origin: {origin}\r\nCookie: {cookie}\r\n");
+        for (method, path, body) in [
+            ("PATCH", "/v1/auth/me", "{}"),
+            ("POST", "/v1/auth/device-code/poll", r#"{"device_code": "none-such"}"#),
+        ] {
+            let answer = call(&client, method, path, host, &headers, body);
+            assert_eq!(answer.status, status, "{public_url} {scheme} {host} {origin}: {}", answer.text());
+        }
+    }
+}
