@@ -37,7 +37,8 @@ pub struct ImportCrontab {
     /// Crontab; - is standard input. Several with --system: /etc/crontab /etc/cron.d/*
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<String>,
-    /// Each line names a user, as in /etc/crontab; writes a tasks-USER.yaml for each
+    /// Each line names a user, as in /etc/crontab; writes a tasks-USER.yaml for each, which only its owner can read: give
+    /// it to USER with chown
     #[arg(long)]
     system: bool,
     /// Namespace of the cues and the tasks, so that several machines share an account [default: the name of this machine]
@@ -83,7 +84,7 @@ const TASKS_HEAD: &str = "# The commands of a crontab, for `cued work --file`. A
 struct NewFile {
     path: PathBuf,
     text: String,
-    /// Only its owner may read it, as only the owner reads the crontab.
+    /// Only its owner may read it: commands have passwords.
     is_private: bool,
     /// For the summary: what is in it, and the command that comes next.
     content: String,
@@ -205,7 +206,7 @@ impl ImportCrontab {
                 }
                 next += &user.map(|user| format!("  # as {user}")).unwrap_or_default();
                 let content = count(jobs.len() as u64, "task");
-                files.push(NewFile { path, text, is_private: !self.system, content, next });
+                files.push(NewFile { path, text, is_private: true, content, next });
             }
         }
         files

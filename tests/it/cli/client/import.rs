@@ -203,6 +203,10 @@ fn files_of_the_system_give_the_tasks_of_each_user() {
          \x20 cued work --file 'n w/tasks-root.yaml'  # as root\n\
          \x20 cued work --file 'n w/tasks-www-data.yaml' --jobs 2  # as www-data\n"
     );
+    for file in ["tasks-root.yaml", "tasks-www-data.yaml"] {
+        let mode = fs::metadata(folder.join("n w").join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
     let read = |file: &str| yaml::read(&text(&home, &format!("n w/{file}"))).unwrap();
     let cues = read("cues.yaml");
     assert_eq!(cues["namespace"], "nas");
