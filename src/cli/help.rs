@@ -2,7 +2,7 @@
 //! of the command line.
 
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -213,8 +213,7 @@ impl ManualPage {
         let mut program = for_manual(program);
         let failed = |error: io::Error| cannot("write the manual pages", error);
         if let Some(dir) = self.dir {
-            std::fs::create_dir_all(&dir).map_err(failed)?;
-            return clap_mangen::generate_to(program, dir).map_err(failed);
+            return write_pages(program, &dir).map_err(failed);
         }
         program.build();
         let command = find(&mut program, &self.command)?;
@@ -227,6 +226,18 @@ impl ManualPage {
         }
         Ok(())
     }
+}
+
+/// Moves each page into its place: a link of that name is replaced, its target is not written.
+fn write_pages(program: Command, dir: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let new = tempfile::tempdir_in(dir)?;
+    clap_mangen::generate_to(program, &new)?;
+    for page in new.path().read_dir()? {
+        let page = page?;
+        std::fs::rename(page.path(), dir.join(page.file_name()))?;
+    }
+    new.close()
 }
 
 #[cfg(test)]

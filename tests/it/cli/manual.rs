@@ -56,6 +56,23 @@ fn each_command_has_a_manual_page() {
     assert!(synopsis.contains("<\\fB\\-\\-name\\fR|\\fB\\-\\-edit\\fR>"), "required: {synopsis}");
 }
 
+#[test]
+fn a_manual_page_replaces_a_link_and_not_its_target() {
+    let folder = TempDir::new().unwrap();
+    let (pages, precious) = (folder.path().join("man"), folder.path().join("precious"));
+    fs::create_dir(&pages).unwrap();
+    fs::write(&precious, "kept").unwrap();
+    for name in ["cued.1", "cued-serve.1"] {
+        std::os::unix::fs::symlink(&precious, pages.join(name)).unwrap();
+    }
+    assert_eq!(cued(&["man", "--dir", pages.to_str().unwrap()]).2, Some(0));
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "kept");
+    for page in pages.read_dir().unwrap().map(Result::unwrap) {
+        let name = page.file_name().into_string().unwrap();
+        assert!(page.file_type().unwrap().is_file() && name.ends_with(".1"), "{name}");
+    }
+}
+
 /// The time of the server, which stands still.
 const TIME: &str = "2030-01-01T00:00:00Z";
 
