@@ -22,10 +22,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use unicode_width::UnicodeWidthStr as _;
@@ -57,8 +57,11 @@ const MAX_BODY: usize = 8 << 20;
 /// A delivery has up to 32 headers of the user with 4 KiB each.
 const MAX_HEAD: usize = 192 << 10;
 
-/// Time for the head of a request, and between two of them.
+/// Time for the head of a request, for its body, and between two of them.
 const HEAD_TIME: Duration = Duration::from_secs(60);
+
+/// Connections at a time; one more waits. A server has at most 128 deliveries to one destination under way.
+const MAX_CONNECTIONS: usize = 128;
 
 /// Time for the last answers at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -448,16 +451,17 @@ async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mpsc::R
     let handle = |kind| signal(kind).map_err(|error| cannot("listen for signals", error));
     let (mut interrupt, mut terminate) = (handle(SignalKind::interrupt())?, handle(SignalKind::terminate())?);
     let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let end = loop {
         let accepted = tokio::select! {
             biased;
             end = ends.recv() => break end.unwrap_or(Ok(())),
             _ = interrupt.recv() => break Ok(()),
             _ = terminate.recv() => break Ok(()),
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &places) => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, place) = match accepted {
+            Ok(accepted) => accepted,
             // The sender was faster.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => break Err(cannot("accept connections", error)),
@@ -468,12 +472,23 @@ async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mpsc::R
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MAX_HEAD);
         let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), service));
         // However the connection ends, that is the sender's choice.
-        tokio::spawn(async move { drop(connection.await) });
+        tokio::spawn(async move {
+            drop(connection.await);
+            drop(place);
+        });
     };
     drop(listener);
     // A connection that takes longer is cut off.
     drop(timeout(LAST_ANSWERS, graceful.shutdown()).await);
     end
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    Ok((listener.accept().await?.0, place))
 }
 
 /// Answers a request. Errors: the connection ends without an answer.
@@ -483,10 +498,10 @@ async fn respond(request: Request<Incoming>, receiver: Arc<Receiver>) -> io::Res
     if body.size_hint().lower() > MAX_BODY as u64 {
         return Ok(too_large(&receiver));
     }
-    let body = match Limited::new(body, MAX_BODY).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Ok(too_large(&receiver)),
-        Err(_) => return Err(disconnect()),
+    let body = match timeout(HEAD_TIME, Limited::new(body, MAX_BODY).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Ok(too_large(&receiver)),
+        Ok(Err(_)) | Err(_) => return Err(disconnect()),
     };
     let delivery = Delivery { received_at: receiver.context.client.clock().now(), head, body };
     let taker = Arc::clone(&receiver);

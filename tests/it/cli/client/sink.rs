@@ -145,6 +145,26 @@ fn a_connection_stays_open_for_the_next_delivery() {
 }
 
 #[test]
+fn connections_have_a_bound_and_others_wait() {
+    let sink = Sink::alone(&["--no-body"]);
+    let sockets = || {
+        let files = fs::read_dir(format!("/proc/{}/fd", sink.child.0.id())).unwrap();
+        let links = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    };
+    let mut first = sink.send(&[], "{}");
+    assert_eq!(first.plain_response().status, 200);
+    let before = sockets();
+    let others: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(sink.addr).unwrap()).collect();
+    until("all that may be are open", || (sockets() >= before + 127).then_some(()));
+    first.stream().write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").unwrap();
+    assert_eq!(first.plain_response().status, 200);
+    assert_eq!(sockets(), before + 127);
+    drop(others);
+    assert_eq!(sink.post(&[], "{}").status, 200);
+}
+
+#[test]
 fn a_script_that_cannot_be_read_is_wrong_usage() {
     for script in ["500,,200", "OK", "199", "429:soon"] {
         let error = ClientHome::new().fails(&["sink", "--script", script], 2);
