@@ -37,10 +37,6 @@ test("the reason is the server's message, else the status, else the cause", () =
     "the URL did not respond in time");
   assert.equal(words.why({ error_message: "execution_limit_exceeded" }),
     "this month's runs were used up");
-  const host = "the host nas.lan was not found, or callbacks may not reach its addresses (see --allow-callbacks-to)";
-  assert.equal(words.why({ cause: "unknown_name", error_message: host }), "the host nas.lan was not found");
-  assert.equal(words.why({ cause: "blocked_address", error_message: host }),
-    "the host nas.lan: callbacks may not reach its addresses (see --allow-callbacks-to)");
   assert.equal(words.whyLine({ error_message: "cannot open x\n  exit code 3\n" }), "cannot open x · exit code 3");
   assert.equal(words.why({}), "the reason is not known");
   const expired = (more) => words.why({ cause: "expired",

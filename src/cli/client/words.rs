@@ -19,7 +19,7 @@ pub fn of_words(text: &str) -> String {
 
 const WORDS: [(&str, &str); 11] = [
     (LIMIT_EXCEEDED, "limit reached"),
-    ("unknown_name", "name not found"),
+    ("unknown_name", "no usable address"),
     ("blocked_address", "address not allowed"),
     ("status_3xx", "redirect (3xx)"),
     ("status_4xx", "client error (4xx)"),
@@ -53,20 +53,10 @@ const EVENTS: [(&str, &str); 9] = [
     ("alert.*", "alerts"),
 ];
 
-/// The end of the message of a host without an address that may be called. The cause says which of the two it is.
-const NOT_FOUND: &str = " was not found, or callbacks may not reach its addresses (see --allow-callbacks-to)";
-
 /// The `error_message` of a run, an attempt or a test call as a person reads it.
 pub fn message_of(object: &Value) -> String {
     let message = text_of(object, "error_message");
-    match (message.strip_suffix(NOT_FOUND), object["cause"].as_str()) {
-        (Some(host), Some("unknown_name")) => format!("{host} was not found"),
-        (Some(host), Some("blocked_address")) => {
-            format!("callbacks may not reach the addresses of {host} (see --allow-callbacks-to)")
-        }
-        _ if message == LIMIT_EXCEEDED => in_words(&message),
-        _ => message,
-    }
+    if message == LIMIT_EXCEEDED { in_words(&message) } else { message }
 }
 
 /// No other command sets it.
@@ -130,23 +120,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_that_is_not_found_is_another_cause_than_an_address_that_is_not_allowed() {
-        let message = format!("the host nas.home{NOT_FOUND}");
-        for (cause, text) in [
-            (Some("unknown_name"), "the host nas.home was not found"),
-            (
-                Some("blocked_address"),
-                "callbacks may not reach the addresses of the host nas.home (see --allow-callbacks-to)",
-            ),
-            (None, message.as_str()),
-        ] {
-            assert_eq!(message_of(&json!({"error_message": message, "cause": cause})), text);
-        }
-        assert_eq!(message_of(&json!({"error_message": LIMIT_EXCEEDED, "cause": null})), "limit reached");
-    }
-
-    #[test]
     fn words_of_the_api_are_those_of_a_person() {
+        assert_eq!(message_of(&json!({"error_message": LIMIT_EXCEEDED, "cause": null})), "limit reached");
         for (word, text) in [
             ("status_5xx", "server error (5xx)"),
             ("manual_fire", "fired by hand"),

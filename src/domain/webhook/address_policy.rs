@@ -91,6 +91,28 @@ impl AddressPolicy {
         Self::CLASSES.into_iter().filter(is_allowed).collect()
     }
 
+    /// Whether users may learn that a name exists: where they may call private addresses, they could find out anyway.
+    pub fn shows_names(&self) -> bool {
+        self.classes.contains(&AddressClass::Private)
+    }
+
+    /// What an address of a class that is not allowed is, as the end of a sentence.
+    pub fn refusal(&self, class: AddressClass) -> String {
+        let article = if class == AddressClass::Unspecified { "an" } else { "a" };
+        let remedy = self.remedy(class);
+        format!(
+            "{article} {class} address, which callbacks may not reach; the operator can allow it: {remedy}"
+        )
+    }
+
+    /// What the operator writes to allow a class too: the flag replaces the default.
+    pub fn remedy(&self, class: AddressClass) -> String {
+        let mut words = self.words();
+        words.push(Self::CLASSES.into_iter().find(|word| *word == class.as_str()).unwrap_or("ADDRESS"));
+        let words = words.join(",");
+        format!("`cued serve --allow-callbacks-to {words}` or CUED_ALLOW_CALLBACKS_TO")
+    }
+
     pub fn exempts(&self, host: &str, port: u16, path: &str) -> bool {
         self.exemption.as_ref().is_some_and(|own| {
             // A token only: a proxy in front of this server could read `..` or `%2e` as another path.

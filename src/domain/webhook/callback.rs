@@ -153,11 +153,8 @@ pub enum UrlError {
     #[error("callback.url has the port `{0}`, which is not 1 to 65535")]
     Port(String),
     /// An address, or a name of this machine, that the policy blocks.
-    #[error(
-        "callback.url points to {0}, a {1} address, which callbacks may not reach; \
-         the operator can allow it with --allow-callbacks-to"
-    )]
-    Blocked(String, AddressClass),
+    #[error("callback.url points to {0}, {1}")]
+    Blocked(String, String),
 }
 
 /// Checks the form of a callback URL, and whether the policy allows its host if that is an address or `localhost`.
@@ -291,7 +288,7 @@ fn is_name(text: &str) -> bool {
 }
 
 fn check_policy(host: &str, policy: &AddressPolicy) -> Result<(), UrlError> {
-    let blocked = |class| Err(UrlError::Blocked(host.to_owned(), class));
+    let blocked = |class| Err(UrlError::Blocked(host.to_owned(), policy.refusal(class)));
     if let Ok(address) = host.parse::<IpAddr>() {
         return if policy.allows(address) { Ok(()) } else { blocked(classify(address)) };
     }

@@ -15,7 +15,8 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use crate::domain::webhook::address_policy::{AddressPolicy, classify, literal};
+use crate::domain::execution::attempt::FailureCause;
+use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, classify, literal};
 use crate::locks::Mutex;
 
 /// Reads the monotonic clock: the time since a fixed moment.
@@ -29,6 +30,7 @@ pub const CACHE_TIME: Duration = Duration::from_secs(20);
 pub const MAX_CACHED: usize = 1024;
 /// Maximum addresses of a name that are tried: the capacity of the library's result type.
 const MAX_TRIED: usize = 16;
+const NO_ADDRESS: &str = "it has no address";
 
 /// Resolves names, caches the results and checks every address on every call. Clones share the cache.
 #[derive(Clone)]
@@ -39,18 +41,15 @@ pub struct AddressGuard {
     cache: Arc<Mutex<HashMap<String, CachedLookup>>>,
 }
 
-/// The text is shown to users. Of a name it says neither its addresses nor whether it exists: both could be facts of
-/// the operator's network. [`ResolveError::detail`] has them for the log.
+/// The message and the cause are shown to users. Of a name they never say its addresses, and whether it exists only
+/// where callbacks may reach private addresses: both are facts of the operator's network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ResolveError {
-    #[error("{}", describe_blocked(host, *address))]
-    Blocked { host: String, address: IpAddr },
-    #[error("{}", describe_unreachable(name))]
-    Unknown {
-        name: String,
-        /// The message of the operating system.
-        why: String,
-    },
+#[error("{message}")]
+pub struct ResolveError {
+    pub cause: FailureCause,
+    message: String,
+    /// More for the operator's log, without the host, which is a part of the callback URL.
+    pub detail: String,
 }
 
 struct CachedLookup {
@@ -79,12 +78,15 @@ impl AddressGuard {
             return Ok(addresses);
         }
         let found = self.inner.resolve(uri, config, timeout).map_err(|error| match error {
-            ureq::Error::Io(error) => ResolveError::unknown(host, &error),
-            ureq::Error::HostNotFound => ResolveError::unknown(host, &"it has no address"),
+            ureq::Error::Io(error) => self.unknown(host, error.to_string()),
+            ureq::Error::HostNotFound => self.unknown(host, NO_ADDRESS.to_owned()),
             other => other,
         })?;
         let addresses: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
-        self.insert(name, addresses.clone());
+        // A name that is not called is resolved each time, as one that does not exist: the time tells nothing.
+        if addresses.iter().any(|address| self.policy.allows(*address)) {
+            self.insert(name, addresses.clone());
+        }
         Ok(addresses)
     }
 
@@ -104,6 +106,37 @@ impl AddressGuard {
             cache.insert(name, CachedLookup { until: now + CACHE_TIME, addresses });
         }
     }
+
+    fn blocked(&self, host: &str, address: IpAddr) -> ureq::Error {
+        let class = classify(address);
+        let detail = format!("resolved to {address} ({class})");
+        let message = if literal(host).is_some() {
+            // The user wrote this address.
+            format!("{address} is {}", self.policy.refusal(class))
+        } else if self.policy.shows_names() {
+            format!(
+                "callbacks may not reach the addresses of the host {host} (`cued serve --allow-callbacks-to`)"
+            )
+        } else {
+            return self.unknown(host, detail);
+        };
+        refused(FailureCause::BlockedAddress, message, detail)
+    }
+
+    fn unknown(&self, host: &str, detail: String) -> ureq::Error {
+        let mut message = format!("the host {host} was not found");
+        if !self.policy.shows_names() {
+            let remedy = self.policy.remedy(AddressClass::Private);
+            message.push_str(&format!(
+                ", or callbacks may not reach its addresses (for private ones: {remedy})"
+            ));
+        }
+        refused(FailureCause::UnknownName, message, detail)
+    }
+}
+
+fn refused(cause: FailureCause, message: String, detail: String) -> ureq::Error {
+    ureq::Error::Other(Box::new(ResolveError { cause, message, detail }))
 }
 
 impl Resolver for AddressGuard {
@@ -124,28 +157,10 @@ impl Resolver for AddressGuard {
             allowed.push(SocketAddr::new(*address, port));
         }
         match addresses.first() {
-            Some(first) if allowed.is_empty() => Err(ResolveError::blocked(host, *first)),
-            None => Err(ResolveError::unknown(host, &"it has no address")),
+            Some(first) if allowed.is_empty() => Err(self.blocked(host, *first)),
+            None => Err(self.unknown(host, NO_ADDRESS.to_owned())),
             Some(_) => Ok(allowed),
         }
-    }
-}
-
-impl ResolveError {
-    /// The error of the resolver, for the operator. Without the host, which is a part of the callback URL.
-    pub fn detail(&self) -> String {
-        match self {
-            Self::Blocked { address, .. } => format!("resolved to {address} ({})", classify(*address)),
-            Self::Unknown { why, .. } => why.clone(),
-        }
-    }
-
-    fn blocked(host: &str, address: IpAddr) -> ureq::Error {
-        ureq::Error::Other(Box::new(Self::Blocked { host: host.to_owned(), address }))
-    }
-
-    fn unknown(name: &str, why: &impl ToString) -> ureq::Error {
-        ureq::Error::Other(Box::new(Self::Unknown { name: name.to_owned(), why: why.to_string() }))
     }
 }
 
@@ -163,21 +178,6 @@ fn plain(host: &str) -> String {
         Some(address) => address.to_string(),
         None => host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase(),
     }
-}
-
-fn describe_blocked(host: &str, address: IpAddr) -> String {
-    if literal(host).is_none() {
-        return describe_unreachable(host);
-    }
-    // The user wrote this address.
-    let class = classify(address);
-    format!("{address} is a {class} address, which callbacks may not reach (see --allow-callbacks-to)")
-}
-
-fn describe_unreachable(name: &str) -> String {
-    format!(
-        "the host {name} was not found, or callbacks may not reach its addresses (see --allow-callbacks-to)"
-    )
 }
 
 impl fmt::Debug for AddressGuard {

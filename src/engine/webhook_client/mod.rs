@@ -330,8 +330,7 @@ impl DeliveryError {
     pub fn cause(&self) -> FailureCause {
         match self {
             Self::Timeout { .. } => FailureCause::Timeout,
-            Self::NoAddress(ResolveError::Blocked { .. }) => FailureCause::BlockedAddress,
-            Self::NoAddress(ResolveError::Unknown { .. }) => FailureCause::UnknownName,
+            Self::NoAddress(error) => error.cause,
             Self::Connection(_) => FailureCause::Connection,
             Self::Tls(_) => FailureCause::Tls,
             Self::Unsendable(_) => FailureCause::Unsendable,
@@ -342,7 +341,7 @@ impl DeliveryError {
     /// More than the text says, for the operator's log only.
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::NoAddress(error) => Some(error.detail()),
+            Self::NoAddress(error) => Some(error.detail.clone()),
             _ => None,
         }
     }

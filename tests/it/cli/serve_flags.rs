@@ -95,11 +95,20 @@ fn explicit_flags_override_dev() {
     let open = ServeProcess::new(&["--ephemeral"], &[]);
     open.client().register("a@example.com").post("/v1/cues", &hook).expect(201);
     let public = ServeProcess::new(&["--ephemeral", "--allow-callbacks-to", "public"], &[]);
-    public
-        .client()
-        .register("a@example.com")
-        .post("/v1/cues", &hook)
-        .expect_error(400, "invalid_callback_url");
+    let user = public.client().register("a@example.com");
+    for (host, text) in [
+        (
+            "127.0.0.1:9",
+            "a loopback address, which callbacks may not reach; the operator can allow it: `cued serve --allow-callbacks-to public,loopback` or CUED_ALLOW_CALLBACKS_TO",
+        ),
+        ("10.1.2.3", "`cued serve --allow-callbacks-to public,private` or"),
+        ("0.0.0.0", "an unspecified address, which"),
+    ] {
+        let mut hook = hook.clone();
+        hook["callback"]["url"] = json!(format!("http://{host}/"));
+        let refused = user.post("/v1/cues", &hook).expect_error(400, "invalid_callback_url");
+        assert!(refused.to_string().contains(text), "{refused}");
+    }
     let closed = ServeProcess::new(&["--ephemeral", "--registration", "closed"], &[]);
     let response = closed.client().post("/v1/auth/register", &json!({"email": "a@example.com"}));
     response.expect_error(403, "registration_disabled");

@@ -9,9 +9,7 @@ use std::time::Duration;
 use cued::domain::execution::attempt::FailureCause;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::{Method, check_url};
-use cued::engine::webhook_client::address_guard::{
-    AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic, ResolveError,
-};
+use cued::engine::webhook_client::address_guard::{AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic};
 use cued::engine::webhook_client::{
     ClientOptions, DeliveryError, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest,
 };
@@ -105,9 +103,7 @@ fn request(url: &str) -> WebhookRequest {
 
 fn refused(result: Result<impl std::fmt::Debug, DeliveryError>) -> String {
     match result {
-        Err(delivery_error @ DeliveryError::NoAddress(ResolveError::Blocked { .. })) => {
-            delivery_error.to_string()
-        }
+        Err(delivery_error @ DeliveryError::NoAddress(_)) => delivery_error.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -250,23 +246,40 @@ fn an_unknown_name_is_reported_and_resolved_again() {
     assert_eq!(webhook_client.send(&request(&url)).unwrap().http_status, 200);
 }
 
-/// The text reaches users, who could map the operator's network with it.
+/// Text, cause and time reach users, who could map the operator's network with them.
 #[test]
 fn the_error_of_a_blocked_name_equals_that_of_an_unknown_one() {
     let error = |addresses: &'static str| {
-        let script = Script::new(&[addresses]);
-        let webhook_client = webhook_client(AddressPolicy::default(), &Seconds::default(), script);
-        webhook_client.send(&request("http://db.corp.example/")).unwrap_err()
+        let script = Script::new(&[addresses, addresses]);
+        let webhook_client = webhook_client(AddressPolicy::default(), &Seconds::default(), script.clone());
+        let send = || webhook_client.send(&request("http://db.corp.example/")).unwrap_err();
+        let first = send();
+        assert_eq!(first, send());
+        assert_eq!(script.asked(), 2, "{addresses}: a second attempt is as slow as the first");
+        first
     };
     let unknown = error("");
     for addresses in ["10.1.2.3", "10.1.2.3 10.1.2.4", "127.0.0.1", "169.254.169.254", "fd12::7"] {
         let blocked = error(addresses);
-        assert_eq!(blocked.to_string(), unknown.to_string());
-        assert_eq!(blocked.cause(), FailureCause::BlockedAddress);
+        assert_eq!((blocked.to_string(), blocked.cause()), (unknown.to_string(), FailureCause::UnknownName));
         let first = addresses.split(' ').next().unwrap();
         assert!(!blocked.to_string().contains(first), "{blocked}");
         assert!(blocked.detail().unwrap().starts_with(&format!("resolved to {first} (")), "{blocked:?}");
     }
+}
+
+#[test]
+fn where_private_addresses_are_allowed_a_blocked_name_is_told_from_an_unknown_one() {
+    let error = |addresses: &'static str| {
+        let script = Script::new(&[addresses]);
+        let webhook_client = webhook_client(policy("public private"), &Seconds::default(), script);
+        let error = webhook_client.send(&request("http://nas.example/")).unwrap_err();
+        (error.cause(), error.to_string())
+    };
+    assert_eq!(error(""), (FailureCause::UnknownName, "the host nas.example was not found".to_owned()));
+    let (cause, text) = error("127.0.0.1");
+    assert_eq!(cause, FailureCause::BlockedAddress);
+    assert!(text.starts_with("callbacks may not reach the addresses of the host nas.example"), "{text}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ export const letterOf = (name) => STATES[name]?.[3] ?? "p";
 const CAUSES = {
   timeout: ["the URL did not respond in time", "timeout"],
   blocked_address: ["the URL leads to an address that is not allowed", "address not allowed"],
-  unknown_name: ["the host of the URL was not found", "host not found"],
+  unknown_name: ["the host of the URL was not found, or is not allowed", "no usable address"],
   connection: ["the connection failed", "no connection"],
   tls: ["the TLS connection failed", "TLS"],
   unsendable: ["the request could not be sent", "unsendable"],
@@ -58,7 +58,7 @@ const CAUSES = {
 };
 export const CAUSE_NAMES = Object.keys(CAUSES);
 
-/** Short cause for a row: "503", "timeout", "host not found". */
+/** Short cause for a row: "503", "timeout", "no usable address". */
 export const causeShort = ({ cause, http_status: status }) =>
   status ? String(status) : CAUSES[cause]?.[1] ?? (cause || "").replaceAll("_", " ");
 
@@ -72,9 +72,7 @@ const MESSAGES = {
 export function why({ cause, http_status: status, error_message: message }) {
   if (cause === "expired") return CAUSES[cause][0] + (/; the last [^]*/.exec(message) ?? "");
   if (message) {
-    return MESSAGES[message] || message.replace(...(cause === "unknown_name"
-      ? [/, or callbacks.*/, ""] : [" was not found, or callbacks", ": callbacks"]))
-      .replaceAll("the callback", "the URL");
+    return MESSAGES[message] || message.replaceAll("the callback", "the URL");
   }
   if (status && (!CAUSES[cause] || cause.startsWith("status_"))) {
     return `the URL returned ${status}`;

@@ -90,16 +90,19 @@ fn filters_take_the_words_of_the_tables_and_those_of_the_api() {
     home.ok(&["cue", "fire", id]);
     user.settle();
     let list = home.ok(&["run", "list"]);
-    assert!(list.contains("\tname not found\t"), "{list}");
-    for line in
-        ["--cause unknown_name", "--cause name#not#found", "--trigger manual_fire", "--trigger fired#by#hand"]
-    {
+    assert!(list.contains("\tno usable address\t"), "{list}");
+    for line in [
+        "--cause unknown_name",
+        "--cause no#usable#address",
+        "--trigger manual_fire",
+        "--trigger fired#by#hand",
+    ] {
         let filter: Vec<String> = line.split(' ').map(|word| word.replace('#', " ")).collect();
         let filter: Vec<&str> = filter.iter().map(String::as_str).collect();
         assert_eq!(home.ok(&[&["run", "list"], filter.as_slice()].concat()), list, "{line}");
     }
     assert_eq!(home.ok(&["run", "list", "--cause", "address not allowed", "-q"]), "");
-    let counted = home.ok(&["run", "replay", "--failed", "--cause", "name not found", "--dry-run"]);
+    let counted = home.ok(&["run", "replay", "--failed", "--cause", "no usable address", "--dry-run"]);
     assert_eq!(counted, "would replay 1 failed run\n");
     assert!(home.ok(&["alert", "list", "--type", "failures in a row", "-q"]).is_empty());
     let run = user.executions_of(id).remove(0);

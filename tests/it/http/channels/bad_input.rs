@@ -99,15 +99,19 @@ fn a_channel_without_what_its_service_needs_is_refused_with_all_fields() {
 fn an_address_that_callbacks_may_not_reach_is_refused() {
     let server = Server::start(&["--test-clock", START, "--allow-callbacks-to", "192.0.2.0/24"]);
     let user = server.user();
-    for body in [
-        json!({"type": "webhook", "url": "http://127.0.0.1:9/"}),
-        json!({"type": "ntfy", "url": "http://localhost/topic"}),
-        json!({"type": "gotify", "url": "http://10.0.0.1/", "token": "AbcdefghijklmnO"}),
-        json!({"type": "telegram", "bot_token": "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "chat_id": 5, "api_url": "http://169.254.169.254/"}),
+    for (body, value) in [
+        (json!({"type": "webhook", "url": "http://127.0.0.1:9/"}), "loopback"),
+        (json!({"type": "ntfy", "url": "http://localhost/topic"}), "loopback"),
+        (json!({"type": "gotify", "url": "http://10.0.0.1/", "token": "AbcdefghijklmnO"}), "private"),
+        (
+            json!({"type": "telegram", "bot_token": "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "chat_id": 5, "api_url": "http://169.254.169.254/"}),
+            "ADDRESS",
+        ),
     ] {
         let found = problems(&user.post(CHANNELS, &body));
         assert_eq!(found.len(), 1, "{body}: {found:?}");
-        assert!(found[0].1.contains("the operator can allow it with --allow-callbacks-to"), "{found:?}");
+        let remedy = format!("the operator can allow it: `cued serve --allow-callbacks-to {value}` or CUED_");
+        assert!(found[0].1.contains(&remedy), "{found:?}");
     }
 }
 

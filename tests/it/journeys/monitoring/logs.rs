@@ -258,7 +258,7 @@ fn the_address_of_a_blocked_name_is_logged_and_not_shown() {
     assert!(message.contains("the host localhost was not found, or callbacks may not reach"), "{message}");
     assert!(!message.contains("127.") && !message.contains("::1"), "{message}");
     let log = server.log();
-    assert!(log.contains("cause=\"blocked_address\" reason=\"resolved to "), "{log}");
+    assert!(log.contains("cause=\"unknown_name\" reason=\"resolved to "), "{log}");
 }
 
 /// A double of systemd.

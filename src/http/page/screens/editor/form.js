@@ -137,7 +137,7 @@ function urlHelp(url) {
   const allowed = state.info?.callbacks;
   if (!network || !allowed || allowed.includes(network)) return "";
   return html`<span class="warn">This server does not call ${network} addresses. Its operator can
-    allow them: --allow-callbacks-to ${[...allowed, network].join(",")}</span>`;
+    allow them: cued serve --allow-callbacks-to ${[...allowed, network].join(",")}</span>`;
 }
 
 function task(data) {

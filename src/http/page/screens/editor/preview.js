@@ -23,7 +23,7 @@ export const isLater = ({ form, busy, error }) => form.meant?.at && !busy && err
 
 /** `{error, problems, rest, place}` of an ApiError. */
 export const refused = (error, form) => import("./refusals.js").then(
-  ({ problemsOf }) => ({ error, ...problemsOf(error, state.info?.callbacks, form) }),
+  ({ problemsOf }) => ({ error, ...problemsOf(error, form) }),
   () => ({ error, problems: {}, rest: [error.message] }));
 
 async function fetchPreview(data, turn, again = false) {

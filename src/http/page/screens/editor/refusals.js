@@ -4,12 +4,12 @@ import { FIELDS, LOCAL, NAMES } from "./model.js";
 
 // `{problems: {field: text}, rest: [text], place}` of an ApiError; `rest` belongs to no field, `place`
 // is the zone that was meant.
-export function problemsOf(error, allowed = [], { kind, zone = "UTC" } = {}) {
+export function problemsOf(error, { kind, zone = "UTC" } = {}) {
   const problems = {};
   const rest = [];
   const found = error.problems?.length
     ? error.problems.map(({ loc, msg }) => [fieldAt(loc.slice(1).join(".")), msg])
-    : [[fieldOf(error), inThePast(error.raw, zone) ?? error.message + flagFor(error, allowed)]];
+    : [[fieldOf(error), inThePast(error.raw, zone) ?? error.message]];
   for (const [at, text] of found) {
     const field = at === "at" && kind === "recurring" ? "cron" : at; // words for one time
     if (field) problems[field] ??= inTheForm(text);
@@ -34,13 +34,6 @@ function fieldOf({ code, field, message, raw = message }) {
   if (code !== "invalid_callback_url" && code !== "invalid_callback") return null;
   if (raw.startsWith("on_failure")) return "failureUrl";
   return /^callback\.(headers|method)/.exec(raw)?.[1] || "url";
-}
-
-/** The classes after `--allow-callbacks-to` in a message about a blocked address. */
-function flagFor({ code, message }, allowed) {
-  const pattern = /, a (private|loopback) address.*--allow-callbacks-to$/;
-  const kind = code === "invalid_callback_url" && pattern.exec(message)?.[1];
-  return kind ? " " + [...allowed, kind].join(",") : "";
 }
 
 /** The zone of the place `text` that its refusal names, or "". */

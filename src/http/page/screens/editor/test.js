@@ -28,7 +28,7 @@ function dialog(title, waiting, make, view) {
 }
 
 function refusal(error) {
-  const { problems, rest } = problemsOf(error, state.info?.callbacks);
+  const { problems, rest } = problemsOf(error);
   return [...Object.values(problems), ...rest].join(" ");
 }
 
