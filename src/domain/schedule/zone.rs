@@ -248,7 +248,7 @@ fn plain(text: &str) -> String {
 
 /// The zones of places. In `Etc/GMT+5` the sign is the opposite of what a person means by `GMT+5`.
 fn zones_of_places() -> impl Iterator<Item = &'static BuiltInZone> {
-    ZONES.iter().filter(|zone| !zone.name.starts_with("Etc/"))
+    ZONES.iter().filter(|zone| !zone.name.starts_with("Etc/") && is_iana(zone.name))
 }
 
 /// The zones whose name is the text or ends in it, after a slash.
@@ -345,6 +345,7 @@ mod tests {
             ("GMT+5", "use an IANA name such as Europe/Berlin, or UTC"),
             ("Mars/Olympus", "use an IANA name such as Europe/Berlin, or UTC"),
             ("Europe", "use an IANA name such as Europe/Berlin, or UTC"),
+            ("Factory", "use an IANA name such as Europe/Berlin, or UTC"),
             ("", "use an IANA name such as Europe/Berlin, or UTC"),
         ] {
             assert_eq!(Zone::find_place(text).unwrap_err().remedy(), remedy, "{text}");

@@ -25,7 +25,7 @@ pub async fn receive(request: Request) -> Result<Response> {
     let sender = sender(&request, &token).await?;
     let (payload, headers) = (request.body().into(), header_texts(&request.headers));
     echoes(&request).put(sender, token, Echo { payload, headers, received_at: request.now });
-    Ok(Response::ok(&json!({"status": "delivered", "received_at": instant(request.now)})))
+    Ok(Response::ok(&json!({"status": "delivered", "stored": true, "received_at": instant(request.now)})))
 }
 
 pub async fn show(request: Request) -> Result<Response> {

@@ -63,9 +63,13 @@ pub async fn list(request: Request) -> Result<Response> {
     let filter = list_filter(&query);
     query.finish()?;
     let Pagination { limit, offset } = pagination;
-    let list = move |read: &ReadTx<'_>| execution_list::list(read, caller.user_key, &filter, limit, offset);
-    let ((page, total), _turn) = request.read_list(true, list).await?;
+    let list = move |read: &ReadTx<'_>| {
+        let oldest_claim = execution_list::oldest_claimed_at(read, caller.user_key)?;
+        Ok((execution_list::list(read, caller.user_key, &filter, limit, offset)?, oldest_claim))
+    };
+    let (((page, total), oldest_claim), _turn) = request.read_list(true, list).await?;
     let list = ListBody::new("executions", page.iter().map(ExecutionView))?;
+    let list = list.with("oldest_claimed_at", &json!(oldest_claim.map(instant)).to_string());
     Ok(list.with_page("", total, pagination).into_response())
 }
 

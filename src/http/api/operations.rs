@@ -342,7 +342,7 @@ fn render_queue(queue: QueueStats, now: Timestamp) -> Value {
         "stale_executions": queue.stale_executions,
         "pending_retries": queue.pending_retries,
         "pending_worker_claims": queue.pending_worker_claims,
-        "oldest_pending_claim_seconds": queue.oldest_claim(now).map(|waited| waited.as_secs()),
+        "oldest_pending_claim_seconds": queue.oldest_claim(now).map_or(0, |waited| waited.as_secs()),
     })
 }
 

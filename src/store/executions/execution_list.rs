@@ -72,6 +72,14 @@ pub struct CreatedRange {
     pub until: Option<Timestamp>,
 }
 
+/// When the claim was made that is held longest.
+const OLDEST_CLAIM: &str = "SELECT min(claimed_at) FROM executions INDEXED BY executions_in_flight
+  WHERE status = 'delivering' AND user_key = ?1";
+
+pub fn oldest_claimed_at(read: &ReadTx<'_>, user_key: i64) -> Result<Option<Timestamp>> {
+    read.one(OLDEST_CLAIM, [user_key])
+}
+
 pub fn list(
     read: &ReadTx<'_>,
     user_key: i64,
@@ -364,6 +372,7 @@ mod tests {
     plan_test! { the_ends_of_a_range_are_one_entry_each_of_the_index_of_ids:
         FIRST_FROM => "SEARCH executions USING INDEX sqlite_autoindex",
         LAST_BEFORE => "SEARCH executions USING INDEX sqlite_autoindex",
+        OLDEST_CLAIM => "executions_in_flight (user_key=?)",
     }
 
     #[test]

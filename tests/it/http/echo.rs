@@ -36,7 +36,7 @@ fn an_echo_is_available_for_five_minutes() {
     let body = r#"{"a": [1, 2.50, 123456789012345678901234567890], "é": null}"#;
     let headers = [("X-Twice", "one"), ("x-twice", "two"), ("Content-Type", "application/json")];
     let posted = server.client().call("POST", ECHO, &headers, body.as_bytes()).unwrap();
-    assert_eq!(posted.expect(200), json!({"status": "delivered", "received_at": START}));
+    assert_eq!(posted.expect(200), json!({"status": "delivered", "stored": true, "received_at": START}));
     user.advance("PT4M59S");
     let shown = user.get(ECHO);
     assert!(shown.text().contains("123456789012345678901234567890"), "{}", shown.text());

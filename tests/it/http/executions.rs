@@ -42,6 +42,9 @@ fn an_execution_is_listed_claimed_extended_and_reported() {
     );
     assert_eq!(ok(&ada.get("/v1/executions/claimable")), json!({"executions": [], "has_more": false}));
     api.fixture.advance(60);
+    let oldest = |user: &User| ok(&user.get("/v1/executions?status=failed"))["oldest_claimed_at"].clone();
+    assert_eq!(oldest(&ada), "2026-01-01T10:00:00Z", "of the account, whatever the filter");
+    assert_eq!(oldest(&api.user("eve")), Value::Null);
     let path = format!("/v1/executions/{id}/heartbeat");
     let heartbeat = ada.call("POST", &path, &[("X-Worker-Id", "w1")], b"").unwrap();
     assert_eq!(

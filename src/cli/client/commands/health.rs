@@ -167,7 +167,7 @@ fn unless_ok(health: &Value, field: &str) -> Cell {
 fn unclaimed(_: &Context, health: &Value) -> Cell {
     let count = text_of(health, "queue.pending_worker_claims");
     match seconds(&health["queue"]["oldest_pending_claim_seconds"]) {
-        oldest if oldest.is_empty() => count.into(),
+        oldest if oldest.is_empty() || count == "0" => count.into(),
         oldest => format!("{count}, the first for {oldest}").into(),
     }
 }

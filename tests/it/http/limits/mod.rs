@@ -294,18 +294,18 @@ fn health_counts_claimable_and_retrying_executions() {
     user.create(&worker("0 * * * *"));
     user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
                         "callback": {"url": "http://127.0.0.1:9/"}, "retry": {"backoff_minutes": [600]}}));
-    let queue = |pending_worker_claims: i64, pending_retries: i64, oldest: Option<i64>| {
+    let queue = |pending_worker_claims: i64, pending_retries: i64, oldest: i64| {
         json!({"pending_outbox": 0, "stale_executions": 0, "pending_retries": pending_retries,
                "pending_worker_claims": pending_worker_claims,
                "oldest_pending_claim_seconds": oldest})
     };
     user.advance("PT1H");
-    assert_eq!(user.get("/health").expect(200)["queue"], queue(1, 1, Some(1_800)));
+    assert_eq!(user.get("/health").expect(200)["queue"], queue(1, 1, 1_800));
     user.post("/v1/executions/claim", &json!({})).expect(200);
-    assert_eq!(user.get("/health").expect(200)["queue"], queue(0, 1, None));
+    assert_eq!(user.get("/health").expect(200)["queue"], queue(0, 1, 0));
     // The claim has expired and the next run has fired.
     user.advance("PT1H");
-    assert_eq!(user.get("/health").expect(200)["queue"], queue(2, 2, Some(2_700)));
+    assert_eq!(user.get("/health").expect(200)["queue"], queue(2, 2, 2_700));
 }
 
 /// The remaining requests of a client with this `X-Forwarded-For`.
