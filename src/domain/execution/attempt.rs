@@ -150,16 +150,34 @@ pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, n
 pub const MAX_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 
 /// The pause requested by the `Retry-After` header of a response, counted from `now`: zero to 24 hours. `None` if the
-/// text is neither a number of seconds nor an HTTP date, or the status neither 429 nor 503.
+/// text is neither a number of seconds, of which a part counts as a whole one, nor an HTTP date, or the status neither
+/// 429 nor 503.
 pub fn requested_pause(http_status: u16, header: Option<&str>, now: Timestamp) -> Option<SignedDuration> {
     let text = header.filter(|_| matches!(http_status, 429 | 503))?.trim_matches([' ', '\t']);
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+    let (seconds, part) = text.split_once('.').unwrap_or((text, "0"));
+    if [seconds, part]
+        .iter()
+        .all(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+    {
         // A number too large for an integer is longer than a day.
-        let pause = text.parse().map_or(MAX_PAUSE, SignedDuration::from_secs);
-        return Some(pause.min(MAX_PAUSE));
+        let pause = seconds.parse().map_or(MAX_PAUSE, SignedDuration::from_secs).min(MAX_PAUSE);
+        let is_whole = part.bytes().all(|byte| byte == b'0');
+        return Some(pause.saturating_add(SignedDuration::from_secs((!is_whole).into())).min(MAX_PAUSE));
     }
-    let date = DateTimeParser::new().parse_timestamp(text).ok()?;
+    let read = |text: &str| DateTimeParser::new().parse_timestamp(text).ok();
+    let date = read(text).or_else(|| read(&imf_date(text)?))?;
     Some(date.duration_since(now).clamp(SignedDuration::ZERO, MAX_PAUSE))
+}
+
+/// A date in one of the two older forms of RFC 9110 §5.6.7 in the usual one, without the weekday:
+/// `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`.
+fn imf_date(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split([' ', '-']).filter(|word| !word.is_empty()).collect();
+    match words[..] {
+        [_, day, month, year, time, "GMT"] => Some(format!("{day} {month} {year} {time} GMT")),
+        [_, month, day, time, year] => Some(format!("{day} {month} {year} {time} GMT")),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -226,7 +244,19 @@ mod tests {
             ("", None),
             ("-1", None),
             ("+5", None),
-            ("1.5", None),
+            ("1.5", Some(2)),
+            ("0.001", Some(1)),
+            ("2.000", Some(2)),
+            ("86399.9", Some(86_400)),
+            ("99999999999999999999.5", Some(86_400)),
+            ("Saturday, 21-Nov-26 10:02:30 GMT", Some(150)),
+            ("Sat Nov 21 10:02:30 2026", Some(150)),
+            ("Sun Nov  1 10:02:30 2026", Some(0)),
+            ("Tuesday, 01-Dec-26 10:00:00 GMT", Some(86_400)),
+            ("1.", None),
+            (".5", None),
+            ("1.5.5", None),
+            ("Sat Nov 31 10:02:30 2026", None),
             ("1e3", None),
             ("soon", None),
             ("120 s", None),

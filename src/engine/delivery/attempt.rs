@@ -56,8 +56,9 @@ pub(in crate::engine) fn status_and_error(
     is_success: bool,
 ) -> (Option<u16>, Option<String>) {
     match result {
-        Ok(WebhookResponse { http_status, .. }) => {
-            (Some(*http_status), (!is_success).then(|| status_message(*http_status)))
+        Ok(WebhookResponse { http_status, note, .. }) => {
+            let message = if is_success { note.clone() } else { Some(status_message(*http_status)) };
+            (Some(*http_status), message)
         }
         Err(error) => (None, Some(error.to_string())),
     }

@@ -1,12 +1,16 @@
 //! The client that sends webhooks: the trait [`WebhookClient`] and its implementation over HTTP.
 //!
-//! One call is one attempt. The client does not retry, follow redirects or interpret the response.
+//! One call is one attempt. The client does not retry, follow redirects or interpret the response. A request on a kept
+//! connection that ends without a byte of a response is sent again at once, on a new one: nearly always the receiver
+//! has closed it as idle at that moment. If it has taken the request all the same, it gets the same `webhook-id` again.
 //!
 //! An agent of the HTTP library has one set of authorities, hence two kinds of agents: some trust the public
 //! certificate authorities, the others those of `--callback-ca`. Trying the second after the first is safe, because a
 //! failed handshake has sent nothing.
 
 pub mod address_guard;
+mod gzip;
+mod lenient;
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,13 +22,14 @@ use ureq::config::AutoHeaderValue;
 use ureq::http::{Request, Response, header};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::resolver::{DefaultResolver, Resolver};
-use ureq::unversioned::transport::DefaultConnector;
+use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 use ureq::{Agent, AsSendBody, Body};
 
 use crate::domain::execution::attempt::{FailureCause, MAX_SHOWN_BODY};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic, ResolveError};
+use crate::engine::webhook_client::lenient::{LenientConnector, Stale};
 use crate::locks::Mutex;
 use crate::metrics::Stopwatch;
 
@@ -101,6 +106,8 @@ pub struct WebhookResponse {
     pub headers: Vec<(String, String)>,
     /// The first bytes of the body, as many as are kept.
     pub body: Vec<u8>,
+    /// What was wrong with a 2xx response that counts all the same: its body broke off.
+    pub note: Option<String>,
 }
 
 #[derive(Debug, Error)]
@@ -193,8 +200,20 @@ impl WebhookClient for HttpWebhookClient {
         let http_status = response.status().as_u16();
         let is_success = response.status().is_success();
         let kept = if is_success { webhook_request.max_response } else { MAX_KEPT_BODY };
-        let body =
-            read_body(response.body_mut(), kept).map_err(|error| delivery_error(Some(http_status), error))?;
+        let is_gzip = response.headers().get(header::CONTENT_ENCODING).is_some_and(gzip::is_gzip);
+        let read = if is_gzip { kept.max(MAX_READ_BODY as usize) } else { kept };
+        let (mut body, error) = read_body(response.body_mut(), read);
+        let error = error.map(|error| delivery_error(Some(http_status), error));
+        let note = match error {
+            // The receiver has done its work. A timeout is a failure: without one, the body might never end.
+            Some(DeliveryError::Connection(note)) if is_success => Some(note),
+            Some(error) => return Err(error),
+            None => None,
+        };
+        if let Some(text) = is_gzip.then(|| gzip::decode(&body, kept)).flatten() {
+            body = text;
+        }
+        body.truncate(kept);
         let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let keeps_headers = webhook_request.keeps_headers || !is_success;
         Ok(WebhookResponse {
@@ -202,19 +221,32 @@ impl WebhookClient for HttpWebhookClient {
             retry_after: retry_after.map(str::to_owned),
             headers: if keeps_headers { headers(&response) } else { Vec::new() },
             body,
+            note,
         })
     }
 }
 
-fn within<B: AsSendBody>(
+fn within<B: AsSendBody + Clone>(
     agent: &Agent,
     request: Request<B>,
     timeout: Duration,
 ) -> Result<Response<Body>, ureq::Error> {
-    if agent.config().timeouts().global == Some(timeout) {
-        return agent.run(request);
+    let started = Stopwatch::start();
+    let again = request.clone();
+    let result = if agent.config().timeouts().global == Some(timeout) {
+        agent.run(request)
+    } else {
+        agent.run(agent.configure_request(request).timeout_global(Some(timeout)).build())
+    };
+    match result {
+        Err(ureq::Error::Other(error)) if error.is::<Stale>() => {
+            let left = timeout.saturating_sub(started.elapsed());
+            // No kept connection is young enough: this one is new.
+            let again = agent.configure_request(again).max_idle_age(Duration::ZERO);
+            agent.run(again.timeout_global(Some(left)).build())
+        }
+        result => result,
     }
-    agent.run(agent.configure_request(request).timeout_global(Some(timeout)).build())
 }
 
 /// Agents with the same authorities. Each host and port has one of them.
@@ -260,7 +292,7 @@ fn agent(options: &ClientOptions, guard: AddressGuard, roots: RootCerts) -> Agen
         .max_idle_connections(MAX_IDLE / AGENTS)
         .max_idle_connections_per_host(MAX_IDLE / AGENTS)
         .build();
-    Agent::with_parts(config, DefaultConnector::default(), guard)
+    Agent::with_parts(config, DefaultConnector::default().chain(LenientConnector), guard)
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, CertificateError> {
@@ -281,16 +313,17 @@ fn request<B: AsSendBody>(webhook_request: &WebhookRequest, body: B) -> Result<R
     Ok(request.body(body)?)
 }
 
-/// Reads beyond the kept part, so that the connection can be reused.
-fn read_body(body: &mut Body, kept: usize) -> Result<Vec<u8>, ureq::Error> {
+/// Reads beyond the kept part, so that the connection can be reused. Returns what was read before an error, too.
+fn read_body(body: &mut Body, kept: usize) -> (Vec<u8>, Option<ureq::Error>) {
     let mut reader = body.as_reader().take(MAX_READ_BODY.max(kept as u64));
     let mut body_start = Vec::new();
     let mut chunk = [0; 4096];
     loop {
-        let count = reader.read(&mut chunk)?;
-        if count == 0 {
-            return Ok(body_start);
-        }
+        let count = match reader.read(&mut chunk) {
+            Ok(0) => return (body_start, None),
+            Ok(count) => count,
+            Err(error) => return (body_start, Some(error.into())),
+        };
         let stored = count.min(kept - body_start.len());
         body_start.extend_from_slice(&chunk[..stored]);
     }

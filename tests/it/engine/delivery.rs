@@ -69,6 +69,7 @@ fn retry_after_applies_when_it_is_longer_than_the_backoff() {
             retry_after: Some(wish.to_owned()),
             headers: Vec::new(),
             body: Vec::new(),
+            note: None,
         };
         fixture.deliver(&RecordingClient::with([Ok(receipt)]));
         assert_eq!(due(&fixture, id), Some(seconds * 1000), "{status} {wish}");

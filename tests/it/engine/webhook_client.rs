@@ -59,7 +59,13 @@ fn sent(request: &WebhookRequest) -> Delivery {
     let response = client_with(Duration::from_secs(30)).send(&request).unwrap();
     assert_eq!(
         response,
-        WebhookResponse { http_status: 200, retry_after: None, headers: Vec::new(), body: b"hi".to_vec() }
+        WebhookResponse {
+            http_status: 200,
+            retry_after: None,
+            headers: Vec::new(),
+            body: b"hi".to_vec(),
+            note: None
+        }
     );
     receiver.deliveries().remove(0)
 }
@@ -189,19 +195,84 @@ fn an_endless_response_body_is_cut_and_its_start_kept() {
 }
 
 #[test]
-fn a_truncated_response_body_is_an_error() {
-    let receiver = Receiver::with(Reaction::script(|stream| {
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhi").unwrap();
-    }));
-    let text = connection_fault(&send(receiver.url()));
-    assert_eq!(text, "returned 200, but the connection was closed before the response was complete");
+fn a_2xx_whose_body_breaks_off_is_a_success_with_a_note() {
+    let answer = |bytes: &'static str| {
+        let receiver = Receiver::with(Reaction::script(|stream| stream.write_all(bytes.as_bytes()).unwrap()));
+        send(receiver.url())
+    };
+    let response = answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhi").unwrap();
+    assert_eq!((response.http_status, response.body.as_slice()), (200, b"hi".as_slice()));
+    let note = "returned 200, but the connection was closed before the response was complete";
+    assert_eq!(response.note.as_deref(), Some(note));
+    let response = answer("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n").unwrap();
+    assert!(response.note.unwrap().starts_with("returned 201, but the response is not valid HTTP"));
+    let text = connection_fault(&answer("HTTP/1.1 500 X\r\nContent-Length: 10\r\n\r\nhi"));
+    assert_eq!(text, "returned 500, but the connection was closed before the response was complete");
+}
+
+/// RFC 9112 §5.1 and §5.2 say what a client bears with.
+#[test]
+fn old_and_long_heads_do_not_fail_a_response() {
+    let many = "X-Trace: a\r\n".repeat(400);
+    for head in [
+        "HTTP/1.1 200 OK\r\nServer : v\r\nContent-Length : 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX-Long: one\r\n two\r\n\tthree\r\nContent-Length:\r\n 2\r\n\r\n",
+        "HTTP/1.1 200 OK\nServer : v\nContent-Length: 2\n\n",
+        "HTTP/1.1 103 Early Hints\r\nLink : <x>\r\n\r\nHTTP/1.1 200 OK\r\nServer : v\r\nContent-Length: 2\r\n\r\n",
+        &format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 2\r\n\r\n"),
+    ] {
+        let receiver = Receiver::with(Reaction::bytes(&format!("{head}hi")));
+        let webhook_client = client_with(Duration::from_secs(30));
+        for _ in 0..2 {
+            let request = WebhookRequest { keeps_headers: true, ..request(receiver.url()) };
+            let response = webhook_client.send(&request).unwrap_or_else(|error| panic!("{head:?}: {error}"));
+            assert_eq!((response.http_status, response.body.as_slice()), (200, b"hi".as_slice()), "{head:?}");
+            assert!(response.headers.len() <= 100);
+            let long = response.headers.iter().find(|(name, _)| name == "x-long");
+            assert!(long.is_none_or(|(_, value)| value == "one two three"), "{long:?}");
+        }
+        assert_eq!(receiver.connections(), 1, "{head:?}");
+    }
+    let busy = respond_with(&format!("HTTP/1.1 503 X\r\n{many}Retry-After : 7\r\nContent-Length: 0\r\n\r\n"));
+    assert_eq!(busy.unwrap().retry_after.as_deref(), Some("7"));
+}
+
+/// `text` in gzip, without compression.
+fn gzip(flags: u8, fields: &[u8], text: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(text.len()).unwrap();
+    let stored = [[1].as_slice(), &length.to_le_bytes(), &(!length).to_le_bytes(), text].concat();
+    [&[0x1f, 0x8b, 8, flags, 0, 0, 0, 0, 0, 3], fields, &stored, &[0; 8]].concat()
+}
+
+#[test]
+fn a_body_in_gzip_is_decoded_and_bounded() {
+    let long = vec![b'x'; 50_000];
+    // Twelve bytes that say 2 MB of zeros, and no end.
+    let bomb = miniz_oxide::deflate::compress_to_vec(&vec![0; 2 << 20], 9);
+    let bomb = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3], bomb.as_slice()].concat();
+    for (body, expected) in [
+        (gzip(0, b"", b"hello"), b"hello".to_vec()),
+        (gzip(4 | 8 | 16 | 2, b"\x02\x00abname\0comment\0hh", b"hello"), b"hello".to_vec()),
+        (gzip(0, b"", &long), long[..MAX_KEPT_BODY].to_vec()),
+        (bomb, vec![0; MAX_KEPT_BODY]),
+        (b"not gzip".to_vec(), b"not gzip".to_vec()),
+        (Vec::new(), Vec::new()),
+    ] {
+        let receiver = Receiver::with(Reaction::script(move |stream| {
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Encoding: GZIP\r\nContent-Length: {length}\r\n\r\n");
+            stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
+        }));
+        assert_eq!(send(receiver.url()).unwrap().body, expected);
+    }
 }
 
 #[test]
 fn a_reset_and_a_close_without_a_response_are_the_same_error() {
     // Closing a socket with an unread byte makes the kernel send a reset.
     let reset = Receiver::on_accept(|stream| assert_eq!(stream.peek(&mut [0]).unwrap(), 1));
-    let close = Receiver::with(Reaction::HangUp);
+    let close = Receiver::with(Reaction::script(|_| ()));
     for receiver in [reset, close] {
         let text = connection_fault(&send(receiver.url()));
         assert_eq!(text, "the connection was closed before the response was complete");
@@ -223,7 +294,7 @@ fn a_response_that_is_not_http_is_reported() {
         "HTTP/1.1 abc OK\r\n\r\n",
         "HTTP/3.9 200 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        "HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
     ] {
         let text = connection_fault(&respond_with(bytes));
         assert!(text.contains("not valid HTTP"), "{bytes:?}: {text}");
@@ -285,4 +356,25 @@ fn a_closed_idle_connection_is_replaced() {
         receiver.wait_closed(connection);
     }
     assert_eq!(receiver.connections(), 3);
+}
+
+/// Receivers close idle connections at the moment of the next request: what has got no byte of a response is repeated.
+#[test]
+fn a_request_on_a_kept_connection_that_is_closed_is_repeated_once_on_a_new_one() {
+    for method in [Method::Post, Method::Get] {
+        let receiver = Receiver::with(Reaction::bytes(OK));
+        let webhook_client = client_with(Duration::from_secs(30));
+        let send = || webhook_client.send(&WebhookRequest { method, ..request(receiver.url()) });
+        assert_eq!(send().unwrap().http_status, 200);
+        receiver.first([Reaction::script(|_| ())]);
+        assert_eq!(send().unwrap().http_status, 200);
+        assert_eq!((receiver.count(), receiver.connections()), (3, 2));
+        // Not after a part of a response, and not twice.
+        receiver.first([Reaction::HangUp]);
+        connection_fault(&send());
+        assert_eq!(send().unwrap().http_status, 200);
+        receiver.first([Reaction::script(|_| ()), Reaction::script(|_| ())]);
+        connection_fault(&send());
+        assert_eq!(receiver.count(), 7);
+    }
 }

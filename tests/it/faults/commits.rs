@@ -262,7 +262,13 @@ fn rows(file: &rusqlite::Connection, table: &str) -> Vec<String> {
 
 /// A write that makes the file grow.
 fn long_answer(http_status: u16) -> std::result::Result<WebhookResponse, DeliveryError> {
-    Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body: vec![b'x'; 2_000] })
+    Ok(WebhookResponse {
+        http_status,
+        retry_after: None,
+        headers: Vec::new(),
+        body: vec![b'x'; 2_000],
+        note: None,
+    })
 }
 
 /// Two hours: executions that are delivered, retried, failed with notifications, claimed, reported and expired.

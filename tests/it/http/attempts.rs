@@ -1,5 +1,7 @@
 //! The list of attempts of an execution, and the fields of an execution that summarize them.
 
+use std::io::Write as _;
+
 use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
@@ -66,6 +68,26 @@ fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
     let shown = user.get(&execution).expect(200);
     assert_eq!((&shown["cause"], &shown["max_attempts"]), (&Value::Null, &json!(3)));
     assert_has(&shown, json!({"cue_name": "sync", "late_ms": 0, "duration_ms": all[2]["duration_ms"]}));
+}
+
+#[test]
+fn a_closed_kept_connection_is_no_attempt_and_a_body_that_breaks_off_no_failure() {
+    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
+    let cue = user.create(&cue(&receiver));
+    fire(&user, &cue);
+    let cut = Reaction::script(|stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
+    });
+    receiver.first([Reaction::script(|_| ()), cut]);
+    let execution = fire(&user, &cue);
+    let all = attempts(&user, &execution);
+    let note = "returned 200, but the connection was closed before the response was complete";
+    assert_eq!((all.len(), receiver.count()), (1, 3));
+    assert_has(
+        &all[0],
+        json!({"result": "success", "http_status": 200, "cause": null, "error_message": note, "response_body": "half"}),
+    );
+    assert_has(&user.get(&execution).expect(200), json!({"status": "success", "error_message": note}));
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl InFlight {
     /// The answer, and the pause that it asks for.
     fn answer(&self) -> (Result<WebhookResponse, DeliveryError>, Ms) {
         let status = |http_status, body| {
-            Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body })
+            Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body, note: None })
         };
         let turn = self.turn();
         match RECEIVERS[self.receiver] {
@@ -195,6 +195,7 @@ impl InFlight {
                         retry_after,
                         headers: Vec::new(),
                         body: Vec::new(),
+                        note: None,
                     }),
                     RETRY_AFTER,
                 )

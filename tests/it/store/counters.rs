@@ -261,7 +261,7 @@ const URL: &str = "http://127.0.0.1:9/hook";
 fn large() -> WebhookResponse {
     let header = |number: usize| (format!("x-{number}"), "\"".repeat(300));
     let headers = (0..5).map(header).collect();
-    WebhookResponse { http_status: 500, retry_after: None, headers, body: vec![0xFF; 2_000] }
+    WebhookResponse { http_status: 500, retry_after: None, headers, body: vec![0xFF; 2_000], note: None }
 }
 
 fn rows(fixture: &DeliveryFixture) -> (i64, i64, i64) {

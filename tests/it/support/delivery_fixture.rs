@@ -162,7 +162,13 @@ pub fn at(text: &str) -> Timestamp {
 }
 
 pub fn response(http_status: u16) -> Result<WebhookResponse, DeliveryError> {
-    Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body: b"body".to_vec() })
+    Ok(WebhookResponse {
+        http_status,
+        retry_after: None,
+        headers: Vec::new(),
+        body: b"body".to_vec(),
+        note: None,
+    })
 }
 
 /// A webhook client without a network: records requests and returns the given responses in order, then 200.

@@ -309,7 +309,7 @@ pub enum Reaction {
     Full(u16, Vec<(&'static str, String)>, String),
     /// 200, after [`release`](crate::support::receiver::Receiver::release).
     Hang,
-    /// The end of the connection, without a response.
+    /// The end of the connection in the first line of the response.
     HangUp,
     /// These bytes, whatever they are.
     Bytes(Arc<[u8]>),
@@ -379,7 +379,11 @@ pub fn respond(reaction: &Reaction, mut stream: &TcpStream) -> io::Result<bool> 
         }
         Reaction::Hang => stream.write_all(b"HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n")?,
         Reaction::Bytes(bytes) => stream.write_all(bytes)?,
-        Reaction::HangUp | Reaction::Choose(_) => return Ok(false),
+        Reaction::HangUp => {
+            stream.write_all(b"HTTP/1.1 ")?;
+            return Ok(false);
+        }
+        Reaction::Choose(_) => return Ok(false),
         Reaction::Script(script) => {
             script(&mut stream.try_clone()?);
             return Ok(false);
