@@ -54,6 +54,9 @@ pub struct Profile {
     pub email: String,
     #[serde(default)]
     pub key_id: Option<String>,
+    /// The file of `--ca`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +81,8 @@ pub struct Target {
     pub profile: Option<String>,
     /// The variable of the environment that the key comes from, if it is not that of the profile.
     pub key_variable: Option<&'static str>,
+    /// The file of authorities of `CUED_CA` or the profile.
+    pub ca: Option<PathBuf>,
 }
 
 impl Credentials {
@@ -191,7 +196,10 @@ impl Target {
         let of_profile = profile.filter(|_| profile_url.as_ref() == Some(&url));
         let (key_variable, env_key) = env_key.unzip();
         let key = env_key.or_else(|| of_profile.map(|(_, profile)| profile.api_key.clone()));
-        Ok(Self { url, key, profile: of_profile.map(|(name, _)| name.clone()), key_variable })
+        let profile_ca = of_profile.and_then(|(_, profile)| profile.ca.clone());
+        let env_ca = env("CUED_CA").map(PathBuf::from);
+        let ca = if chosen.profile.is_some() { profile_ca.or(env_ca) } else { env_ca.or(profile_ca) };
+        Ok(Self { url, key, profile: of_profile.map(|(name, _)| name.clone()), key_variable, ca })
     }
 }
 
@@ -272,7 +280,7 @@ mod tests {
         let [url, profile] = chosen.map(|text| text.map(str::to_owned));
         let stored = |(name, url, key): (&str, &str, &str)| {
             let (url, api_key, email) = (url.to_owned(), key.to_owned(), String::new());
-            (name.to_owned(), Profile { url, api_key, email, key_id: None })
+            (name.to_owned(), Profile { url, api_key, email, key_id: None, ca: None })
         };
         let profiles = [("home", "http://pi:8000/", "k-home"), ("work", "https://cue.example.com", "k-work")]
             .map(stored);
@@ -304,7 +312,7 @@ mod tests {
                 ("http://x", Some("k-env"), None, Some("CUEAPI_API_KEY")),
             ),
         ] {
-            let Target { url, key, profile, key_variable } = resolve(chosen, env).unwrap();
+            let Target { url, key, profile, key_variable, .. } = resolve(chosen, env).unwrap();
             let resolved = (url.as_str(), key.as_deref(), profile.as_deref(), key_variable);
             assert_eq!(resolved, expected, "{chosen:?} {env:?}");
         }

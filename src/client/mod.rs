@@ -7,6 +7,7 @@ pub mod event_stream;
 pub mod request;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub struct Connection {
     pub tls: TlsOptions,
 }
 
-/// The certificates that are trusted; the public authorities by default.
+/// The certificates that are trusted; by default the public authorities, and then those of the system.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
     /// Only the authorities of this file, in PEM.
@@ -54,6 +55,8 @@ pub struct TlsOptions {
 pub struct Client {
     connection: Connection,
     agent: Agent,
+    /// In place of the agent, once the public authorities have not issued the certificate of the server.
+    of_system: OnceLock<Agent>,
     clock: Clock,
     /// By how many milliseconds the clock of the server is ahead of that of this machine.
     server_ahead: AtomicI64,
@@ -69,7 +72,11 @@ pub struct Client {
 impl Client {
     pub fn new(connection: Connection) -> Result<Self, ClientError> {
         Ok(Self {
-            agent: agent(&connection)?,
+            agent: match &connection.tls.ca {
+                None => agent(&connection, RootCerts::WebPki),
+                Some(path) => agent(&connection, RootCerts::new_with_certs(&certificates(path)?)),
+            },
+            of_system: OnceLock::new(),
             connection,
             clock: Clock::system(),
             server_ahead: AtomicI64::new(0),
@@ -194,6 +201,26 @@ impl Client {
         timeout: Option<Duration>,
         read_timeout: Option<Duration>,
     ) -> Result<Response<Body>, ClientError> {
+        let agent = self.of_system.get().unwrap_or(&self.agent);
+        let result = self.exchange_with(agent, request, timeout, read_timeout);
+        let takes_system = self.connection.tls.ca.is_none() && self.of_system.get().is_none();
+        match result {
+            // A handshake that failed has sent nothing.
+            Err(error) if takes_system && is_untrusted(&error) => {
+                let agent = self.of_system.get_or_init(|| agent_of_system(&self.connection));
+                self.exchange_with(agent, request, timeout, read_timeout)
+            }
+            result => result,
+        }
+    }
+
+    fn exchange_with(
+        &self,
+        agent: &Agent,
+        request: &ApiRequest,
+        timeout: Option<Duration>,
+        read_timeout: Option<Duration>,
+    ) -> Result<Response<Body>, ClientError> {
         let url = format!("{}{}", self.connection.url, request.target());
         let mut builder = ureq::http::Request::builder().method(request.method).uri(&url);
         if let Some(key) = self.connection.key.as_deref().filter(|_| !request.is_anonymous) {
@@ -207,10 +234,9 @@ impl Client {
         }
         let body = request.body.clone().unwrap_or_default();
         let built = builder.body(body).map_err(|error| self.unreachable(error.into()))?;
-        let config =
-            self.agent.configure_request(built).timeout_global(timeout).timeout_per_read(read_timeout);
+        let config = agent.configure_request(built).timeout_global(timeout).timeout_per_read(read_timeout);
         let begin = self.clock.monotonic();
-        let result = self.agent.run(config.build());
+        let result = agent.run(config.build());
         let millis = self.clock.monotonic().saturating_sub(begin).as_millis();
         let (status, id) = match &result {
             Ok(response) => {
@@ -239,11 +265,7 @@ impl Client {
 
 /// The agent for a server. A proxy of the environment (`HTTP_PROXY` and others) cannot reach a server on a loopback
 /// address of this machine, and is not asked for it.
-fn agent(Connection { url, tls, .. }: &Connection) -> Result<Agent, ClientError> {
-    let roots = match &tls.ca {
-        None => RootCerts::WebPki,
-        Some(path) => RootCerts::new_with_certs(&certificates(path)?),
-    };
+fn agent(Connection { url, tls, .. }: &Connection, roots: RootCerts) -> Agent {
     let tls = TlsConfig::builder().root_certs(roots).disable_verification(tls.is_insecure).build();
     let config = Agent::config_builder()
         // A redirect would send the key to another place.
@@ -256,7 +278,18 @@ fn agent(Connection { url, tls, .. }: &Connection) -> Result<Agent, ClientError>
         .accept(AutoHeaderValue::None)
         .accept_encoding(AutoHeaderValue::None);
     let config = if is_loopback(url) { config.proxy(None) } else { config };
-    Ok(config.build().new_agent())
+    config.build().new_agent()
+}
+
+fn is_untrusted(error: &ClientError) -> bool {
+    matches!(error, ClientError::Unreachable { source, .. } if source.to_string().contains("UnknownIssuer"))
+}
+
+/// The agent that trusts the authorities of the system: where a company or a person adds their own.
+fn agent_of_system(connection: &Connection) -> Agent {
+    let stored = rustls_native_certs::load_native_certs().certs;
+    let certificates: Vec<_> = stored.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
+    agent(connection, RootCerts::new_with_certs(&certificates))
 }
 
 fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, ClientError> {

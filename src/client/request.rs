@@ -11,6 +11,7 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::client::Connection;
 use crate::client::credentials::CredentialsError;
+use crate::domain::certificate;
 use crate::domain::text::shell_word;
 
 pub const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
@@ -234,6 +235,9 @@ pub enum ClientError {
 
 /// Why there was no answer: of an error of the system only its words.
 fn cause(error: &ureq::Error) -> String {
+    if let Some(fault) = certificate::fault(&error.to_string(), "--ca") {
+        return fault;
+    }
     let ureq::Error::Io(error) = error else { return error.to_string() };
     match error.raw_os_error() {
         Some(number) => error.to_string().replace(&format!(" (os error {number})"), "").to_lowercase(),

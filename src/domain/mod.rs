@@ -3,6 +3,7 @@
 pub mod account;
 pub mod api_error;
 pub mod billing;
+pub mod certificate;
 pub mod channel;
 pub mod cue;
 pub mod execution;

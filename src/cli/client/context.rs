@@ -31,7 +31,8 @@ pub struct ClientArgs {
     /// Profile of the credentials file, as `cued login --profile` wrote it
     #[arg(long, value_name = "NAME", global = true)]
     pub profile: Option<String>,
-    /// Certificate authority to trust, in PEM, in place of the public ones
+    /// Certificate authority to trust, in PEM, in place of those of the system [default: CUED_CA, or that of the
+    /// profile]
     #[arg(long, value_name = "FILE", global = true)]
     pub ca: Option<PathBuf>,
     /// Accept any certificate; whoever is in between then reads the key
@@ -338,7 +339,8 @@ pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
 const NOTED_PAUSE: Duration = Duration::from_secs(2);
 
 fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
-    let tls = TlsOptions { ca: args.ca.clone(), is_insecure: args.insecure };
+    let ca = args.ca.as_ref().or(target.ca.as_ref()).cloned();
+    let tls = TlsOptions { ca, is_insecure: args.insecure };
     let mut client = Client::new(Connection { url: target.url.clone(), key: target.key.clone(), tls })?;
     if args.verbose {
         // Without standard error the line is lost.

@@ -25,6 +25,7 @@ use ureq::unversioned::resolver::{DefaultResolver, Resolver};
 use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 use ureq::{Agent, AsSendBody, Body};
 
+use crate::domain::certificate;
 use crate::domain::execution::attempt::{FailureCause, MAX_SHOWN_BODY};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{DEFAULT_TIMEOUT_SECONDS, Method};
@@ -416,12 +417,7 @@ impl DeliveryError {
 }
 
 fn tls(what: &str) -> String {
-    if what.contains("UnknownIssuer") {
-        return "the certificate is from an issuer that is not trusted (a certificate authority of your own is named \
-                with --callback-ca)"
-            .to_owned();
-    }
-    format!("no encrypted connection: {what}")
+    certificate::fault(what, "--callback-ca").unwrap_or_else(|| format!("no encrypted connection: {what}"))
 }
 
 fn describe_timeout(within: Duration, status: Option<u16>) -> String {

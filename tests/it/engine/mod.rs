@@ -7,6 +7,6 @@ mod delivery_fairness;
 mod leases;
 pub mod notifications;
 mod scheduler;
-mod tls;
+pub mod tls;
 mod unclaimed;
 mod webhook_client;

@@ -11,7 +11,9 @@ use cued::mail::queue::LoginMailer;
 use cued::mail::{Mail, MailTransport, Smtp};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::NamedTempFile;
 
@@ -50,14 +52,22 @@ impl Authority {
         params.not_after = date_time_ymd(year, 1, 1);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key);
-        Arc::new(config.unwrap())
+        config_of(certificate.der().clone(), key.serialize_der())
     }
+}
+
+/// The key need not be that of the certificate, which a client checks first.
+fn config_of(certificate: CertificateDer<'static>, key: Vec<u8>) -> Arc<ServerConfig> {
+    let provider = default_provider();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key));
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    let resolver = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(resolver));
+    Arc::new(config)
 }
 
 /// The handshake takes place with the first byte that is read or written.
@@ -128,6 +138,46 @@ fn a_receiver_with_a_certificate_of_the_callback_ca_is_reached() {
     let execution = deliver(&["--callback-ca", file.path().to_str().unwrap()], &receiver);
     assert_has(&execution, json!({"status": "success", "http_status": 200}));
     assert_eq!(*receiver.bodies.lock().unwrap(), [b"{\"a\": 1}"]);
+}
+
+/// A certificate of version 1 for 100 years, made with `openssl x509 -req -signkey`.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBIzCBywIUccDmTnPDajz0wd8fxgbvtF+RhLUwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyODA0NDUyM1oYDzIxMjYxMTA0MDQ0NTIz
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AAQN8f7l+ZNBsIaZe1rv0sX7etykvJCggRCn2R0qgcqF8GlsuUakb4DgyoQGKr/F
+Jfv0AJovHZGUhIfzeoUddUc2MAoGCCqGSM49BAMCA0cAMEQCIE0IHQ+lwU/QwNtn
+pN7zKnLebY6VG0iVk8FxY+vBYGz+AiBvAZju+b14ljaEtqIlOT4LAbniBhjlN25f
+cxC3RXymFQ==
+-----END CERTIFICATE-----";
+
+#[test]
+fn a_certificate_that_its_owner_signed_is_its_own_authority_if_it_can_serve() {
+    for (is_ca, status, words) in [
+        (IsCa::NoCa, "success", ""),
+        (IsCa::Ca(BasicConstraints::Unconstrained), "failed", "is that of a certificate authority"),
+    ] {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.is_ca = is_ca;
+        let key = KeyPair::generate().unwrap();
+        let own = params.self_signed(&key).unwrap();
+        serve_and_expect(&own.pem(), config_of(own.der().clone(), key.serialize_der()), status, words);
+    }
+    let certificate = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
+    let config = config_of(certificate, KeyPair::generate().unwrap().serialize_der());
+    serve_and_expect(VERSION_1, config, "failed", "is not of version 3");
+}
+
+fn serve_and_expect(pem: &str, config: Arc<ServerConfig>, status: &str, words: &str) {
+    let file = NamedTempFile::new().unwrap();
+    fs::write(file.path(), pem).unwrap();
+    let receiver = HttpsReceiver::start(config);
+    let execution = deliver(&["--callback-ca", file.path().to_str().unwrap()], &receiver);
+    assert_eq!(execution["status"], status, "{execution}");
+    let message = execution["error_message"].as_str().unwrap_or_default();
+    assert_contains(message, &[words]);
+    assert_eq!(message.contains("`openssl req -x509 "), status == "failed", "{message}");
 }
 
 #[test]

@@ -75,7 +75,13 @@ impl ClientAction for Health {
             return target(args);
         }
         let url = local_url(self.listen_address()?)?;
-        Ok(Target { url, key: None, profile: None, key_variable: None })
+        Ok(Target {
+            url,
+            key: None,
+            profile: None,
+            key_variable: None,
+            ca: environment("CUED_CA").map(Into::into),
+        })
     }
 
     fn run(self, context: &Context) -> Result<(), CliError> {

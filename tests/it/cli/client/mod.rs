@@ -16,6 +16,7 @@ mod names;
 mod output;
 mod plain_words;
 mod policies;
+mod private_ca;
 mod run;
 mod sign_in;
 mod sink;

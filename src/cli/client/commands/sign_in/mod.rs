@@ -70,10 +70,15 @@ impl ClientAction for Login {
             url: self.server.clone().or_else(|| args.url.clone()),
             profile: named.clone().filter(|name| credentials.profiles.contains_key(name)),
         };
-        let env = |name: &str| environment(name).filter(|_| name.ends_with("URL") || name.ends_with("BASE"));
+        let env = |name: &str| {
+            environment(name)
+                .filter(|_| name.ends_with("URL") || name.ends_with("BASE") || name.ends_with("_CA"))
+        };
         let found = Target::resolve(&chosen, &env, &credentials, &path).map_err(ClientError::from)?;
         let profile = named.or(found.profile).unwrap_or_else(|| free_profile(&credentials, &found.url));
-        Ok(Target { url: found.url, key: None, profile: Some(profile), key_variable: None })
+        // Later commands may run in another folder.
+        let ca = args.ca.clone().or(found.ca).map(|ca| std::path::absolute(&ca).unwrap_or(ca));
+        Ok(Target { url: found.url, key: None, profile: Some(profile), key_variable: None, ca })
     }
 
     fn run(self, context: &Context) -> Result<(), CliError> {
@@ -109,7 +114,8 @@ fn finish(context: &Context, api_key: String, is_entered: bool) -> Result<(), Cl
     // Without it, `cued logout` looks it up.
     let key_id = own_key_id(&signed_in).unwrap_or_default();
     let name = context.target.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.to_owned());
-    let profile = Profile { url: context.target.url.clone(), api_key, email, key_id };
+    let Target { url, ca, .. } = context.target.clone();
+    let profile = Profile { url, api_key, email, key_id, ca };
     let (before, current) = store(context, &name, &profile)?;
     if let Some(name) = KEY_VARIABLES.into_iter().find(|name| environment(name).is_some()) {
         context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
@@ -289,6 +295,7 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
         key: Some(profile.api_key.clone()),
         profile: Some(name.to_owned()),
         key_variable: None,
+        ca: profile.ca.clone(),
     })?;
     let id = profile.key_id.clone().map_or_else(|| own_key_id(&of_profile), |id| Ok(Some(id)));
     let revoked = id.and_then(|id| {
