@@ -18,6 +18,13 @@ use crate::cli::printable::printable;
 use crate::client::credentials::Target;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
 
+/// Rows of a list for a person, who asks for more with `--all`.
+const ROWS_OF_PERSON: u64 = 20;
+
+/// Rows of a list for a program, which expects the whole list: more are read with `--all` only, because an account can
+/// have millions of runs.
+const MAX_ROWS: u64 = 10_000;
+
 pub trait ClientAction {
     fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
         target(args)
@@ -183,8 +190,7 @@ pub fn entry(
     let command = match &work {
         Work::Request(_, View::Pages(..)) => command
             .arg(
-                flag("limit", "N", "Maximum number of rows")
-                    .default_value("20")
+                flag("limit", "N", "Maximum number of rows [default: 20 at a terminal, else all]")
                     .value_parser(clap::value_parser!(u64).range(1..)),
             )
             .arg(switch("all", "Show all rows").conflicts_with("limit")),
@@ -366,9 +372,11 @@ impl<'a> Call<'a> {
         let (context, output) = (self.context, &self.context.output);
         let request = self.request(line)?;
         if let View::Pages(id, key, columns) = view {
-            let limit = self.get("limit").copied().unwrap_or(u64::MAX);
-            let wanted = if self.is_set("all") { u64::MAX } else { limit };
-            let mut list = fetch(|page| context.send(page), &request, key, wanted)?;
+            let limit = self.get("limit").copied();
+            let bound = if output.is_read_by_person() { ROWS_OF_PERSON } else { MAX_ROWS };
+            let bound = if self.is_set("all") { u64::MAX } else { bound };
+            let mut list = fetch(|page| context.send(page), &request, key, limit.unwrap_or(bound))?;
+            list.is_limited = limit.is_some();
             list.is_filtered =
                 self.entry.parts.iter().any(|(id, part)| part.is_filter() && self.is_given(id));
             return output.list(&list, id, |items| table(columns, context, items));

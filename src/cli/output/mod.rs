@@ -5,7 +5,7 @@
 pub mod table;
 pub mod yaml;
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::{ColorChoice, ValueEnum};
 use jiff::Timestamp;
@@ -34,6 +34,11 @@ impl Output {
 
     pub fn is_wide(&self) -> bool {
         self.format == Format::Wide
+    }
+
+    /// A table at a terminal: no program reads it.
+    pub fn is_read_by_person(&self) -> bool {
+        !self.format.is_for_programs() && io::stdout().is_terminal()
     }
 
     /// A person reads the output, and a line must fit into the terminal: ids are short, and times relative.
@@ -73,17 +78,17 @@ impl Output {
                 let line = |item: &Value| format!("{}\n", printable(&text_of(item, id)));
                 print(&list.items.iter().map(line).collect::<String>())
             }
-            Format::Table | Format::Wide if list.items.is_empty() => self.note(list.advice()),
-            Format::Table | Format::Wide => {
-                print(&table(&list.items).render(self.is_wide(), &self.styles))?;
-                match list.total {
-                    Some(total) if total > list.items.len() as u64 => {
-                        self.note(&format!("{} of {total}; --all shows the rest", list.items.len()))
-                    }
-                    None if list.has_more => self.note("there are more"),
-                    _ => Ok(()),
-                }
+            Format::Table | Format::Wide if list.items.is_empty() => return self.note(list.advice()),
+            Format::Table | Format::Wide => print(&table(&list.items).render(self.is_wide(), &self.styles)),
+        }?;
+        match list.total {
+            // A program gets as many as it asked for.
+            _ if list.is_limited && self.format.is_for_programs() => Ok(()),
+            Some(total) if total > list.items.len() as u64 => {
+                self.note(&format!("{} of {total}; --all shows the rest", list.items.len()))
             }
+            None if list.has_more => self.note("there are more"),
+            _ => Ok(()),
         }
     }
 
@@ -267,13 +272,23 @@ pub struct List {
     pub has_more: bool,
     /// Flags select some of its items.
     pub is_filtered: bool,
+    /// A flag says how many of its items are wanted.
+    pub is_limited: bool,
     /// The only answer, unchanged.
     single: Option<String>,
 }
 
 impl List {
     pub fn empty(key: &'static str) -> Self {
-        Self { key, items: Vec::new(), total: None, has_more: true, is_filtered: false, single: None }
+        Self {
+            key,
+            items: Vec::new(),
+            total: None,
+            has_more: true,
+            is_filtered: false,
+            is_limited: false,
+            single: None,
+        }
     }
 
     /// A whole list that no single answer has.

@@ -165,7 +165,7 @@ fn cues_are_listed_by_filters_and_in_every_form() {
     assert_eq!(home.ok(&["cue", "list", "--search", "A", "-o", "id"]), format!("{}\n", ids[1]));
     assert_eq!(home.ok(&["cue", "list", "--transport", "webhook", "-q"]), "");
     assert_eq!(home.ok(&["cue", "list", "--failing", "-q"]), "");
-    assert_eq!(home.json(&["cue", "list"]), user.get("/v1/cues").expect(200));
+    assert_eq!(home.json(&["cue", "list"]), user.get("/v1/cues?limit=100").expect(200));
     assert!(home.ok(&["cue", "list", "-o", "wide"]).contains("RECENT"));
     assert_eq!(home.ok(&["cue", "list", "-o", "jsonl"]).lines().count(), 3);
     assert!(home.ok(&["cue", "list", "-o", "yaml"]).starts_with("cues:\n"));

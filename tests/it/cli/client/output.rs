@@ -33,6 +33,48 @@ fn a_reader_that_has_read_enough_is_no_failure() {
 }
 
 #[test]
+fn a_list_is_whole_for_a_program_and_short_for_a_person() {
+    let desk = Desk::new();
+    let cues: Vec<String> = (0..103).map(|number| desk.worker_cue(&format!("cue {number}"))).collect();
+    cues.iter().for_each(|cue| drop(desk.fire(cue)));
+    for list in ["cue list", "run list"] {
+        let run = |flags: &str| desk.home.run(&words(&format!("{list} {flags}")));
+        for (flags, lines) in [("", 104), ("-q", 103), ("-o jsonl", 103), ("-o wide", 104)] {
+            let run = run(flags);
+            assert_eq!((run.stdout.lines().count(), run.stderr.as_str()), (lines, ""), "{list} {flags}");
+        }
+        let json: Value = serde_json::from_str(&run("--json").stdout).unwrap();
+        assert_eq!(
+            json[if list == "cue list" { "cues" } else { "executions" }].as_array().unwrap().len(),
+            103
+        );
+        for (flags, lines, note) in [("", 4, "3 of 103; --all shows the rest\n"), ("-q", 3, "")] {
+            let run = run(&format!("--limit 3 {flags}"));
+            assert_eq!((run.stdout.lines().count(), run.stderr.as_str()), (lines, note), "{list} {flags}");
+        }
+        for (flags, note) in [("", true), ("-q", false), ("--json", false)] {
+            let Some(mut command) = desk.home.at_terminal(&format!("{list} {flags}")) else { continue };
+            let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+            assert_eq!(shown.contains("20 of 103; --all shows the rest"), note, "{list} {flags}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_cut_for_a_program_says_so() {
+    let server = Receiver::start();
+    let home = home(&server);
+    let alerts = vec![json!({"id": "alert", "type": "run_failed"}); 100];
+    let page = json!({"alerts": alerts, "total": 12_345, "limit": 100, "offset": 0, "has_more": true});
+    server.react(json_answer(200, &page));
+    for (flags, note) in [("-q", "10000 of 12345; --all shows the rest\n"), ("-q --limit 7", "")] {
+        let run = home.run(&words(&format!("alert list {flags}")));
+        assert_eq!((run.code, run.stderr.as_str()), (0, note), "{flags}");
+    }
+    assert_eq!(server.count(), 101, "no more than are needed");
+}
+
+#[test]
 fn a_flag_counts_before_the_form_of_the_environment() {
     let (_server, _user, home) = start();
     let home = home.env("CUED_OUTPUT", "json");

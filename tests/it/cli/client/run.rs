@@ -40,7 +40,7 @@ fn runs_are_listed_newest_first_and_filtered() {
     let one = desk.home.run(&["run", "list", "--limit", "1"]);
     assert_eq!((one.stdout.lines().count(), one.stderr.as_str()), (2, "1 of 2; --all shows the rest\n"));
     assert_eq!(desk.home.ok(&["run", "list", "--all"]).lines().count(), 3);
-    let json = desk.user.get("/v1/executions?limit=20").text();
+    let json = desk.user.get("/v1/executions?limit=100").text();
     assert_eq!(desk.home.ok(&["run", "list", "--json"]).trim_end(), json.trim_end());
     let wide = desk.home.ok(&["run", "list", "-o", "wide"]);
     assert_contains(&wide, &["1/3", "2030-01-01 02:00:00+00:00", &hook]);
