@@ -199,6 +199,12 @@ impl<'a> JsonFields<'a> {
         self.text_of(self.at(name), value, &length)
     }
 
+    /// As [`Self::string`], of a text that may have NULs.
+    pub fn string_with_nuls(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
+        let value = self.any(name)?;
+        self.any_text_of(self.at(name), value, &length)
+    }
+
     pub fn required_string(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
         let value = self.required(name)?;
         self.text_of(self.at(name), value, &length)
@@ -388,17 +394,27 @@ impl<'a> JsonFields<'a> {
         value: JsonStr<'_>,
         length: &RangeInclusive<usize>,
     ) -> Option<String> {
-        let Some(text) = value.as_text() else {
-            return self.error(loc, "string_type", "Input should be a valid string", value);
-        };
-        if let Some((kind, msg)) = length_error(&text, length) {
-            return self.error(loc, kind, msg, value);
-        }
+        let text = self.any_text_of(loc.clone(), value, length)?;
         // SQLite stores a NUL, but its text functions and many clients end the text there.
         if text.contains('\0') {
             return self.error(loc, "value_error", "Value error, a NUL character is not permitted", value);
         }
-        Some(text.into_owned())
+        Some(text)
+    }
+
+    fn any_text_of(
+        &self,
+        loc: Vec<LocSegment>,
+        value: JsonStr<'_>,
+        length: &RangeInclusive<usize>,
+    ) -> Option<String> {
+        let Some(text) = value.as_text() else {
+            return self.error(loc, "string_type", "Input should be a valid string", value);
+        };
+        match length_error(&text, length) {
+            Some((kind, msg)) => self.error(loc, kind, msg, value),
+            None => Some(text.into_owned()),
+        }
     }
 
     fn choice_of(

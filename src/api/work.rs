@@ -8,7 +8,8 @@ use crate::api::fields::JsonFields;
 use crate::domain::api_error::Refusal;
 use crate::domain::execution::outcome::{
     ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, OutcomeReport, RESULT_URL, TEXTS,
-    first_bad_artifact_url, is_storable_url, is_too_long_as_artifacts, trimmed, with_trimmed_urls,
+    evidence as stored_evidence, first_bad_artifact_url, is_storable_url, is_too_long_as_artifacts, storable,
+    with_trimmed_urls,
 };
 use crate::domain::json::JsonText;
 
@@ -95,9 +96,7 @@ pub fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
                     &format!("send an absolute http or https URL of at most {MAX_RESULT_URL} characters"),
                 );
             }
-            let stored =
-                if name == RESULT_URL { Some(trimmed(&text)) } else { fields.any(name).map(Into::into) };
-            evidence.extend(stored.map(|stored| (name, stored)));
+            evidence.push((name, stored_evidence(name, &text)));
         }
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
@@ -119,11 +118,13 @@ pub fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     JsonText::object(evidence.iter().map(|(name, value)| (*name, value.get())).collect()).into()
 }
 
-/// Reads a text of at most [`MAX_TEXT_BYTES`] bytes. Checks bytes after characters, because a character may need several.
+/// Reads a text of at most [`MAX_TEXT_BYTES`] bytes, as it is stored. Checks bytes after characters, because a character
+/// may need several.
 pub fn read_bounded_text(fields: &mut JsonFields<'_>, name: &'static str) -> Option<String> {
-    let text = fields.string(name, 0..=MAX_TEXT_BYTES)?;
-    if text.len() > MAX_TEXT_BYTES {
+    let text = fields.string_with_nuls(name, 0..=MAX_TEXT_BYTES)?;
+    let stored = storable(&text);
+    if stored.is_none() {
         fields.reject(name, &format!("text should have at most {MAX_TEXT_BYTES} bytes of UTF-8"));
     }
-    Some(text)
+    stored
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::domain::execution::outcome::{
-    ARTIFACTS, MAX_ARTIFACTS, MAX_METADATA_BYTES, RESULT_URL, TEXTS, first_bad_artifact_url, is_storable,
-    is_storable_url, is_too_long_as_artifacts,
+    ARTIFACTS, MAX_ARTIFACTS, MAX_METADATA_BYTES, RESULT_URL, TEXTS, first_bad_artifact_url, is_storable_url,
+    is_too_long_as_artifacts, storable,
 };
 use crate::domain::json::{self, JsonObject, JsonStr, JsonText, merged};
 
@@ -131,8 +131,10 @@ impl OutcomeFile {
                 value.entries().is_some() && JsonText::from(value).as_str().len() <= MAX_METADATA_BYTES
             }
             ARTIFACTS => are_artifacts(value),
-            RESULT_URL => value.as_text().is_some_and(|text| is_storable(&text) && is_storable_url(&text)),
-            _ => known.is_some() && value.as_text().is_some_and(|text| is_storable(&text)),
+            RESULT_URL => {
+                value.as_text().is_some_and(|text| storable(&text).is_some() && is_storable_url(&text))
+            }
+            _ => known.is_some() && value.as_text().is_some_and(|text| storable(&text).is_some()),
         };
         match name {
             _ if !is_valid => {}

@@ -53,7 +53,7 @@ impl OutcomeReport {
         let given = |name: &str| object.get(name).filter(|value| !value.is_null());
         let text = |name: &str| match given(name).map(|value| value.as_text()) {
             None => Some(None),
-            Some(text) => text.filter(|text| is_storable(text)).map(|text| Some(text.into_owned())),
+            Some(text) => text.and_then(|text| storable(&text)).map(Some),
         };
         let metadata = given("metadata");
         if metadata.is_some_and(|metadata| metadata.entries().is_none()) {
@@ -128,9 +128,10 @@ pub fn first_bad_artifact_url(artifacts: JsonStr<'_>) -> Option<usize> {
     })
 }
 
-/// SQLite stores a NUL, but its text functions and many clients end the text there.
-pub fn is_storable(text: &str) -> bool {
-    text.len() <= MAX_TEXT_BYTES && !text.contains('\0')
+/// A text of a report as it is stored; `None` if it is too long. A NUL becomes a replacement character: SQLite stores
+/// it, but its text functions and many clients end the text there, and a refusal would cost the only report.
+pub fn storable(text: &str) -> Option<String> {
+    (text.len() <= MAX_TEXT_BYTES).then(|| text.replace('\0', "\u{fffd}"))
 }
 
 /// The artifacts with each `url` as it is stored: without blanks around it. Their `url`s are checked.
@@ -149,7 +150,12 @@ pub fn with_trimmed_urls(artifacts: JsonStr<'_>) -> JsonText {
     JsonText::stored(format!("[{}]", items.collect::<Vec<_>>().join(",")))
 }
 
-pub fn trimmed(url: &str) -> JsonText {
+/// A text of the evidence as it is stored: a URL without blanks around it.
+pub fn evidence(name: &str, text: &str) -> JsonText {
+    if name == RESULT_URL { trimmed(text) } else { JsonText::from(&Value::from(text)) }
+}
+
+fn trimmed(url: &str) -> JsonText {
     JsonText::from(&Value::from(url.trim()))
 }
 
@@ -215,11 +221,11 @@ impl Evidence {
         let mut fields: Vec<(&str, JsonText)> = Vec::new();
         for name in TEXTS {
             if let Some(value) = report.get(name).filter(|value| !value.is_null()) {
-                let text = value.as_text().filter(|text| is_storable(text))?;
+                let text = value.as_text().and_then(|text| storable(&text))?;
                 if name == RESULT_URL && !is_storable_url(&text) {
                     return None;
                 }
-                fields.push((name, if name == RESULT_URL { trimmed(&text) } else { value.into() }));
+                fields.push((name, evidence(name, &text)));
             }
         }
         if let Some(artifacts) = report.get(ARTIFACTS).filter(|value| !value.is_null()) {

@@ -384,3 +384,26 @@ fn a_url_of_evidence_is_stored_as_it_is_checked() {
         assert_eq!(run.shown()["evidence"], expected, "{method}");
     }
 }
+
+#[test]
+fn a_nul_in_a_report_costs_no_report() {
+    let (api, user) = Api::with_user("ann");
+    let texts = json!({"result": "a\0b", "error": "\0", "external_id": "i\0", "result_ref": "r\0", "result_type": "\0t",
+                       "summary": "s\0\u{1}\u{1b}"});
+    let replaced: Value = serde_json::from_str(&texts.to_string().replace("\\u0000", "\u{fffd}")).unwrap();
+    let mut report = texts.clone();
+    report["success"] = json!(false);
+    let run = Run::reported(&api, &user, VerificationMode::None, &report);
+    let shown = run.shown();
+    for (name, text) in replaced.as_object().unwrap() {
+        let part =
+            if ["result", "error"].contains(&name.as_str()) { &shown["outcome"] } else { &shown["evidence"] };
+        assert_eq!(&part[name], text, "{name}");
+    }
+    assert_eq!(shown["error_message"], "\u{fffd}");
+    run.bring(&json!({"summary": "\0 later"}));
+    assert_eq!(run.shown()["evidence"]["summary"], "\u{fffd} later");
+    let long = json!({"success": true, "result": "\0".repeat(65_536)});
+    let run = Run::reported(&api, &user, VerificationMode::None, &long);
+    assert_eq!(run.shown()["outcome"]["result"], "\u{fffd}".repeat(65_536));
+}
