@@ -44,14 +44,16 @@ impl Report {
                 entries.extend(result.map(|result| ("result", result)));
             }
             Some(failure) => {
-                // The file's error, else the end of standard error, else that of standard output; then the reason.
+                // The file's error, else the end of standard error, else that of standard output; then the reason. Of an
+                // output the last line is the first: messages show the beginning.
                 let of_file = file.field("error").and_then(|error| error.get().as_text().map(String::from));
                 let error = match (exit_failure, of_file) {
                     (None, Some(error)) => error,
                     (_, of_file) => {
-                        let said = [of_file.as_deref().unwrap_or_default(), stderr, stdout];
-                        let said = said.into_iter().map(str::trim_end).find(|said| !said.is_empty());
-                        said.map_or_else(|| failure.clone(), |said| format!("{said}\n{failure}"))
+                        let output = [stderr, stdout].into_iter().map(last_line_first);
+                        let mut said = of_file.into_iter().chain(output);
+                        let said = said.find(|said| !said.trim().is_empty());
+                        said.map_or_else(|| failure.clone(), |said| format!("{}\n{failure}", said.trim_end()))
                     }
                 };
                 entries.push(("error", text(&error)));
@@ -60,6 +62,14 @@ impl Report {
         entries.extend(file.metadata_with_notes().map(|metadata| ("metadata", metadata)));
         let entries = entries.iter().map(|(name, value)| (*name, value.get())).collect();
         Self { failure, body: JsonText::object(entries) }
+    }
+}
+
+/// A traceback ends with what happened.
+fn last_line_first(output: &str) -> String {
+    match output.trim_end().rsplit_once('\n') {
+        Some((before, last)) => format!("{}\n{before}", last.trim()),
+        None => output.to_owned(),
     }
 }
 
@@ -198,6 +208,13 @@ mod tests {
             ("", "o", "", succeeds, json!({"result": "well", "external_id": "x"})),
             ("exit code 3", "half\n", "bad\n", "", json!({"error": "bad\nexit code 3"})),
             ("exit code 3", "half\n", " \n", "", json!({"error": "half\nexit code 3"})),
+            (
+                "exit code 1",
+                "",
+                "Trace:\n  a\n\nBoom: b\n\n",
+                "",
+                json!({"error": "Boom: b\nTrace:\n  a\nexit code 1"}),
+            ),
             ("worker stopped", "", "", "", json!({"error": "worker stopped"})),
             ("exit code 1", "o\n", "", succeeds, json!({"error": "o\nexit code 1", "external_id": "x"})),
             ("", "o", "e", fails, json!({"error": "no disk"})),

@@ -33,7 +33,7 @@ no open port.
 The command gets the payload as JSON on standard input, and CUED_EXECUTION_ID, CUED_CUE_ID, CUED_CUE_NAME, CUED_TASK, \
 CUED_SCHEDULED_FOR, CUED_ATTEMPT, CUED_WORKER_ID, CUED_URL, CUED_PAYLOAD (up to 32 KiB) and CUED_OUTCOME_FILE in its \
 environment; the same with CUEAPI_ in front. Exit code 0 reports success, with the last 4 KiB of standard output as the result; any other code reports failure, with \
-the last 4 KiB of standard error. The command may write a JSON object with success, result, error, \
+the last 4 KiB of standard error, its last line first. The command may write a JSON object with success, result, error, \
 summary, external_id, result_url, result_ref, result_type, artifacts or metadata to the outcome file.
 
 On SIGTERM or SIGINT the worker claims nothing more, and gives running commands the grace time to end. A second signal ends \

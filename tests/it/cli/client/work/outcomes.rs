@@ -30,6 +30,10 @@ fn the_exit_code_decides_and_the_output_is_reported() {
     let failure = |error: &str| json!({"success": false, "error": error});
     assert_outcome(&shop, "echo half; echo bad >&2; exit 3", &failure("bad\nexit code 3"));
     assert_outcome(&shop, "echo half; exit 1", &failure("half\nexit code 1"));
+    let traceback = "printf 'Traceback:\\n  File \"a\", line 1\\nValueError: no disk\\n' >&2; exit 1";
+    let told = "ValueError: no disk\nTraceback:\n  File \"a\", line 1\nexit code 1";
+    let seen = assert_outcome(&shop, traceback, &failure(told));
+    assert_eq!(seen["error_message"], told);
     let killed = assert_outcome(&shop, "kill -9 $$", &failure("killed by SIGKILL"));
     assert_eq!(killed["error_message"], "killed by SIGKILL");
 }
@@ -132,7 +136,7 @@ fn a_command_knows_its_execution_and_not_the_key() {
                 "{key}ATTEMPT=1\n{before}CUE_ID={cue}\nCUE_NAME=cue of env\nEXECUTION_ID={execution}\nSCHEDULED_FOR={due}\nTASK=env\n{after}WORKER_ID=w1\n"
             )
         };
-        assert_eq!(error, format!("{}{}0\nexit code 1", of("URL"), of("BASE_URL")), "{flags:?}");
+        assert_eq!(error, format!("0\n{}{}exit code 1", of("URL"), of("BASE_URL")), "{flags:?}");
     }
 }
 
