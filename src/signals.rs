@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Shells report the end by a signal as an exit code of this plus its number.
-const SIGNALLED: i32 = 128;
+pub const SIGNALLED: i32 = 128;
 
 /// SIGINT, SIGTERM and, if asked for, SIGHUP. While it exists none of them ends the process by itself.
 #[derive(Debug)]

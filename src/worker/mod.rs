@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod claims;
+pub mod init;
 pub mod outcome;
 pub mod process;
 pub mod run;

@@ -17,7 +17,7 @@ use crate::logging::LogFormat;
 use crate::systemd::{Liveness, SystemdService};
 
 use crate::worker::state::{Mode, Settings, Task, WorkerSummary};
-use crate::worker::{MAX_NAME, Worker};
+use crate::worker::{MAX_NAME, Worker, init};
 
 /// Time between two heartbeats of a worker. The server marks one as stale after 180 seconds without.
 const BEAT_MILLIS: u64 = 60_000;
@@ -158,9 +158,12 @@ impl ClientAction for Work {
         if context.target.key.is_none() {
             return Err(ClientError::NotSignedIn.into());
         }
+        let failed = |error: std::io::Error| CliError::Failed(format!("the worker cannot start: {error}"));
+        if init::is_first_process() {
+            std::process::exit(init::run().map_err(failed)?);
+        }
         let mode = settings.mode;
         let output = context.output.clone();
-        let failed = |error: std::io::Error| CliError::Failed(format!("the worker cannot start: {error}"));
         let worker =
             Worker::new(Arc::clone(&context.client), settings, move |answer| print_recorded(&output, answer));
         let worker = worker.map_err(failed)?;

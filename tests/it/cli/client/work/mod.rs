@@ -432,3 +432,26 @@ fn the_soft_limit_of_open_files_is_raised_as_far_as_the_jobs_need() {
     assert_eq!(worker.stop(), 0);
     assert!(!worker.log().contains("WARN"), "{}", worker.log());
 }
+
+#[test]
+fn the_first_process_of_a_container_waits_for_what_loses_its_parent() {
+    let shop = Workshop::new();
+    let container = "unshare --user --map-root-user --pid --fork --mount-proc";
+    if !shop.home.shell(&format!("{container} true")).status().is_ok_and(|status| status.success()) {
+        return skip("this machine permits no container");
+    }
+    let run = shop.execution("t");
+    // The worker is asked to stop, and waits for the command, which ends once nothing is left of its grandchild.
+    let script = "orphan=$(sh -c 'sleep 0.1 >/dev/null & echo $!'); kill -TERM 1; \
+                  while kill -0 $orphan 2>/dev/null; do sleep 0.02; done";
+    fs::write(shop.path("script"), script).unwrap();
+    let worker = format!(
+        "{container} {} work --task t --grace 5s -- sh {}",
+        env!("CARGO_BIN_EXE_cued"),
+        shop.path("script").display()
+    );
+    let mut worker = shop.home.shell(&worker);
+    let output = bounded("the worker", move || worker.output().unwrap());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(shop.reported(&run)["status"], "success", "{output:?}");
+}
