@@ -308,7 +308,10 @@ fn the_first_account_of_a_development_server_is_entered_with_its_address_too() {
     assert_eq!(home.stored()["profiles"]["default"]["email"], json!("ann@example.com"));
     server.client().register("bob@example.com");
     let mut login = start(&home, &["--email", "bob@example.com", "--profile", "bob"]);
+    // The ways without a mail.
     login.until("This server sends no mail");
+    login.until(&format!("cued login {} --key -", server.url()));
+    login.until("cued user link EMAIL");
     confirm(&server.client(), &printed_link(&server, "bob@example.com"));
     assert_eq!(login.code(), 0, "{}", login.output());
     let text = home.fails(&["login", "--email", "notanemail"], 2);

@@ -166,7 +166,10 @@ impl PendingLogin<'_> {
         if self.server.mail == "log" {
             self.note(&format!(
                 "This server sends no mail. If {recipient} has an account, its link is in the log of the server: ask its \
-                 operator.\nOpen the link and confirm the code {code}."
+                 operator.\nOpen the link and confirm the code {code}.\n\
+                 Or enter an API key: cued login {} --key -\n\
+                 You make one on the page, where the link of the operator signs you in: cued user link EMAIL",
+                self.context.target.url
             ))?;
         } else {
             self.note(&format!("Open the link in the mail to {recipient} and confirm the code {code}."))?;
