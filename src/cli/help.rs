@@ -77,15 +77,23 @@ pub fn with_advice(program: &Command, mut error: Error) -> Error {
         }
     }
     suggest_commands(program, &mut error);
-    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
-        && program.find_subcommand("cue").and_then(|cue| cue.find_subcommand(name)).is_some()
-        && std::env::args().nth(1).as_ref() == Some(name)
-    {
+    if let Some(name) = command_of_cues(program, &error) {
         let advice = format!("did you mean `cued cue {name}`?");
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
     error
+}
+
+/// The command of `cued cue` that was meant: `list` by `cued list`, and by `cued lst`, which no other command resembles.
+fn command_of_cues(program: &Command, error: &Error) -> Option<String> {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let cue = program.find_subcommand("cue").filter(|_| std::env::args().nth(1).as_ref() == Some(name))?;
+    match (cue.find_subcommand(name), error.get(ContextKind::SuggestedSubcommand)) {
+        (Some(_), _) => Some(name.clone()),
+        (None, None) => near_commands(cue, name).into_iter().next(),
+        (None, Some(_)) => None,
+    }
 }
 
 /// The nearest commands in place of those that clap finds: it has hidden ones, and an alias beside its command.

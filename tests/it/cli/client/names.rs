@@ -61,10 +61,15 @@ fn a_command_has_the_names_that_people_try() {
     assert_contains(&home.ok(&words("cue show n")), &["retry         none (one attempt)\n"]);
     assert_contains(&home.ok(&words("cue ls")), &["\tn\t"]);
     home.ok(&words("cue delete n -y"));
+    add(&home, "Heartbeat of the house");
+    let text = home.fails(&words("cue show hertbeat"), 3);
+    assert_contains(&text, &["did you mean \"Heartbeat of the house\"?"]);
     assert!(!home.ok(&words("cue -h")).contains("create"));
     for name in ["list", "fire", "add", "create"] {
         assert_contains(&home.fails(&[name], 2), &[&format!("did you mean `cued cue {name}`?")]);
     }
+    assert_contains(&home.fails(&["lst"], 2), &["did you mean `cued cue list`?"]);
+    assert!(!home.fails(&["qqqq"], 2).contains("did you mean"), "no command is like it");
     let text = home.fails(&words("cue set n --worker"), 2);
     assert!(!text.contains("as a value"), "{text}");
     home.ok(&words("preview --cron '0 9 * * *'"));
