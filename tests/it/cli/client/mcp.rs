@@ -9,7 +9,7 @@ use jsonschema::Validator;
 use crate::cli::client::Desk;
 use crate::support::*;
 
-const HANDSHAKE: &str = "2025-11-25";
+pub const HANDSHAKE: &str = "2025-11-25";
 const STATELESS: &str = "2026-07-28";
 
 fn schema(version: &str, name: &str) -> Validator {
@@ -23,7 +23,7 @@ fn schema(version: &str, name: &str) -> Validator {
 }
 
 #[track_caller]
-fn assert_fits(version: &str, name: &str, message: &Value) {
+pub fn assert_fits(version: &str, name: &str, message: &Value) {
     let faults: Vec<String> = schema(version, name).iter_errors(message).map(|it| it.to_string()).collect();
     assert!(faults.is_empty(), "{message} is no {name} of {version}: {faults:?}");
 }
@@ -41,7 +41,7 @@ fn types(method: &str) -> [&'static str; 2] {
 }
 
 /// An MCP client with its server, `cued mcp`.
-struct Agent {
+pub struct Agent {
     command: LiveCommand,
     input: Option<ChildStdin>,
     version: &'static str,
@@ -52,7 +52,7 @@ struct Agent {
 
 impl Agent {
     /// Begins with the handshake.
-    fn start(home: &ClientHome, flags: &[&str]) -> Self {
+    pub fn start(home: &ClientHome, flags: &[&str]) -> Self {
         let mut agent = Self::silent(home, flags);
         let answer = agent.request("initialize", introduction(HANDSHAKE));
         assert_eq!(answer["result"]["protocolVersion"], HANDSHAKE);
@@ -80,19 +80,19 @@ impl Agent {
         Self { version: STATELESS, ..Self::silent(home, &[]) }
     }
 
-    fn send(&mut self, line: &str) {
+    pub fn send(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
     #[track_caller]
-    fn receive(&mut self) -> Value {
+    pub fn receive(&mut self) -> Value {
         let line = self.command.line();
         self.output.push_str(&line);
         serde_json::from_str(&line).unwrap()
     }
 
     #[track_caller]
-    fn request(&mut self, method: &str, mut params: Value) -> Value {
+    pub fn request(&mut self, method: &str, mut params: Value) -> Value {
         if self.version == STATELESS {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": STATELESS,
@@ -139,7 +139,7 @@ impl Agent {
 
     /// The text of a call that fails.
     #[track_caller]
-    fn fails(&mut self, tool: &str, arguments: Value) -> String {
+    pub fn fails(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
@@ -147,7 +147,7 @@ impl Agent {
 
     /// Closes standard input, after which the command must succeed without another line.
     #[track_caller]
-    fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         self.input = None;
         assert_eq!(self.command.end(), (Some(0), vec![]), "{}", self.command.stderr);
         self.command.stderr.clone()
@@ -180,7 +180,7 @@ fn an_agent_schedules_its_own_work() {
     let extended = agent.ok("extendLease", json!({"execution_id": run, "X-Worker-Id": "agent"}));
     assert_eq!(extended["lease_extended_until"], "2030-01-01T09:29:00Z");
     let other = agent.fails("extendLease", json!({"execution_id": run, "X-Worker-Id": "other"}));
-    assert!(other.contains("not_execution_owner: `403` Another worker has the run"), "{other}");
+    assert!(other.contains("not_execution_owner: Another worker has the run"), "{other}");
     agent.ok("reportOutcome", json!({"execution_id": run, "success": false, "error": "exit code 3"}));
     let again = agent.fails("reportOutcome", json!({"execution_id": run, "success": true}));
     assert!(again.contains("outcome_already_reported"), "{again}");
@@ -226,7 +226,8 @@ fn an_agent_finds_out_why_a_run_failed_and_mends_its_cue() {
     assert_eq!(deleted["content"], json!([{"type": "text", "text": "Done."}]));
     let gone = agent.fails("getCue", json!({"cue_id": id}));
     assert!(
-        gone.contains("\n\ncue_not_found: `404` The account has no cue with this id. It was deleted")
+        gone.starts_with("getCue: ")
+            && gone.contains("\n\ncue_not_found: The account has no cue with this id. It was deleted")
             && gone.ends_with("check with listCues."),
         "{gone}"
     );
@@ -319,47 +320,61 @@ fn a_read_only_server_has_no_other_tools() {
     agent.end();
 }
 
+/// A model has no shell and sends no requests.
+#[track_caller]
+fn assert_is_for_a_model(text: &str) {
+    for no in ["`cued ", "/v1/", "`GET ", "`POST ", "`PATCH ", "`PUT ", "`DELETE ", "--url", ": `4", ": `5"] {
+        assert!(!text.contains(no), "{no} is in {text}");
+    }
+}
+
 #[test]
 fn an_error_says_what_to_do() {
     let desk = Desk::new();
     let mut agent = Agent::start(&desk.home, &[]);
     let never = json!({"type": "recurring", "cron": "0 25 * * *"});
     for (tool, arguments, texts) in [
-        ("getCue", json!({}), ["cue_id is missing: it must be a text", ""]),
+        ("getCue", json!({}), ["getCue: cue_id is missing: it must be a text", ""]),
         ("getCue", json!({"cue_id": "", "payload": null}), ["cue_id is missing", ""]),
-        ("getCue", json!({"cue_id": "../workers"}), ["cue_not_found: `404`", ""]),
+        ("getCue", json!({"cue_id": "../workers"}), ["cue_not_found: The account", ""]),
         (
             "listCues",
             json!({"stat": "active"}),
-            ["there is no argument \"stat\"; did you mean \"status\"?", ""],
+            ["listCues: there is no argument \"stat\"; did you mean \"status\"?", ""],
         ),
         ("listAttempts", json!({"x": 1}), ["there is no argument \"x\"; the arguments are execution_id", ""]),
-        ("listCues", json!({"limit": 1000}), ["limit: must be at most 100", "validation_error: `422`"]),
+        ("listCues", json!({"limit": 1000}), ["limit: must be at most 100", "validation_error: "]),
+        ("updateCue", json!({"cue_id": "cue_1", "paused": true}), ["updateCue: ", ""]),
         ("createCue", json!({"schedule": {"type": "x"}}), ["name: is missing", "schedule.type: must be"]),
         (
             "createCue",
             json!({"name": "a", "transport": "worker", "schedule": never}),
-            [
-                "hour: 25 is out of range 0-23\n\ninvalid_schedule: `400`",
-                "previewSchedule, which stores nothing.",
-            ],
+            ["hour: 25 is out of range 0-23\n\ninvalid_schedule: ", "previewSchedule, which stores nothing."],
+        ),
+        (
+            "createCue",
+            json!({"name": "a", "transport": "worker", "schedule": {"type": "recurring", "cron": "every day at 9"}}),
+            ["createCue: ", "previewSchedule with it as `text` returns the schedule that such words mean"],
         ),
     ] {
         let text = agent.fails(tool, arguments);
         assert!(texts.iter().all(|part| text.contains(part)), "{text}");
+        assert_is_for_a_model(&text);
     }
     agent.end();
     let mut agent = Agent::start(&ClientHome::without_server(), &[]);
     let text = agent.fails("listCues", json!({}));
     assert!(
-        text.contains("cannot reach http://127.0.0.1:1") && text.contains("is `cued serve` running"),
+        text.starts_with("listCues: cannot reach http://127.0.0.1:1: ")
+            && text.ends_with("; ask the user, who has set this MCP server up"),
         "{text}"
     );
+    assert_is_for_a_model(&text);
     agent.end();
 }
 
 /// The server that an agent calls, in place of `cued`, which responds with this error.
-fn refuse(server: &Receiver, status: u16, code: &str) {
+pub fn refuse(server: &Receiver, status: u16, code: &str) {
     let body = json!({"error": {"code": code, "message": "No", "status": status}}).to_string();
     server.react(Reaction::Full(status, vec![("retry-after", "42".to_owned())], body));
 }
@@ -377,11 +392,11 @@ fn a_call_neither_waits_nor_is_sent_again() {
     ];
     for (tool, arguments) in &calls {
         let text = agent.fails(tool, arguments.clone());
-        assert_eq!(text, "too many requests; ask again in 42 s");
+        assert_eq!(text, format!("{tool}: too many requests; ask again in 42 s"));
     }
     refuse(&server, 503, "server_busy");
     let text = agent.fails("listCues", json!({}));
-    assert!(text.contains("server_busy: `503` Too much work at once"), "{text}");
+    assert!(text.contains("server_busy: Too much work at once"), "{text}");
     server.react(Reaction::HangUp);
     agent.fails("listCues", json!({}));
     assert_eq!(server.count(), calls.len() + 2);
@@ -398,8 +413,9 @@ fn the_advice_of_every_error_names_tools_in_place_of_commands() {
     for code in codes.filter(|code| *code != "claim_failed") {
         refuse(&server, 400, code);
         let text = agent.fails("listCues", json!({}));
-        assert!(text.starts_with(&format!("No\n\n{code}: `")) && text.ends_with('.'), "{text}");
-        assert!(!text.contains("`cued ") && !text.contains("/v1/"), "{text}");
+        let is_whole = text.starts_with(&format!("listCues: No\n\n{code}: ")) && text.ends_with('.');
+        assert!(is_whole || text == format!("listCues: No ({code})"), "{text}");
+        assert_is_for_a_model(&text);
     }
     for (code, tool) in [
         ("cue_not_found", "check with listCues."),
@@ -422,7 +438,7 @@ fn without_credentials_only_calls_fail_until_the_user_signs_in() {
     let mut agent = Agent::start(&home, &[]);
     assert_eq!(agent.tools().len(), 16);
     let text = agent.fails("listCues", json!({}));
-    assert!(text.contains("not signed in: run `cued login`"), "{text}");
+    assert_eq!(text, "listCues: not signed in; ask the user, who has set this MCP server up");
     let profile = json!({"url": desk.server.url(), "api_key": desk.user.key()});
     home.store(&json!({"current": "default", "profiles": {"default": profile}}));
     assert_eq!(agent.ok("listCues", json!({}))["total"], 0);
@@ -430,7 +446,8 @@ fn without_credentials_only_calls_fail_until_the_user_signs_in() {
     let home = home.env("CUED_API_KEY", "cue_sk_wrong");
     let mut agent = Agent::start(&home, &[]);
     let text = agent.fails("listCues", json!({}));
-    assert!(text.contains("does not accept the API key in CUED_API_KEY: unset it, or replace it"), "{text}");
+    let expected = "does not accept the API key in CUED_API_KEY: unset it, or replace it; ask the user";
+    assert!(text.contains(expected), "{text}");
     agent.end();
 }
 
@@ -451,7 +468,7 @@ fn keys_and_secrets_stay_out_of_the_conversation() {
     agent.ok("listAttempts", json!({"execution_id": runs["executions"][0]["id"]}));
     let text = agent.fails("updateCue", json!({"cue_id": id, "callback": {"headers": headers}}));
     assert!(
-        text.starts_with("callback.headers: (hidden) is no value; leave headers out to keep them"),
+        text.starts_with("updateCue: callback.headers: (hidden) is no value; leave headers out to keep them"),
         "{text}"
     );
     let stored = desk.user.get(&format!("/v1/cues/{}", id.as_str().unwrap())).expect(200);

@@ -12,6 +12,7 @@ mod cue_edit;
 mod failures;
 mod import;
 mod mcp;
+mod mcp_calls;
 mod names;
 mod output;
 mod plain_words;

@@ -4,6 +4,7 @@
 mod tools;
 
 use std::io::{self, BufRead, IsTerminal as _, Read as _};
+use std::thread;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::cli::client::commands::mcp::tools::{Tool, tools};
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, cannot, usage};
 use crate::cli::output::{print_note, print_part};
+use crate::locks::{Condvar, Mutex};
 
 pub const HELP: &str = "Let AI agents schedule their own work (Model Context Protocol)
 
@@ -22,6 +24,9 @@ other commands: they are no part of the conversation. The values of headers are 
 
 /// Bytes of a message: more than the largest body of the API, with its escapes.
 const MAX_MESSAGE: usize = 4 << 20;
+
+/// Calls at a time, each in a thread. With so many the next message waits.
+const MAX_CALLS: usize = 32;
 
 /// The version without a handshake: each request names it.
 const STATELESS: &str = "2026-07-28";
@@ -56,19 +61,11 @@ impl ClientAction for Mcp {
         }
         let tools =
             tools(self.read_only).ok_or_else(|| cannot("read the description of the API", "damaged"))?;
-        let server = McpServer { context, tools };
-        let mut input = io::stdin().lock();
         if io::stdin().is_terminal() {
             print_note("An MCP client starts this command; Ctrl-D ends it")?;
         }
-        while let Some(line) = next_line(&mut input).map_err(|error| cannot("read standard input", error))? {
-            if let Some(response) = server.respond(&line)
-                && !print_part(&format!("{response}\n"))?
-            {
-                break;
-            }
-        }
-        Ok(())
+        let (state, ended) = (Mutex::default(), Condvar::default());
+        McpServer { context, tools, state, ended }.serve(&mut io::stdin().lock())
     }
 }
 
@@ -82,9 +79,36 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((!line.is_empty()).then_some(line))
 }
 
+/// The message of a line; `None` if it is blank.
+fn read(line: &[u8]) -> Result<Option<Value>, RpcError> {
+    if line.len() > MAX_MESSAGE {
+        return Err(RpcError::new(INVALID_REQUEST, format!("A message has at most {MAX_MESSAGE} bytes")));
+    }
+    if line.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let message = |error| RpcError::new(PARSE_ERROR, format!("A line must be a message in JSON: {error}"));
+    serde_json::from_slice(line).map(Some).map_err(message)
+}
+
+fn is_call(message: &Value) -> bool {
+    message["method"] == "tools/call"
+}
+
 struct McpServer<'a> {
     context: &'a Context,
     tools: Vec<Tool>,
+    state: Mutex<State>,
+    /// A call has ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The ids of the calls that run, and whether the client has cancelled them.
+    calls: Vec<(Value, bool)>,
+    /// Nothing more is read: the client has closed its end, or it cannot be written to.
+    end: Option<Result<(), CliError>>,
 }
 
 /// An error of the protocol. Errors of tools are results, which the model reads.
@@ -113,35 +137,91 @@ impl RpcError {
 }
 
 impl McpServer<'_> {
-    /// The response to a line; `None` if it has none.
-    fn respond(&self, line: &[u8]) -> Option<Value> {
-        if line.len() > MAX_MESSAGE {
-            let message = format!("A message has at most {MAX_MESSAGE} bytes");
-            return Some(RpcError::new(INVALID_REQUEST, message).into_response(None));
-        }
-        if line.trim_ascii().is_empty() {
-            return None;
-        }
-        match serde_json::from_slice(line) {
-            Err(error) => {
-                let message = format!("A line must be a message in JSON: {error}");
-                Some(RpcError::new(PARSE_ERROR, message).into_response(None))
+    /// Responds to all messages. Each call of a tool has a thread, so that no other message waits for it.
+    fn serve(&self, input: &mut impl BufRead) -> Result<(), CliError> {
+        thread::scope(|scope| -> Result<(), CliError> {
+            while self.state.lock().end.is_none() {
+                let line = next_line(input).map_err(|error| cannot("read standard input", error))?;
+                let Some(line) = line else { break };
+                let (messages, is_batch) = match read(&line) {
+                    Ok(None) => continue,
+                    // A batch, which version 2025-03-26 has.
+                    Ok(Some(Value::Array(messages))) if !messages.is_empty() => (messages, true),
+                    Ok(Some(message)) => (vec![message], false),
+                    Err(error) => {
+                        self.print(&error.into_response(None));
+                        continue;
+                    }
+                };
+                if !messages.iter().any(is_call) {
+                    self.respond(&messages, is_batch);
+                    continue;
+                }
+                self.begin(&messages);
+                let body = move || self.respond(&messages, is_batch);
+                let thread = thread::Builder::new().name("call".to_owned()).spawn_scoped(scope, body);
+                thread.map_err(|error| cannot("start a thread", error))?;
             }
-            // A batch, which version 2025-03-26 has.
-            Ok(Value::Array(messages)) if !messages.is_empty() => {
-                let responses: Vec<Value> =
-                    messages.iter().filter_map(|it| self.respond_to_message(it)).collect();
-                (!responses.is_empty()).then(|| responses.into())
-            }
-            Ok(message) => self.respond_to_message(&message),
+            Ok(())
+        })?;
+        self.state.lock().end.take().unwrap_or(Ok(()))
+    }
+
+    fn begin(&self, messages: &[Value]) {
+        let mut state = self.state.lock();
+        while state.calls.len() >= MAX_CALLS {
+            state = self.ended.wait(state);
         }
+        state.calls.extend(messages.iter().filter(|it| is_call(it)).map(|it| (it["id"].clone(), false)));
+    }
+
+    /// Ends a call. Returns `false` if the client has cancelled it, and expects no response.
+    fn end(&self, id: &Value) -> bool {
+        let mut state = self.state.lock();
+        let place = state.calls.iter().position(|(it, _)| it == id);
+        self.ended.notify_all();
+        place.is_none_or(|place| !state.calls.swap_remove(place).1)
+    }
+
+    fn respond(&self, messages: &[Value], is_batch: bool) {
+        let response = |message: &Value| {
+            let response = self.respond_to_message(message);
+            let is_wanted = !is_call(message) || self.end(&message["id"]);
+            response.filter(|_| is_wanted)
+        };
+        let responses: Vec<Value> = messages.iter().filter_map(response).collect();
+        match &responses[..] {
+            [] => {}
+            [response] if !is_batch => self.print(response),
+            responses => self.print(&responses.into()),
+        }
+    }
+
+    fn print(&self, response: &Value) {
+        let end = match print_part(&format!("{response}\n")) {
+            Ok(true) => return,
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.state.lock().end.get_or_insert(end);
+    }
+
+    /// What a call has done stays; only its response is left out.
+    fn note_cancellation(&self, id: &Value) {
+        let mut state = self.state.lock();
+        state.calls.iter_mut().filter(|(it, _)| it == id).for_each(|(_, is_cancelled)| *is_cancelled = true);
     }
 
     fn respond_to_message(&self, message: &Value) -> Option<Value> {
         let has = |name: &str| message.get(name).is_some();
         let id = message.get("id").filter(|id| id.is_string() || id.is_i64() || id.is_u64());
         let result = match message["method"].as_str() {
-            Some(_) if message["jsonrpc"] == "2.0" && !has("id") => return None,
+            Some(method) if message["jsonrpc"] == "2.0" && !has("id") => {
+                if method == "notifications/cancelled" {
+                    self.note_cancellation(&message["params"]["requestId"]);
+                }
+                return None;
+            }
             Some(method) if message["jsonrpc"] == "2.0" && id.is_some() => {
                 self.result(method, &message["params"])
             }
@@ -205,8 +285,8 @@ impl McpServer<'_> {
             ));
         };
         match &params["arguments"] {
-            Value::Null => Ok(tool.call(self.context, &json!({}))),
-            arguments @ Value::Object(_) => Ok(tool.call(self.context, arguments)),
+            Value::Null => Ok(tool.call(self.context, &json!({}), &self.tools)),
+            arguments @ Value::Object(_) => Ok(tool.call(self.context, arguments, &self.tools)),
             _ => Err(RpcError::new(INVALID_PARAMS, "arguments must be an object")),
         }
     }

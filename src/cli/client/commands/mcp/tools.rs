@@ -46,8 +46,10 @@ const MAX_RESULT: usize = 100_000;
 /// The code of an empty queue, which is the usual result of a claim.
 const NOTHING_TO_CLAIM: &str = "claim_failed";
 
-/// Words of the documentation of errors, and the tools that do the same.
-const WORDS: [(&str, &str); 5] = [
+/// Words of errors and their documentation, and the tools that do the same.
+const WORDS: [(&str, &str); 7] = [
+    (", or run `cued cue pause`", ""),
+    (", as `cued preview` does", ""),
     ("`cued cue list` and `cued whoami`", "listCues"),
     ("`cued run wait`", "getExecution"),
     ("`cued preview`", "previewSchedule"),
@@ -56,7 +58,10 @@ const WORDS: [(&str, &str); 5] = [
 ];
 
 /// Parts of sentences that an agent without a shell and a browser cannot follow.
-const NO_TOOL: [&str; 4] = ["`cued ", "/v1/", "API reference", "See "];
+const NO_TOOL: [&str; 7] = ["`cued ", "/v1/", "API reference", "See ", "`detail`", "--url", "--profile"];
+
+/// Whom an error of the connection or of the key concerns.
+const ASK: &str = "; ask the user, who has set this MCP server up";
 
 #[derive(Debug)]
 pub struct Tool {
@@ -144,7 +149,7 @@ impl Tool {
     }
 
     /// The result of a call. What goes wrong is a result too, so that the model reads it.
-    pub fn call(&self, context: &Context, arguments: &Value) -> Value {
+    pub fn call(&self, context: &Context, arguments: &Value, tools: &[Self]) -> Value {
         let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
         match self.fetch(context, arguments) {
             Ok(content) if content.is_null() => text("Done."),
@@ -163,7 +168,11 @@ impl Tool {
             Err(CliError::Client(error)) if error.code() == NOTHING_TO_CLAIM => {
                 text("No run that fits is waiting.")
             }
-            Err(error) => json!({"content": [{"type": "text", "text": sentence(&error)}], "isError": true}),
+            Err(error) => {
+                let name = self.definition["name"].as_str().unwrap_or_default();
+                let text = format!("{name}: {}", sentence(&error, tools));
+                json!({"content": [{"type": "text", "text": text}], "isError": true})
+            }
         }
     }
 
@@ -251,21 +260,36 @@ fn hide(content: &mut Value) {
 }
 
 /// An error with what to do about it.
-fn sentence(error: &CliError) -> String {
-    let text = error.to_string();
-    let CliError::Client(ClientError::Refused(refused)) = error else { return text };
+fn sentence(error: &CliError, tools: &[Tool]) -> String {
+    let text = in_tools(&error.to_string(), tools, &["; ", ": "]);
+    let text = text.trim_end_matches([' ', ';', ':']);
+    let refused = match error {
+        CliError::Client(ClientError::Refused(refused)) if refused.status != 401 => refused,
+        CliError::Client(_) => return format!("{text}{ASK}"),
+        _ => return text.to_owned(),
+    };
     if let (429, Some(pause)) = (refused.status, refused.retry_after) {
         return format!("too many requests; ask again in {} s", pause.as_secs());
     }
-    match help_of_error(&refused.code) {
-        Some(help) => format!("{text}\n\n{}: {}", refused.code, in_tools(help)),
-        None => text,
+    let help = help_of_error(&refused.code).unwrap_or_default();
+    // After the status.
+    let help = help.split_once("` ").map_or(help.as_str(), |(_, help)| help);
+    match in_tools(help, tools, &[". "]).trim_end() {
+        "" => format!("{text} ({})", refused.code),
+        help => format!("{text}\n\n{}: {help}", refused.code),
     }
 }
 
-/// The documentation of an error with tools in place of commands and endpoints.
-fn in_tools(help: String) -> String {
-    let help = WORDS.iter().fold(help, |help, (words, tool)| help.replace(words, tool));
-    let is_usable = |sentence: &&str| !NO_TOOL.iter().any(|part| sentence.contains(part));
-    help.split_inclusive(". ").filter(is_usable).collect::<String>().trim_end().to_owned()
+/// A text with tools in place of commands and endpoints, without the parts that no tool can follow.
+fn in_tools(text: &str, tools: &[Tool], ends: &[&str]) -> String {
+    let text = WORDS.iter().fold(text.to_owned(), |text, (words, tool)| text.replace(words, tool));
+    let text = tools.iter().fold(text, |text, tool| {
+        let name = tool.definition["name"].as_str().unwrap_or_default();
+        text.replace(&format!("`{} {}`", tool.method, tool.path), name)
+    });
+    let parts = ends.iter().fold(vec![text.as_str()], |parts, end| {
+        parts.into_iter().flat_map(|part| part.split_inclusive(end)).collect()
+    });
+    let is_usable = |part: &&str| !NO_TOOL.iter().any(|no| part.contains(no));
+    parts.into_iter().filter(is_usable).collect()
 }
