@@ -146,6 +146,28 @@ fn a_server_that_lies_is_caught() {
             ],
         ),
         (
+            "\"total\":2,",
+            "\"total\":3,",
+            "4.8",
+            [
+                "§4.8 A list counts the cues that a search finds, newest first\n",
+                "  request   GET /v1/cues?q=cued-conformance-",
+                "  expected  /total 2\n",
+                "  came      3\n",
+            ],
+        ),
+        (
+            "\"total\":3,",
+            "\"total\":4,",
+            "5.3",
+            [
+                "§5.3 Executions are listed newest first",
+                "&limit=2\n",
+                "  expected  /total 3\n",
+                "  came      4\n",
+            ],
+        ),
+        (
             "cue_sk_",
             "cue_sj_",
             "named",
@@ -339,4 +361,48 @@ fn a_wrong_key_and_a_server_of_another_kind_are_named() {
     let other = Receiver::with(Reaction::bytes(page));
     let text = home.fails(&["conformance", &format!("http://{}", other.addr), "--key", "cue_sk_none"], 1);
     assert!(text.contains("not a cued server"), "{text}");
+}
+
+/// The response with its lists in reverse.
+fn reversed(response: &str) -> Option<String> {
+    let (head, body) = response.split_once("\r\n\r\n")?;
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    for list in body.as_object_mut()?.values_mut().filter_map(Value::as_array_mut) {
+        list.reverse();
+    }
+    Some(format!("{head}\r\n\r\n{body}"))
+}
+
+#[test]
+fn a_list_in_the_wrong_order_is_noticed() {
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_API_KEY", user.key());
+    let proxy = proxy(&server, |_| None, |text| Some(reversed(&text).unwrap_or(text)));
+    let run = home.run(&["conformance", &format!("http://{}", proxy.addr), "--only", "newest", "--json"]);
+    assert_eq!(run.code, 8, "{run:?}");
+    let promises = serde_json::from_str::<Value>(&run.stdout).unwrap();
+    let results: Vec<_> = promises["promises"].as_array().unwrap().iter().map(|it| &it["result"]).collect();
+    assert_eq!(results, ["differs"; 4], "{promises:#}");
+    assert_nothing_is_left(&user);
+}
+
+#[test]
+fn what_cannot_be_deleted_costs_no_report() {
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
+    let home = ClientHome::new().env("CUED_API_KEY", user.key());
+    let refusal = |request: &str| {
+        let response = "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned();
+        request.starts_with("DELETE /v1/cues").then_some(response)
+    };
+    let proxy = proxy(&server, refusal, Some);
+    let url = format!("http://{}", proxy.addr);
+    for (only, code) in [("default", 1), ("4.10", 8)] {
+        let run = home.run(&["conformance", &url, "--only", only]);
+        assert_eq!(run.code, code, "{run:?}");
+        assert!(run.stdout.contains(" promises hold: "), "{run:?}");
+        assert!(run.stderr.contains("not deleted from the server: /v1/cues/cue_"), "{run:?}");
+    }
+    let all = home.run(&["conformance", &url, "--json"]);
+    let promises = serde_json::from_str::<Value>(&all.stdout).unwrap()["promises"].as_array().unwrap().len();
+    assert!(all.code == 8 && promises > 80, "{promises}: {all:?}");
 }

@@ -103,15 +103,22 @@ impl ClientAction for Conformance {
         let name = format!("cued-conformance-{}", &id[..8]);
         let key = context.target.key.as_deref().unwrap_or_default();
         let mut runner = Runner::new(&server, listener, &name, key);
-        runner.run(self.only.as_deref(), self.all)?;
-        server.check_interrupt(false)?;
+        let end = runner.run(self.only.as_deref(), self.all);
+        let end = end.and_then(|()| server.check_interrupt(false));
         server.bar.borrow_mut().end();
-        if runner.promises.is_empty() {
+        if matches!(end, Err(CliError::Interrupted(_))) {
+            return end;
+        }
+        if end.is_ok() && runner.promises.is_empty() {
             let only = self.only.unwrap_or_default();
             return Err(usage(format!("--only: no promise has the section or the word {only:?}")));
         }
         let seconds = (context.client.clock().monotonic() - begin).as_secs();
-        report(context, &runner, seconds)
+        match (report(context, &runner, seconds), end) {
+            // That a promise is not kept counts more than what could not be deleted.
+            (Err(error), Err(other)) => print_note(&other.to_string()).and(Err(error)),
+            (reported, end) => reported.and(end),
+        }
     }
 }
 

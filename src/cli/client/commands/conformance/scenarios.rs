@@ -152,8 +152,10 @@ impl<'a> Runner<'a> {
 
     /// Runs the groups with a selected promise, and deletes what they have created, also after an error. Without `all`
     /// the long tables are left out.
-    /// Errors: if the server is gone, the command was interrupted, or something could not be deleted.
+    /// Errors: if the server is gone, the command was interrupted, or something could not be deleted. The promises so far
+    /// are known then, too.
     pub fn run(&mut self, only: Option<&str>, all: bool) -> Result<(), CliError> {
+        let (mut end, mut left) = (Ok(()), Vec::new());
         for group in groups()? {
             let name = text(&group["group"]);
             let is_wanted = |it: &Value| only.is_none_or(|only| is_selected(it, &name, only));
@@ -161,14 +163,26 @@ impl<'a> Runner<'a> {
             let unseen = |it| Miss::NotChecked(format!("no response with {} came", text(it)));
             self.always.extend(always.map(|it| (it.clone(), Some(unseen(&it["of"])))));
             if items(&group, "promises").iter().any(|it| is_wanted(it) && (all || it["long"] != true)) {
-                let end = self.run_group(&group, &name, &is_wanted, all);
-                self.delete_all(end)?;
+                end = self.run_group(&group, &name, &is_wanted, all);
+                // What fails is tried again after the next group.
+                left = self.delete_all();
+                if end.is_err() {
+                    break;
+                }
             }
         }
         for (promise, miss) in std::mem::take(&mut self.always) {
             self.add("Every response", &promise, miss);
         }
-        Ok(())
+        if left.is_empty() {
+            return end;
+        }
+        let left = format!("not deleted from the server: {}", left.join(", "));
+        Err(match end {
+            Ok(()) => failed(left),
+            Err(CliError::Interrupted(_)) => CliError::Interrupted(format!("interrupted; {left}")),
+            Err(error) => failed(format!("{error}; {left}")),
+        })
     }
 
     fn add(&mut self, group: &str, promise: &Value, miss: Option<Miss>) {
@@ -375,19 +389,11 @@ impl<'a> Runner<'a> {
         self.made.extend(path.filter(|path| !self.made.contains(path)));
     }
 
-    /// Deletes what a group has created. Errors: that of `end`, the result of the group, or what could not be deleted.
-    fn delete_all(&mut self, end: Result<(), CliError>) -> Result<(), CliError> {
+    /// Deletes what a group has created. Returns what could not be deleted.
+    fn delete_all(&mut self) -> Vec<String> {
         let mut left = self.find_lost();
         left.extend(self.delete_from(0));
-        if left.is_empty() {
-            return end;
-        }
-        let left = format!("not deleted from the server: {}", left.join(", "));
-        Err(match end {
-            Ok(()) => failed(left),
-            Err(CliError::Interrupted(_)) => CliError::Interrupted(format!("interrupted; {left}")),
-            Err(error) => failed(format!("{error}; {left}")),
-        })
+        left
     }
 
     /// After a lost response: adds what the lists have with the name of the run. Returns the lists that failed.
@@ -402,7 +408,10 @@ impl<'a> Runner<'a> {
                     let paths: Vec<String> = ids.map(|id| format!("{path}/{}", segment(id))).collect();
                     paths.into_iter().for_each(|path| self.note_made(Some(path)));
                 }
-                Err(failure) => failures.push(failure),
+                Err(failure) => {
+                    self.is_unsure = true;
+                    failures.push(failure);
+                }
             }
         }
         failures
