@@ -9,7 +9,7 @@ try {
 function screenOf([first, second, third]) {
   if (first === "cues" && second) return second === "new" || third === "edit" ? "editor" : "cue";
   if (first === "runs" && second) return "run";
-  return { "": "overview", account: second, enter: "sign_in" }[first] ?? first;
+  return { __proto__: null, "": "overview", account: second, enter: "sign_in" }[first] ?? first;
 }
 
 {

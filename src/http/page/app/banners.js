@@ -62,6 +62,7 @@ const askTo = () => act(async () => (await import("./test_clock.js")).askTo(move
 const STEPS = [["+1 min", "PT1M"], ["+1 h", "PT1H"], ["+1 day", "P1D"]];
 const plan = () => anchor("#/account/plan", "Plan");
 const ACTIONS = {
+  __proto__: null,
   clock: () => html`<span class="row">${STEPS.map(([text, advance]) =>
     button(text, () => act(() => move({ advance }))))}${button("To…", askTo)}</span>`,
   build: () => button("Reload", () => location.reload(), "primary"),

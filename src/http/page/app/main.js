@@ -17,6 +17,7 @@ const BANNER_EVENTS = ["server", "quota", "cue.created", "cue.deleted", "cue.res
 
 // Module of a screen, title, entry of the navigation if another one, key after "g", address
 const SCREENS = {
+  __proto__: null,
   overview: [() => import("../screens/overview.js"), "Overview", "", "o", "#/"],
   cues: [() => import("../screens/cues.js"), "Cues", "", "c", "#/cues"],
   cue: [() => import("../screens/cue.js"), "Cue", "cues"],

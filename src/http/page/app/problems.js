@@ -5,6 +5,7 @@ import { capital } from "./words.js";
 
 // Place of a field, or the end of it -> its name on the page
 const NAMES = {
+  __proto__: null,
   "callback.url": "the URL", "callback.headers": "the list of headers",
   "callback.method": "the method", "callback.timeout_seconds": "the time limit",
   "on_failure.webhook": "the URL to call", alert_webhook_url: "the URL",

@@ -3,6 +3,7 @@ import { duration } from "./time.js";
 
 // State -> [sign, word, colour class, letter of the history]
 const STATES = {
+  __proto__: null,
   success: ["●", "Succeeded", "good", "s"],
   failed: ["✕", "Failed", "bad", "f"],
   retrying: ["↻", "Retrying", "warn", "r"],
@@ -43,6 +44,7 @@ export const letterOf = (name) => STATES[name]?.[3] ?? "p";
 
 // Cause -> [as a sentence, as a word in a row]
 const CAUSES = {
+  __proto__: null,
   timeout: ["the URL did not respond in time", "timeout"],
   blocked_address: ["the URL leads to an address that is not allowed", "address not allowed"],
   unknown_name: ["the host of the URL was not found, or is not allowed", "no usable address"],
@@ -63,6 +65,7 @@ export const causeShort = ({ cause, http_status: status }) =>
   status ? String(status) : CAUSES[cause]?.[1] ?? (cause || "").replaceAll("_", " ");
 
 const MESSAGES = {
+  __proto__: null,
   execution_limit_exceeded: "this month's runs were used up",
   address_unconfirmed:
     "it waits: until you confirm your email address, your runs make at most 60 calls an hour",
@@ -86,7 +89,8 @@ export const whyLine = (run) => why(run).trim().replaceAll(/\s*\n\s*/g, " · ");
 export const streakText = (count) => (count > 1 ? `failed ${count} times in a row` : "failed");
 
 /** Words of the API as texts; a new word as it is. */
-const textsOf = (texts) => (word) => texts[word] ?? String(word).replaceAll("_", " ");
+const textsOf = (texts) => (word) => (Object.hasOwn(texts, word) ? texts[word]
+  : String(word).replaceAll("_", " "));
 export const triggerText = textsOf({ manual_fire: "fired by you" });
 export const catchUpText = textsOf({
   latest: "after downtime, the latest missed run still fires",
@@ -102,6 +106,7 @@ export const viaText = textsOf({
 
 // A run falls due while an earlier one of its cue is not finished.
 export const OVERLAP = {
+  __proto__: null,
   allow: "Run anyway", skip: "Skip the new run",
   buffer_one: "Wait for the earlier run (at most one waits)",
 };

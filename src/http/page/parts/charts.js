@@ -60,6 +60,7 @@ const mark = (x, top, bottom = HEIGHT) => `M${x} ${top}h${WIDE}V${bottom}h${-WID
 
 // Each state has a form of its own, so that colour is never alone.
 const MARKS = {
+  __proto__: null,
   s: (x) => mark(x, 4),
   f: (x) => mark(x, 0, 8) + mark(x, 11), // with a notch
   r: (x) => mark(x, 4, 10) + mark(x, 14),

@@ -11,8 +11,9 @@ const TOKEN = new RegExp([
   /(?:true|false|null)(?![\w.+-])|([\w.+-]+|[^])/,
 ].map(({ source }) => source).join("|"), "g");
 
-const KINDS = { "{": "open", "[": "open", "}": "close", "]": "close", ",": "comma", ":": "colon" };
-const OPENS = { "}": "{", "]": "[" };
+const KINDS = { __proto__: null,
+  "{": "open", "[": "open", "}": "close", "]": "close", ",": "comma", ":": "colon" };
+const OPENS = { __proto__: null, "}": "{", "]": "[" };
 
 /** Calls `emit(token, depth, kind, at)` for each token; returns the first fault or null. */
 function walk(text, emit) {

@@ -7,7 +7,7 @@ import { button, menu } from "./pieces.js";
 
 const COLOURED = 50_000; // characters; a span for each token of more would be slow
 const SHOWN = 20_000; // characters of a text that are laid out
-const COLOURS = { key: "act", text: "good", number: "warn", word: "idle" };
+const COLOURS = { __proto__: null, key: "act", text: "good", number: "warn", word: "idle" };
 
 export async function copy(text, done = "Copied") {
   const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);

@@ -5,7 +5,7 @@ import * as backups from "./admin/backups.js";
 import * as health from "./admin/health.js";
 import * as users from "./admin/users.js";
 
-const PARTS = { users, backups, health };
+const PARTS = { __proto__: null, users, backups, health };
 const LABELS = [["users", "Users"], ["backups", "Backups"], ["health", "Health"]];
 const partOf = ({ id }) => PARTS[id ?? "users"];
 

@@ -184,6 +184,7 @@ const sendTest = (data, url) => busily(data, async () => {
 export function outcome({ status, http_status: code, error_message: error, ...answer }) {
   const took = duration(answer.duration_ms);
   return {
+    __proto__: null,
     delivered: ["good", `The test arrived: the URL returned ${code} in ${took}.`],
     waiting: ["warn", "The test is on its way: there is no response yet."],
   }[status] ?? ["bad", `The test failed after ${took}: ${why({ error_message: error })}. ${

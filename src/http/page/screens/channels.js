@@ -112,11 +112,13 @@ async function sendTest({ id, type, name }) {
 }
 
 const ENDS = {
+  __proto__: null,
   delivered: ["good", "The test arrived."], failed: ["bad", "The test failed."],
   waiting: ["warn", "The test is on its way: there is no response yet."],
 };
 
 const MAILS = {
+  __proto__: null,
   log: ["warn", "The mail is in the server log: this server sends no mail."],
   smtp: ["good", "The mail was sent."],
 };

@@ -83,7 +83,7 @@ async function pause(data) {
 }
 
 // The verb of a cue that can be paused or resumed
-const PAUSE = { active: "Pause", paused: "Resume" };
+const PAUSE = { __proto__: null, active: "Pause", paused: "Resume" };
 
 function actions(data) {
   const { cue } = data;
@@ -198,6 +198,7 @@ function headers(data) {
 }
 
 const VERIFICATION = {
+  __proto__: null,
   require_external_id: "requires an external id", require_result_url: "requires a result URL",
   require_artifacts: "requires artifacts", manual: "you confirm each success",
 };

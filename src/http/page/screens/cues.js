@@ -182,8 +182,10 @@ export function shortcuts(data) {
   ];
 }
 
-const DONE = { pause: "paused", resume: "resumed", fire: "fired", delete: "deleted" };
+const DONE = { __proto__: null,
+  pause: "paused", resume: "resumed", fire: "fired", delete: "deleted" };
 const QUESTIONS = {
+  __proto__: null,
   fire: "Each cue runs once, now.",
   delete: "This also deletes their runs and results. You cannot undo it.",
 };

@@ -6,6 +6,7 @@ import { table } from "../parts/table.js";
 
 const CALL = { method: "GET", path: "v1/auth/keys" };
 const SECRETS = {
+  __proto__: null,
   webhook: {
     title: "Webhook secret", path: "v1/auth/webhook-secret", field: "webhook_secret",
     text: "Signs each request of a cue: your receiver knows that it comes from this server.",

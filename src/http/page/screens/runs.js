@@ -212,6 +212,7 @@ const timeText = (text) =>
   Number.isNaN(instant(text)) ? text : absolute(instant(text), yourZone());
 // Word of the address -> [field of the API, label, text of a value, values]
 const FILTERS = {
+  __proto__: null,
   cue: ["cue_id", "Cue"],
   cause: ["cause", "Cause", (cause) => capital(causeShort({ cause })), CAUSE_NAMES],
   triggered_by: ["triggered_by", "Started by", triggerText, ["schedule", "manual_fire", "replay"]],

@@ -122,6 +122,7 @@ const enable = async (user) => (await act(change(user, { is_disabled: false }),
   `Enabled ${user.email}. Its cues stay paused.`)) && reload();
 
 const WHO = {
+  __proto__: null,
   open: ["Anyone", "Anyone who reaches this server can create an account."],
   closed: ["Nobody", "Only operators add accounts."],
 };

@@ -12,6 +12,7 @@ const PRIORITIES = [["", "4 for failures, else 3"], ["1", "1, lowest"], ["2", "2
 // finds them, and a page about that. An address of another site is an example in an empty field, or
 // a link that opens when it is clicked: the page loads nothing from there.
 export const SERVICES = {
+  __proto__: null,
   email: {
     name: "Email", line: "Mail to the address of your account",
     settings: [["to", "Email address", { type: "email" }]],
@@ -159,7 +160,7 @@ export function patchBody(type, form, was) {
   return entries(bodyOf(type, form), isNew);
 }
 
-const QUIET = { from: "quietFrom", to: "quietTo", timezone: "timezone" };
+const QUIET = { __proto__: null, from: "quietFrom", to: "quietTo", timezone: "timezone" };
 
 /** `{problems: {field: text}, rest: [text]}` of an ApiError; `rest` belongs to no field. */
 export function problemsOf({ problems: found = [], message }, type) {

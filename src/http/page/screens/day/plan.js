@@ -3,7 +3,7 @@ import { clock, instant, localInstant, localText, offsetMinutes } from "../../ap
 
 export const HOUR = 3_600_000;
 const MINUTE = 60_000;
-export const SPANS = { "24h": 24, "7d": 168 }; // hours
+export const SPANS = { __proto__: null, "24h": 24, "7d": 168 }; // hours
 
 function hourOf(ms, zone) {
   const shift = (offsetMinutes(ms, zone) ?? 0) * MINUTE;

@@ -28,7 +28,7 @@ const orNull = (text) => text.trim() || null;
 const headersOf = (list) => Object.fromEntries(list.filter(([name]) => name));
 
 // Seconds of a unit
-const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 };
+const UNITS = { __proto__: null, s: 1, m: 60, h: 3_600, d: 86_400 };
 
 /** Seconds of "90s" or "1h 30m"; another text as it is. */
 export const secondsOf = (text) => !/^\s*(\d+[smhd]\s*)+$/.test(text) ? orNull(text)
@@ -43,6 +43,7 @@ export function withUnit(seconds) {
 // Field of the form -> [name, place in the API's body, the API's default in the form, its value in
 // the body where that is another one]
 export const FIELDS = {
+  __proto__: null,
   name: ["name", "name", "", trimmed],
   description: ["description", "description", "", orNull],
   kind: ["schedule", "schedule.type", "recurring"],

@@ -5,8 +5,10 @@ import { tagsField } from "../../parts/tag_field.js";
 import { bound, change } from "./form.js";
 import { attemptTimes, flowKeyOf, headersProblem, secondsOf } from "./model.js";
 
-const CATCH_UP = { latest: "Fire the latest", all: "Fire all, up to 100", none: "Skip them" };
+const CATCH_UP = { __proto__: null,
+  latest: "Fire the latest", all: "Fire all, up to 100", none: "Skip them" };
 const VERIFICATION = {
+  __proto__: null,
   none: "No", manual: "I confirm it", require_external_id: "An id in another system",
   require_result_url: "A result URL", require_artifacts: "Artifacts",
 };

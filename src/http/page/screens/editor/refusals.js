@@ -21,7 +21,7 @@ export function problemsOf(error, { kind, zone = "UTC" } = {}) {
 const inTheForm = (text) => text.replace("use an IANA name such as Europe/Berlin",
   "use a large city of the zone, such as Berlin");
 
-const OTHER = { schedule: "cron", "schedule.every": "cron", callback: "url",
+const OTHER = { __proto__: null, schedule: "cron", "schedule.every": "cron", callback: "url",
   "callback.flow": "parallel" };
 const fieldAt = (path) => OTHER[path] ?? NAMES.find((name) =>
   (path.replace("backoff_seconds", "backoff_minutes") + ".").startsWith(FIELDS[name][1] + "."));

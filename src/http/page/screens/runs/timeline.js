@@ -27,6 +27,7 @@ export function headline(run) {
     : awaitsResult(run) ? ["", `Delivered at ${which}${took}${late}, no result yet.`]
     : ["good", state === "verification_pending" ? done + " It needs your confirmation." : done];
   return {
+    __proto__: null,
     success,
     failed: ["bad", end(outcome?.success === false ? `Reported as a failure, so not retried: ${why(run)}`
       : `${attempts ? `Failed after ${tried}` : "Not sent"}: ${why(run)}`)],
@@ -52,6 +53,7 @@ export function attemptStory(attempt) {
   if (!result) return ["running", atWorker(worker) || "The request is in progress."];
   const name = worker ? " " + isolated(worker) : "";
   const sentence = {
+    __proto__: null,
     success: "",
     cut: "The server was stopped during this attempt. It does not count and was repeated.",
     claim_lost: `The worker${name} sent no heartbeat before its lease ended.`,
@@ -86,7 +88,8 @@ export function timeline({ run, attempts, cue }) {
   const longest = Math.max(...gaps, 1);
   const first = attempts.findIndex((attempt) => attempt.result !== "cut");
   const answered = attempts.findLastIndex((attempt) => attempt.response_body);
-  const started = { schedule: "by its schedule", replay: "as a replay" }[run.triggered_by]
+  const started = { __proto__: null, schedule: "by its schedule", replay: "as a replay" }[
+    run.triggered_by]
     ?? triggerText(run.triggered_by);
   const isLast = (i) => isFinal(run) && i === attempts.length - 1;
   const held = capital(waitText(run));
