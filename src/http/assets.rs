@@ -3,9 +3,10 @@
 //!
 //! The path of a file has the build of the page, so that a browser keeps it for ever and asks only for `/` again.
 
-use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
@@ -54,6 +55,27 @@ pub async fn index(request: Request) -> Result<Response> {
         version: BUILD,
     };
     Ok(as_page(text.respond(&request.headers, || inflate(INDEX))?, CONTENT_SECURITY_POLICY))
+}
+
+/// How the addresses of the screens begin: `ROUTES` in `page/app/router.js`.
+pub const SCREENS: [&str; 9] =
+    ["cues", "runs", "day", "workers", "alerts", "channels", "account", "settings", "admin"];
+
+/// Leads a browser from the path of a screen, as a person types it, to the page, which has its addresses in the hash.
+/// `None` for all other requests.
+pub fn to_screen(head: &Parts) -> Option<Response> {
+    let accepted = head.headers.get(header::ACCEPT)?.to_str().ok()?;
+    let path = head.uri.path_and_query()?.as_str().strip_prefix('/')?;
+    let folders = head.uri.path().matches('/').count() - 1;
+    let is_screen = SCREENS.contains(&path.split(['/', '?']).next()?);
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    if !(is_screen && is_read && accepted.contains("text/html")) {
+        return None;
+    }
+    // Relative, because a proxy may serve the page below a path.
+    let address = HeaderValue::from_str(&format!("./{}#/{path}", "../".repeat(folders))).ok()?;
+    let response = Response { status: StatusCode::SEE_OTHER, ..Response::no_content() };
+    Some(response.with(header::LOCATION, address))
 }
 
 /// `GET /ui/{build}/{file}`, and the files in folders. Another build has other files, which would not fit together.

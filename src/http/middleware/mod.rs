@@ -29,6 +29,7 @@ use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
+use crate::http::assets;
 use crate::http::limits::{Owner, RequestGuard, Reservation, Shares};
 use crate::http::message::{BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id};
 use crate::http::middleware::authentication::{
@@ -187,7 +188,10 @@ async fn dispatch(
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
-        RouteMatch::NoPath => return Err(path_not_found()),
+        RouteMatch::NoPath => {
+            let to_page = Some(&head).filter(|_| server.has_routes_of(Access::Asset));
+            return to_page.and_then(assets::to_screen).ok_or_else(path_not_found);
+        }
     };
     let is_poll = route.access == Access::DevicePoll;
     if !is_poll {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cued::domain::account::credentials::sha256;
 use cued::http::assets::inflate;
-use cued::http::assets::{BUILD, FILES, INDEX};
+use cued::http::assets::{BUILD, FILES, INDEX, SCREENS};
 
 use crate::support::*;
 
@@ -389,6 +389,38 @@ fn other_builds_and_odd_paths_are_not_found() {
     let wrong = client.call("POST", "/", &[], b"").unwrap();
     assert_eq!((wrong.status, wrong.header("allow")), (405, Some("GET, HEAD")));
     client.call("GET", "/", &[], b"{}").unwrap().expect_error(400, "invalid_request");
+}
+
+#[test]
+fn a_browser_that_asks_for_the_path_of_a_screen_gets_to_the_page() {
+    let server = Server::start(&[]);
+    let client = server.client();
+    let off = Server::start(&["--page", "off"]);
+    let html = [("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")];
+    for (path, address) in [
+        ("/cues", "./#/cues"),
+        ("/cues/", "./../#/cues/"),
+        ("/cues/cue_x/edit", "./../../#/cues/cue_x/edit"),
+        ("/runs?status=failed&tag=a,b", "./#/runs?status=failed&tag=a,b"),
+        ("/account/keys", "./../#/account/keys"),
+    ] {
+        let answer = get(&client, path, &html);
+        assert_eq!((answer.status, answer.header("location")), (303, Some(address)), "{path}");
+        assert_eq!(client.call("HEAD", path, &html, b"").unwrap().status, 303);
+        client.get(path).expect_error(404, "not_found");
+        client.call("POST", path, &html, b"").unwrap().expect_error(404, "not_found");
+        get(&off.client(), path, &html).expect_error(404, "not_found");
+    }
+    for path in ["/nowhere", "//cues", "/cuesx", "/v1/nowhere"] {
+        get(&client, path, &html).expect_error(404, "not_found");
+    }
+    let router = &texts()["app/router.js"];
+    let words = router
+        .split(": /^")
+        .skip(1)
+        .map(|rest| rest.split(|c: char| !c.is_ascii_lowercase()).next().unwrap());
+    let screens: BTreeSet<&str> = words.filter(|word| !["", "enter"].contains(word)).collect();
+    assert_eq!(screens, BTreeSet::from(SCREENS));
 }
 
 #[test]

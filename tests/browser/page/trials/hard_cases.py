@@ -149,7 +149,7 @@ def the_page_works_below_a_path_of_a_proxy(world):
     server = world.serve()
     server.new_account()
     world.receiver.answers["/hook"] = (200, "")
-    server.cue("sync", world.receiver.url + "/hook")
+    cue = server.cue("sync", world.receiver.url + "/hook")
     proxy = Below(server, "/cued")
     page = world.page.at(proxy.url)
     page.expect("status of 401")
@@ -166,6 +166,10 @@ def the_page_works_below_a_path_of_a_proxy(world):
     page.click("#copy-as button", "curl")
     page.see("Copied", "#toasts")
     check("/cued/v1/executions/" in copied(page), "copied lines know the path")
+    for path, screen in (("cues", "cues"), (f"cues/{cue['id']}/edit", "editor"), ("runs?status=failed", "runs")):
+        page.open(proxy.url + path)
+        page.loaded(screen)
+        check(page.run("return location.href") == f"{proxy.url}#/{path}", path)
     proxy.server.shutdown()
 
 
