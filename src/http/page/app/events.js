@@ -31,7 +31,7 @@ function setLive(word) {
   if (word && state.live !== word) update((s) => (s.live = word));
 }
 
-/** Calls `onEvent(type, data)` for each event, and with "refetch" where some may be missing. */
+/** Calls `onEvent(type, data)` for each event, "hello" too, and "refetch" where some may be missing. */
 export function start(onEvent) {
   listener = onEvent;
   document.addEventListener("visibilitychange", () => {
@@ -81,6 +81,7 @@ function onHello(hello) {
   sawServerTime(instant(hello.time));
   update((s) => (s.newBuild = hello.build !== BUILD));
   setLive("live");
+  listener("hello", hello);
 }
 
 function onError() {

@@ -80,8 +80,10 @@ async function begin(own) {
   try {
     own.module = await SCREENS[own.name][0]();
   } catch (cause) {
-    const message = "This part of the page could not be loaded. There may be a new version.";
-    own.error = { message, status: 0, cause, reload: true };
+    const away = await server.loadInfo().then(() => null, (error) => error);
+    const message = `This part of the page could not be loaded. ${
+      away?.message ?? "There may be a new version."}`;
+    own.error = { message, status: 0, cause, reload: true, isAway: away?.status === 0 };
   }
   if (!isCurrent(own)) return;
   update();
@@ -130,6 +132,10 @@ function refetchBanners() {
 function onEvent(type, data) {
   const { module, route } = shown;
   const isAll = type === "refetch";
+  // What a browser failed to load it may not ask for again, and the server may have a new version.
+  if (front().error?.isAway && (isAll || type === "hello")) {
+    server.loadInfo().then(() => location.reload(), () => {});
+  }
   if (type === "alert.created" && shown.name !== "alerts") update((s) => s.unread++);
   server.outdate();
   if (isAll || events.matches(BANNER_EVENTS, type)) refetchBanners();

@@ -45,10 +45,10 @@ def an_act_while_the_server_is_away_is_told(world):
     page.click("#pause")
     page.see("The server does not respond", "#toasts")
     page.go("#/workers")
-    page.see("could not be loaded", "#screen")
+    page.see("could not be loaded. The server does not respond.", "#screen")
     server.begin_again()
-    page.click("#screen button", "Retry")
     page.see("No worker yet")
+    check(page.hash() == "#/workers", page.hash())
 
 
 @test
