@@ -61,21 +61,22 @@ pub struct CueFilter {
     pub failing: Option<bool>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CueFacts<'a> {
     pub id: &'a str,
     pub name: &'a str,
     pub slug: Option<&'a str>,
     pub description: Option<&'a str>,
     pub callback_url: Option<&'a str>,
+    pub tags: Tags,
     pub status: CueStatus,
     pub transport: Transport,
     pub is_failing: bool,
 }
 
 impl CueFilter {
-    /// Without slug and tags, which the store looks up. `q` is a part of the name, of the slug, of the description or of
-    /// the host of the callback, or the beginning of the id.
+    /// Without slug and tags, which the store looks up. `q` is a part of the name, of the slug, of a tag, of the
+    /// description or of the host of the callback, or the beginning of the id.
     pub fn matches(&self, cue: &CueFacts<'_>) -> bool {
         self.status.is_none_or(|status| status == cue.status)
             && self.transport.is_none_or(|transport| transport == cue.transport)
@@ -84,6 +85,7 @@ impl CueFilter {
                 q.is_in(cue.name)
                     || cue.id.starts_with(&q.0)
                     || cue.slug.is_some_and(|slug| q.is_in(slug))
+                    || cue.tags.iter().any(|tag| q.is_in(tag))
                     || cue.callback_url.is_some_and(|url| q.is_in(&host_of(url)))
                     || cue.description.is_some_and(|text| q.is_in(searched(text)))
             })

@@ -130,8 +130,8 @@ impl IndexedCues {
     /// Texts are read only to be searched: they are behind the headers, which may be long.
     fn scan_sql(&self, filter: &CueFilter, columns: &str) -> String {
         let texts = match filter.q {
-            Some(_) => "id, name, slug, description, callback_url",
-            None => "'', '', NULL, NULL, NULL",
+            Some(_) => "id, name, slug, description, callback_url, tags",
+            None => "'', '', NULL, NULL, NULL, NULL",
         };
         let failures = match filter.failing {
             Some(_) => "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)",
@@ -301,6 +301,7 @@ fn is_match(filter: &CueFilter, columns: &mut RowReader<'_, '_>) -> rusqlite::Re
         slug: columns.maybe_text()?,
         description: columns.maybe_text()?,
         callback_url: columns.maybe_text()?,
+        tags: columns.get()?,
     }))
 }
 

@@ -209,22 +209,23 @@ fn a_cursor_is_refused_with_another_list_and_when_it_is_none() {
 }
 
 #[test]
-fn a_text_is_searched_in_name_slug_description_host_and_the_beginning_of_the_id() {
+fn a_text_is_searched_in_name_slug_tags_description_host_and_the_beginning_of_the_id() {
     let server = Server::with_test_clock(START);
     let (user, other) = (server.user(), server.user());
     let mut cue = hook("Invoice Mailer", "http://127.0.0.1:9/secret");
     cue["description"] = json!("Sends what the Buchhaltung needs");
     cue["slug"] = json!("home/mails");
+    cue["tags"] = json!(["prod", "billing.eu"]);
     let cue = user.create(&cue);
     user.create(&worker_cue("other"));
     other.create(&worker_cue("invoice of another user"));
     let found = |q: &str| names(&list(&user, &format!("q={q}"))) == ["Invoice Mailer"];
-    for q in
-        ["invoice", "E%20MAIL", "invoice%20", "E/MAILS", "BUCHHALTUNG", "127.0.0.1", &id(&cue)[..8], id(&cue)]
-    {
+    let parts =
+        ["invoice", "E%20MAIL", "invoice%20", "E/MAILS", "PROD", "ling.e", "BUCHHALTUNG", "127.0.0.1"];
+    for q in parts.into_iter().chain([&id(&cue)[..8], id(&cue)]) {
         assert!(found(q), "{q}");
     }
-    for q in ["secret", "%25", "_", "invoices", &id(&cue)[4..], "http:", ":9"] {
+    for q in ["secret", "%25", "_", "invoices", &id(&cue)[4..], "http:", ":9", "%22", "prod,", "["] {
         assert!(!found(q), "{q}");
     }
     assert_eq!(

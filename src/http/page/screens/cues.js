@@ -121,7 +121,7 @@ function filters(data, route) {
   const turn = () => (selection.all ? clearSelection(selection) : (selection.all = true));
   const all = selection.all ? "Select none" : `Select all ${number(total)}`;
   return html`<div class="row">${
-    searchField(data, query, "Search by name, slug, description, host or id")}
+    searchField(data, query, "Search by name, slug, tag, description, host or id")}
     ${choice("transport", "What it calls", KINDS)}${choice("sort", "Order", SORTS)}
     ${rows.length ? button(all, () => update(turn), "end", { id: "select-all" }) : ""}</div>`;
 }

@@ -169,7 +169,7 @@ fn show(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
 }
 
 fn list() -> Entry {
-    let search = "Only cues with this text in the name, the slug, the description or the host, or at the beginning of the id";
+    let search = "Only cues with this text in the name, the slug, a tag, the description or the host, or at the beginning of the id";
     let sort = words("sort", "ORDER", &CueSort::WORDS, "Sort order; a leading - means descending");
     entry(
         "list",
