@@ -10,7 +10,7 @@ import { anchor, button } from "./pieces.js";
 const TYPING_MS = 250;
 
 // A table of columns `[label, cell(row), classes, sort]`: on a phone "wide" is a line of its own,
-// and "short" has its label before the value; `sort` is the word of the query that sorts by it.
+// "short" has its label before the value; a window of 60 to 75 rem has no room for "spare"; `sort` is the word of the query that sorts by it.
 // `key(row)` identifies a row; `selection` adds boxes, which `name(row)` names.
 export function table(label, columns, rows, { key = ({ id }) => id, selection, name, route } = {}) {
   const ids = rows.map(key);
@@ -27,10 +27,10 @@ export function table(label, columns, rows, { key = ({ id }) => id, selection, n
         data-label=${/\bshort\b/.test(kind) ? label : nothing}>${cell(row)}</td>`)}</tr>`;
   };
   const changeAll = (event) => selectAll(selection, ids, event.target.checked);
-  return html`<table class="cards" aria-label=${label}><thead><tr>${selection
+  return html`<div class="scroll"><table class="cards" aria-label=${label}><thead><tr>${selection
     ? html`<th class="pick">${pick(all, "Select all rows on this page", changeAll)}</th>` : ""}
     ${columns.map((column) => head(column, route))}</tr></thead>
-    <tbody>${repeat(rows, key, row)}</tbody></table>`;
+    <tbody>${repeat(rows, key, row)}</tbody></table></div>`;
 }
 
 function head([label, , kind = "", sort], route) {

@@ -83,7 +83,7 @@ function list({ alerts, total, known, seen }, route) {
   return pagedTable(route, "Alerts", [
     ["Alert", story],
     ["Type", (alert) => html`<span class="tag">${typeOf(alert)}</span>`],
-    ["Raised", (alert) => when(alert.created_at)],
+    ["Raised", (alert) => when(alert.created_at), "two"],
     ["", links, "tight right"],
   ], groups, { total, perPage: PER_PAGE, noun: "alerts" });
 }

@@ -1,7 +1,7 @@
 // Cues: all of them by state and search, with their last runs; actions on one or on many.
 import { act, ago, anchor, badge, busily, button, capital, causeShort, confirmMany, copy, countOf,
   empty, get, getCue, go, html, link, loadOverview, menu, muted, note, number, plural, post, reload,
-  select, signOf, state, stateOf, tabs, toast, update, when, withQuery } from "../kit.js";
+  select, signOf, state, stateOf, tabs, toast, update, when, withQuery, yourZone } from "../kit.js";
 import { runHistory } from "../parts/charts.js";
 import { clearSelection, countSelected, newSelection, offsetOf, pagedTable, searchField,
   selectionBar } from "../parts/table.js";
@@ -128,10 +128,14 @@ function filters(data, route) {
 
 export const leave = (data) => clearTimeout(data.searching);
 
-const nameCell = (route, cue) => html`${
-  anchor(link("cues", cue.id), html`<bdi>${cue.name}</bdi>`, "name")}<div class="small muted">${
-  cue.status === "active" ? "" : html`${badge(cue.status)} `}${whenText(cue)}${
-  cue.slug ? html` <code>${cue.slug}</code>` : ""}${tagLinks(cue.tags, route)}</div><div class="small muted">${targetLine(cue)}</div>`;
+const nameCell = (route, { id, name, slug, status, tags, ...cue }) => html`<div class="line"><a
+  class="name cut" title=${name} href=${link("cues", id)}><bdi>${name}</bdi></a>${
+  status === "active" ? "" : badge(status)}${
+  slug ? html`<code class="cut small muted spare" title=${slug}>${slug}</code>` : ""}</div><div
+  class="line small muted"><span class="cut" title=${whenText(cue)}>${
+  // A zone is news where it is another one.
+  whenText(cue).replace(`, ${yourZone()}`, "")}</span>${targetLine(cue)}${
+  tags.length ? html`<span class="tags">${tagLinks(tags, route)}</span>` : ""}</div>`;
 
 function lastCell({ recent: { last }, failing }) {
   if (!last) return muted("no runs yet");
@@ -140,23 +144,23 @@ function lastCell({ recent: { last }, failing }) {
   const streak = failing > 1
     ? html`<span class="bad">${number(failing)}\u00a0in\u00a0a\u00a0row</span>` : "";
   const cause = isBad && causeShort(last);
-  return html`<a href=${link("runs", last.execution_id)}>${signOf(stateOf(last.status))} ${
-    cause || at}</a><div class="small muted">${cause ? at : ""}${
+  return html`<a class="cut" href=${link("runs", last.execution_id)}>${signOf(stateOf(last.status))} ${
+    cause || at}</a><div class="small muted cut">${cause ? at : ""}${
     cause && streak ? ", " : ""}${streak}</div>`;
 }
 
 function list(data, route) {
   const { selection, total, rows } = data;
   // An empty cell is no line of a card.
-  const next = ({ next_run: at, schedule: { timezone: zone } }) => !at ? "" : html`${ago(at)}
-    <small>${when(at, { zone, only: "absolute" })}</small>`;
+  const next = ({ next_run: at, schedule: { timezone: zone } }) => !at ? "" : html`${ago(at)}<div
+    class="small muted cut">${when(at, { zone, only: "absolute" })}</div>`;
   const history = ({ recent: { statuses } }) => (statuses ? runHistory(statuses, RUNS) : "");
   const leave = () => settle(data);
   return html`<section class="card" id="cue-list" @pointerleave=${leave} @focusout=${leave}>${
     pagedTable(route, "Cues", [
       ["Cue", (cue) => nameCell(route, cue), "", "name"],
       ["Next run", next, "short", "next_run"],
-      ["Last runs", history, "wide"],
+      ["Last runs", history, "wide spare"],
       ["Last result", lastCell, "", "last_run"],
       ["", (cue) => rowMenu(data, cue), "tight right row-actions"],
     ], rows, { selection, name: (cue) => cue.name, total, perPage: PER_PAGE, noun: "cues" })

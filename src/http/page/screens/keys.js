@@ -49,7 +49,7 @@ const isOwn = (key) => key.current || key.prefix === state.user?.api_key_prefix;
 
 function keysCard(keys) {
   const removal = (key) => keys.length === 1
-    ? html`<span class="muted small">The last key cannot be revoked</span>`
+    ? html`<span class="muted small">The last key stays</span>`
     : button("Revoke", () => revoke(key), "plain danger", { label: `Revoke ${key.name}` });
   return card("keys", "API keys", button("New key", makeKey, "primary", { id: "new-key" }),
     table("API keys", [

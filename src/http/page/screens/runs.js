@@ -183,10 +183,10 @@ function list({ runs, selection, total, cues }, route) {
   const columns = [
     ["Cue", cue, "name-cell"],
     ["Result", result, "wide result-cell"],
-    ["Time", (run) => when(run.scheduled_for)],
-    ["Attempts", (run) => `${run.attempts}/${run.max_attempts}`, "num right tight short"],
+    ["Time", (run) => when(run.scheduled_for), "two"],
+    ["Attempts", (run) => `${run.attempts}/${run.max_attempts}`, "num right tight short spare"],
     ["Took", (run) => duration(run.duration_ms), "num right tight short"],
-    ["Late", (run) => duration(run.late_ms), "num right tight short"],
+    ["Late", (run) => duration(run.late_ms), "num right tight short spare"],
   ];
   const name = (run) => `${run.cue_name}, ${run.scheduled_for}`;
   const options = {

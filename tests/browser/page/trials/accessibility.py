@@ -1,5 +1,6 @@
 """axe-core on every screen, light and dark, phone and desktop; narrow windows; forced colours; no motion; big text."""
 
+import json
 import os
 
 from rig import check, test
@@ -96,6 +97,76 @@ def no_screen_scrolls_sideways_at_320_px(world):
         if page.overflows():
             wide.append(hash)
     check(not wide, wide)
+
+
+# What is drawn beyond the edge of its card, unless a part of the card scrolls; and the parts that do scroll.
+LEAVES = """
+const scrolls = (one) => getComputedStyle(one).overflowX !== "visible";
+const found = [...document.querySelectorAll("#screen .card")].flatMap((card) => {
+  const edge = card.getBoundingClientRect();
+  return [...card.querySelectorAll("*")].filter((one) => {
+    const box = one.getBoundingClientRect();
+    if (!box.width || !one.checkVisibility() || one.closest("[popover]")) return false;
+    for (let part = one.parentElement; part !== card; part = part.parentElement) if (scrolls(part)) return false;
+    return box.right > edge.right + 1 || box.left < edge.left - 1;
+  });
+});
+const wide = [...document.querySelectorAll("#screen .scroll")].filter((one) => one.scrollWidth > one.clientWidth + 1);
+return [...found, ...wide].map((one) => `${one.tagName} ${one.innerText?.slice(0, 60)}`);
+"""
+LONG = ("Vaultwarden export to the storage box in Falkenstein, weekly copy with checksums", "W" * 80,
+        "home-assistant/refresh-energy-prices-of-the-next-day", "sync")
+ROW = (44, 60)  # px of a row of Cues, on a desktop
+
+
+def crowded(world):
+    """A page with many cues of long names, tags and URLs, most of which have run."""
+    server = world.signed_in()
+    answers = world.receiver.answers
+    text = json.dumps({"error": "the disk of the machine is full, and nobody has noticed it for a long time"})
+    for number in range(40):
+        path = f"/api/v1/organisations/17/jobs/nightly-maintenance/{number}"
+        answers[path] = (500, text) if number % 9 == 0 else (200, "")
+        schedule = {"type": "recurring", "cron": ("*/5 8-17 * * 1-5", "0 0 1 1,4,7,10 *")[number % 2],
+                    "timezone": ("Europe/Berlin", "America/Argentina/ComodRivadavia", "UTC")[number % 3]}
+        tags = ["production", "storage-box", "nas", "a-very-long-tag-of-thirty-chars"][: number % 5]
+        cue = server.cue(f"{LONG[number % 4]} {number}", world.receiver.url + path, schedule=schedule, tags=tags,
+                         slug=f"homelab-raspberry-pi/job-{number}", retry={"max_attempts": 1, "backoff_minutes": [1]},
+                         **({"transport": "worker", "payload": {"task": "backup-of-the-photos"}} if number % 10 == 9 else {}))
+        if number % 3:
+            server.fire(server.key, cue["id"])
+        if number % 7 == 0:
+            server.patch(f"/v1/cues/{cue['id']}", {"status": "paused"})
+    server.post("/v1/worker/heartbeat", {"worker_id": "raspberry-pi-in-the-basement", "handlers": ["mail", "backup" * 6]})
+    server.post("/v1/channels", {"type": "ntfy", "url": world.receiver.url + "/backups-of-the-whole-house", "tags": ["nas"]})
+    server.advance("PT3H")
+    return server
+
+
+@test
+def nothing_leaves_its_card_and_a_row_of_cues_has_two_lines(world):
+    server = crowded(world)
+    page = world.page
+    failed = server.get("/v1/executions?status=failed&limit=1")["executions"][0]
+    hashes = ["#/", "#/cues", f"#/cues/{failed['cue_id']}", "#/runs", f"#/runs/{failed['id']}", "#/day", "#/workers", "#/alerts",
+              "#/channels", "#/account/keys", "#/settings", "#/admin", "#/admin/backups", "#/admin/health"]
+    wrong = {}
+    for width in (820, 1024, 1280, 1920):
+        server.advance("PT61S")
+        page.look("light", width, 800)
+        page.show("#/", "overview")
+        for hash in hashes:
+            page.go(hash)
+            found = page.run(LEAVES)
+            if found or page.overflows():
+                wrong[f"{hash} at {width} px"] = found[:5]
+            if hash == "#/cues" and width != 820:
+                rows = page.run("return [...document.querySelectorAll('#cue-list tbody tr')].map((row) => row.offsetHeight)")
+                check(len(rows) == 40 and ROW[0] <= min(rows) and max(rows) <= ROW[1], f"rows of {sorted(set(rows))} px at {width}")
+    check(not wrong, wrong)
+    sides = page.run("const box = document.querySelector('#screen').getBoundingClientRect();"
+                     "return [box.left - document.querySelector('#nav').getBoundingClientRect().right, innerWidth - box.right]")
+    check(max(sides) < 100 and abs(sides[0] - sides[1]) < 2, f"1920 px are used, as far left as right: {sides}")
 
 
 @test
