@@ -52,12 +52,14 @@ test("the modules of the screen of the address are loaded before the first scrip
   const names = ["overview", "cues", "cue", "editor", "runs", "run", "day", "workers", "alerts", "channels",
     "plan", "keys", "settings", "admin", "sign_in"];
   const screens = names.map((name) => `${name}:screens/${name}.js parts/${name}.js;`).join("");
-  const loaded = (hash, list = screens) => {
+  const loaded = (hash, list = screens, account = "usr_1") => {
     const links = [];
     const document = { currentScript: { src: "https://cued.test/a/ui/B/theme.js",
       dataset: { screens: list } }, documentElement: { dataset: {} }, createElement: () => ({}),
       head: { append: (link) => links.push(link) } };
-    vm.runInNewContext(source, { document, location: { hash }, localStorage: { getItem: () => "{}" }, URL });
+    const location = { hash, toString: () => "https://cued.test/a/" + hash };
+    const getItem = (key) => (key === "cued account /a/" ? account : "{}");
+    vm.runInNewContext(source, { document, location, localStorage: { getItem }, URL });
     return links.map(({ rel, href }) => `${rel} ${href}`);
   };
   const wanted = (name) => ["screens", "parts"].map((folder) =>
@@ -66,6 +68,7 @@ test("the modules of the screen of the address are loaded before the first scrip
   for (const hash of [...Object.keys(SCREENS), ...more])
     assert.deepEqual(loaded(hash), wanted(parse(hash).screen), hash);
   for (const hash of ["#/nope", "#main", "#/account", "#/toString"]) assert.deepEqual(loaded(hash), [], hash);
+  assert.deepEqual(loaded("#/runs", screens, null), wanted("sign_in"), "who is signed out needs no more");
   assert.deepEqual(loaded("#/settings", "settings:;"), []);
   assert.deepEqual(loaded("#/settings", "{{screens}}"), [], "files that no build script has touched");
 });

@@ -10,7 +10,8 @@ globalThis.fetch = async (path) => {
   asked.push(path);
   return { ok: true, headers: new Headers(), text: async () => JSON.stringify({ cues: answer(path) }) };
 };
-const { knownLine, targetText, taskOf, whenText, withCues, workLine } = await import("../../src/http/page/parts/target.js");
+const { knownLine, targetText, whenText, withCues, workLine } = await import("../../src/http/page/parts/target.js");
+const { taskOf } = await import("../../src/http/page/parts/payload.js");
 
 const cue = (url, more) => ({ transport: "webhook", callback: { method: "POST", url }, ...more });
 

@@ -1,5 +1,8 @@
-// Before the first paint: sets the theme and preloads the modules of the addressed screen.
+// Before the first paint: sets the theme and preloads the modules of the addressed screen, or of the
+// sign-in that covers it.
+let isKnown = false;
 try {
+  isKnown = !!localStorage.getItem("cued account " + new URL(".", location).pathname);
   const kept = JSON.parse(localStorage.getItem("cued")) || {};
   const { dataset } = document.documentElement;
   for (const name of ["theme", "density"]) if (kept[name]) dataset[name] = kept[name];
@@ -14,7 +17,8 @@ function screenOf([first, second, third]) {
 
 {
   const { src, dataset } = document.currentScript;
-  const name = screenOf(location.hash.replace(/^#?\/?/, "").split("?")[0].split("/"));
+  const path = location.hash.replace(/^#?\/?/, "").split("?")[0].split("/");
+  const name = isKnown ? screenOf(path) : "sign_in";
   // `NAME:FILE FILE;` for each screen, of the build script.
   const screens = dataset.screens.split(";").map((text) => text.split(":"));
   const [, files = ""] = screens.find(([screen]) => screen === name) ?? [];

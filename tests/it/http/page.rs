@@ -21,6 +21,9 @@ const MAX_FIRST_VISIT: usize = 60 << 10;
 
 /// Requests of a first visit to a screen, with those to the API.
 const MAX_REQUESTS: usize = 45;
+/// Those of a first visit by who is signed out, and by a new account.
+const MAX_SIGNED_OUT: usize = 28;
+const MAX_NEW_ACCOUNT: usize = 42;
 /// The user, the server, the overview, the events, the unread alerts, and those of the screen itself.
 const API_REQUESTS: usize = 10;
 
@@ -141,6 +144,37 @@ fn a_first_visit_to_any_screen_takes_few_requests_and_bytes() {
         let requests = 1 + files.len() + API_REQUESTS;
         assert!(requests <= MAX_REQUESTS, "{screen}: {requests} requests, {files:?}");
     }
+}
+
+/// The requests of a visit and the bytes of their bodies as they are sent: what the index names, what is preloaded for a
+/// screen, what it loads later, and what it asks of the API.
+fn visit(client: &Client, screen: &str, later: &str, api: &[&str]) -> (usize, usize) {
+    let (first, preloads) = (named_by_index(), preloads());
+    let later = (!later.is_empty()).then(|| reached([later.to_owned()], false)).into_iter().flatten();
+    let files: BTreeSet<String> = first.into_iter().chain(preloads[screen].clone()).chain(later).collect();
+    let paths = files.iter().map(|path| address(path)).chain(api.iter().map(|&path| path.to_owned()));
+    let paths: Vec<String> = paths.chain(["/".to_owned()]).collect();
+    let body = |path: &String| get(client, path, &[("Accept-Encoding", "gzip")]).body.len();
+    (paths.len(), paths.iter().map(body).sum())
+}
+
+/// As a browser counts them, but for the head of each response (`tests/browser/page/trials/speed.py` compares it with one).
+#[test]
+fn a_first_visit_signed_out_or_of_a_new_account_is_at_most_60_kib() {
+    let server = Server::start(&[]);
+    let (requests, bytes) = visit(&server.client(), "sign_in", "", &["/v1/info"]);
+    assert!(
+        bytes <= MAX_FIRST_VISIT && requests <= MAX_SIGNED_OUT,
+        "signed out: {bytes} bytes in {requests}"
+    );
+    let api = ["auth/me", "info", "overview", "alerts?limit=1", "flows", "executions?limit=6"];
+    let mut api: Vec<String> = api.iter().map(|path| format!("/v1/{path}")).collect();
+    api.push("/health".to_owned());
+    let api: Vec<&str> = api.iter().map(String::as_str).collect();
+    let (requests, bytes) = visit(&server.user(), "overview", "screens/overview/first_cue.js", &api);
+    // The stream of the events has no end.
+    let requests = requests + 1;
+    assert!(bytes <= MAX_FIRST_VISIT && requests <= MAX_NEW_ACCOUNT, "new: {bytes} bytes in {requests}");
 }
 
 #[test]

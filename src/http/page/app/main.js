@@ -3,6 +3,7 @@ import { html, render } from "../lit/lit-html.js";
 import { act, announce, confirm, toasts } from "../parts/feedback.js";
 import { select } from "../parts/form.js";
 import { anchor, bones, empty, errorBox, menu, note, takeNextTick } from "../parts/pieces.js";
+import { account } from "./api.js";
 import { banners } from "./banners.js";
 import * as events from "./events.js";
 import * as keyboard from "./keyboard.js";
@@ -77,6 +78,8 @@ function open(route) {
 }
 
 async function begin(own) {
+  // What the sign-in covers is loaded after it.
+  if (state.signedOut && own.name !== "sign_in") return;
   try {
     own.module = await SCREENS[own.name][0]();
   } catch (cause) {
@@ -223,6 +226,7 @@ function coverOrUncover() {
     gate = null;
     focusHeading = true;
     if (shown.module) load(shown);
+    else begin(shown);
   }
 }
 
@@ -322,8 +326,9 @@ function start() {
   // The address behind `#/enter/TOKEN` is where the sign-in leads.
   const target = () => "#/" + shown.route.hash.split("/").slice(3).join("/");
   server.onSignedIn(() => shown.name === "sign_in" && go(target(), { replace: true }));
+  state.signedOut = !account(); // the API then takes no session either
   onHash();
-  if (shown.name !== "sign_in") server.begin();
+  if (shown.name !== "sign_in" && !state.signedOut) server.begin();
   events.start(onEvent);
 }
 

@@ -2,7 +2,6 @@
 import { html } from "../lit/lit-html.js";
 import { get } from "../app/api.js";
 import { ruleText } from "../app/words.js";
-import { surveyJson } from "./json_text.js";
 
 const LONG = 20; // characters of a path that stand as they are
 const ASKED = 100; // cues of a list
@@ -49,12 +48,6 @@ export async function withCues(known, ids) {
     .catch(() => []); // a list without targets is one too
   const cues = found.flatMap(({ cues }) => cues).map((cue) => [cue.id, cue]);
   return new Map([...known, ...missing.map((id) => [id, null]), ...cues]);
-}
-
-/** The task of a worker cue, which stands in its payload. */
-export function taskOf({ transport, payload_text: text }) {
-  const value = transport === "worker" && text ? surveyJson(text, "task").value : "";
-  return value?.startsWith?.('"') ? JSON.parse(value) : "";
 }
 
 /** A text as one word of a shell. */

@@ -1,13 +1,7 @@
-// Texts to show and to copy: payloads and responses of strangers, commands, calls of the API.
+// Texts to copy: commands, calls of the API.
 import { html } from "../lit/lit-html.js";
-import { bytes, number } from "../app/words.js";
 import { act, toast } from "./feedback.js";
-import { byteLength, jsonParts, prettyJson, readableJson } from "./json_text.js";
 import { button, menu } from "./pieces.js";
-
-const COLOURED = 50_000; // characters; a span for each token of more would be slow
-const SHOWN = 20_000; // characters of a text that are laid out
-const COLOURS = { __proto__: null, key: "act", text: "good", number: "warn", word: "idle" };
 
 export async function copy(text, done = "Copied") {
   const isCopied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
@@ -57,19 +51,3 @@ export const copyMenu = (call, more = []) => menu("Copy…", [
 ], "copy-as", { opened: () => snippets().catch(() => {}) });
 
 export const copyKey = (call) => ["c", "Copy as curl", copyCall(call, "curl", "asCurl")];
-
-export function coloured(text) {
-  if (text.length > COLOURED) return prettyJson(text);
-  const paint = ([kind, token]) =>
-    COLOURS[kind] ? html`<span class=${COLOURS[kind]}>${token}</span>` : token;
-  return jsonParts(readableJson(text))?.map(paint) ?? text;
-}
-
-/** A text of a stranger, with a button that copies it unchanged. */
-export function textBlock(text) {
-  const isAll = text.length <= SHOWN;
-  const shown = isAll ? coloured(text) : text.slice(0, SHOWN);
-  return html`${isAll ? "" : html`<p class="small muted">Shows the first ${number(SHOWN)} characters
-    of ${bytes(byteLength(text))}. Copy takes all.</p>`}<div class="code block"><pre
-    tabindex="0" dir="ltr" aria-label="Text">${shown}</pre>${copyButton(text)}</div>`;
-}

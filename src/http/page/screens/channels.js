@@ -1,7 +1,7 @@
 // Channels: where failures, recoveries and alerts are sent.
-import { ago, anchor, badge, button, capital, confirmed, copyKey, copyMenu, del, duration, empty,
+import { act, ago, anchor, badge, button, capital, confirmed, copyKey, copyMenu, del, duration, empty,
   facts, get, go, html, link, menu, note, openDialog, outdate, plural, post, reload, sendsMail,
-  sentence, streakText, textBlock } from "../kit.js";
+  sentence, streakText } from "../kit.js";
 import { table } from "../parts/table.js";
 import { PATH, formView, headOf, isUnsaved, loadForm, pathOf, services } from "./channels/form.js";
 import { SERVICES, eventsText, quietText, targetOf } from "./channels/services.js";
@@ -89,6 +89,8 @@ async function remove({ id, name }) {
 
 /** Sends a test, and shows the response. */
 async function sendTest({ id, type, name }) {
+  const { textBlock } = (await act(() => import("../parts/payload.js"))) || {};
+  if (!textBlock) return;
   let answer = null;
   const sending = post(pathOf(id) + "/test").catch((error) => ({ error }));
   await openDialog((close, refresh) => {

@@ -1,13 +1,14 @@
 // One cue: what it is, when it runs next, how its runs went, and what can be done with it.
-import { OVERLAP, anchor, attemptsOf, awaitsResult, badge, badges, button, byteLength, bytes,
-  capital, card, catchUpText, coloured, copyButton, copyKey, copyLine, copyMenu, cuePath, duration,
-  facts, flowText, get, getCue, go, hasChannel, html, isSilent, link, managed, menu, missReason, muted,
-  nextRuns, note, number, plural, reload, ruleText, sendsMail, silence, stateOfRun,
-  toast, triggerText, update, waitText, when, whyLine } from "../kit.js";
+import { OVERLAP, anchor, attemptsOf, awaitsResult, badge, badges, button, bytes, capital, card,
+  catchUpText, copyButton, copyKey, copyLine, copyMenu, cuePath, duration, facts, flowText, get,
+  getCue, go, hasChannel, html, isSilent, link, managed, menu, missReason, muted, nextRuns, note,
+  number, plural, reload, ruleText, sendsMail, silence, stateOfRun, toast, triggerText, update,
+  waitText, when, whyLine } from "../kit.js";
 import { runHistory, sparkline } from "../parts/charts.js";
+import { byteLength, coloured, headerList, taskOf } from "../parts/payload.js";
 import { table } from "../parts/table.js";
 import { tagLinks } from "../parts/tags.js";
-import { targetText, taskOf, workLine } from "../parts/target.js";
+import { targetText, workLine } from "../parts/target.js";
 import { creation, creationCall, edit, fire, fireWith, isHeld, lettersOf, remove, replayFailed,
   setPaused, streakOf } from "./cue/actions.js";
 
@@ -183,20 +184,6 @@ function missedCard({ missed: { missed, total }, cue }) {
     earlier > 0 ? html`<li class="muted">and ${number(earlier)} earlier gaps</li>` : ""}</ul>`);
 }
 
-function headers(data) {
-  const shown = (data.shownHeaders ||= new Set());
-  const hidden = html`<span aria-hidden="true">••••••</span><span class="sr">hidden</span>`;
-  return Object.entries(data.cue.callback.headers).map(([name, value]) => {
-    const isOpen = shown.has(name);
-    const verb = isOpen ? "Hide" : "Show";
-    const turn = () => update(() => (isOpen ? shown.delete(name) : shown.add(name)));
-    return html`<div class="row spread"><span class="wrap"><code>${name}</code>: ${
-      isOpen ? html`<code>${value}</code>` : hidden}</span><button class="link small"
-      data-header=${name} aria-label=${`${verb} the value of ${name}`}
-      @click=${turn}>${verb}</button></div>`;
-  });
-}
-
 const VERIFICATION = {
   __proto__: null,
   require_external_id: "requires an external id", require_result_url: "requires a result URL",
@@ -225,7 +212,7 @@ function about(data) {
     isWorker ? ["Start a worker", copyLine(workLine(data.cue.task))]
       : ["URL", html`<code>${callback.method} ${callback.url}</code>`],
     ["Claimed within", claim && duration(claim * 60_000)],
-    ["Headers", Object.keys(callback.headers).length && headers(data)],
+    ["Headers", Object.keys(callback.headers).length && headerList(Object.entries(callback.headers))],
     ["Outcome", callback.outcome_from_response && "taken from the response"],
     ["Time limit", !isWorker && `${callback.timeout_seconds} s an attempt`],
     ["Flow", callback.flow && html`<code>${callback.flow.key}</code>: ${flowText(callback.flow)}`],

@@ -1,11 +1,12 @@
 // One run: why it failed, its timeline, the request as sent, and what can be done.
 import { ApiError, act, ago, anchor, awaitsResult, badge, badges, button, capital, card, confirmed,
   copy, copyButton, copyLine, copyMenu, createdMs, cuePath, empty, get, go, html, idEnd, instant,
-  link, menu, note, orNull, patch, post, prompt, serverNow, stateOf, stateOfRun, textBlock,
-  toast, waitText, when } from "../kit.js";
-import { shellWord, targetText, taskOf } from "../parts/target.js";
+  link, menu, note, orNull, patch, post, prompt, serverNow, stateOf, stateOfRun, toast, waitText,
+  when } from "../kit.js";
+import { headerList, taskOf, textBlock } from "../parts/payload.js";
+import { shellWord, targetText } from "../parts/target.js";
 import { fireWith, isHeld } from "./cue/actions.js";
-import { headerList, headline, isFinal, rawField, timeline } from "./runs/timeline.js";
+import { headline, isFinal, rawField, timeline } from "./runs/timeline.js";
 
 const REPLAYS_SHOWN = 10;
 const QUOTED = 160; // characters of the answer beside the reason

@@ -258,13 +258,19 @@ def failed_runs_of_a_cue_are_replayed_together(world):
 def a_header_is_hidden_until_it_is_asked_for(world):
     server = world.signed_in()
     page = world.page
-    callback = {"url": "http://127.0.0.1:9/", "headers": {"X-Token": "hush-hush"}}
+    callback = {"url": world.receiver.url + "/hook", "headers": {"X-Token": "hush-hush", "X-Plain": "in plain sight"}}
     cue = server.cue("secretive", callback=callback)
-    page.go(f"#/cues/{cue['id']}", "cue")
-    page.see("X-Token")
-    check("hush-hush" not in page.words(), "hidden at first")
-    page.click("[data-header='X-Token']")
-    page.see("hush-hush")
+    run = server.fire(server.key, cue["id"])
+    server.settle()
+    for place, screen in ((f"#/cues/{cue['id']}", "cue"), (f"#/runs/{run}", "run")):
+        page.go(place, screen)
+        if screen == "run":
+            page.click("summary", "Headers")
+        page.see("X-Token")
+        page.see("in plain sight")
+        check("hush-hush" not in page.words(), "hidden at first")
+        page.click("[data-header='X-Token']")
+        page.see("hush-hush")
 
 
 @test

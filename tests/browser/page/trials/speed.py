@@ -53,6 +53,32 @@ def first_paint_and_a_list_of_100_cues_on_a_slow_machine(world):
     world.report(f"slow rig: first paint {first:.0f} ms, list {listed:.0f} ms, {requests} requests (prototype 244 / 740, PocketBase 1,780)")
 
 
+COUNTED = """
+const all = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
+return [all.length, all.reduce((sum, one) => sum + one.encodedBodySize, 0)];
+"""
+MOST_BYTES = 60 << 10
+
+
+@test
+def a_first_visit_signed_out_and_of_a_new_account_takes_60_kib(world):
+    server = world.serve()
+    page = world.page.at(server.url)
+    for who, screen, most in (("signed out", "sign_in", 28), ("new account", "overview", 42)):
+        if who == "new account":
+            server.new_account()
+            page.sign_in(server.key)
+            page.open("about:blank")
+        page.devtools("Network.clearBrowserCache")
+        page.show("", screen)
+        page.see("Sign in" if screen == "sign_in" else "No cue yet")
+        if screen == "overview":
+            page.see("Live", "#tools")
+        requests, size = page.run(COUNTED)
+        world.report(f"{who}: {size:,} bytes of bodies in {requests} requests")
+        check(size <= MOST_BYTES and requests <= most, f"{who}: {size} bytes in {requests} requests")
+
+
 def heap(page):
     page.devtools("HeapProfiler.collectGarbage")
     page.devtools("HeapProfiler.collectGarbage")

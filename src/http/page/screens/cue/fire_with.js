@@ -1,5 +1,5 @@
-import { checkJson, cuePath, faultText, fieldError, fromLocal, knowsZone, post, prettyJson, prompt,
-  randomKey, readableJson } from "../../kit.js";
+import { cuePath, fieldError, fromLocal, knowsZone, post, prompt, randomKey } from "../../kit.js";
+import { checkJson, faultText, prettyJson, readableJson } from "../../parts/payload.js";
 
 // Asks for a payload and a time, and fires the cue once. `own` is the payload of a run of the cue, if
 // not the cue's.

@@ -1,7 +1,7 @@
 // The form of the editor.
-import { act, anchor, button, bytes, card, faultText, field, html, isSilent, link, localText, muted,
-  nothing, prettyJson, segments, serverNow, state, surveyJson, update, withMember,
-  zoneList } from "../../kit.js";
+import { act, anchor, button, bytes, card, field, html, isSilent, link, localText, muted, nothing,
+  segments, serverNow, state, update, zoneList } from "../../kit.js";
+import { faultText, prettyJson, surveyJson, withMember } from "../../parts/json_text.js";
 import { PRESETS, attemptTimes, attemptsText, defaultName, networkOf } from "./model.js";
 import { WHEN, ask, previewProblem } from "./preview.js";
 

@@ -1,7 +1,7 @@
 // What the form would do: a test call of its address, and the request as this server sends it.
-import { baseUrl, button, capital, duration, get, html, openDialog, post, prettyJson, randomKey,
-  readableJson, state, surveyJson, textBlock, why } from "../../kit.js";
-import { headerList } from "../runs/timeline.js";
+import { baseUrl, button, capital, duration, get, html, openDialog, post, randomKey, state, why
+} from "../../kit.js";
+import { headerList, headerValue, prettyJson, readableJson, surveyJson, textBlock } from "../../parts/payload.js";
 import { addressOf, createBody } from "./model.js";
 import { problemsOf } from "./refusals.js";
 
@@ -72,7 +72,7 @@ export const requestDialog = (form) => dialog("What a receiver gets", "Calling t
 function received({ kept }) {
   const payload = surveyJson(kept, "payload").value;
   const line = ([name, value]) => html`<li class="wrap"><span class="muted">${name}:</span>
-    ${/signature/.test(name) ? html`<b>${value}</b>` : value}</li>`;
+    ${/signature/.test(name) ? html`<b>${value}</b>` : headerValue(name, value)}</li>`;
   const headers = Object.entries(JSON.parse(kept).headers ?? {});
   return html`<ul class="mono small">${headers.map(line)}</ul>
     ${payload ? html`<pre class="code">${prettyJson(readableJson(payload))}</pre>` : ""}

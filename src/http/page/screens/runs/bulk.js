@@ -1,7 +1,8 @@
 // Actions on the runs of a selection, and the export of a list.
-import { ApiError, act, busily, compactJson, confirmMany, createdMs, fieldError, fromLocal, get, go,
-  link, localText, number, plural, post, prettyJson, prompt, randomKey, serverNow, toast, toastError,
-  update, yourZone } from "../../kit.js";
+import { ApiError, act, busily, confirmMany, createdMs, fieldError, fromLocal, get, go, link,
+  localText, number, plural, post, prompt, randomKey, serverNow, toast, toastError, update, yourZone
+} from "../../kit.js";
+import { compactJson, prettyJson } from "../../parts/payload.js";
 import { clearSelection, countSelected } from "../../parts/table.js";
 
 const DAY_MS = 86_400_000;

@@ -1,7 +1,8 @@
 // The course of a run: in words, and as a timeline.
-import { ago, awaitsResult, badge, byteLength, bytes, capital, causeShort, duration, facts, html,
-  instant, isCancelled, lateText, number, plural, prettyJson, stateOf, stateOfRun, svg, textBlock,
-  triggerText, waitText, when, why } from "../../kit.js";
+import { ago, awaitsResult, badge, bytes, capital, causeShort, duration, facts, html, instant,
+  isCancelled, lateText, number, plural, stateOf, stateOfRun, svg, triggerText, waitText, when, why
+} from "../../kit.js";
+import { byteLength, headerList, prettyJson, textBlock } from "../../parts/payload.js";
 
 const KEPT_BYTES = 2_000; // of a response, by the server
 const LATE_MS = 1_000; // a shorter delay is no news beside the result
@@ -136,9 +137,6 @@ function answer(attempt, isOpen) {
     ${body ? [cut, textBlock(body)]
       : html`<p class="muted">The response was empty.</p>`}</details>`;
 }
-
-export const headerList = (headers) =>
-  facts(headers.map(([name, value]) => [name, value || " "]), "small mono wrap");
 
 /** A wait as a bar, in proportion to the longest one. */
 const waitStep = (ms, longest) => html`<li class="waited"><svg class="wait" viewBox="0 0 100 4"
