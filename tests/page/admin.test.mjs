@@ -51,6 +51,7 @@ test("figures that a server does not have are left out, and a full disk and a re
 
 test("fields of a warning as they stand in a log", () => {
   assert.equal(fieldsText({ path: "/mnt/a b", tries: 3, more: null }), "path=/mnt/a b tries=3 more=null");
+  assert.equal(fieldsText({ late_ms: 7_213_963, uptime_seconds: 90, lag_ms: null }), "late=2 h uptime=1 min 30 s lag_ms=null");
   assert.equal(fieldsText({}), "");
   assert.equal(fieldsText(undefined), "");
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { settings } from "../../src/http/page/app/state.js";
-import { absolute, duration, exact, freeze, instant, knowsZone, offsetMinutes, relative, sawServerTime,
+import { absolute, duration, exact, freeze, inYourTime, instant, knowsZone, offsetMinutes, relative, sawServerTime,
   serverNow, shownZone, skewMs } from "../../src/http/page/app/time.js";
 
 // A device that is not in UTC.
@@ -96,4 +96,15 @@ test("the switch of the header chooses the zone", () => {
   assert.equal(shownZone(null), "Asia/Tokyo");
   settings.zone_view = "utc";
   assert.equal(shownZone("Europe/Berlin"), "UTC");
+});
+
+test("instants and long spans in a sentence of the server are those of a person", () => {
+  settings.zone = "Europe/Berlin";
+  freeze(NOON);
+  assert.equal(inYourTime("due from 2026-11-21T23:00:00Z to 2026-11-22T09:30:05.25+00:00; 2 runs"),
+    "due from 00:00 to 10:30; 2 runs");
+  assert.equal(inYourTime("no cue fires before 2026-12-24T17:00Z"), "no cue fires before Thu 24 Dec, 18:00");
+  assert.equal(inYourTime("late by 7213963 ms"), "late by 2 h");
+  assert.equal(inYourTime("not reported within 7200 s"), "not reported within 2 h");
+  for (const text of ["within 60 s", "build 2026-03-01", "9000 msgs", "x12345 s"]) assert.equal(inYourTime(text), text);
 });

@@ -3,7 +3,7 @@ import { html } from "../lit/lit-html.js";
 import { act } from "../parts/feedback.js";
 import { anchor, button, when } from "../parts/pieces.js";
 import { post } from "./api.js";
-import { duration, freeze, instant, isFrozen, serverNow, skewMs } from "./time.js";
+import { duration, freeze, inYourTime, instant, isFrozen, serverNow, skewMs } from "./time.js";
 import { isPrivate, state } from "./state.js";
 import { capital, isLimited, number } from "./words.js";
 
@@ -36,7 +36,7 @@ export function bannerList(state, { now = Date.now(), skew = 0, frozen = false }
     [isHeld, "held", "warn", "This is a restored copy on hold: nothing fires.",
       state.user?.is_operator ? "" : "Run `cued promote` to start it."],
     [hasWrongClock, "wrong-clock", "bad", "The clock of the server looks wrong.",
-      capital(reason) + "."],
+      capital(inYourTime(reason)) + "."],
     [frozen, "clock", "idle", "Test clock"],
     [stands && !isDamaged && !hasWrongClock && !readOnly && !isHeld, "scheduler", "bad",
       "The scheduler has stopped: nothing fires.", "Check the server log, then restart it."],

@@ -129,5 +129,12 @@ export function duration(ms) {
     : two(Math.round(minutes / 60), 24, "days", "h");
 }
 
+const INSTANT = /\b\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)/g;
+
+/** A sentence of the server with its instants as times of your zone, and long spans in their units. */
+export const inYourTime = (text) => text
+  .replace(INSTANT, (at) => absolute(instant(at), yourZone()))
+  .replace(/\b(\d{3,}) (m?)s\b/g, (_, count, milli) => duration(count * (milli ? 1 : 1_000)));
+
 /** Creation of a run in ms: the first 48 bits of its id, a UUID of version 7. */
 export const createdMs = (id) => parseInt(id.replaceAll("-", "").slice(0, 12), 16);

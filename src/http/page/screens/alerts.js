@@ -1,6 +1,6 @@
 // Alerts: what went wrong, newest first, and where alerts are sent.
 import { account, act, address, ago, anchor, announce, busily, button, card, confirmed, copyKey,
-  copyMenu, duration, facts, get, getCue, go, html, instant, link, loadUser, number, patch, plural,
+  copyMenu, duration, facts, get, getCue, go, html, inYourTime, instant, link, loadUser, number, patch, plural,
   post, prompt, select, serverNow, set, settings, signOf, state, tabs, toast, update, when, why,
   withQuery } from "../kit.js";
 import { offsetOf, pagedTable } from "../parts/table.js";
@@ -116,7 +116,7 @@ export function byCue(alerts) {
 
 function sentence({ severity, message, execution_id: run, created_at: at }, seen) {
   const [sign, color] = severity === "critical" ? ["✕", "bad"] : ["!", "warn"];
-  const said = message.replace("claimed an execution", "taken a run")
+  const said = inYourTime(message).replace("claimed an execution", "taken a run")
     .replace("an execution", "a run").replace(/; (.+) wait$/, ". $1 are waiting.");
   const text = run ? anchor(link("runs", run), said, "name")
     : html`<span class="name">${said}</span>`;

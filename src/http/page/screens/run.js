@@ -13,10 +13,11 @@ const QUOTED = 160; // characters of the answer beside the reason
 const BUTTONS = 2; // actions with a button of their own; the rest are in a menu
 const NEIGHBOURS = 100; // runs of the cue that are looked at to find the next one
 
-export const live = ["execution", "cue.deleted", "cue.updated"];
+export const live = ["execution", "cue.deleted", "cue.updated", "worker"];
 
 export function event(data, type, payload, route) {
   const { execution_id: run, cue_id: cue, triggered_by: trigger } = payload;
+  if (type === "worker.seen") return Boolean(data.lack);
   const isOfCue = cue === data.run?.cue_id;
   if (!run) return isOfCue;
   return run === route.id || (type === "execution.created" && trigger === "replay" && isOfCue);
@@ -31,12 +32,15 @@ export async function load(data, route) {
   const run = { ...JSON.parse(text), ...cut };
   const found = await orNull(get(cuePath(run.cue_id), { payload: "text" }), 404);
   const cue = found && { ...found, task: taskOf(found) };
-  const [attempts, request, replays] = await Promise.all([
+  const isUnclaimed = cue?.transport === "worker" && run.status === "pending";
+  const [attempts, request, replays, lack] = await Promise.all([
     orNull(get(path + "/attempts"), 404),
     cue?.transport === "worker" ? null : orNull(get(path + "/request"), 404, 409, 422),
     get("v1/executions", { replayed_from: run.id, limit: REPLAYS_SHOWN }),
+    isUnclaimed && import("./workers.js").then(({ lackOf }) => lackOf(cue.task || null))
+      .catch(() => ""),
   ]);
-  return { run, attempts: attempts?.attempts ?? [], request, cue, replays };
+  return { run, attempts: attempts?.attempts ?? [], request, cue, replays, lack };
 }
 
 export function head(data, route, isReady) {
@@ -90,7 +94,7 @@ export function view(data) {
   }
   const isWorker = data.cue?.transport === "worker";
   const aside = request || isWorker || replays.total || run.replayed_from;
-  return html`${reason(data)}<div class="grid run">
+  return html`${reason(data)}${data.lack || ""}<div class="grid run">
     ${card("", "What happened", "", html`<div class="pad">${timeline(data)}</div>`)}
     ${aside ? html`<div class="stack">${requestCard(data)}${payloadCard(data)}${
       replaysCard(data)}</div>` : ""}</div>`;

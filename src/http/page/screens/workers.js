@@ -48,14 +48,25 @@ export const unserved = ({ tasks, workers }) =>
   tasks.filter(({ task }) => !takers(workers, task).length);
 
 export function view({ workers, tasks, held, more }) {
-  const lines = unserved({ tasks, workers }).map(({ task }) => html`<p>${
-    task === null ? "Runs without a task" : html`Runs of task <code>${task}</code>`
-  } are waiting; no active worker takes them.</p>`);
+  const lines = unserved({ tasks, workers }).map(({ task }) => lack(task));
   return html`${lines.length ? note(lines, "warn") : ""}
     ${workers.length ? list(workers, held) : none()}
     ${tasks.length ? waitingCard(workers, tasks, more) : ""}
     ${held.length ? heldCard(held) : ""}${workers.length ? starter(tasks, workers) : ""}`;
 }
+
+const lack = (task) => html`<p>${task === null ? "Runs without a task"
+  : html`Runs of task <code>${task}</code>`} are waiting; no active worker takes them.</p>`;
+
+/** For a waiting run of a task: that no worker takes it, and how to start one; "" if one does. */
+export async function lackOf(task) {
+  const { workers } = await get("v1/workers");
+  return takers(workers, task).length ? "" : note(html`${lack(task)}${setUp}${
+    copyLine(workLine(task))}`, "warn", "", "no-worker");
+}
+
+const setUp = html`<p class="small">Start one on any machine that can reach this server. First, once:
+  <code>cued login</code>, or set <code>CUED_URL</code> and <code>CUED_API_KEY</code>.</p>`;
 
 /** The line that starts another worker, for the task that needs one most. */
 function starter(tasks, workers) {
@@ -65,9 +76,7 @@ function starter(tasks, workers) {
     html`<div class="pad">${copyLine(workLine(task))}</div>`);
 }
 
-const none = () => empty("No worker yet", "Start one on any machine that can reach this server.",
-  html`<p class="small">First, once: <code>cued login</code>, or set <code>CUED_URL</code> and
-    <code>CUED_API_KEY</code>.</p>`, copyLine(workLine("")));
+const none = () => empty("No worker yet", "", setUp, copyLine(workLine("")));
 
 function list(workers, held) {
   const tag = (task) => html`<span class="tag cut" title=${task}>${task}</span>`;

@@ -210,6 +210,21 @@ def many_runs_are_cancelled_even_where_the_server_asks_to_wait(world):
 
 
 @test
+def a_run_that_no_worker_takes_says_how_to_start_one(world):
+    server = world.signed_in()
+    page = world.page
+    cue = server.cue("report", transport="worker", payload={"task": "report"})
+    run = server.fire(server.key, cue["id"])
+    page.go(f"#/runs/{run}", "run")
+    page.see("Runs of task report are waiting; no active worker takes them.", "#no-worker")
+    page.see("cued work --task report -- ./COMMAND", "#no-worker")
+    server.post("/v1/worker/heartbeat", {"worker_id": "nas-1", "handlers": ["mail"]})
+    page.see("no active worker takes them.", "#no-worker")
+    server.post("/v1/worker/heartbeat", {"worker_id": "nas-2", "handlers": ["report"]})
+    page.wait("the note to go", lambda: not page.is_shown("#no-worker"))
+
+
+@test
 def an_outcome_of_a_worker_is_shown_accepted_and_rejected(world):
     server = world.signed_in()
     page = world.page

@@ -1,6 +1,6 @@
 // Health of the server, and its last warnings.
-import { bytes, button, capital, card, duration, facts, get, html, number, plural, reload, signOf,
-  when } from "../../kit.js";
+import { bytes, button, capital, card, duration, facts, get, html, inYourTime, number, plural, reload,
+  signOf, when } from "../../kit.js";
 import { table } from "../../parts/table.js";
 import { LOW_DISK } from "../overview/concerns.js";
 
@@ -31,7 +31,7 @@ export function figures(health, reason = "") {
     [queue.pending_worker_claims, "for workers"]].filter(([value]) => value)
     .map(([value, text]) => `${number(value)} ${text}`).join(", ");
   return [
-    ["State", capital(status) + (reason ? `: ${reason}` : "")],
+    ["State", capital(status) + (reason ? `: ${inYourTime(reason)}` : "")],
     ["Version", version],
     ["Uptime", duration(uptime * 1_000)],
     ["Database", sized(size + wal) + (wal ? `, ${bytes(wal)} of it write-ahead log` : "")],
@@ -46,10 +46,14 @@ export function figures(health, reason = "") {
   ];
 }
 
-/** "path=/mnt retries=3": fields of a line of the log. Pure. */
-export const fieldsText = (fields = {}) => Object.entries(fields)
-  .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
-  .join(" ");
+/** "path=/mnt retries=3 late=2 h": fields of a line of the log. Pure but for the zone. */
+export const fieldsText = (fields = {}) => Object.entries(fields).map(([name, value]) => {
+  const unit = /_(ms|seconds)$/.exec(name)?.[1];
+  if (!unit || typeof value !== "number") {
+    return `${name}=${typeof value === "string" ? inYourTime(value) : JSON.stringify(value)}`;
+  }
+  return `${name.slice(0, -unit.length - 1)}=${duration(value * (unit === "ms" ? 1 : 1_000))}`;
+}).join(" ");
 
 function warnings(entries) {
   if (!entries.length) {
@@ -61,7 +65,7 @@ function warnings(entries) {
   const rows = entries.map((entry, at) => ({ ...entry, at }));
   return card("warnings", "Last warnings", "", table("Last warnings", [
     ["Message", (entry) => html`${signOf(sign(entry))} <span class="wrap">${
-      entry.message}</span>${fieldsText(entry.fields)
+      inYourTime(entry.message)}</span>${fieldsText(entry.fields)
       && html`<p class="small muted wrap mono">${fieldsText(entry.fields)}</p>`}`],
     ["Time", ({ timestamp }) => when(timestamp, { seconds: true }), "short"],
   ], rows, { key: ({ at }) => String(at) }));
