@@ -11,8 +11,10 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::cli::error::{CliError, usage};
 use crate::cli::printable::printable;
 use crate::cli::width::{MIN_WIDTH, cut, fold};
+use crate::domain::channel::masked;
 use crate::domain::schedule::Zone;
 use crate::domain::schedule::interval::elapsed;
+use crate::domain::webhook::callback::is_secret_header;
 
 const GAP: &str = "  ";
 
@@ -245,7 +247,13 @@ pub fn text_of(object: &Value, field: &str) -> String {
 pub fn headers(pairs: &Value) -> String {
     let text = |pair: &Value, index: usize| pair[index].as_str().unwrap_or_default().to_owned();
     let pairs = pairs.as_array().into_iter().flatten();
-    pairs.map(|pair| format!("{}: {}", text(pair, 0), text(pair, 1))).collect::<Vec<_>>().join("\n")
+    pairs.map(|pair| header(&text(pair, 0), &text(pair, 1))).collect::<Vec<_>>().join("\n")
+}
+
+/// A header for people; of a value that may be a secret only the end. JSON has it whole.
+pub fn header(name: &str, value: &str) -> String {
+    let value = if is_secret_header(name) { &masked(value) } else { value };
+    format!("{name}: {value}")
 }
 
 /// A status of a cue, an execution, an attempt, a worker or a channel, in its colour.
@@ -352,8 +360,9 @@ pub fn duration(millis: i64) -> String {
 /// Seconds as a flag takes them, in one unit: `5m`.
 pub fn whole_span(seconds: i64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
-    let unit = units.into_iter().find(|(unit, _)| seconds % unit == 0);
-    unit.map_or_else(String::new, |(unit, letter)| format!("{}{letter}", seconds / unit))
+    let unit = units.into_iter().find(|(unit, _)| seconds != 0 && seconds % unit == 0);
+    let (unit, letter) = unit.unwrap_or((1, "s"));
+    format!("{}{letter}", seconds / unit)
 }
 
 /// The zone that a flag names, by its name or a place such as `Berlin`.

@@ -118,6 +118,13 @@ fn is_reserved_header(name: &str) -> bool {
         )
 }
 
+/// Whether people see the value of a header only when they ask for it. Programs read it as it is.
+pub fn is_secret_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    matches!(name.as_str(), "authorization" | "proxy-authorization" | "cookie" | "x-api-key")
+        || ["-token", "-key", "-secret"].iter().any(|end| name.ends_with(end))
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackTarget {
     /// A lower-case name without a trailing dot, or an address in its usual form without brackets.
@@ -440,6 +447,18 @@ mod tests {
         assert_ne!(hash("http://example.com"), hash("https://example.com"));
         assert_ne!(hash("http://example.com"), hash("http://example.org"));
         assert_eq!(hash("http://example.com/a"), 3_018_306_507);
+    }
+
+    #[test]
+    fn a_header_that_may_be_secret_is_known_by_its_name() {
+        for name in
+            ["Authorization", "proxy-authorization", "COOKIE", "X-Api-Key", "x-gitlab-token", "X-Secret"]
+        {
+            assert!(is_secret_header(name), "{name}");
+        }
+        for name in ["X-Authorization", "Token", "X-Token-Kind", "Set-Cookie", "Idempotency"] {
+            assert!(!is_secret_header(name), "{name}");
+        }
     }
 
     #[test]

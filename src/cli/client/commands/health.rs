@@ -10,7 +10,7 @@ use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
 use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, environment, target};
 use crate::cli::error::{CliError, failed};
 use crate::cli::output::print_line;
-use crate::cli::output::table::{Cell, span, status, text_of};
+use crate::cli::output::table::{Cell, duration, span, status, text_of};
 use crate::cli::progress::size;
 use crate::cli::server::flag_values::socket_address;
 use crate::client::credentials::Target;
@@ -180,8 +180,9 @@ fn unclaimed(_: &Context, health: &Value) -> Cell {
 
 fn lateness(_: &Context, health: &Value) -> Cell {
     let lateness = &health["lateness"];
-    match (lateness["p50_ms"].as_f64(), lateness["p99_ms"].as_f64()) {
-        (Some(p50), Some(p99)) => format!("{p50:.0} ms (median), {p99:.0} ms (99 %)").into(),
+    let of = |name: &str| lateness[name].as_f64().map(|ms| duration(ms.round() as i64));
+    match (of("p50_ms"), of("p99_ms")) {
+        (Some(p50), Some(p99)) => format!("{p50} (median), {p99} (99 %)").into(),
         _ => Cell::default(),
     }
 }

@@ -44,6 +44,14 @@ fn a_cue_is_added_with_all_its_fields() {
         &cue["callback"],
         json!({"headers": headers, "url": "http://127.0.0.1:9/hook", "method": "PUT"}),
     );
+    let shown = home.ok(&["cue", "show", "nightly"]);
+    assert_contains(
+        &shown,
+        &["Authorization: …\n", "X-A: a: b\n", "retry         3 attempts, pauses 1m, 2m\n"],
+    );
+    assert!(!shown.contains("Bearer"), "{shown}");
+    let headers = &home.json(&["cue", "show", "nightly"])["callback"]["headers"];
+    assert_eq!(headers["Authorization"], "Bearer t", "a program reads it");
 }
 
 #[test]

@@ -283,6 +283,15 @@ fn a_test_alert_tells_its_result() {
 }
 
 #[test]
+fn the_lateness_of_a_server_is_in_units_of_people() {
+    let server = Receiver::start();
+    let health = json!({"status": "healthy", "lateness": {"p50_ms": 210_000.0, "p99_ms": 7_213_963.4}});
+    server.react(Reaction::Full(200, Vec::new(), health.to_string()));
+    let home = ClientHome::without_server().env("CUED_URL", server.url());
+    assert_contains(&home.ok(&["health"]), &["4 min (median), 2 h (99 %)\n"]);
+}
+
+#[test]
 fn a_healthy_server_is_shown_without_a_key_and_without_a_home() {
     let server = Server::start(DEV_UNLIMITED);
     let home = ClientHome::new().env("CUED_URL", server.url());

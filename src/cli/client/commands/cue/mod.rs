@@ -21,7 +21,7 @@ use crate::cli::client::context::Context;
 use crate::cli::client::cues::{FoundCue, find_all, label_of, schedule, schedule_column, target};
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::input;
-use crate::cli::output::table::{Cell, ColumnRule, Style, parse_duration, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, header, parse_duration, text_of, whole_span};
 use crate::cli::output::{Format, count, print, print_line, short_id};
 use crate::cli::printable::printable;
 use crate::cli::width::{MIN_WIDTH, cut};
@@ -117,7 +117,9 @@ pub fn entries() -> Vec<Entry> {
         list(),
         entry(
             "show",
-            "Show a cue and its latest runs\n\nWith -o yaml it is a file for `cued apply`; what only the server sets is in comments.",
+            "Show a cue and its latest runs\n\nOf values of Authorization, Cookie and other headers that may be secret only \
+              the end is shown. `--output json` has them whole.\n\nWith `-o yaml` it is a file for `cued apply`; what only \
+              the server sets is in comments.",
             [cue(), (runs, Part::Query("execution_limit"))],
             Work::Request("GET /v1/cues/{cue}", View::Code(show)),
         ),
@@ -248,22 +250,21 @@ fn flow(cue: &Value) -> String {
 
 fn headers(cue: &Value) -> String {
     let headers = cue["callback"]["headers"].as_object().into_iter().flatten();
-    let lines = headers.map(|(name, value)| {
-        format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-    });
+    let lines = headers.map(|(name, value)| header(name, value.as_str().unwrap_or_default()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 fn retry(cue: &Value) -> String {
     let retry = &cue["retry"];
     let (pauses, unit) = match &retry["backoff_seconds"] {
-        Value::Null => (&retry["backoff_minutes"], "min"),
-        seconds => (seconds, "s"),
+        Value::Null => (&retry["backoff_minutes"], 60.0),
+        seconds => (seconds, 1.0),
     };
-    let pauses: Vec<String> = pauses.as_array().into_iter().flatten().map(Value::to_string).collect();
+    let pauses = pauses.as_array().into_iter().flatten().filter_map(Value::as_f64);
+    let pauses: Vec<String> = pauses.map(|pause| whole_span((pause * unit).round() as i64)).collect();
     match retry["max_attempts"].as_u64() {
         Some(1) => "none (one attempt)".to_owned(),
-        _ => format!("{} attempts, pauses {} {unit}", text_of(retry, "max_attempts"), pauses.join(", ")),
+        _ => format!("{} attempts, pauses {}", text_of(retry, "max_attempts"), pauses.join(", ")),
     }
 }
 
