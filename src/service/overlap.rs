@@ -8,7 +8,7 @@ use crate::domain::schedule::catch_up::FirePlan;
 use crate::error::Result;
 use crate::store::WriteTx;
 use crate::store::cues::due_cues::DueCue;
-use crate::store::executions::{delivery_queue, policies};
+use crate::store::executions::{claims, delivery_queue, policies};
 
 /// Takes the runs that may not become executions out of the plan, and returns them.
 pub fn skip_overlapping(
@@ -22,6 +22,9 @@ pub fn skip_overlapping(
     }
     start_waiting_if_free(tx, cue.key, now)?;
     let is_running = policies::is_running(tx, cue.key, now)?;
+    if is_running && cue.is_worker {
+        claims::check_again(tx, cue.key)?;
+    }
     // One that has lost its claim waits as soon as another run starts.
     let is_waiting =
         policies::buffered(tx, cue.key)?.is_some() || (!is_running && policies::has_lost(tx, cue.key)?);

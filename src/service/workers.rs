@@ -14,7 +14,7 @@ use crate::service::fire::CueFirer;
 use crate::service::notify::raise_alert;
 use crate::store::executions::claims::{self, UnclaimedExecution};
 use crate::store::executions::workers;
-use crate::store::{Pending, WriteTx, alerts};
+use crate::store::{Pending, WriteTx, alerts, cues};
 
 /// At the limit of workers the oldest dead one gives way. Refused with `worker_limit_exceeded` if none is dead.
 pub fn record_heartbeat(app: &App, user_key: i64, worker_id: String, handlers: String) -> Pending<Timestamp> {
@@ -66,7 +66,8 @@ fn check_one(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer)
     }
     let within = execution.claim_within_minutes.map(|minutes| SignedDuration::from_mins(minutes.into()));
     let last_alert = alerts::newest_of_cue(tx, cue_key, AlertType::Unclaimed, now)?;
-    match unclaimed_step(execution.claimable_since, within, last_alert, now) {
+    let due_again = execution.due_again.filter(|again| *again <= now && *again > execution.scheduled_for);
+    match unclaimed_step(execution.claimable_since, due_again, within, last_alert, now) {
         UnclaimedStep::Fail => fail_one(tx, execution, firer),
         UnclaimedStep::Wait(at) => claims::set_check(tx, key, at),
         // The alert of this cue within the hour may have been deleted as surplus.
@@ -85,10 +86,24 @@ fn check_one(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer)
             let pending = now.duration_since(execution.claimable_since).as_mins();
             let waiting = claims::count_waiting(tx, cue_key, MAX_COUNTED_WAITING)?;
             let task = execution.task.clone();
-            raise_alert(tx, key, &NewAlert::Unclaimed { pending_minutes: pending, waiting, task }, now)?;
+            let held_up = if due_again.is_some() { held_up(tx, execution, now)? } else { None };
+            let alert = NewAlert::Unclaimed { pending_minutes: pending, waiting, task, held_up };
+            raise_alert(tx, key, &alert, now)?;
             claims::set_check(tx, key, at)
         }
     }
+}
+
+/// The number of instants at which the cue was due since the execution, and the first of them.
+fn held_up(
+    tx: &WriteTx<'_>,
+    execution: &UnclaimedExecution,
+    now: Timestamp,
+) -> Result<Option<(u64, Timestamp)>> {
+    let cue = cues::find_by_key(tx, execution.cue_key)?;
+    let schedule = cue.and_then(|cue| cue.schedule.read().ok());
+    let later = schedule.map_or(0, |schedule| schedule.occurrences(execution.scheduled_for, now).count);
+    Ok((later > 0).then_some((later + 1, execution.scheduled_for)))
 }
 
 fn fail_one(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer) -> Result<()> {

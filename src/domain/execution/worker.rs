@@ -69,9 +69,11 @@ pub enum UnclaimedStep {
 }
 
 /// The step at `now` of an execution that is claimable since `since`. `last_alert` is that of the cue: it covers every
-/// execution that waited then, and a later one is reported at the end of [`ALERT_INTERVAL`].
+/// execution that waited then, and a later one is reported at the end of [`ALERT_INTERVAL`], as is an instant
+/// `due_again` at which the execution has held up its cue.
 pub fn unclaimed_step(
     since: Timestamp,
+    due_again: Option<Timestamp>,
     claim_within: Option<SignedDuration>,
     last_alert: Option<Timestamp>,
     now: Timestamp,
@@ -86,7 +88,7 @@ pub fn unclaimed_step(
         return until(alert_at);
     }
     match last_alert {
-        Some(last) if last > since => UnclaimedStep::Wait(deadline),
+        Some(last) if last > due_again.unwrap_or(since) => UnclaimedStep::Wait(deadline),
         Some(last) if saturating_add(last, ALERT_INTERVAL) > now => {
             until(saturating_add(last, ALERT_INTERVAL))
         }

@@ -100,6 +100,8 @@ pub enum NewAlert {
         /// Executions of the cue that wait, of the newest [`MAX_COUNTED_WAITING`].
         waiting: u32,
         task: Option<String>,
+        /// How often the cue was due while the execution held it up, and since when.
+        held_up: Option<(u64, Timestamp)>,
     },
     OutcomeMissing {
         deadline_seconds: u32,
@@ -134,6 +136,10 @@ impl NewAlert {
             Self::OutcomeMissing { deadline_seconds } => format!(
                 "{cue_name} was delivered, but its outcome was not reported within {deadline_seconds} s"
             ),
+            Self::Unclaimed { held_up: Some((due, since)), .. } => format!(
+                "No worker has claimed a run of {cue_name} since {}: the cue was due {due} times and has not run",
+                instant(*since)
+            ),
             Self::Unclaimed { pending_minutes, waiting, .. } => {
                 let rest = match waiting {
                     0 | 1 => String::new(),
@@ -160,8 +166,14 @@ impl NewAlert {
                 "outcome_state": OutcomeState::Missing.as_str(),
             }),
             Self::ClaimLost { worker_id, attempt } => json!({"worker_id": worker_id, "attempt": attempt}),
-            Self::Unclaimed { pending_minutes, waiting, task } => {
-                json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task})
+            Self::Unclaimed { pending_minutes, waiting, task, held_up } => {
+                let mut metadata =
+                    json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task});
+                if let Some((due, since)) = held_up {
+                    metadata["due_runs"] = (*due).into();
+                    metadata["due_since"] = instant(*since).into();
+                }
+                metadata
             }
         }
     }

@@ -212,13 +212,19 @@ const NEXT_CHECK: &str = "SELECT due_at FROM executions WHERE queue_name = 'clai
 // Without a comparison of `due_at`: null comes first in the index, and the reader stops at the first later row.
 const DUE: &str =
     "SELECT e.due_at, e.key, e.cue_key, e.user_key, e.scheduled_for, e.triggered_by = 'schedule',
-        e.task, e.updated_at, c.key IS NULL, c.claim_within_minutes
+        e.task, e.updated_at, c.key IS NULL, c.claim_within_minutes,
+        iif(c.overlap <> 'allow' AND e.blocks_cue IS NOT NULL, max(
+            coalesce((SELECT last FROM missed_runs m WHERE m.cue_key = c.key ORDER BY m.key DESC LIMIT 1), 0),
+            (SELECT max(b.scheduled_for) FROM executions b WHERE b.blocks_cue = c.key)), NULL)
    FROM executions e LEFT JOIN cues c ON c.key = e.cue_key
   WHERE e.queue_name = 'claim' ORDER BY e.due_at LIMIT ?1 + 0";
 
 const CHECK_AT: &str = "SELECT due_at FROM executions WHERE key = ?1";
 
 const SET_CHECK: &str = "UPDATE executions SET due_at = ?2 WHERE key = ?1 AND queue_name = 'claim'";
+
+const CHECK_AGAIN: &str =
+    "UPDATE executions SET due_at = NULL WHERE blocks_cue = ?1 AND queue_name = 'claim'";
 
 const WAITING: &str = "SELECT count(*) FROM (
     SELECT queue_name FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0) WHERE queue_name = 'claim'";
@@ -240,6 +246,8 @@ pub struct UnclaimedExecution {
     /// True if its cue has been deleted: its row is about to be.
     pub is_deleted: bool,
     pub claim_within_minutes: Option<u32>,
+    /// If it holds up its cue: the latest instant at which the cue was due.
+    pub due_again: Option<Timestamp>,
 } }
 
 pub fn next_check(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
@@ -270,6 +278,11 @@ pub fn set_check(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()
     tx.run(SET_CHECK, [key, millis(at.unwrap_or(NEVER))])
 }
 
+/// Checks the executions at once that hold up the cue, which was due.
+pub fn check_again(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+    tx.run(CHECK_AGAIN, [cue_key])
+}
+
 pub fn count_waiting(read: &ReadTx<'_>, cue_key: i64, limit: u32) -> Result<u32> {
     read.one(WAITING, params![cue_key, limit])
 }
@@ -290,6 +303,7 @@ mod tests {
         NEXT_CHECK => "executions_unclaimed",
         DUE => "SCAN e USING INDEX executions_unclaimed",
         WAITING => "executions_by_cue (cue_key=?)",
+        CHECK_AGAIN => "executions_blocking (blocks_cue=?)",
         SET_CHECK => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
         FAIL_UNCLAIMED => "SEARCH executions USING INTEGER PRIMARY KEY (rowid=?)",
     }

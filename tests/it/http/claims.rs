@@ -341,6 +341,47 @@ fn the_owner_is_told_of_an_execution_that_nobody_claims() {
 }
 
 #[test]
+fn each_due_time_that_finds_an_unclaimed_run_tells_so_again() {
+    for overlap in ["skip", "buffer_one"] {
+        let (_server, user) = Server::with_clock_and_user(START);
+        let mut nightly = manual(&Value::Null);
+        nightly["schedule"] = json!({"type": "recurring", "cron": "0 3 * * *"});
+        nightly["overlap"] = overlap.into();
+        let cue = user.create(&nightly);
+        user.advance_to("2026-01-08T12:00:00Z");
+        let told = alerts(&user);
+        let at: Vec<&Value> = told.iter().rev().map(|alert| &alert["created_at"]).collect();
+        assert_eq!(at, ["2026-01-06T03:15:00Z", "2026-01-07T03:00:00Z", "2026-01-08T03:00:00Z"], "{overlap}");
+        assert_eq!(
+            told[0]["message"],
+            "No worker has claimed a run of report since 2026-01-06T03:00:00Z: the cue was due 3 times and has not run"
+        );
+        assert_has(
+            &told[0]["metadata"],
+            json!({"due_runs": 3, "due_since": "2026-01-06T03:00:00Z", "pending_minutes": 2_880}),
+        );
+        user.post("/v1/executions/claim", &json!({})).expect(200);
+        user.advance("PT10M");
+        user.patch(&path(&cue), &json!({"status": "paused"})).expect(200);
+        user.advance_to("2026-01-10T12:00:00Z");
+        assert_eq!(alerts(&user).iter().filter(|alert| alert["metadata"]["due_runs"].is_number()).count(), 2);
+    }
+}
+
+#[test]
+fn a_cue_that_is_due_every_minute_tells_of_an_unclaimed_run_once_an_hour() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let mut cue = manual(&Value::Null);
+    cue["schedule"] = json!({"type": "recurring", "cron": "* * * * *"});
+    cue["overlap"] = "skip".into();
+    user.create(&cue);
+    user.advance("PT3H");
+    let told = alerts(&user);
+    let at: Vec<&Value> = told.iter().rev().map(|alert| &alert["created_at"]).collect();
+    assert_eq!(at, ["2026-01-05T09:16:00Z", "2026-01-05T10:16:00Z", "2026-01-05T11:16:00Z"]);
+}
+
+#[test]
 fn an_hourly_cue_without_a_worker_raises_an_alert_an_hour() {
     let (server, user) = Server::with_clock_and_user(START);
     user.create(&worker_cue("work"));
