@@ -453,12 +453,19 @@ pub fn send_mail(
 ) -> std::result::Result<(), SmtpError> {
     let mail = write_mail(base, has_page, notification)
         .ok_or(SmtpError::permanent("the stored notification cannot be read"))?;
-    panics::catch("the mail transport", || Ok(route.send(&mail)))
-        .unwrap_or_else(|error| Err(SmtpError::permanent(&error.to_string())))
+    let is_of_channel = notification.channel.is_some() || channels::is_test(notification);
+    match panics::catch("the mail transport", || Ok(route.send(&mail))) {
+        // The log reaches nobody.
+        Ok(Ok(())) if is_of_channel && !route.reaches_people() => Err(SmtpError::permanent(NO_MAIL)),
+        Ok(sent) => sent,
+        Err(error) => Err(SmtpError::permanent(&error.to_string())),
+    }
 }
 
 pub fn result_of_mail(
     notification: &Notification,
+const NO_MAIL: &str = "this server sends no mail (--smtp-url): the message went to its log";
+
     sent: &std::result::Result<(), SmtpError>,
     now: Timestamp,
 ) -> NotificationResult {

@@ -15,6 +15,18 @@ pub fn is_success(answer: &ServiceAnswer<'_>) -> bool {
     (200..=299).contains(&answer.http_status)
 }
 
+/// Returns whether the body is the beginning of a JSON object with this text in it, which has no white space.
+pub fn says(answer: &ServiceAnswer<'_>, text: &str) -> bool {
+    let body: String = String::from_utf8_lossy(answer.body).split_whitespace().collect();
+    body.starts_with('{') && body.contains(text)
+}
+
+/// The verdict on a success that is not the service's own: it may be that of a login page.
+pub fn unconfirmed(name: &str, answer: &ServiceAnswer<'_>) -> Verdict {
+    let words = "but not as it confirms a message: the URL may lead to a login page or another server";
+    verdict(name, answer.http_status, words, None, false)
+}
+
 /// The verdict on an answer that is no success. `words` are those of the service, or empty; `after` is the pause in its
 /// own field, which counts before the header `Retry-After`. `is_of_settings` as in [`verdict`].
 pub fn failure(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::domain::channel::message::Message;
 use crate::domain::channel::services::answer::{
-    failure, is_success, joined, json_body, names_any, pause, words,
+    failure, is_success, joined, json_body, names_any, pause, says, unconfirmed, words,
 };
 use crate::domain::channel::services::form::{
     colour, cut, has_dotted_name, instant, link, link_label, size_without_markdown, text, title, utf16_len,
@@ -83,11 +83,12 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
 /// "Webhooks posted to forum channels must have a thread_name or thread_id", and a `thread_id` in the URL that is wrong.
 const OF_SETTINGS: [&str; 3] = ["webhook", "channel", "thread"];
 
-/// An error is `{"code": 10015, "message": "Unknown Webhook"}`, with `errors` by field for an invalid message; a 429 is
+/// A success is a 204, or with `?wait=true` the message. An error is `{"code": 10015, "message": "Unknown Webhook"}`, with `errors` by field for an invalid message; a 429 is
 /// `{"message": "You are being rate limited.", "retry_after": 64.57, "global": false}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
-        return Verdict::Accepted;
+        let is_posted = answer.http_status == 204 || says(answer, r#""id":"#);
+        return if is_posted { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
     }
     let error = json_body(answer);
     let details = match words(&error, "/message") {

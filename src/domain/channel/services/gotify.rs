@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use crate::domain::channel::message::{Message, Mood};
-use crate::domain::channel::services::answer::{failure, is_success, joined, json_body, names_any, words};
+use crate::domain::channel::services::answer::{
+    failure, is_success, joined, json_body, names_any, says, unconfirmed, words,
+};
 use crate::domain::channel::services::form::{cut, link, link_label, title_and_required_text};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, check_base, host_label, is_visible,
@@ -64,10 +66,11 @@ fn priority(mood: Mood) -> u8 {
     }
 }
 
-/// An error is `{"error": "Unauthorized", "errorCode": 401, "errorDescription": "you need to provide a valid …"}`.
+/// A success is the stored message, with an `id`. An error is `{"error": "Unauthorized", "errorCode": 401,
+/// "errorDescription": "you need to provide a valid …"}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
-        return Verdict::Accepted;
+        return if says(answer, r#""id":"#) { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
     }
     let error = json_body(answer);
     let details = joined(&[words(&error, "/error"), words(&error, "/errorDescription")]);

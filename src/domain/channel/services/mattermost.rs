@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use crate::domain::channel::message::Message;
-use crate::domain::channel::services::answer::{failure, is_success, json_body, names_any, words};
+use crate::domain::channel::services::answer::{
+    failure, is_success, json_body, names_any, plain_text, unconfirmed, words,
+};
 use crate::domain::channel::services::form::{
     colour, cut, link, link_label, text, title, with_entities, without_markdown,
 };
@@ -75,10 +77,11 @@ const REFUSALS: [&str; 5] = [
     "no text specified",
 ];
 
-/// An error is `{"id": "…", "message": "Invalid webhook.", "status_code": 400}`.
+/// A success is the word `ok`. An error is `{"id": "…", "message": "Invalid webhook.", "status_code": 400}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
-        return Verdict::Accepted;
+        let is_posted = plain_text(answer) == "ok";
+        return if is_posted { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
     }
     let error = json_body(answer);
     let (id, message) = (words(&error, "/id"), words(&error, "/message"));

@@ -4,7 +4,9 @@
 use serde_json::json;
 
 use crate::domain::channel::message::{Message, Mood};
-use crate::domain::channel::services::answer::{failure, is_success, json_body, names_any, words};
+use crate::domain::channel::services::answer::{
+    failure, is_success, json_body, names_any, says, unconfirmed, words,
+};
 use crate::domain::channel::services::form::{cut, link, link_label, size_in_json, title_and_required_text};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, is_visible, own_target,
@@ -101,10 +103,15 @@ fn default_priority(mood: Mood) -> i64 {
     if mood == Mood::Critical { 4 } else { 3 }
 }
 
-/// An error is `{"code": 42901, "http": 429, "error": "limit reached: …", "link": "…"}`.
+/// A success is the published message. An error is `{"code": 42901, "http": 429, "error": "limit reached: …", "link":
+/// "…"}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
-        return Verdict::Accepted;
+        return if says(answer, r#""event":"message""#) {
+            Verdict::Accepted
+        } else {
+            unconfirmed(SERVICE.name, answer)
+        };
     }
     let error = json_body(answer);
     let words = words(&error, "/error");

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::domain::channel::message::{Message, Mood};
-use crate::domain::channel::services::answer::{failure, header, is_success, json_body};
+use crate::domain::channel::services::answer::{failure, header, is_success, json_body, unconfirmed};
 use crate::domain::channel::services::form::{cut, instant, link, link_label, title_and_required_text};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, check_base,
@@ -85,12 +85,14 @@ fn priority(mood: Mood) -> i8 {
 /// The first word of an error that is about the message. All others are about the token, the key or the device.
 const OF_MESSAGE: [&str; 4] = ["message", "title", "url", "url_title"];
 
-/// An error is `{"status": 0, "errors": ["user identifier is invalid"], "request": "…"}`. A 429 is the end of the monthly
+/// A success is `{"status": 1, …}`. An error is `{"status": 0, "errors": ["user identifier is invalid"], "request": "…"}`. A 429 is the end of the monthly
 /// quota, and names the instant of the next one in a header.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     let error = json_body(answer);
-    if is_success(answer) && error["status"].as_i64().is_none_or(|status| status == 1) {
-        return Verdict::Accepted;
+    match error["status"].as_i64().filter(|_| is_success(answer)) {
+        Some(1) => return Verdict::Accepted,
+        None if is_success(answer) => return unconfirmed(SERVICE.name, answer),
+        _ => {}
     }
     let errors: Vec<&str> =
         error["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

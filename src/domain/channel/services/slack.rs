@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::domain::channel::message::Message;
 use crate::domain::channel::services::answer::{
-    failure, is_success, json_body, names_any, plain_text, words,
+    failure, is_success, json_body, names_any, plain_text, unconfirmed, words,
 };
 use crate::domain::channel::services::form::{
     cut, link, link_label, sign, size_with_entities, text, title, with_entities,
@@ -97,11 +97,13 @@ fn workflow_input(message: &Message) -> Value {
 const OF_SETTINGS: [&str; 8] =
     ["token", "auth", "account", "user_not_found", "channel", "service", "team", "hook"];
 
-/// An error is a word in plain text, as `no_service`; that of a workflow is `{"ok": false, "error": "…"}`.
+/// A success is the word `ok`, that of a workflow `{"ok": true}`. An error is a word in plain text, as `no_service`; that
+/// of a workflow is `{"ok": false, "error": "…"}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     let error = json_body(answer);
     if is_success(answer) && error["ok"] != false {
-        return Verdict::Accepted;
+        let is_posted = plain_text(answer) == "ok" || error["ok"] == true;
+        return if is_posted { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
     }
     let word = match words(&error, "/error") {
         "" => plain_text(answer),

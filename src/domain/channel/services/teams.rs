@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::domain::channel::message::{Message, Mood};
 use crate::domain::channel::services::answer::{
-    failure, is_success, joined, json_body, names_any, plain_text, verdict, words,
+    failure, is_success, joined, json_body, names_any, plain_text, unconfirmed, verdict, words,
 };
 use crate::domain::channel::services::form::{cut, link, link_label, size_in_json, text, title};
 use crate::domain::channel::services::{
@@ -100,7 +100,7 @@ const OF_SETTINGS: [&str; 5] = ["notenabled", "disabled", "suspended", "signatur
 const FAILED: &str = "Webhook message delivery failed";
 const INNER_STATUS: &str = "returned HTTP error ";
 
-/// A workflow answers 202, and an error as `{"error": {"code": "…", "message": "…"}}`. A connector answers 200 also for a
+/// A workflow answers 202, and an error as `{"error": {"code": "…", "message": "…"}}`. A connector answers 200 with `1`, and also for a
 /// message that Teams has not taken, and says so in the body.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if !is_success(answer) {
@@ -111,7 +111,9 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     }
     let body = String::from_utf8_lossy(answer.body);
     if !body.contains(FAILED) {
-        return Verdict::Accepted;
+        let is_accepted = answer.http_status == 202 && !body.trim_start().starts_with('<');
+        let is_posted = is_accepted || body.trim() == "1";
+        return if is_posted { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
     }
     let status = body.split_once(INNER_STATUS).map(|(_, rest)| rest.get(..3).unwrap_or_default());
     match status.and_then(|status| status.parse().ok()) {

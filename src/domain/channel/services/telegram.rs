@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::domain::channel::message::Message;
-use crate::domain::channel::services::answer::{failure, is_success, json_body, names_any, pause, words};
+use crate::domain::channel::services::answer::{
+    failure, is_success, json_body, names_any, pause, says, unconfirmed, words,
+};
 use crate::domain::channel::services::form::{
     cut, has_dotted_name, link, link_label, sign, text, title, utf16_len, with_entities,
 };
@@ -107,11 +109,12 @@ const REFUSALS: [&str; 5] = [
     "text must be",
 ];
 
-/// An error is `{"ok": false, "error_code": 429, "description": "…", "parameters": {"retry_after": 35}}`.
+/// A success is `{"ok": true, …}`. An error is `{"ok": false, "error_code": 429, "description": "…", "parameters": {"retry_after": 35}}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     let error = json_body(answer);
     if is_success(answer) && error["ok"] != false {
-        return Verdict::Accepted;
+        let is_sent = says(answer, r#""ok":true"#);
+        return if is_sent { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
     }
     let mut description = words(&error, "/description").to_owned();
     if let Some(chat) = error["parameters"]["migrate_to_chat_id"].as_i64() {

@@ -101,7 +101,7 @@ async function sendTest({ id, type, name }) {
       });
     }
     const { color, text, pairs } = answer
-      ? outcome(answer, type === "email" && (sendsMail() ? "smtp" : "log"))
+      ? outcome(answer, type === "email")
       : { color: "muted", text: "Sending…", pairs: [] };
     const rows = pairs.map(([label, value]) =>
       [label, label === "Response" && value ? textBlock(value) : value]);
@@ -119,17 +119,13 @@ const ENDS = {
   waiting: ["warn", "The test is on its way: there is no response yet."],
 };
 
-const MAILS = {
-  __proto__: null,
-  log: ["warn", "The mail is in the server log: this server sends no mail."],
-  smtp: ["good", "The mail was sent."],
-};
+const MAILED = ["good", "The mail was sent."];
 
-/** Colour, sentence and facts of the answer to a test; `mail` is how a mail goes. Pure. */
-export function outcome({ error, ...answer }, mail) {
+/** Colour, sentence and facts of the answer to a test. Pure. */
+export function outcome({ error, ...answer }, isMail) {
   if (error) return { color: "bad", text: sentence(error), pairs: [] };
   const { status, http_status: code, duration_ms: ms, error_message: why, response } = answer;
-  const [color, text] = (status === "delivered" && MAILS[mail]) || ENDS[status] || ENDS.failed;
+  const [color, text] = (status === "delivered" && isMail && MAILED) || ENDS[status] || ENDS.failed;
   return {
     color, text: why ? `${text.slice(0, -1)}: ${why}` : text,
     pairs: [["HTTP status", code], ["Took", ms === null ? "" : duration(ms)],

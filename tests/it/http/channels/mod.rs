@@ -278,6 +278,22 @@ fn an_email_channel_replaces_the_failure_mail_and_adds_alerts_and_recoveries() {
 }
 
 #[test]
+#[test]
+fn a_mail_that_only_the_log_of_the_server_gets_is_not_delivered() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let failing = Receiver::with(Reaction::Status(500));
+    let channel = user.post(CHANNELS, &json!({"type": "email", "to": address(&user)})).expect(201);
+    let why = "this server sends no mail (--smtp-url): the message went to its log";
+    for id in ["email", id(&channel)] {
+        let tested = user.post(&format!("{CHANNELS}/{id}/test"), &json!({})).expect(200);
+        assert_has(&tested, json!({"status": "failed", "error_message": why}));
+    }
+    every_minute(&user, &failing, "backup", json!({}));
+    user.advance("PT1M");
+    let shown = user.get(&path(&channel)).expect(200);
+    assert_has(&shown, json!({"failures": 2, "waiting": 0, "last_sent_at": null, "last_error": why}));
+}
+
 fn a_link_leads_to_the_run_if_the_server_has_a_public_url() {
     let (_server, user) = Server::with_user(&[
         "--test-clock",

@@ -230,3 +230,54 @@ fn a_reason_is_one_line_without_a_secret() {
     let Verdict::Retry { reason, .. } = long else { panic!("{long:?}") };
     assert!(reason.len() < 300 && reason.ends_with('…'), "{reason}");
 }
+
+#[test]
+fn delivered_is_what_the_service_confirms() {
+    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
+    let html = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>ok</body></html>";
+    for channel_type in posting_types() {
+        for (http_status, body) in [
+            (200, html),
+            (201, html),
+            (202, html),
+            (200, ""),
+            (200, "{}"),
+            (200, r#"{"error":"x"}"#),
+            (200, "OK!"),
+        ] {
+            let found = read(channel_type, &plain(http_status, body));
+            if channel_type == Webhook {
+                assert_eq!(found, Verdict::Accepted);
+                continue;
+            }
+            let Verdict::Retry { reason, .. } = found else { panic!("{channel_type:?} {body}: {found:?}") };
+            assert!(
+                reason.contains(&format!(" answered {http_status}")) || body.contains("error"),
+                "{channel_type:?}: {reason}"
+            );
+        }
+        let Verdict::Retry { reason, .. } = read(channel_type, &plain(200, html)) else { continue };
+        assert!(reason.contains("login page"), "{reason}");
+    }
+    let long = "x".repeat(3_000);
+    for (channel_type, http_status, body) in [
+        (Slack, 200, "ok".to_owned()),
+        (Slack, 200, r#"{"ok":true}"#.to_owned()),
+        (Mattermost, 200, "ok\n".to_owned()),
+        (Discord, 204, String::new()),
+        (Discord, 200, format!(r#"{{"type":0,"content":"","id":"1","embeds":"{long}"#)),
+        (Teams, 202, String::new()),
+        (Teams, 200, "1".to_owned()),
+        // Their beginning alone is kept.
+        (Telegram, 200, format!(r#"{{"ok":true,"result":{{"text":"{long}"#)),
+        (Gotify, 200, format!(r#"{{"id": 25, "appid": 5, "message": "{long}"#)),
+        (Ntfy, 200, format!(r#"{{"id":"x","time":1,"event":"message","topic":"t","message":"{long}"#)),
+        (Pushover, 200, r#"{"status":1,"request":"x"}"#.to_owned()),
+    ] {
+        assert_eq!(
+            read(channel_type, &plain(http_status, &body)),
+            Verdict::Accepted,
+            "{channel_type:?} {body}"
+        );
+    }
+}
