@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use lettre::Transport as _;
 use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
@@ -16,6 +18,7 @@ use percent_encoding::percent_decode_str;
 use thiserror::Error;
 use url::{Host, ParseError, Url};
 
+use crate::domain::text::is_order_mark;
 use crate::mail::Mail;
 
 /// Timeout of the connection, and of each response of the server.
@@ -129,10 +132,10 @@ impl Smtp {
             // The header cannot express an earlier time.
             .date(mail.at.max(Timestamp::UNIX_EPOCH).into())
             .message_id(None)
-            .subject(mail.subject.as_str())
+            .raw_header(subject(&mail.subject))
             .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
             .header(ContentType::TEXT_PLAIN)
-            .body(body(&mail.text))
+            .body(body(&without_order_marks(&mail.text)))
             .map_err(|_| SmtpError::permanent("the mail cannot be encoded"))
     }
 }
@@ -156,6 +159,23 @@ impl From<Error> for SmtpError {
         let is_server = error.is_client() && SERVER_LACKS.iter().any(|lack| reason.contains(lack));
         Self { is_transient: is_login || is_server || (!error.is_permanent() && !error.is_client()), reason }
     }
+}
+
+fn without_order_marks(text: &str) -> String {
+    text.chars().filter(|char| !is_order_mark(*char)).collect()
+}
+
+/// A subject that resembles an encoded word (RFC 2047) is encoded, or a mail program would show something else.
+fn subject(text: &str) -> HeaderValue {
+    let (name, text) = (HeaderName::new_from_ascii_str("Subject"), without_order_marks(text));
+    if !text.contains("=?") {
+        return HeaderValue::new(name, text);
+    }
+    let chars: Vec<char> = text.chars().collect();
+    // An encoded word has 75 characters at most: ten of four bytes fit.
+    let word = |part: &[char]| format!("=?utf-8?b?{}?=", STANDARD.encode(part.iter().collect::<String>()));
+    let encoded = chars.chunks(10).map(word).collect::<Vec<_>>().join("\r\n ");
+    HeaderValue::dangerous_new_pre_encoded(name, text, encoded)
 }
 
 /// Plain text is sent without an encoding, so that a long link stays on one line where the mail is read undecoded.

@@ -85,17 +85,23 @@ pub fn size_with_entities(char: char) -> usize {
 }
 
 /// Markup of Markdown at the beginning of a line.
-const BLOCK_MARKUP: &str = "#-+>";
+const BLOCK_MARKUP: &str = "#-+>=";
+
+/// What follows the number of an item of a list.
+const AFTER_NUMBER: &str = ".)";
 
 /// The text with a backslash before each character of `markup`, and before what is markup at the beginning of a line.
 pub fn without_markdown(text: &str, markup: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 16);
-    let mut is_line_start = true;
+    let (mut is_line_start, mut is_number) = (true, false);
     for char in text.chars() {
-        if markup.contains(char) || (is_line_start && BLOCK_MARKUP.contains(char)) {
+        let is_of_block =
+            is_line_start && BLOCK_MARKUP.contains(char) || is_number && AFTER_NUMBER.contains(char);
+        if markup.contains(char) || is_of_block {
             escaped.push('\\');
         }
         escaped.push(char);
+        is_number = (is_line_start || is_number) && char.is_ascii_digit();
         is_line_start = char == '\n' || (is_line_start && char == ' ');
     }
     escaped
@@ -103,7 +109,8 @@ pub fn without_markdown(text: &str, markup: &str) -> String {
 
 /// UTF-16 units of a character after [`without_markdown`], at most.
 pub fn size_without_markdown(char: char, markup: &str) -> usize {
-    char.len_utf16() + usize::from(markup.contains(char) || BLOCK_MARKUP.contains(char))
+    let may_be_escaped = [markup, BLOCK_MARKUP, AFTER_NUMBER].iter().any(|chars| chars.contains(char));
+    char.len_utf16() + usize::from(may_be_escaped)
 }
 
 /// The words of the link.

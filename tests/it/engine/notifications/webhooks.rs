@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::engine::notifications::{START, failing, failing_scene, fire, hook, report, secret, signed, work};
 use crate::http::device_login::MailingServer;
 use crate::support::*;
@@ -380,6 +383,32 @@ fn a_cue_name_cannot_inject_mail_headers() {
     cue["name"] = json!("Grüße");
     fire(&user, &user.create(&cue));
     assert!(subject(&mailing.mailbox.next()).contains("=?utf-8?"));
+}
+
+#[test]
+fn a_cue_name_shows_in_mails_as_what_it_is() {
+    let (mailing, receiver) = (MailingServer::open(DEV_UNLIMITED), failing());
+    let user = mailing.client().register("ann@example.com");
+    let mut cue = hook(&receiver, Value::Null);
+    cue["name"] = json!("back\u{202e}up =?UTF-8?Q?paid?= \u{2066}ü");
+    fire(&user, &user.create(&cue));
+    let mail = mailing.mailbox.next();
+    let (headers, _) = mail.message.split_once("\n\n").unwrap();
+    let (_, subject) = headers.split_once("\nSubject: ").unwrap();
+    let lines: Vec<&str> = subject.lines().collect();
+    let more = lines[1..].iter().take_while(|line| line.starts_with(' '));
+    let decoded = |word: &str| {
+        let base64 = word.trim().strip_prefix("=?utf-8?b?").unwrap().strip_suffix("?=").unwrap();
+        STANDARD.decode(base64).unwrap()
+    };
+    let decoded: Vec<u8> = [&lines[0]].into_iter().chain(more).flat_map(|word| decoded(word)).collect();
+    assert_eq!(String::from_utf8(decoded).unwrap(), "Cue backup =?UTF-8?Q?paid?= ü failed");
+    assert!(!mail.message.contains(['\u{202e}', '\u{2066}']), "{}", mail.message);
+    cue["name"] = json!("back\u{202e}up");
+    fire(&user, &user.create(&cue));
+    let mail = mailing.mailbox.next();
+    assert_eq!(self::subject(&mail), "Cue backup failed");
+    assert_contains(&mail.message, &["backup (cue_"]);
 }
 
 #[test]

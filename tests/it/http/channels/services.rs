@@ -251,6 +251,20 @@ fn a_workflow_of_slack_gets_flat_texts() {
 }
 
 #[test]
+fn the_number_of_a_list_is_no_markup() {
+    let text = "5. five\n 12) twelve\n1.5 of 3.\na 5. b\n=====";
+    let sent = message("5. five failed", text, None);
+    let body = |channel_type| -> Value {
+        serde_json::from_str(&request(channel_type, &settings_of(channel_type), &sent).body).unwrap()
+    };
+    let escaped = "5\\. five\n 12\\) twelve\n1\\.5 of 3.\na 5. b\n\\=====";
+    let embed = body(ChannelType::Discord)["embeds"][0].clone();
+    assert_eq!((&embed["title"], &embed["description"]), (&json!("5\\. five failed"), &json!(escaped)));
+    let attachment = body(ChannelType::Mattermost)["attachments"][0].clone();
+    assert_eq!(attachment["text"], format!("**5\\. five failed**\n\n{escaped}"));
+}
+
+#[test]
 fn moods_and_settings_choose_priority_and_colour() {
     let body = |channel_type, settings: &Settings, mood| -> Value {
         let message = Message { mood, ..message("title", "text", Some(LINK)) };
