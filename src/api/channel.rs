@@ -103,13 +103,36 @@ fn read_fields(
     for (field, kind) in [("name", "text"), ("events", "list")] {
         if stored.is_some() && !fields.is_absent(field) && fields.any(field).is_none() {
             fields.reject(field, &format!("should be a {kind}, not null; leave it out to keep the {field}"));
+    if let Some(channel) = stored {
+        ask_for_secrets(&fields, channel, &settings);
+    }
         }
     }
     let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
     let quiet = fields.nullable("quiet", read_quiet);
     fields.forbid_unknown();
     fields.finish().map_err(without_secrets)?;
-    Ok(ChannelPatch { name, settings, events, tags, quiet })
+    Ok(ChannelPatch { name, settings, events, tags, quiet, repeat, remind_after_seconds })
+}
+
+/// No host gets a secret that was given for another one: with a new host a secret is given too, or removed.
+fn ask_for_secrets(fields: &JsonFields<'_>, channel: &Channel, changed: &[(&'static str, Option<String>)]) {
+    let changes = |name: &str| changed.iter().find(|(own, _)| *own == name);
+    let origin = |url: &str| CallbackTarget::parse(url).ok().map(|target| (target.https, target.authority()));
+    let moves = |setting: &Setting| {
+        let url = changes(setting.name).and_then(|(_, url)| url.as_deref());
+        let stored = channel.settings.get(setting.name).and_then(origin);
+        setting.kind == SettingKind::Url && url.is_some_and(|url| origin(url) != stored)
+    };
+    let of_type = service(channel.channel_type).settings;
+    if !of_type.iter().any(moves) {
+        return;
+    }
+    for setting in of_type.iter().filter(|setting| setting.kind == SettingKind::Secret) {
+        if channel.settings.get(setting.name).is_some() && changes(setting.name).is_none() {
+            fields.reject(setting.name, "should be given again: another host does not get the stored one");
+        }
+    }
 }
 
 impl ChannelPatch {
@@ -129,7 +152,7 @@ impl ChannelPatch {
     }
 }
 
-/// `None` for an invalid value, `Some(None)` for none.
+/// `None` for an invalid value and for that of `stored` as it reads back, `Some(None)` for none.
 fn read_setting(
     fields: &mut JsonFields<'_>,
     channel_type: ChannelType,
@@ -148,9 +171,9 @@ fn read_setting(
         SettingKind::Text => fields.text_or_number(name, 1..=MAX_SETTING),
     };
     let Some(value) = value else { return Some(None) };
-    let kept = stored.and_then(|channel| channel.settings.get(name));
-    if let Some(kept) = kept.filter(|kept| shown(setting, kept) == value) {
-        return Some(Some(kept.to_owned()));
+    if stored.and_then(|channel| channel.settings.get(name)).is_some_and(|kept| shown(setting, kept) == value)
+    {
+        return None;
     }
     let checked = match setting.kind {
         SettingKind::Url | SettingKind::SecretUrl => {

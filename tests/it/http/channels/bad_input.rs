@@ -224,3 +224,68 @@ fn a_mail_needs_a_confirmed_address() {
     assert_has(&user.get("/v1/channels/email").expect(200), json!({"status": "unconfirmed"}));
     user.post("/v1/channels/email/test", &json!({})).expect_error(409, "invalid_state");
 }
+
+#[test]
+fn a_new_host_needs_the_secret_again() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let (mine, other) = (Receiver::start(), Receiver::start());
+    let bot = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw_";
+    let key = "uQiRzpo4DXghDmr9QzzfQu27cmVRsG";
+    let at = |receiver: &Receiver, path: &str| receiver.url_of(path);
+    for (body, field, path, secrets) in [
+        (
+            json!({"type": "ntfy", "url": at(&mine, "/a"), "token": "tk_secret0000"}),
+            "url",
+            "/a",
+            vec!["token"],
+        ),
+        (json!({"type": "gotify", "url": at(&mine, ""), "token": "AWSF2n2Tb.4h"}), "url", "", vec!["token"]),
+        (
+            json!({"type": "telegram", "bot_token": bot, "chat_id": 5, "api_url": at(&mine, "")}),
+            "api_url",
+            "",
+            vec!["bot_token"],
+        ),
+        (json!({"type": "telegram", "bot_token": bot, "chat_id": 5}), "api_url", "", vec!["bot_token"]),
+        (
+            json!({"type": "pushover", "token": key, "user": key, "api_url": at(&mine, "")}),
+            "api_url",
+            "",
+            vec!["token", "user"],
+        ),
+    ] {
+        let channel = user.post(CHANNELS, &body).expect(201);
+        let moved = json!({field: at(&other, path)});
+        // A secret as it reads back is the stored one.
+        let mut masked = moved.clone();
+        for secret in &secrets {
+            masked[*secret] = channel[*secret].clone();
+        }
+        for patch in [&moved, &masked] {
+            let refused = user.patch(&super::path(&channel), patch).expect_error(422, "validation_error");
+            let asked: Vec<&str> = refused["detail"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|problem| problem["loc"][1].as_str().unwrap())
+                .collect();
+            assert_eq!(asked, secrets, "{refused}");
+        }
+        assert_eq!(user.get(&super::path(&channel)).expect(200)[field], channel[field]);
+        let mut given = moved.clone();
+        for secret in &secrets {
+            given[*secret] = body[*secret].clone();
+        }
+        user.patch(&super::path(&channel), &given).expect(200);
+        // The same host, with another path, keeps them.
+        if path == "/a" {
+            user.patch(&super::path(&channel), &json!({"url": at(&other, "/b")})).expect(200);
+            let removed = json!({"url": at(&mine, "/a"), "token": null});
+            assert_eq!(user.patch(&super::path(&channel), &removed).expect(200)["token"], Value::Null);
+        }
+    }
+    let http = json!({"type": "gotify", "url": "https://gotify.example.com", "token": "AWSF2n2Tb.4h"});
+    let channel = user.post(CHANNELS, &http).expect(201);
+    let plain = json!({"url": "http://gotify.example.com:443"});
+    user.patch(&super::path(&channel), &plain).expect_error(422, "validation_error");
+}
