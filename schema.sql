@@ -708,8 +708,30 @@ CREATE TABLE consecutive_failures (
     failures     INTEGER NOT NULL,
     -- The end of the first of them, and whether a channel has told one of them: it then tells the recovery too.
     since        INTEGER NOT NULL,
-    is_announced INTEGER NOT NULL CHECK (is_announced IN (0, 1))
+    is_announced INTEGER NOT NULL CHECK (is_announced IN (0, 1)),
+    -- The last of them.
+    last_key     INTEGER NOT NULL
 ) STRICT;
+
+-- The failing cues that a channel has told, until the failures or the channel end. `channel_key` is 0 for failure mails,
+-- -1 for the alert webhook.
+CREATE TABLE told_failures (
+    cue_key     INTEGER NOT NULL REFERENCES consecutive_failures (cue_key) ON DELETE CASCADE,
+    channel_key INTEGER NOT NULL,
+    told_at     INTEGER NOT NULL,
+    -- The next reminder. Null for none.
+    remind_at   INTEGER,
+    PRIMARY KEY (cue_key, channel_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX told_failures_due ON told_failures (remind_at) WHERE remind_at IS NOT NULL;
+CREATE INDEX told_failures_by_channel ON told_failures (channel_key);
+
+-- Nobody is reminded of the failures of a paused cue, and its next failure is told.
+CREATE TRIGGER forget_told_failures AFTER UPDATE OF status ON cues WHEN new.status = 'paused'
+BEGIN
+    DELETE FROM told_failures WHERE cue_key = new.key;
+END;
 
 -- Failure mails of the last hour per user. Limits them to ten an hour (contract §6), across restarts.
 CREATE TABLE failure_mails (
@@ -757,6 +779,10 @@ CREATE TABLE channels (
     events         TEXT    NOT NULL,
     tags           TEXT,
     quiet          TEXT,
+    -- What it tells of the failures of a cue in a row: 'first', with reminders while they last, or 'every' one.
+    repeat         TEXT    NOT NULL CHECK (repeat IN ('first', 'every')),
+    -- 0: no reminders.
+    remind_after_seconds INTEGER NOT NULL,
     -- The last notice that it has told or does not take.
     cursor         INTEGER NOT NULL,
     -- When it looks for notices. Null while none waits, and while a message of it is in the outbox.
@@ -776,6 +802,11 @@ CREATE TABLE channels (
 CREATE INDEX channels_by_user ON channels (user_key, key);
 CREATE INDEX channels_due ON channels (due_at) WHERE due_at IS NOT NULL;
 
+CREATE TRIGGER remove_told_failures AFTER DELETE ON channels
+BEGIN
+    DELETE FROM told_failures WHERE channel_key = old.key;
+END;
+
 -- What the channels of an account have to tell, until all have. Kept only for accounts with channels.
 CREATE TABLE notices (
     -- AUTOINCREMENT: channels remember keys of deleted rows.
@@ -784,6 +815,8 @@ CREATE TABLE notices (
     -- JSON arrays: the events that it stands for, and the tags of its cue, null without any.
     events   TEXT    NOT NULL,
     tags     TEXT,
+    -- A JSON array of the keys of the channels that tell it; null for all that take its events.
+    channels TEXT,
     -- When it may be told.
     ready_at INTEGER NOT NULL,
     -- The id of its message, which is the JSON object in `body`.

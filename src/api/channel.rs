@@ -9,8 +9,8 @@ use crate::api::fields::JsonFields;
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::channel::services::{Setting, SettingKind, service};
 use crate::domain::channel::{
-    Channel, ChannelEvents, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, NewChannel, Quiet, Settings,
-    is_event, masked, masked_url, parse_minute,
+    Channel, ChannelEvents, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, NewChannel, Quiet, REMIND_AFTER,
+    REMIND_RANGE, Repeat, Settings, is_event, masked, masked_url, parse_minute,
 };
 use crate::domain::cue::tags::Tags;
 use crate::domain::schedule::Zone;
@@ -24,7 +24,8 @@ const MAX_SETTING: usize = 300;
 
 /// Fields whose values an error may repeat. All others are masked, whatever the type: a wrong type or a field under the
 /// name of another often has the secret of the right one.
-const REPEATED: [&str; 7] = ["type", "name", "events", "tags", "quiet", "to", "priority"];
+const REPEATED: [&str; 9] =
+    ["type", "name", "events", "tags", "quiet", "repeat", "remind_after_seconds", "to", "priority"];
 
 /// Reads the body of a create.
 pub fn new_channel(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
@@ -46,6 +47,8 @@ pub fn new_channel(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result
         events: patch.events.unwrap_or_default(),
         tags: patch.tags.unwrap_or_default(),
         quiet: patch.quiet.flatten(),
+        repeat: patch.repeat.unwrap_or_default(),
+        remind_after_seconds: patch.remind_after_seconds.unwrap_or(REMIND_AFTER),
     })
 }
 
@@ -62,6 +65,8 @@ pub struct ChannelPatch {
     events: Option<ChannelEvents>,
     tags: Option<Tags>,
     quiet: Option<Option<Quiet>>,
+    repeat: Option<Repeat>,
+    remind_after_seconds: Option<u32>,
 }
 
 /// Reads the body of a PATCH of `channel`. A setting as it reads back stays what it is.
@@ -98,14 +103,18 @@ fn read_fields(
             }
         }
     }
-    let name = read_name(&mut fields);
-    let events = read_events(&mut fields);
-    for (field, kind) in [("name", "text"), ("events", "list")] {
-        if stored.is_some() && !fields.is_absent(field) && fields.any(field).is_none() {
-            fields.reject(field, &format!("should be a {kind}, not null; leave it out to keep the {field}"));
     if let Some(channel) = stored {
         ask_for_secrets(&fields, channel, &settings);
     }
+    let name = read_name(&mut fields);
+    let events = read_events(&mut fields);
+    let repeat = fields.one_of("repeat", &Repeat::WORDS).and_then(Repeat::parse);
+    let remind_after_seconds = read_remind_after(&mut fields);
+    let kinds =
+        [("name", "text"), ("events", "list"), ("repeat", "text"), ("remind_after_seconds", "number")];
+    for (field, kind) in kinds {
+        if stored.is_some() && !fields.is_absent(field) && fields.any(field).is_none() {
+            fields.reject(field, &format!("should be a {kind}, not null; leave it out to keep the {field}"));
         }
     }
     let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
@@ -148,6 +157,8 @@ impl ChannelPatch {
             events: self.events.unwrap_or_else(|| channel.events.clone()),
             tags: self.tags.unwrap_or_else(|| channel.tags.clone()),
             quiet: self.quiet.unwrap_or_else(|| channel.quiet.clone()),
+            repeat: self.repeat.unwrap_or(channel.repeat),
+            remind_after_seconds: self.remind_after_seconds.unwrap_or(channel.remind_after_seconds),
         }
     }
 }
@@ -251,6 +262,16 @@ fn read_events(fields: &mut JsonFields<'_>) -> Option<ChannelEvents> {
     fields.words("events", 1..=MAX_EVENTS, (is_event, EVENT_RULE)).map(ChannelEvents::new)
 }
 
+/// 0 for no reminders, or the time between two.
+fn read_remind_after(fields: &mut JsonFields<'_>) -> Option<u32> {
+    let seconds = fields.integer("remind_after_seconds", 0..=*REMIND_RANGE.end())?;
+    if seconds > 0 && !REMIND_RANGE.contains(&seconds) {
+        let (min, max) = REMIND_RANGE.into_inner();
+        fields.reject("remind_after_seconds", &format!("should be 0 for none, or {min} to {max}"));
+    }
+    u32::try_from(seconds).ok()
+}
+
 fn read_quiet(fields: &mut JsonFields<'_>) -> Option<Quiet> {
     let mut quiet = fields.object("quiet")?;
     let (from, to) = (quiet.required_string("from", 1..=20), quiet.required_string("to", 1..=20));
@@ -317,6 +338,8 @@ impl Serialize for ChannelView<'_> {
         object.serialize_entry("events", &channel.events)?;
         object.serialize_entry("tags", &channel.tags)?;
         object.serialize_entry("quiet", &channel.quiet)?;
+        object.serialize_entry("repeat", channel.repeat.as_str())?;
+        object.serialize_entry("remind_after_seconds", &channel.remind_after_seconds)?;
         object.serialize_entry("status", status)?;
         object.serialize_entry("failures", &channel.failures)?;
         object.serialize_entry("waiting", waiting)?;

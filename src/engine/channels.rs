@@ -18,6 +18,7 @@ use crate::engine::delivery::attempt::SendResult;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookRequest, WebhookResponse};
 use crate::error::{Error, Result};
 use crate::service::channels::{self as composer, ChannelResult, MessageOutcome};
+use crate::service::reminders;
 use crate::store::db::meta;
 use crate::store::outbox::Notification;
 use crate::store::{Pending, WriteTx, channels};
@@ -45,6 +46,19 @@ pub fn compose_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
         let turns = due.into_iter().filter_map(|key| take_turn(app, key, base.clone(), now).transpose());
         let writes = turns.collect::<Result<Vec<_>>>()?;
         writes.into_iter().try_for_each(Pending::wait)?;
+    }
+}
+
+/// Makes the reminders that are due. Returns when the next one is; none is while the database is on hold.
+pub fn remind_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
+    loop {
+        let next = app.store.read_blocking(|read| {
+            if meta::is_held(read)? { Ok(None) } else { channels::next_reminder(read) }
+        })?;
+        if next.is_none_or(|due| due > now) {
+            return Ok(next);
+        }
+        app.store.write_with_priority(move |tx| reminders::send_due(tx, BATCH, now)).wait()?;
     }
 }
 

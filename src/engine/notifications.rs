@@ -132,8 +132,10 @@ impl NotificationDispatcher {
             return Ok(Vec::new());
         }
         let now = app.clock.now();
+        let next_reminder = channels::remind_due(app, now)?;
         let next_composed = channels::compose_due(app, now)?;
-        self.deadline = promote_due(app, now)?.into_iter().chain(next_composed).min();
+        let others = next_composed.into_iter().chain(next_reminder);
+        self.deadline = promote_due(app, now)?.into_iter().chain(others).min();
         let mut found = self.scan(app)?;
         found.retain(|notification| match self.postpone(app, notification, now) {
             Some(next) => {
@@ -462,10 +464,10 @@ pub fn send_mail(
     }
 }
 
-pub fn result_of_mail(
-    notification: &Notification,
 const NO_MAIL: &str = "this server sends no mail (--smtp-url): the message went to its log";
 
+pub fn result_of_mail(
+    notification: &Notification,
     sent: &std::result::Result<(), SmtpError>,
     now: Timestamp,
 ) -> NotificationResult {

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::channel::digest::digest;
-use crate::domain::channel::message::{self, DIGEST, Message, Notice, Subject, Topic};
+use crate::domain::channel::message::{self, DIGEST, FailedRun, Message, Notice, Subject, Topic};
 use crate::domain::channel::services::service;
 use crate::domain::channel::{
     ALERT_CONSECUTIVE_FAILURES, CUE_PAUSED, CUE_RECOVERED, Channel, ChannelType, EXECUTION_FAILED,
-    MAX_CHANNELS, NewChannel, SETTLE, Turn, alert_event,
+    MAX_CHANNELS, NewChannel, Repeat, SETTLE, Turn, alert_event,
 };
 use crate::domain::cue::tags::Tags;
 use crate::domain::notification::alert::Alert;
@@ -22,7 +22,7 @@ use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
 use crate::random;
 use crate::store::accounts::users;
-use crate::store::channels::{self, NextTurn};
+use crate::store::channels::{self, DueReminder, NextTurn};
 use crate::store::outbox::{self, FailedExecution, NewNotification};
 use crate::store::{Pending, ReadTx, WriteTx};
 
@@ -98,7 +98,8 @@ pub fn delete(app: &App, user_key: i64, id: String) -> Pending<()> {
     })
 }
 
-/// A failed run of a cue, with the alert that its streak raises: one message. Returns whether a channel mails it.
+/// A failed run of a cue, with the alert about its streak: one message. A channel that has told an earlier one of the
+/// streak tells it only if it tells every one. Returns whether a channel mails the failures of the cue.
 pub(super) fn announce_failure(
     tx: &WriteTx<'_>,
     (failed, key): (&FailedExecution, i64),
@@ -114,16 +115,52 @@ pub(super) fn announce_failure(
     let Some((subject, tags)) = channels::find_subject(tx, cue_key, Some(execution_id))? else {
         return Ok(false);
     };
-    let Some(run) = channels::find_failed_run(tx, key, subject, streak)? else { return Ok(false) };
-    let mut message = run.message(notification_id(execution_id.bytes(), NotificationKind::Channel, now), now);
-    message.alert = alert.map(Alert::json);
-    let alert = alert.map(|_| ALERT_CONSECUTIVE_FAILURES.to_owned());
-    let events = [EXECUTION_FAILED.to_owned()].into_iter().chain(alert).collect();
-    let told = announce(tx, user_key, notice(events, tags, now, message))?;
-    if !told.is_empty() {
-        outbox::announce_streak(tx, cue_key)?;
+    let topic = Topic::new(failure_events(alert), tags, now);
+    let mut telling = readable(tx, user_key)?;
+    telling.retain(|channel| channel.takes(&topic));
+    let is_mailed = telling.iter().any(|channel| channel.channel_type == ChannelType::Email);
+    let told = channels::list_told(tx, cue_key)?;
+    telling.retain(|channel| channel.repeat == Repeat::Every || !told.contains(&channel.key));
+    if telling.is_empty() {
+        return Ok(is_mailed);
     }
-    Ok(told.contains(&ChannelType::Email))
+    let Some(run) = channels::find_failed_run(tx, key, subject, streak)? else { return Ok(is_mailed) };
+    let mut message = run.message(notification_id(execution_id.bytes(), NotificationKind::Channel, now), now);
+    message.alert = alert.map(|alert| Alert { created_at: now, ..alert.clone() }.json());
+    for channel in &telling {
+        channels::record_told(tx, (cue_key, channel.key), channel.remind_after_seconds, now)?;
+    }
+    let keys = Some(telling.iter().map(|channel| channel.key).collect());
+    insert_notice(tx, user_key, &Notice { topic: Topic { channels: keys, ..topic }, message })?;
+    outbox::announce_streak(tx, cue_key)?;
+    Ok(is_mailed)
+}
+
+fn failure_events(alert: Option<&Alert>) -> Vec<String> {
+    let alert = alert.map(|_| ALERT_CONSECUTIVE_FAILURES);
+    [EXECUTION_FAILED].into_iter().chain(alert).map(str::to_owned).collect()
+}
+
+/// The failures of a cue last, which these channels have told: one message.
+pub(super) fn announce_reminder(
+    tx: &WriteTx<'_>,
+    due: &DueReminder,
+    keys: Vec<i64>,
+    alert: Option<&Alert>,
+    now: Timestamp,
+) -> Result<()> {
+    let DueReminder { cue_key, user_key, streak, last_key, .. } = *due;
+    let execution_id = channels::execution_id(tx, last_key)?;
+    let Some((subject, tags)) = channels::find_subject(tx, cue_key, execution_id)? else { return Ok(()) };
+    // The run may have been deleted.
+    let run = channels::find_failed_run(tx, last_key, subject.clone(), streak.failures)?;
+    let reason = run.as_ref().map(FailedRun::reason);
+    let id = message_id(&[cue_key, 4, due.channel_key], now);
+    let since = (streak.since, streak.failures);
+    let mut message = message::reminder(&subject, id, reason.as_deref(), since, now);
+    message.alert = alert.map(|alert| Alert { created_at: now, ..alert.clone() }.json());
+    let topic = Topic { channels: Some(keys), ..Topic::new(failure_events(alert), tags, now) };
+    insert_notice(tx, user_key, &Notice { topic, message })
 }
 
 /// The first success of a cue after failures of which a channel has told one.
@@ -141,7 +178,7 @@ pub(super) fn announce_recovery(
     let id = message_id(&[key, 1], now);
     let message = message::recovered(&subject, id, (streak.since, streak.failures), now);
     let events = vec![CUE_RECOVERED.to_owned()];
-    announce(tx, user_key, notice(events, tags, now, message)).map(drop)
+    announce(tx, user_key, notice(events, tags, now, message))
 }
 
 /// `reason` follows "was paused", as in "by request".
@@ -156,7 +193,7 @@ pub(super) fn announce_pause(
     }
     let Some((subject, tags)) = channels::find_subject(tx, cue_key, None)? else { return Ok(()) };
     let message = message::paused(&subject, message_id(&[cue_key, 2], now), reason, now);
-    announce(tx, user_key, notice(vec![CUE_PAUSED.to_owned()], tags, now, message)).map(drop)
+    announce(tx, user_key, notice(vec![CUE_PAUSED.to_owned()], tags, now, message))
 }
 
 /// It is told at `at`, or later with what it then says.
@@ -173,7 +210,7 @@ pub(super) fn announce_alert(
     let (name, tags) = found.map(|(Subject { cue_name, .. }, tags)| (cue_name, tags)).unzip();
     let message = message::alert(alert, name.as_deref());
     let events = vec![alert_event(alert.alert_type)];
-    announce(tx, user_key, notice(events, tags.unwrap_or_default(), at, message)).map(drop)
+    announce(tx, user_key, notice(events, tags.unwrap_or_default(), at, message))
 }
 
 /// The alert says more now, and waits until `at`.
@@ -189,18 +226,17 @@ fn notice(events: Vec<String>, tags: Tags, at: Timestamp, message: Message) -> N
     Notice { topic: Topic::new(events, tags, at), message }
 }
 
-/// Adds the notice if a channel takes it. Returns the types of those that do.
-fn announce(tx: &WriteTx<'_>, user_key: i64, notice: Notice) -> Result<Vec<ChannelType>> {
-    let takers: Vec<ChannelType> = readable(tx, user_key)?
-        .iter()
-        .filter(|channel| channel.takes(&notice.topic))
-        .map(|channel| channel.channel_type)
-        .collect();
-    if !takers.is_empty() {
-        let settle = i64::try_from(SETTLE.as_millis()).unwrap_or(i64::MAX);
-        channels::insert_notice(tx, user_key, &notice, (MAX_NOTICES, settle))?;
+/// Adds the notice if a channel takes it.
+fn announce(tx: &WriteTx<'_>, user_key: i64, notice: Notice) -> Result<()> {
+    if readable(tx, user_key)?.iter().any(|channel| channel.takes(&notice.topic)) {
+        insert_notice(tx, user_key, &notice)?;
     }
-    Ok(takers)
+    Ok(())
+}
+
+fn insert_notice(tx: &WriteTx<'_>, user_key: i64, notice: &Notice) -> Result<()> {
+    let settle = i64::try_from(SETTLE.as_millis()).unwrap_or(i64::MAX);
+    channels::insert_notice(tx, user_key, notice, (MAX_NOTICES, settle))
 }
 
 /// Returns whether a channel mails events of this word about the cue.

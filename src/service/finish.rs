@@ -5,13 +5,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::stats::{Figures, whole_millis};
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::channel::alert_event;
+use crate::domain::channel::{FAILURE_MAILS, alert_event};
 use crate::domain::cue::Cue;
 use crate::domain::execution::outcome::{
     Outcome, OutcomeState, VerificationMode, after_report, failure_reason,
 };
 use crate::domain::execution::{CANCELLED, Execution, ExecutionStatus, NextStep, Trigger, after_outcome};
-use crate::domain::notification::alert::{ALERT_THRESHOLD, AlertType, NewAlert};
+use crate::domain::notification::alert::{AlertType, NewAlert};
 use crate::domain::notification::event::EventType;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::just_before;
@@ -111,19 +111,15 @@ fn count_end(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) {
     }
 }
 
-/// Lengthens the failure streak, raises an alert, and applies `on_failure`. Does nothing for a disabled user.
+/// Lengthens the failure streak, raises or changes its alert, and applies `on_failure`. Does nothing for a disabled user.
 fn after_failure(tx: &WriteTx<'_>, key: i64, firer: &CueFirer) -> Result<()> {
     let now = firer.now();
     let Some(failed) = outbox::find_failed(tx, key)? else { return Ok(()) };
     let cue_key = failed.subject.cue_key;
-    let failures = outbox::increment_streak(tx, cue_key, now)?;
-    let alert = NewAlert::ConsecutiveFailures { failures };
-    let raised = if failures >= ALERT_THRESHOLD {
-        notify::raise_alert_for(tx, &failed.subject, &alert, now)?
-    } else {
-        None
-    };
-    let is_mailed = channels::announce_failure(tx, (&failed, key), failures, raised.as_ref(), now)?;
+    let streak = outbox::increment_streak(tx, cue_key, key, now)?;
+    let alert = notify::alert_streak(tx, &failed.subject, &streak, now)?;
+    let is_mailed = channels::announce_failure(tx, (&failed, key), streak.failures, alert.as_ref(), now)?
+        || (failed.by_schedule && notify::is_told(tx, cue_key, FAILURE_MAILS, now)?);
     apply_on_failure(tx, &failed, is_mailed, firer)
 }
 
@@ -147,7 +143,7 @@ pub(super) fn on_missing_outcome(
     apply_on_failure(tx, &FailedExecution { error: Some(error), ..failed }, is_mailed, firer)
 }
 
-/// `is_mailed` if a channel mails the failure: it is not mailed twice.
+/// `is_mailed` if the failure is not mailed: a channel does, or an earlier one of the streak was.
 fn apply_on_failure(
     tx: &WriteTx<'_>,
     failed: &FailedExecution,

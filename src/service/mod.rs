@@ -16,6 +16,7 @@ pub mod manual_runs;
 pub mod notify;
 pub mod operator;
 pub mod overlap;
+pub mod reminders;
 pub mod sessions;
 pub mod test_calls;
 pub mod test_clock;

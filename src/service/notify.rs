@@ -7,11 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::channel::message::Message;
-use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
+use crate::domain::channel::{ALERT_WEBHOOK, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, FAILURE_MAILS};
 use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{
-    Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, MovedRuns, NewAlert, TEST_KIND, TestAttempt,
-    test_alert,
+    ALERT_THRESHOLD, Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, MovedRuns, NewAlert, TEST_KIND,
+    TestAttempt, test_alert,
 };
 use crate::domain::notification::{
     BACKLOG_CLEARED, Credential, FailureReport, MAX_MAILS, MAX_WAITING, MAX_WITH_REPLACEMENTS,
@@ -24,8 +24,9 @@ use crate::error::{Error, Result};
 use crate::service::{channels, events};
 use crate::store::accounts::users;
 use crate::store::alerts::{self, AlertSubject};
+use crate::store::channels::{record_told, told_at};
 use crate::store::db::meta;
-use crate::store::outbox::{self, FailedExecution, NewNotification};
+use crate::store::outbox::{self, FailedExecution, NewNotification, Streak};
 use crate::store::{Pending, WriteTx};
 
 pub(super) fn post_failure(
@@ -66,6 +67,7 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
     outbox::insert_mail(tx, user_key, now, 0)?;
     let suppressed_until = suppressed_until(tenth_newest, now).map(instant);
     let body = StoredMail::Failure { failure: report(failed, now), suppressed, suppressed_until }.body();
+    record_told(tx, (failed.subject.cue_key, FAILURE_MAILS), 0, now)?;
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
@@ -176,6 +178,55 @@ const CATCH_UP_QUIET: SignedDuration = SignedDuration::from_secs(60);
 pub fn raise_alert(tx: &WriteTx<'_>, execution_key: i64, alert: &NewAlert, now: Timestamp) -> Result<bool> {
     let Some(subject) = alerts::find_subject(tx, execution_key)? else { return Ok(false) };
     Ok(raise_alert_for(tx, &subject, alert, now)?.is_some())
+}
+
+/// Failures of a cue in a row are mailed, and sent to the alert webhook, once in this time: a little less than a day, so
+/// that a nightly cue is told every night.
+const TOLD_FOR: SignedDuration = SignedDuration::from_hours(23);
+
+/// Returns whether a failure of the cue in this row was told within [`TOLD_FOR`].
+pub(super) fn is_told(tx: &WriteTx<'_>, cue_key: i64, channel_key: i64, now: Timestamp) -> Result<bool> {
+    let told_at = told_at(tx, cue_key, channel_key)?;
+    // A later one is of a clock that was ahead.
+    Ok(told_at.is_some_and(|told_at| told_at <= now && now < saturating_add(told_at, TOLD_FOR)))
+}
+
+/// The alert about the failures of a cue in a row, one for all of them: from the third on each changes it.
+pub(super) fn alert_streak(
+    tx: &WriteTx<'_>,
+    subject: &AlertSubject,
+    streak: &Streak,
+    now: Timestamp,
+) -> Result<Option<Alert>> {
+    if streak.failures < ALERT_THRESHOLD {
+        return Ok(None);
+    }
+    let new = NewAlert::ConsecutiveFailures { failures: streak.failures };
+    let recent = saturating_sub(now, new.alert_type().dedup_window() - SignedDuration::from_millis(1));
+    // A streak that follows another within minutes is no news.
+    let Some(known) = alerts::find_streak(tx, subject.cue_key, streak.since.min(recent))? else {
+        let raised = raise_alert_for(tx, subject, &new, now)?;
+        record_told(tx, (subject.cue_key, ALERT_WEBHOOK), 0, now)?;
+        return Ok(raised);
+    };
+    let is_of_streak = known.created_at >= streak.since;
+    let alert = Alert {
+        execution_id: Some(subject.execution_id),
+        message: new.message(&subject.cue_name),
+        metadata: new.metadata(),
+        ..known
+    };
+    alerts::update_streak(tx, subject.cue_key, &alert)?;
+    let url = subject.alert_webhook_url.clone().filter(|_| is_of_streak);
+    if url.is_some() && !is_told(tx, subject.cue_key, ALERT_WEBHOOK, now)? {
+        record_told(tx, (subject.cue_key, ALERT_WEBHOOK), 0, now)?;
+        let kind = NotificationKind::Alert(alert.alert_type);
+        // A receiver takes the same id for a repetition.
+        let again = Alert { id: notification_id(alert.id.as_bytes(), kind, now), ..alert.clone() };
+        let (id, user_key, body) = (again.id.clone(), subject.user_key, alert_body(&again));
+        enqueue(tx, &NewNotification { id, user_key, kind, url, body, channel_key: None }, now)?;
+    }
+    Ok(Some(alert))
 }
 
 pub(super) fn raise_alert_for(

@@ -164,6 +164,7 @@ fn deadline(
         claims::next_end(read)?,
         outbox::next_due_at(read)?,
         channels::next_due_at(read)?,
+        channels::next_reminder(read)?,
     ];
     let check = claims::next_check(read)?.map(|check| check.max(checks_from));
     Ok(others.into_iter().chain([cue, check]).flatten().min())

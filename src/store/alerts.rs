@@ -67,6 +67,15 @@ const FIND_CATCH_UP: &str = concat!(
 );
 const UPDATE_CATCH_UP: &str = "UPDATE alerts SET message = ?3, metadata = ?4
   WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
+const FIND_STREAK: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM alerts a JOIN cues c ON c.key = a.cue_key
+  WHERE a.cue_key = ?1 AND a.alert_type = 'consecutive_failures' AND a.created_at >= ?2
+  ORDER BY a.created_at DESC LIMIT 1"
+);
+const UPDATE: &str = "UPDATE alerts SET execution_id = ?3, message = ?4, metadata = ?5
+  WHERE cue_key = ?1 AND alert_type = 'consecutive_failures' AND created_at = ?2";
 const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
   WHERE key = ?1 AND disabled_at IS NULL AND alert_webhook_url IS NOT NULL";
 
@@ -77,6 +86,18 @@ pub fn find_catch_up(read: &ReadTx<'_>, user_key: i64, ended_at: Timestamp) -> R
 pub fn update_catch_up(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) -> Result<()> {
     let metadata = alert.metadata.to_string();
     tx.run(UPDATE_CATCH_UP, params![user_key, millis(alert.created_at), alert.message, metadata])
+}
+
+/// The newest alert about failures of the cue in a row that was raised since then.
+pub fn find_streak(read: &ReadTx<'_>, cue_key: i64, since: Timestamp) -> Result<Option<Alert>> {
+    read.find(FIND_STREAK, params![cue_key, millis(since)])
+}
+
+/// Changes an alert about failures of the cue in a row.
+pub fn update_streak(tx: &WriteTx<'_>, cue_key: i64, alert: &Alert) -> Result<()> {
+    let execution_id = alert.execution_id.as_ref().map(ExecutionId::bytes);
+    let metadata = alert.metadata.to_string();
+    tx.run(UPDATE, params![cue_key, millis(alert.created_at), execution_id, alert.message, metadata])
 }
 
 pub fn alert_url(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
@@ -157,6 +178,8 @@ crate::store::test_support::plan_test! { every_query_uses_its_index_and_none_sor
     FIND_CATCH_UP => "alerts_by_user (user_key=? AND created_at=?)",
     UPDATE_CATCH_UP => "alerts_by_user (user_key=? AND created_at=?)",
     ALERT_URL => "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)",
+    FIND_STREAK => "alerts_by_cue (cue_key=? AND alert_type=? AND created_at>?)",
+    UPDATE => "alerts_by_cue (cue_key=? AND alert_type=? AND created_at=?)",
     EXISTS => "alerts_by_user (user_key=?)",
     DELETE_SURPLUS => "alerts_by_user (user_key=?)",
     LIST => "alerts_by_user (user_key=? AND created_at>?)",

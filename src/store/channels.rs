@@ -11,11 +11,12 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::webhook::callback::host_of;
 use crate::error::Result;
 use crate::store::db::columns::{FromRow, RowReader, invalid_column, millis, row};
+use crate::store::outbox::Streak;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 row!(columns, "channels.", Channel {
-    key, id, user_key, channel_type = "channels.type", name, settings, events, tags, quiet, cursor, window_at,
-    window_count, failures, last_sent_at, last_failed_at, last_error, created_at, updated_at,
+    key, id, user_key, channel_type = "channels.type", name, settings, events, tags, quiet, repeat, remind_after_seconds,
+    cursor, window_at, window_count, failures, last_sent_at, last_failed_at, last_error, created_at, updated_at,
 });
 
 impl FromRow for Settings {
@@ -37,11 +38,13 @@ impl FromRow for Quiet {
 }
 
 impl FromRow for Topic {
-    const WIDTH: usize = 4;
+    const WIDTH: usize = 5;
 
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let (key, events) = (columns.get()?, columns.json()?);
-        Ok(Self { key, events, tags: columns.get()?, at: columns.get()? })
+        let (key, events, tags) = (columns.get()?, columns.json()?, columns.get()?);
+        let channels = columns.maybe_text()?.map(serde_json::from_str).transpose();
+        let channels = channels.map_err(|error| invalid_column(&error.to_string()))?;
+        Ok(Self { key, events, tags, channels, at: columns.get()? })
     }
 }
 
@@ -54,12 +57,15 @@ impl FromRow for Message {
 row!(AttemptFailure { http_status, cause, error });
 
 const INSERT: &str = "INSERT INTO channels (id, user_key, type, name, settings, events, tags, quiet, cursor, created_at,
-                      updated_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'notices'), 0), ?9, ?9)";
+                      updated_at, repeat, remind_after_seconds)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'notices'), 0), ?9, ?9,
+            ?10, ?11)";
 const UPDATE: &str =
     "UPDATE channels SET name = ?2, settings = ?3, events = ?4, tags = ?5, quiet = ?6, failures = ?7,
-        updated_at = ?8, due_at = ?8
+        updated_at = ?8, due_at = ?8, repeat = ?9, remind_after_seconds = ?10
   WHERE key = ?1";
+const RESCHEDULE_REMINDERS: &str =
+    "UPDATE told_failures SET remind_at = iif(?2 = 0, NULL, told_at + 1000 * ?2) WHERE channel_key = ?1";
 const DELETE: &str = "DELETE FROM channels WHERE user_key = ?1 AND id = ?2";
 const DELETE_ALL: &str = "DELETE FROM channels WHERE user_key = ?1";
 const COUNT: &str = "SELECT count(*) FROM channels WHERE user_key = ?1";
@@ -97,20 +103,32 @@ const RECORD_FAILURE: &str =
 const LOOK_AGAIN: &str = "UPDATE channels SET due_at = ?2 WHERE key = ?1";
 const RELEASE_MESSAGE: &str = "UPDATE outbox SET due_at = NULL WHERE channel_key = ?1";
 
-const INSERT_NOTICE: &str =
-    "INSERT INTO notices (user_key, events, tags, ready_at, id, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const INSERT_NOTICE: &str = "INSERT INTO notices (user_key, events, tags, ready_at, id, body, channels) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const UPDATE_NOTICE: &str = "UPDATE notices SET ready_at = ?3, body = ?4 WHERE user_key = ?1 AND id = ?2";
 const RELEASE_NOTICE: &str =
     "UPDATE notices SET ready_at = min(ready_at, ?3) WHERE user_key = ?1 AND id = ?2";
-const LIST_TOPICS: &str = "SELECT key, events, tags, ready_at FROM notices
+const LIST_TOPICS: &str = "SELECT key, events, tags, channels, ready_at FROM notices
   WHERE user_key = ?1 AND key > ?2 ORDER BY key";
-const LIST_NOTICES: &str = "SELECT key, events, tags, ready_at, body FROM notices
+const LIST_NOTICES: &str = "SELECT key, events, tags, channels, ready_at, body FROM notices
   WHERE user_key = ?1 AND key > ?2 ORDER BY key LIMIT ?3 + 0";
 const NEWEST_NOTICE: &str = "SELECT key FROM notices WHERE user_key = ?1 ORDER BY key DESC LIMIT 1";
 const DELETE_TOLD: &str = "DELETE FROM notices WHERE user_key = ?1
     AND key <= coalesce((SELECT min(cursor) FROM channels WHERE user_key = ?1), 9223372036854775807)";
 const DELETE_SURPLUS: &str = "DELETE FROM notices WHERE user_key = ?1
     AND key <= (SELECT key FROM notices WHERE user_key = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2 + 0)";
+
+const LIST_TOLD: &str = "SELECT channel_key FROM told_failures WHERE cue_key = ?1";
+const TOLD_AT: &str = "SELECT told_at FROM told_failures WHERE cue_key = ?1 AND channel_key = ?2";
+const RECORD_TOLD: &str = "INSERT INTO told_failures (cue_key, channel_key, told_at, remind_at)
+    SELECT cue_key, ?2, ?3, iif(?4 = 0, NULL, ?3 + 1000 * ?4) FROM consecutive_failures WHERE cue_key = ?1
+    ON CONFLICT DO UPDATE SET told_at = excluded.told_at, remind_at = excluded.remind_at";
+const NEXT_REMINDER: &str =
+    "SELECT remind_at FROM told_failures WHERE remind_at IS NOT NULL ORDER BY remind_at LIMIT 1";
+const DUE_REMINDERS: &str = "SELECT t.cue_key, cues.user_key, t.channel_key, c.remind_after_seconds,
+        cues.status = 'active', f.failures, f.since, f.is_announced, f.last_key
+   FROM told_failures t JOIN consecutive_failures f ON f.cue_key = t.cue_key JOIN cues ON cues.key = t.cue_key
+   JOIN channels c ON c.key = t.channel_key
+  WHERE t.remind_at <= ?1 ORDER BY t.remind_at LIMIT ?2 + 0";
 
 const SUBJECT: &str = "SELECT id, name, timezone, tags FROM cues WHERE key = ?1";
 // The error of a worker is in its report, that of a delivery in the execution.
@@ -127,15 +145,24 @@ const OTHER_FAILURE: &str = "SELECT a.http_status, a.cause, a.error_message
 
 pub fn insert(tx: &WriteTx<'_>, user_key: i64, id: &str, new: &NewChannel, now: Timestamp) -> Result<()> {
     let (channel_type, [settings, events, tags, quiet]) = (new.channel_type.as_str(), json_columns(new));
-    let name = &new.name;
-    tx.run(INSERT, params![id, user_key, channel_type, name, settings, events, tags, quiet, millis(now)])
+    let (name, repeat, remind_after) = (&new.name, new.repeat.as_str(), new.remind_after_seconds);
+    let now = millis(now);
+    tx.run(
+        INSERT,
+        params![id, user_key, channel_type, name, settings, events, tags, quiet, now, repeat, remind_after],
+    )
 }
 
 /// All but its type, which stays. With changed settings its earlier failures count no more, and its message is sent again
 /// at once.
 pub fn update(tx: &WriteTx<'_>, key: i64, (new, failures): (&NewChannel, u32), now: Timestamp) -> Result<()> {
     let [settings, events, tags, quiet] = json_columns(new);
-    tx.run(UPDATE, params![key, new.name, settings, events, tags, quiet, failures, millis(now)])?;
+    let (now, repeat, remind_after) = (millis(now), new.repeat.as_str(), new.remind_after_seconds);
+    tx.run(
+        UPDATE,
+        params![key, new.name, settings, events, tags, quiet, failures, now, repeat, remind_after],
+    )?;
+    tx.run(RESCHEDULE_REMINDERS, params![key, remind_after])?;
     if failures == 0 {
         tx.run(RELEASE_MESSAGE, [key])?;
     }
@@ -274,11 +301,12 @@ pub fn insert_notice(
     notice: &Notice,
     (kept, settle_ms): (u32, i64),
 ) -> Result<()> {
-    let Notice { topic: Topic { events, tags, at, .. }, message } = notice;
+    let Notice { topic: Topic { events, tags, channels, at, .. }, message } = notice;
     let (events, ready_at) = (json!(events).to_string(), millis(*at));
+    let channels = channels.as_ref().map(|keys| json!(keys).to_string());
     tx.run(
         INSERT_NOTICE,
-        params![user_key, events, tags_column(tags), ready_at, message.id, message.body()],
+        params![user_key, events, tags_column(tags), ready_at, message.id, message.body(), channels],
     )?;
     tx.run(DELETE_SURPLUS, params![user_key, kept])?;
     tx.run(WAKE, params![user_key, ready_at, settle_ms])?;
@@ -346,6 +374,51 @@ pub fn find_failed_run(
     }))
 }
 
+/// The channels that have told the failures of the cue.
+pub fn list_told(read: &ReadTx<'_>, cue_key: i64) -> Result<Vec<i64>> {
+    read.all(LIST_TOLD, [cue_key])
+}
+
+pub fn told_at(read: &ReadTx<'_>, cue_key: i64, channel_key: i64) -> Result<Option<Timestamp>> {
+    read.find(TOLD_AT, [cue_key, channel_key])
+}
+
+/// Records that the channel has told the failures of the cue, if it is failing. No reminder follows after 0 seconds.
+pub fn record_told(
+    tx: &WriteTx<'_>,
+    (cue_key, channel_key): (i64, i64),
+    remind_after_seconds: u32,
+    now: Timestamp,
+) -> Result<()> {
+    tx.run(RECORD_TOLD, params![cue_key, channel_key, millis(now), remind_after_seconds])
+}
+
+pub fn forget_told(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+    tx.run("DELETE FROM told_failures WHERE cue_key = ?1", [cue_key])
+}
+
+row! {
+#[derive(Debug, Clone)]
+pub struct DueReminder {
+    pub cue_key: i64,
+    pub user_key: i64,
+    pub channel_key: i64,
+    pub remind_after_seconds: u32,
+    /// False if the cue has ended.
+    pub is_active: bool,
+    pub streak: Streak,
+    /// The last execution that has failed.
+    pub last_key: i64,
+} }
+
+pub fn next_reminder(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
+    read.find(NEXT_REMINDER, [])
+}
+
+pub fn list_due_reminders(read: &ReadTx<'_>, now: Timestamp, limit: u32) -> Result<Vec<DueReminder>> {
+    read.all(DUE_REMINDERS, params![millis(now), limit])
+}
+
 #[cfg(test)]
 crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index:
     COUNT => "channels_by_user (user_key=?)",
@@ -369,5 +442,10 @@ crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index
     LIST_NOTICES => "notices_by_user (user_key=? AND key>?)",
     DELETE_TOLD => "notices_by_user (user_key=?",
     DELETE_SURPLUS => "notices_by_user (user_key=?",
+    TOLD_AT => "SEARCH told_failures USING PRIMARY KEY (cue_key=? AND channel_key=?)",
+    LIST_TOLD => "SEARCH told_failures USING PRIMARY KEY (cue_key=?)",
+    RESCHEDULE_REMINDERS => "told_failures_by_channel (channel_key=?)",
+    NEXT_REMINDER => "told_failures_due",
+    DUE_REMINDERS => "told_failures_due (remind_at<?)",
     OTHER_FAILURE => "SEARCH a USING PRIMARY KEY (execution_key=? AND attempt<?)",
 }

@@ -256,6 +256,8 @@ pub struct FailedExecution {
     pub webhook: Option<String>,
     /// True if to pause the cue. Only an active recurring cue is paused.
     pub pause: bool,
+    /// False for a run by hand, whose failure is always mailed: somebody waits for it.
+    pub by_schedule: bool,
 } }
 
 // The error of a worker is in its report, that of a delivery in the execution.
@@ -264,7 +266,8 @@ const FIND_FAILED: &str = concat!(
     subject_columns!(),
     ", u.id AS user_id, e.attempts, e.http_status, iif(e.transport = 'worker', coalesce(o.error, e.error_message),
        e.error_message) AS error, c.on_failure ->> 'email' AS email, c.on_failure ->> 'webhook' AS webhook,
-       c.on_failure ->> 'pause' AND c.status = 'active' AND c.at IS NULL AS pauses
+       c.on_failure ->> 'pause' AND c.status = 'active' AND c.at IS NULL AS pauses,
+       e.triggered_by = 'schedule'
      FROM executions e JOIN cues c ON c.key = e.cue_key
      JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
      LEFT JOIN outcomes o ON o.execution_key = e.key
@@ -274,8 +277,9 @@ const FIND_FAILED: &str = concat!(
 const DELETE_STREAK: &str =
     "DELETE FROM consecutive_failures WHERE cue_key = ?1 RETURNING failures, since, is_announced";
 const INCREMENT_STREAK: &str =
-    "INSERT INTO consecutive_failures (cue_key, failures, since, is_announced) VALUES (?1, 1, ?2, 0)
-    ON CONFLICT (cue_key) DO UPDATE SET failures = failures + 1 RETURNING failures";
+    "INSERT INTO consecutive_failures (cue_key, failures, since, is_announced, last_key) VALUES (?1, 1, ?2, 0, ?3)
+    ON CONFLICT (cue_key) DO UPDATE SET failures = failures + 1, last_key = ?3
+    RETURNING failures, since, is_announced";
 const ANNOUNCE_STREAK: &str = "UPDATE consecutive_failures SET is_announced = 1 WHERE cue_key = ?1";
 const MAIL_TIME: &str = "SELECT created_at FROM failure_mails
     WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1 OFFSET ?2";
@@ -306,8 +310,9 @@ pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<Streak>> {
     tx.find(DELETE_STREAK, [cue_key])
 }
 
-pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<i64> {
-    tx.one(INCREMENT_STREAK, params![cue_key, millis(now)])
+/// `key` is the execution that has failed.
+pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64, key: i64, now: Timestamp) -> Result<Streak> {
+    tx.one(INCREMENT_STREAK, params![cue_key, millis(now), key])
 }
 
 pub fn announce_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {

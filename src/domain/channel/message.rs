@@ -64,6 +64,8 @@ pub struct Topic {
     pub events: Vec<String>,
     /// Those that the cue had.
     pub tags: Tags,
+    /// The keys of the channels that tell it; `None` for all that take its events.
+    pub channels: Option<Vec<i64>>,
     /// When it may be told.
     pub at: Timestamp,
 }
@@ -74,7 +76,7 @@ const MAX_AHEAD: SignedDuration = SignedDuration::from_mins(10);
 impl Topic {
     /// `key` is not set yet.
     pub fn new(events: Vec<String>, tags: Tags, at: Timestamp) -> Self {
-        Self { key: 0, events, tags, at }
+        Self { key: 0, events, tags, channels: None, at }
     }
 
     /// One that is far ahead was made before the clock was set back: it holds up no other.
@@ -258,14 +260,7 @@ impl FailedRun {
     pub fn message(&self, id: String, now: Timestamp) -> Message {
         let Self { subject, attempts, streak, .. } = self;
         let times = if *attempts > 1 { format!(" {attempts} times") } else { String::new() };
-        let (host, reason) = (self.host.as_deref(), self.last.reason(self.host.as_deref()));
-        let before = self.before.as_ref().map(|before| {
-            // The host is named once.
-            before.reason(host.filter(|_| before.http_status.is_none() && self.last.http_status.is_none()))
-        });
-        let before = before.filter(|before| !reason.starts_with(before.as_str()));
-        let before = before.map(|before| format!(" ({before} before)")).unwrap_or_default();
-        let title = format!("{} failed{times}: {reason}{before}", subject.name());
+        let title = format!("{} failed{times}: {}", subject.name(), self.reason());
         let mut message = subject.message(id, EXECUTION_FAILED, Mood::Critical, &title, now);
         message.text = format!("The run of {} will not be retried.", subject.time(self.scheduled_for));
         if *streak > 1 {
@@ -273,6 +268,39 @@ impl FailedRun {
         }
         message
     }
+
+    /// `503 from nas.lan (connection refused before)`
+    pub fn reason(&self) -> String {
+        let (host, reason) = (self.host.as_deref(), self.last.reason(self.host.as_deref()));
+        let before = self.before.as_ref().map(|before| {
+            // The host is named once.
+            before.reason(host.filter(|_| before.http_status.is_none() && self.last.http_status.is_none()))
+        });
+        let before = before.filter(|before| !reason.starts_with(before.as_str()));
+        let before = before.map(|before| format!(" ({before} before)")).unwrap_or_default();
+        reason + &before
+    }
+}
+
+/// `backup is still failing after 2 d: 503 from nas.lan`
+pub fn reminder(
+    subject: &Subject,
+    id: String,
+    reason: Option<&str>,
+    (since, failures): (Timestamp, i64),
+    now: Timestamp,
+) -> Message {
+    let after = in_words(now.duration_since(since));
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let title = format!("{} is still failing after {after}{reason}", subject.name());
+    let mut message = subject.message(id, EXECUTION_FAILED, Mood::Critical, &title, now);
+    message.text = failed_since(subject, since, failures);
+    message
+}
+
+fn failed_since(subject: &Subject, since: Timestamp, failures: i64) -> String {
+    let runs = if failures == 1 { "1 run has".to_owned() } else { format!("{failures} runs have") };
+    format!("{runs} failed since {}.", subject.time(since))
 }
 
 /// `backup recovered after 2 h 10 min`
@@ -285,8 +313,7 @@ pub fn recovered(
     let after = in_words(now.duration_since(since));
     let title = format!("{} recovered after {after}", subject.name());
     let mut message = subject.message(id, CUE_RECOVERED, Mood::Good, &title, now);
-    let runs = if failures == 1 { "1 run has".to_owned() } else { format!("{failures} runs have") };
-    message.text = format!("{runs} failed since {}.", subject.time(since));
+    message.text = failed_since(subject, since, failures);
     message
 }
 

@@ -6,6 +6,7 @@ pub mod secrets;
 pub mod services;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use jiff::civil::Time;
 use jiff::{SignedDuration, Timestamp};
@@ -47,6 +48,24 @@ word_enum! {
         Pushover = "pushover",
     }
 }
+
+word_enum! {
+    /// Which failures of a cue in a row a channel tells.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Repeat {
+        #[default]
+        First = "first",
+        Every = "every",
+    }
+}
+
+/// Seconds from a failure that was told, or a reminder, to the next reminder: the default, and the bounds beside 0.
+pub const REMIND_AFTER: u32 = 86_400;
+pub const REMIND_RANGE: RangeInclusive<i64> = 900..=604_800;
+
+/// What tells failures beside channels: failure mails, and the alert webhook.
+pub const FAILURE_MAILS: i64 = 0;
+pub const ALERT_WEBHOOK: i64 = -1;
 
 /// The settings of a channel by name, in the form that its service checks. `priority` is a text of digits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +219,9 @@ pub struct NewChannel {
     pub events: ChannelEvents,
     pub tags: Tags,
     pub quiet: Option<Quiet>,
+    pub repeat: Repeat,
+    /// 0: no reminders.
+    pub remind_after_seconds: u32,
 }
 
 /// A channel, as it is stored.
@@ -214,6 +236,8 @@ pub struct Channel {
     pub events: ChannelEvents,
     pub tags: Tags,
     pub quiet: Option<Quiet>,
+    pub repeat: Repeat,
+    pub remind_after_seconds: u32,
     /// The last notice that it has told or does not take.
     pub cursor: i64,
     /// The start of its current window, and the messages in it; a digest counts as more than [`MAX_SINGLE`].
@@ -251,7 +275,8 @@ pub enum Turn {
 
 impl Channel {
     pub fn takes(&self, topic: &Topic) -> bool {
-        topic.events.iter().any(|event| self.takes_event(event, &topic.tags))
+        topic.channels.as_ref().is_none_or(|keys| keys.contains(&self.key))
+            && topic.events.iter().any(|event| self.takes_event(event, &topic.tags))
     }
 
     /// `tags` are those of the cue; an event of the account has none.
@@ -271,8 +296,8 @@ impl Channel {
         self.quiet_end(now).or_else(|| self.window(now).map(|(_, end)| end).filter(|_| is_full))
     }
 
-    /// The rule of contract §12: the first message goes at once, and more than [`MAX_SINGLE`] in a window become one. A
-    /// burst is then two messages at most. What fell in the quiet hours is one message at their end.
+    /// The rule of contract §12: the first message goes at once, and more than [`MAX_SINGLE`] in a window become one. What
+    /// fell in the quiet hours is one message at their end.
     pub fn turn(&self, waiting: &[Notice], now: Timestamp) -> Turn {
         let (Some(oldest), Some(newest)) = (waiting.first(), waiting.last()) else { return Turn::Idle };
         if let Some(until) = self.silent_until(now) {
@@ -334,6 +359,8 @@ impl Channel {
             events: ChannelEvents(events.iter().map(|event| (*event).to_owned()).collect()),
             tags: Tags::default(),
             quiet: None,
+            repeat: Repeat::default(),
+            remind_after_seconds: REMIND_AFTER,
             cursor: 0,
             window_at: None,
             window_count: 0,

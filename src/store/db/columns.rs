@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::domain::account::device_login::LoginState;
 use crate::domain::account::session::SignInMethod;
 use crate::domain::billing::{Offer, RequestStatus, SubscriptionState};
-use crate::domain::channel::ChannelType;
+use crate::domain::channel::{ChannelType, Repeat};
 use crate::domain::cue::slug::Slug;
 use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{CueStatus, ScheduleSpec, StoredSchedule, Transport};
@@ -207,6 +207,7 @@ words!(
     AlertType,
     CatchUp,
     ChannelType,
+    Repeat,
     CueStatus,
     ExecutionStatus,
     FailureCause,

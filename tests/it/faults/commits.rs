@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cued::clock::Clock;
-use cued::domain::channel::{ChannelEvents, ChannelType, NewChannel, Settings};
+use cued::domain::channel::{ChannelEvents, ChannelType, NewChannel, Repeat, Settings};
 use cued::domain::cue::tags::Tags;
 use cued::domain::cue::{NewCue, OnFailure, Transport};
 use cued::domain::execution::RetryPolicy;
@@ -128,7 +128,7 @@ impl Trial {
         });
     }
 
-    /// A channel that is told of the failure and of the recovery.
+    /// A channel that is told of the failure, reminded of it, and told of the recovery.
     fn create_channel(&mut self) {
         self.insist(|trial| {
             let mut settings = Settings::default();
@@ -140,6 +140,9 @@ impl Trial {
                 events: ChannelEvents::default(),
                 tags: Tags::default(),
                 quiet: None,
+                repeat: Repeat::First,
+                // It falls due while the cue is failing.
+                remind_after_seconds: 900,
             };
             service::channels::create(&trial.fixture.app, 1, new).and_then(Pending::wait)
         });

@@ -119,8 +119,13 @@ impl World {
         let server = Server::start(&[&callbacks[..], &clock, &folder].concat());
         let user = server.user();
         user.patch("/v1/admin/settings", &json!({"registration": "open"})).expect(200);
-        let fails = |delivery: &Delivery| Reaction::Status(if delivery.path == FAILS { 500 } else { 200 });
-        let receiver = Receiver::with(Reaction::choose(fails));
+        let react = |delivery: &Delivery| match delivery.path.as_str() {
+            FAILS => Reaction::Status(500),
+            // As ntfy does.
+            "/" => Reaction::Full(200, Vec::new(), r#"{"id":"x","event":"message"}"#.to_owned()),
+            _ => Reaction::Status(200),
+        };
+        let receiver = Receiver::with(Reaction::choose(react));
         user.patch("/v1/auth/me", &json!({"alert_webhook_url": receiver.url()})).expect(200);
         Self { server, user, receiver, home }
     }

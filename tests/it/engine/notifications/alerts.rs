@@ -51,25 +51,54 @@ fn the_third_consecutive_failure_raises_an_alert() {
 }
 
 #[test]
-fn an_alert_is_deduplicated_for_five_minutes() {
-    let ((_server, user), receiver) = (Server::with_clock_and_user(START), failing());
-    let (cue, other) = (user.create(&hook(&receiver, quiet())), user.create(&hook(&receiver, quiet())));
-    (0..5).for_each(|_| drop(fire(&user, &cue)));
-    user.advance("PT4M59.999S");
-    fire(&user, &cue);
-    assert_eq!(count(&user, "consecutive_failures"), 1);
+fn failures_in_a_row_are_one_alert_that_counts_them_and_is_posted_once_a_day() {
+    let (_server, user, receiver, notified) = failing_scene();
+    user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
+    let mut hourly = hook(&receiver, quiet());
+    hourly["schedule"] = json!({"type": "recurring", "cron": "0 * * * *"});
+    let (cue, other) = (user.create(&hourly), user.create(&hook(&receiver, quiet())));
+    user.advance("P2DT30M");
+    let last = user.executions_of(id(&cue))[0].clone();
+    let alert = json!({
+        "metadata": {"failure_count": 48, "consecutive_failures": 48}, "created_at": "2026-01-05T03:00:00Z",
+        "message": "nightly has failed 48 times in a row", "execution_id": last["id"],
+    });
+    let found = listed(&user, "");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_has(&found[0], alert);
+    let posted: Vec<Value> = notified.deliveries().iter().map(Delivery::json).collect();
+    let counts: Vec<&Value> = posted.iter().map(|alert| &alert["metadata"]["failure_count"]).collect();
+    assert_eq!(counts, [3, 26], "the third, and the first one 23 hours later");
+    assert_ne!(posted[0]["id"], posted[1]["id"]);
     (0..3).for_each(|_| drop(fire(&user, &other)));
-    assert_eq!(count(&user, "consecutive_failures"), 2, "another cue has its own alerts");
+    assert_eq!(count(&user, "consecutive_failures"), 2, "another cue has its own alert");
+    receiver.react(Reaction::Status(200));
+    user.advance("PT1H");
+    receiver.react(Reaction::Status(500));
+    user.advance("PT3H");
+    assert_eq!(count(&user, "consecutive_failures"), 3, "a success ends it");
+}
+
+#[test]
+fn an_alert_of_failures_soon_after_others_is_none() {
+    let (_server, user, receiver, notified) = failing_scene();
+    user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
+    let cue = user.create(&hook(&receiver, quiet()));
+    let fail = || (0..3).for_each(|_| drop(fire(&user, &cue)));
+    let succeed = || {
+        receiver.react(Reaction::Status(200));
+        fire(&user, &cue);
+        receiver.react(Reaction::Status(500));
+    };
+    fail();
+    succeed();
+    user.advance("PT4M59.999S");
+    fail();
+    assert_eq!((count(&user, "consecutive_failures"), notified.count()), (1, 1));
+    succeed();
     user.advance("PT0.001S");
-    fire(&user, &cue);
-    let newest = &listed(&user, "limit=1")[0];
-    assert_has(
-        newest,
-        json!({
-            "metadata": {"failure_count": 7, "consecutive_failures": 7}, "created_at": "2026-01-05T00:05:00Z",
-        }),
-    );
-    assert_eq!(count(&user, "consecutive_failures"), 3);
+    fail();
+    assert_eq!((count(&user, "consecutive_failures"), notified.count()), (2, 2));
 }
 
 #[test]
@@ -226,9 +255,9 @@ fn the_alert_webhook_can_be_set_shown_and_removed() {
         user.patch(ME, &json!({"alert_webhook_url": null})).expect(200)["alert_webhook_url"],
         Value::Null
     );
-    user.advance("PT1H");
+    user.advance("P1D");
     fire(&user, &cue);
-    assert_eq!((count(&user, "consecutive_failures"), notified.count()), (2, 1), "raised and not sent");
+    assert_eq!((count(&user, "consecutive_failures"), notified.count()), (1, 1), "changed and not sent");
     // An empty text removes it too.
     user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
     assert_eq!(

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod pace;
+mod reminders;
 mod services;
 
 use crate::support::*;
@@ -112,7 +113,7 @@ fn a_failure_and_the_alert_that_it_raises_are_one_message() {
     let (_server, user) = Server::with_clock_and_user(START);
     let (failing, phone, alerts) =
         (Receiver::with(Reaction::Status(500)), Receiver::start(), Receiver::start());
-    webhook(&user, &phone, json!({}));
+    webhook(&user, &phone, json!({"repeat": "every"}));
     webhook(&user, &alerts, json!({"events": ["alert.consecutive_failures"]}));
     every_minute(&user, &failing, "backup", json!({}));
     user.advance("PT3M10S");
@@ -278,7 +279,6 @@ fn an_email_channel_replaces_the_failure_mail_and_adds_alerts_and_recoveries() {
 }
 
 #[test]
-#[test]
 fn a_mail_that_only_the_log_of_the_server_gets_is_not_delivered() {
     let (_server, user) = Server::with_clock_and_user(START);
     let failing = Receiver::with(Reaction::Status(500));
@@ -294,6 +294,7 @@ fn a_mail_that_only_the_log_of_the_server_gets_is_not_delivered() {
     assert_has(&shown, json!({"failures": 2, "waiting": 0, "last_sent_at": null, "last_error": why}));
 }
 
+#[test]
 fn a_link_leads_to_the_run_if_the_server_has_a_public_url() {
     let (_server, user) = Server::with_user(&[
         "--test-clock",

@@ -58,8 +58,8 @@ fn a_thousand_failures_give_each_channel_two_messages_at_most() {
     let count = if is_full_run() { 1_000 } else { 100 };
     let (_server, user) = Server::with_user(DEV_UNLIMITED);
     let (failing, one, two) = (Receiver::with(Reaction::Status(500)), Receiver::start(), Receiver::start());
-    webhook(&user, &one, json!({}));
-    webhook(&user, &two, json!({"events": ["execution.failed"]}));
+    webhook(&user, &one, json!({"repeat": "every"}));
+    webhook(&user, &two, json!({"repeat": "every", "events": ["execution.failed"]}));
     let cue = every_minute(
         &user,
         &failing,
@@ -81,7 +81,7 @@ fn what_falls_in_the_quiet_hours_comes_as_one_message_at_their_end() {
     let (_server, user) = Server::with_clock_and_user("2026-01-05T20:59:00Z");
     let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::start());
     let quiet = json!({"from": "22:00", "to": "07:00", "timezone": "Europe/Berlin"});
-    let channel = webhook(&user, &phone, json!({"quiet": quiet}));
+    let channel = webhook(&user, &phone, json!({"quiet": quiet, "repeat": "every"}));
     let hourly = json!({"type": "recurring", "cron": "30 * * * *"});
     every_minute(&user, &failing, "backup", json!({"schedule": hourly, "on_failure": {"email": false}}));
     user.advance_to("2026-01-05T23:00:00Z");
@@ -145,7 +145,7 @@ fn a_channel_that_fails_ten_times_is_failing_and_tried_every_hour() {
 fn what_waited_for_a_failing_channel_comes_as_one_message() {
     let (_server, user) = Server::with_clock_and_user(START);
     let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
-    let channel = webhook(&user, &phone, json!({"events": ["execution.failed"]}));
+    let channel = webhook(&user, &phone, json!({"events": ["execution.failed"], "repeat": "every"}));
     every_minute(&user, &failing, "backup", json!({}));
     user.advance("PT20M30S");
     let tries = phone.count();
@@ -164,7 +164,7 @@ fn a_refused_message_is_dropped_and_the_next_one_goes() {
     let (_server, user) = Server::with_clock_and_user(START);
     let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::start());
     phone.first([Reaction::Status(400)]);
-    let channel = webhook(&user, &phone, json!({}));
+    let channel = webhook(&user, &phone, json!({"repeat": "every"}));
     every_minute(&user, &failing, "backup", json!({}));
     user.advance("PT1M30S");
     assert_has(&user.get(&path(&channel)).expect(200), json!({"failures": 1, "waiting": 0}));
@@ -266,7 +266,8 @@ fn an_account_gets_ten_mails_an_hour_and_then_a_digest() {
     let mailbox = Mailbox::open();
     let (_server, user) = with_mail(&mailbox);
     let failing = Receiver::with(Reaction::Status(500));
-    let channel = user.post(CHANNELS, &json!({"type": "email", "to": address(&user)})).expect(201);
+    let body = json!({"type": "email", "to": address(&user), "repeat": "every"});
+    let channel = user.post(CHANNELS, &body).expect(201);
     every_minute(&user, &failing, "backup", json!({}));
     user.advance("PT59M30S");
     for _ in 0..10 {
