@@ -73,12 +73,14 @@ test("a new channel is sent with what was written, and no empty setting", () => 
   assert.deepEqual([form.url, form.events, form.timezone], ["", DEFAULT, "Europe/Berlin"]);
   assert.equal(form.to, undefined, "only a mail has it");
   assert.deepEqual(createBody("ntfy", { ...form, url: " https://ntfy.sh/x ", priority: "5" }),
-    { type: "ntfy", url: "https://ntfy.sh/x", priority: 5, events: DEFAULT, tags: [] });
+    { type: "ntfy", url: "https://ntfy.sh/x", priority: 5, events: DEFAULT, tags: [], repeat: "first",
+      remind_after_seconds: 86_400 });
   const quiet = { isQuiet: true, quietFrom: "21:30", quietTo: "06:00", timezone: "UTC" };
   assert.deepEqual(createBody("email", { ...formOf("email", { to: "ann@example.com" }, "UTC"),
     ...quiet, name: "me", events: ["cue.paused"], tags: ["prod"] }), { type: "email", name: "me",
     to: "ann@example.com", events: ["cue.paused"], tags: ["prod"],
-    quiet: { from: "21:30", to: "06:00", timezone: "UTC" } });
+    quiet: { from: "21:30", to: "06:00", timezone: "UTC" }, repeat: "first",
+    remind_after_seconds: 86_400 });
 });
 
 test("a change sends what was changed: a masked secret stays at the server", () => {

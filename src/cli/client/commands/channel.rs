@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::client::command::{
     Call, Columns, Entry, Form, Lines, Part, View, Work, channel, entry, flag, number, own, place,
-    server_flag, switch, tag_flag,
+    server_flag, switch, tag_flag, words,
 };
 use crate::cli::client::commands::sign_in::ask_hidden;
 use crate::cli::client::context::{Context, can_ask};
@@ -14,12 +14,14 @@ use crate::cli::client::cues::label_of;
 use crate::cli::client::words::{SET_ALERT_WEBHOOK, event_in_words, event_of_words};
 use crate::cli::error::{CliError, failed, usage};
 use crate::cli::input;
-use crate::cli::output::table::{Cell, ColumnRule, Style, duration, status, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, duration, parse_seconds, status, text_of};
 use crate::cli::output::{Format, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::channel::services::SERVICES;
-use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, EVENT_RULE, parse_minute};
+use crate::domain::channel::{
+    BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, EVENT_RULE, Repeat, parse_minute,
+};
 
 const COLUMNS: Columns = &[
     ("ID", Form::Text("id"), ColumnRule::Always),
@@ -49,6 +51,7 @@ const LINES: Lines = &[
     ("events", Form::Cell(|_, channel| events(channel).into())),
     ("tags", Form::List("tags")),
     ("quiet hours", Form::Cell(|_, channel| quiet_hours(channel).into())),
+    ("repeat", Form::Cell(|_, channel| repeat(channel).into())),
     ("status", Form::Cell(state)),
     ("failures", Form::Template("{failures} in a row")),
     ("waiting", Form::Text("waiting")),
@@ -140,13 +143,15 @@ const REMOVALS: [(&str, &str); 5] = [
 ];
 
 /// The flags that set the fields of a channel.
-fn flags() -> [Arg; 14] {
+fn flags() -> [Arg; 16] {
     let url = "URL of the service, with the topic for ntfy; - and @FILE keep it out of the list of processes";
     let token = "Access token; - and @FILE as for --url";
     let api_url = "API of an own server in place of the public one (telegram, pushover)";
     let event = "Event to send, more than once for several: failed, recovered, paused, alerts, or alert. with a type \
          [default: failed, recovered and alerts]";
     let quiet = "Hours without messages; what happens in them follows in one at their end";
+    let repeat = "Of failures of a cue in a row: the first, or every one [default: first]";
+    let remind_after = "Time to a reminder while a failure lasts, 15m to 7d, or 0 for none [default: 1d]";
     let zone = "Time zone of the quiet hours, such as Europe/Berlin or Berlin [default: UTC]";
     [
         flag("name", "NAME", "Name of the channel [default: the type, and the topic, host or chat]"),
@@ -162,6 +167,8 @@ fn flags() -> [Arg; 14] {
         flag("event", "EVENT", event).action(ArgAction::Append),
         tag_flag("Only events of cues with this tag; more than once for cues with one of them"),
         flag("quiet-hours", "FROM-TO", quiet).value_parser(parse_quiet_hours),
+        words("repeat", "WHICH", &Repeat::WORDS, repeat),
+        flag("remind-after", "SPAN", remind_after).value_parser(parse_seconds),
         // The zone of other commands is that of printed times.
         flag("tz", "ZONE", zone).long("timezone").visible_alias("tz"),
     ]
@@ -250,6 +257,7 @@ fn problem(detail: &Value, removals: &[(&'static str, &'static str)]) -> Option<
         (Some((flag, _)), _) => (*flag).to_owned(),
         (None, "quiet") if detail["loc"][2] == "timezone" => "timezone".to_owned(),
         (None, "quiet") => "quiet-hours".to_owned(),
+        (None, "remind_after_seconds") => "remind-after".to_owned(),
         (None, "events" | "tags") => field.trim_end_matches('s').to_owned(),
         (None, field) => field.replace('_', "-"),
     };
@@ -291,6 +299,12 @@ fn fields(call: &Call<'_>) -> Result<Value, CliError> {
     }
     if let Some(priority) = call.get::<u32>("priority") {
         fields["priority"] = (*priority).into();
+    }
+    if let Some(repeat) = call.text("repeat") {
+        fields["repeat"] = repeat.into();
+    }
+    if let Some(seconds) = call.get::<u32>("remind-after") {
+        fields["remind_after_seconds"] = (*seconds).into();
     }
     for (flag, field) in [("event", "events"), ("tag", "tags")] {
         let mut words = call.texts(flag);
@@ -344,6 +358,16 @@ fn quiet(call: &Call<'_>, stored: &Value) -> Result<Option<Value>, CliError> {
         return Err(usage("--timezone is that of the quiet hours: add --quiet-hours"));
     }
     Ok(Some(quiet))
+}
+
+/// Which failures in a row it tells, and when it reminds of them.
+fn repeat(channel: &Value) -> String {
+    let seconds = channel["remind_after_seconds"].as_i64().unwrap_or_default();
+    let reminder = match seconds {
+        0 => String::new(),
+        _ => format!(", reminder after {}", duration(seconds * 1_000)),
+    };
+    format!("{} failure{reminder}", text_of(channel, "repeat"))
 }
 
 /// The status; of a channel whose mails only go to the log of the server, that.

@@ -153,7 +153,7 @@ function destinations(data) {
       <div class="row">${actions}</div>${test && test.url === url
         ? html`<p id="test-result" class=${test.color}>${test.text}</p>` : ""}</div>`],
     ["Channels", anchor("#/channels", "ntfy, Slack, Telegram, mail and others")],
-    ["Mail", `You get a mail for each failed run if its cue says so${mailed}`],
+    ["Mail", `You get a mail when a cue fails, and once a day while it does, if it says so${mailed}`],
   ], "long pad"));
 }
 

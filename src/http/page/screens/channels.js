@@ -70,7 +70,8 @@ function stateCell({ status, type, built_in: isBuiltIn, failures, waiting, ...ch
   return html`${badge(isLogged ? "log_only" : shown)}${notes.map((note) => note || "")}`;
 }
 
-const rulesCell = ({ events, tags, quiet }) => html`${eventsText(events)}${[
+const rulesCell = ({ events, tags, quiet, repeat }) => html`${eventsText(events)}${[
+  repeat === "every" ? "Every failed run" : "",
   tags.length ? `Only cues with the tag ${tags.join(" or ")}` : "", quietText(quiet),
 ].map((text) => text && html`<p class="small muted">${text}</p>`)}`;
 

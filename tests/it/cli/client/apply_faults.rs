@@ -131,7 +131,8 @@ bad_files! {
     a_channel_without_its_setting: "channels:\n  phone: {type: ntfy}"
         => "2:3: the channel phone has no url; add it";
     a_setting_of_another_type: "channels:\n  phone: {type: webhook, url: 'http://a', topic: b}"
-        => "2:43: a channel of type webhook has no field \"topic\"; it has url, type, events, tags, quiet";
+        => "2:43: a channel of type webhook has no field \"topic\"; it has url, type, events, tags, quiet, \
+            repeat, remind_after_seconds";
     an_event_of_channels_that_is_none:
         "channels:\n  phone: {type: webhook, url: 'http://a', events: [execution.failed, run.failed]}"
         => EVENT_FAULT;

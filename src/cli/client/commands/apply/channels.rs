@@ -13,10 +13,21 @@ use crate::cli::input::placed::{Entry, Place, Placed};
 use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::text_of;
 use crate::domain::channel::services::{Setting, SettingKind, service};
-use crate::domain::channel::{ChannelEvents, ChannelType, parse_minute};
+use crate::domain::channel::{ChannelEvents, ChannelType, REMIND_AFTER, Repeat, parse_minute};
 
 /// The fields of every channel beside the settings of its type.
-const COMMON: [&str; 4] = ["type", "events", "tags", "quiet"];
+const COMMON: [&str; 6] = ["type", "events", "tags", "quiet", "repeat", "remind_after_seconds"];
+
+/// Those that a file may leave out.
+fn defaults() -> [(&'static str, Value); 5] {
+    [
+        ("events", json!(ChannelEvents::default())),
+        ("tags", json!([])),
+        ("quiet", Value::Null),
+        ("repeat", Repeat::default().as_str().into()),
+        ("remind_after_seconds", REMIND_AFTER.into()),
+    ]
+}
 
 #[derive(Debug)]
 pub struct WantedChannel {
@@ -85,13 +96,8 @@ fn completed(entry: &Entry, settings: &[Setting]) -> Placed {
     body.place = entry.place;
     let settings = settings.iter().filter(|setting| !setting.is_required);
     let optional = settings.map(|setting| (setting.name, Value::Null));
-    let others = [
-        ("name", entry.key.as_str().into()),
-        ("events", json!(ChannelEvents::default())),
-        ("tags", json!([])),
-        ("quiet", Value::Null),
-    ];
-    for (name, value) in optional.chain(others) {
+    let name = [("name", entry.key.as_str().into())];
+    for (name, value) in optional.chain(name).chain(defaults()) {
         if body.get(name).is_none() {
             let value = Placed::of_value(entry.place, value);
             body.insert(Entry { key: name.to_owned(), place: entry.place, value });
@@ -172,9 +178,7 @@ pub fn exported(channel: &Value) -> Option<(String, Value)> {
             value => drop(fields.insert(setting.name.to_owned(), escaped(value.clone()))),
         }
     }
-    for (field, default) in
-        [("events", json!(ChannelEvents::default())), ("tags", json!([])), ("quiet", Value::Null)]
-    {
+    for (field, default) in defaults() {
         if channel[field] != default {
             fields.insert(field.to_owned(), channel[field].clone());
         }

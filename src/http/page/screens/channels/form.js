@@ -1,10 +1,10 @@
 // The two steps of a new channel, its service and its settings, and the form that changes one.
-import { ApiError, anchor, busily, card, check, field, fieldError, focusProblem, get, go, html,
+import { ApiError, anchor, busily, card, check, duration, field, fieldError, focusProblem, get, go, html,
   link, loadUser, note, patch, post, sendsMail, sentence, state, update, usedZone, yourZone,
   zoneList } from "../../kit.js";
 import { tagsField } from "../../parts/tag_field.js";
-import { ALERTS, ALL_ALERTS, EVENTS, SERVICES, createBody, formOf, patchBody, problemsOf,
-  withEvent } from "./services.js";
+import { ALERTS, ALL_ALERTS, EVENTS, REMINDERS, REPEATS, SERVICES, createBody, formOf, patchBody,
+  problemsOf, withEvent } from "./services.js";
 
 export const PATH = "v1/channels";
 export const pathOf = (id) => `${PATH}/${encodeURIComponent(id)}`;
@@ -84,8 +84,14 @@ function events(data) {
     Object.entries(EVENTS).map(([event, [label]]) => box([event, label]))}${
     events.includes(ALL_ALERTS) ? "" : html`<details
       ?open=${events.some((event) => event.startsWith("alert."))}><summary>Single alerts</summary>
-      <div>${ALERTS.map(box)}</div></details>`}</div>`;
+      <div>${ALERTS.map(box)}</div></details>`}
+    ${bound(data, "repeat", "If a cue fails again and again", { choices: REPEATS })}
+    ${bound(data, "remind_after_seconds", "Reminder while it fails",
+      { choices: withOther(REMINDERS, data.was.remind_after_seconds) })}</div>`;
 }
+
+const withOther = (choices, seconds) => choices.some(([value]) => value === seconds) ? choices
+  : [...choices, [seconds, `Every ${duration(seconds * 1000)}`]];
 
 const limits = (data) => html`<div class="pad stack">${
   tagsField(data, (tags) => change(data, "tags", tags),

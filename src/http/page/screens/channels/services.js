@@ -121,6 +121,10 @@ export function eventsText(events) {
 export const quietText = (quiet) =>
   quiet ? `Quiet from ${quiet.from} to ${quiet.to}, ${quiet.timezone}` : "";
 
+export const REPEATS = [["first", "The first, then reminders"], ["every", "Every failed run"]];
+export const REMINDERS = [["0", "Never"], ["3600", "Every hour"], ["21600", "Every 6 hours"],
+  ["86400", "Every day"], ["604800", "Every week"]];
+
 /** Where the messages go, as far as it is no secret. */
 export const targetOf = ({ to, url, chat_id: chat, user }) => to ?? url ?? chat ?? user;
 
@@ -133,10 +137,12 @@ export const formOf = (type, channel, zone) => ({
   events: channel.events ?? ["execution.failed", "cue.recovered", ALL_ALERTS],
   tags: channel.tags ?? [], isQuiet: !!channel.quiet, quietFrom: channel.quiet?.from ?? "22:00",
   quietTo: channel.quiet?.to ?? "07:00", timezone: channel.quiet?.timezone ?? zone,
+  repeat: channel.repeat ?? "first",
+  remind_after_seconds: String(channel.remind_after_seconds ?? 86_400),
 });
 
 function bodyOf(type, form) {
-  const { name, events, tags, isQuiet, quietFrom: from, quietTo: to, timezone } = form;
+  const { name, events, tags, isQuiet, quietFrom: from, quietTo: to, timezone, repeat } = form;
   const value = (setting) => {
     const text = form[setting].trim();
     return !text ? null : setting === "priority" ? Number(text) : text;
@@ -145,6 +151,7 @@ function bodyOf(type, form) {
     ...(name.trim() && { name: name.trim() }),
     ...Object.fromEntries(settingsOf(type).map((setting) => [setting, value(setting)])),
     events, tags, quiet: isQuiet ? { from, to, timezone: timezone.trim() } : null,
+    repeat, remind_after_seconds: Number(form.remind_after_seconds),
   };
 }
 
@@ -164,7 +171,8 @@ const QUIET = { __proto__: null, from: "quietFrom", to: "quietTo", timezone: "ti
 
 /** `{problems: {field: text}, rest: [text]}` of an ApiError; `rest` belongs to no field. */
 export function problemsOf({ problems: found = [], message }, type) {
-  const fields = [...settingsOf(type), "name", "events", "tags"];
+  const fields = [...settingsOf(type), "name", "events", "tags", "repeat",
+    "remind_after_seconds"];
   const problems = {};
   const rest = [];
   for (const { loc: [, first, second], msg } of found) {
