@@ -12,7 +12,7 @@ use cued::metrics::process::max_open_files;
 use crate::journeys::monitoring::metrics::scrape;
 use crate::support::*;
 
-/// The longest time for a request of another caller on a busy machine; the time-outs are 10 s and more.
+/// The longest time for a request of another caller; the time-outs are 10 s and more.
 const SOON: Duration = Duration::from_secs(8);
 
 /// Answers to a caller beside ten large bodies.
@@ -55,7 +55,13 @@ fn assert_served(user: &Client) {
     let daily = json!({"type": "recurring", "cron": "@daily"});
     user.clone().create(&json!({"name": "n", "transport": "worker", "schedule": daily}));
     user.with_key("none").get("/status").expect(200);
-    assert!(begun.elapsed() < SOON, "served only after {:?}", begun.elapsed());
+    let took = begun.elapsed();
+    if took > SOON {
+        // On a busy machine a server that nobody attacks is slow too.
+        let begun = Instant::now();
+        drop(Server::with_user(DEV_UNLIMITED));
+        assert!(took < 10 * begun.elapsed(), "served after {took:?}, another in {:?}", begun.elapsed());
+    }
 }
 
 #[track_caller]
