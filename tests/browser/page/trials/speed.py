@@ -71,7 +71,7 @@ def a_first_visit_signed_out_and_of_a_new_account_takes_60_kib(world):
             page.open("about:blank")
         page.devtools("Network.clearBrowserCache")
         page.show("", screen)
-        page.see("Sign in" if screen == "sign_in" else "No cue yet")
+        page.see("Create account" if screen == "sign_in" else "No cue yet")
         if screen == "overview":
             page.see("Live", "#tools")
         requests, size = page.run(COUNTED)

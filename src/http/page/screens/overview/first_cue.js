@@ -1,12 +1,14 @@
 // An account without cues: three ways to a first one.
 import { anchor, baseUrl, card, copyButton, html } from "../../kit.js";
-import { asCurl } from "../../parts/snippets.js";
 
 export function firstCue() {
   // An address to replace, in the scheme of this page.
   const url = new URL("//example.com/hook", location.href).href;
   const schedule = { type: "recurring", cron: "0 * * * *" };
   const body = { name: "hello", schedule, callback: { url } };
+  // As asCurl of parts/snippets.js, which a first visit does not need for these plain texts.
+  const curl = [`curl -sS -X POST ${baseUrl()}/v1/cues`, `-H "Authorization: Bearer $CUED_API_KEY"`,
+    "-H 'Content-Type: application/json'", `--data-raw '${JSON.stringify(body)}'`].join(" \\\n  ");
   const way = (title, text, ...first) => html`<div class="stack"><h3>${title}</h3>
     <p class="row small muted">First, once: ${first}</p>
     <div class="code"><pre>${text}</pre>${copyButton(text)}</div></div>`;
@@ -16,6 +18,6 @@ export function firstCue() {
           "button primary")}</div>
     ${way("With the command line", `cued cue add --name hello --cron "0 * * * *" --url ${url}`,
       html`<code>cued login ${baseUrl()}</code>`)}</div>
-    ${way("With curl", asCurl({ method: "POST", path: "v1/cues", body }),
+    ${way("With curl", curl,
       anchor("#/account/keys", "create a key"), html`<code>export CUED_API_KEY=…</code>`)}</div>`);
 }
