@@ -109,7 +109,9 @@ class Receiver:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 receiver.taken.put((self.path, dict(self.headers), body.decode()))
-                answer = receiver.answers.get(self.path, (200, ""))
+                # Topics of ntfy are posted to the root, and it confirms each message.
+                usual = '{"id": "x", "event": "message"}' if self.path == "/" else ""
+                answer = receiver.answers.get(self.path, (200, usual))
                 status, text = answer(self) if callable(answer) else answer
                 self.send_response(status)
                 kind = "application/json" if text.startswith(("{", "[")) else "text/plain"
