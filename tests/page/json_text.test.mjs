@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byteLength, checkJson, compactJson, jsonParts, prettyJson, readableJson, surveyJson,
-  withMember } from "../../src/http/page/parts/json_text.js";
+import { byteLength, checkJson, compactJson, prettyJson, readableJson, surveyJson, withMember } from
+  "../../src/http/page/parts/json_text.js";
+
+// lit-html looks for a document when it is loaded; these tests render nothing.
+globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
+globalThis.location ??= { href: "http://pi.lan:8000/" };
+const { jsonParts } = await import("../../src/http/page/parts/payload.js");
 
 const GOOD = ["0", "-0", "-1.5e+10", '""', '"\\u00e9 \\" \\\\ \\n"', "true", "null", "[]", "{}", " { } ",
   "[1, 2]", '{"a": {"b": [{}, [], ""]}}', '"größe 😀"', "12345678901234567890", "1E400", '{"a":1,"a":2}'];

@@ -8,6 +8,5 @@ export * from "./app/state.js";
 export * from "./app/time.js";
 export * from "./app/words.js";
 export * from "./parts/feedback.js";
-export * from "./parts/form.js";
 export * from "./parts/pieces.js";
 export * from "./parts/text.js";

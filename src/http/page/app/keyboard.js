@@ -1,12 +1,10 @@
 // Keyboard shortcuts, `[keys, label, run]`: those of every screen here, those of a screen from its
 // `shortcuts`. Keys are one ("n"), or two in a row ("g c").
-import { html } from "../lit/lit-html.js";
-import { openDialog } from "../parts/feedback.js";
 import { settings } from "./state.js";
 
 const SEQUENCE_MS = 1_200; // between `g` and the letter that follows
 
-const lists = new Map(); // group -> shortcuts
+export const lists = new Map(); // group -> shortcuts
 let first = "";
 let firstAt = 0;
 
@@ -56,14 +54,4 @@ function move(step) {
   const at = all.indexOf(currentRow());
   const next = at < 0 ? all.at(step > 0 ? 0 : -1) : all[at + step];
   next?.querySelector("a, button")?.focus();
-}
-
-export const list = () => [...lists].map(([title, entries]) => !entries.length ? ""
-  : html`<div><h3>${title}</h3><dl class="keys">${entries.map(([keys, label]) => html`<dt>${
-    keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${label}</dd>`)}</dl></div>`);
-
-export function help() {
-  return openDialog((close) => html`<div class="body"><h2>Keyboard shortcuts</h2>${list()}
-    <div class="actions"><a href="#/settings" @click=${() => close()}>Switch them off</a>
-      <button class="primary" @click=${() => close()}>Close</button></div></div>`);
 }

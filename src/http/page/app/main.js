@@ -1,8 +1,8 @@
 // The frame of the page: shows the screen of the address, loads it, keeps it fresh.
 import { html, render } from "../lit/lit-html.js";
-import { act, announce, confirm, toasts } from "../parts/feedback.js";
-import { select } from "../parts/form.js";
-import { anchor, bones, empty, errorBox, menu, note, takeNextTick } from "../parts/pieces.js";
+import { act, announce, confirm, showShortcuts, toasts } from "../parts/feedback.js";
+import { anchor, bones, empty, errorBox, menu, note, select, takeNextTick } from
+  "../parts/pieces.js";
 import { account } from "./api.js";
 import { banners } from "./banners.js";
 import * as events from "./events.js";
@@ -209,7 +209,7 @@ function tools() {
       (zone) => update(() => set("zone_view", zone)))}${
     menu(html`<span class="face" aria-hidden="true">${capital(email || "?")[0]}</span><span
       class="cut who">${email || "Account"}</span>`, [
-      [`Theme: ${settings.theme || "auto"}`, nextTheme], ["Keyboard shortcuts", keyboard.help],
+      [`Theme: ${settings.theme || "auto"}`, nextTheme], ["Keyboard shortcuts", showShortcuts],
       ["Documentation", () => open("docs")], ["Settings", () => go("#/settings")], ["Sign out", () => act(server.signOut)],
     ], "account-menu")}`;
 }
@@ -310,7 +310,7 @@ function start() {
     ["/", "Search", search],
     ["z", "Times: yours, the cue's, UTC", () => next("zone_view", ZONES.map(([zone]) => zone))],
     ["t", "Theme: auto, light, dark", nextTheme],
-    ["?", "Show this help", keyboard.help],
+    ["?", "Show this help", showShortcuts],
   ]);
   keyboard.register("Go to", Object.values(SCREENS).filter(([, , , key]) => key).map(
     ([, title, , key, hash]) => ["g " + key, title, () => go(hash)]));

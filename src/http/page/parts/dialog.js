@@ -1,5 +1,6 @@
 // Dialogs: native <dialog>, opened by a call that returns a promise of the answer.
 import { html, render } from "../lit/lit-html.js";
+import { lists } from "../app/keyboard.js";
 import { field, focusProblem } from "./form.js";
 import { button } from "./pieces.js";
 import { copyLine } from "./text.js";
@@ -93,3 +94,13 @@ export function prompt({ fields, send, ...question }) {
 export const showSecret = (title, text, value) => openDialog((close) => html`<div class="body">
   <h2>${title}</h2><p>${text}</p>${copyLine(value)}<div class="actions">${
     button("I stored it", () => close(true), "primary")}</div></div>`, { required: true });
+
+/** The keyboard shortcuts of this screen and of all. */
+export const shortcutList = () => [...lists].map(([title, entries]) => !entries.length ? ""
+  : html`<div><h3>${title}</h3><dl class="keys">${entries.map(([keys, label]) => html`<dt>${
+    keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${label}</dd>`)}</dl></div>`);
+
+export const showShortcuts = () => openDialog((close) => html`<div class="body">
+  <h2>Keyboard shortcuts</h2>${shortcutList()}<div class="actions">
+    <a href="#/settings" @click=${() => close()}>Switch them off</a>${
+    button("Close", () => close(), "primary")}</div></div>`);

@@ -3,19 +3,13 @@ import { html, nothing } from "../lit/lit-html.js";
 import { live } from "../lit/directives/live.js";
 import { set, settings } from "../app/state.js";
 import { browserZone, yourZone } from "../app/time.js";
+import { options } from "./pieces.js";
 
 const RECENT_ZONES = 5; // zones that come first in the list
 
 /** The problem of an ApiError at a place such as "callback.url", or "". */
 export const problemAt = (error, path) => error?.problems
   ?.find(({ loc }) => loc?.slice(1).join(".") === path)?.msg ?? "";
-
-const options = (list, value) => list.map(([key, text]) =>
-  html`<option value=${key} .selected=${String(key) === String(value)}>${text}</option>`);
-
-export const select = (id, label, value, list, choose) => html`<select class="small" id=${id}
-  aria-label=${label} @change=${(event) => choose(event.target.value)}>${options(list,
-    value)}</select>`;
 
 // A field. `name` is also the place of its problems in `error`; `input` replaces the usual input and
 // has the id PREFIX + NAME; `choices` make a select, `lines` a text area.

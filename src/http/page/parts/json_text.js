@@ -16,7 +16,7 @@ const KINDS = { __proto__: null,
 const OPENS = { __proto__: null, "}": "{", "]": "[" };
 
 /** Calls `emit(token, depth, kind, at)` for each token; returns the first fault or null. */
-function walk(text, emit) {
+export function walk(text, emit) {
   const stack = []; // "{" or "["
   let want = "value"; // "value", "first" (value or "]"), "key", "first key" (or "}"), ":", "next"
   for (const { 0: token, 1: wrong, index: at } of text.matchAll(TOKEN)) {
@@ -113,20 +113,6 @@ export const prettyJson = (text) => rewrite(text, (token, depth, kind, before) =
     || (!/^(comma|close empty)$/.test(kind) && /^(open|comma)$/.test(before));
   return (isNewLine ? "\n" + "  ".repeat(depth) : "") + token;
 });
-
-/** `[[kind, text]]` for colours, kind "key", "text", "number", "word" or ""; null if no JSON. */
-export function jsonParts(text) {
-  const parts = [];
-  const pretty = prettyJson(text);
-  let end = 0;
-  const fault = walk(pretty, (token, _, kind, at) => {
-    const value = token.startsWith('"') ? "text" : /^[tfn]/.test(token) ? "word" : "number";
-    if (at > end) parts.push(["", pretty.slice(end, at)]);
-    end = at + token.length;
-    parts.push([{ key: "key", value }[kind] ?? "", token]);
-  });
-  return fault ? null : parts;
-}
 
 // JSON with letters in place of escapes: the server keeps "é" as "\u00e9". Escapes of what cannot be
 // seen, or turns the text around, stay.

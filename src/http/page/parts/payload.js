@@ -1,7 +1,7 @@
 // Payloads, headers and responses, shown and copied. Not a part of kit.js: a first visit needs none.
 import { html } from "../lit/lit-html.js";
 import { bytes, number } from "../app/words.js";
-import { byteLength, jsonParts, prettyJson, readableJson, surveyJson } from "./json_text.js";
+import { byteLength, prettyJson, readableJson, surveyJson, walk } from "./json_text.js";
 import { facts } from "./pieces.js";
 import { copyButton } from "./text.js";
 
@@ -10,6 +10,20 @@ export * from "./json_text.js";
 const COLOURED = 50_000; // characters; a span for each token of more would be slow
 const SHOWN = 20_000; // characters of a text that are laid out
 const COLOURS = { __proto__: null, key: "act", text: "good", number: "warn", word: "idle" };
+
+/** `[[kind, text]]` for colours, kind "key", "text", "number", "word" or ""; null if no JSON. */
+export function jsonParts(text) {
+  const parts = [];
+  const pretty = prettyJson(text);
+  let end = 0;
+  const fault = walk(pretty, (token, _, kind, at) => {
+    const value = token.startsWith('"') ? "text" : /^[tfn]/.test(token) ? "word" : "number";
+    if (at > end) parts.push(["", pretty.slice(end, at)]);
+    end = at + token.length;
+    parts.push([{ key: "key", value }[kind] ?? "", token]);
+  });
+  return fault ? null : parts;
+}
 
 export function coloured(text) {
   if (text.length > COLOURED) return prettyJson(text);

@@ -54,6 +54,13 @@ export const bones = () => html`<div class="card bones" aria-hidden="true">${
 export const empty = (title, text, ...more) => html`<div class="card empty"><h2>${title}</h2>${
   text ? html`<p>${text}</p>` : ""}${more}</div>`;
 
+export const options = (list, value) => list.map(([key, text]) =>
+  html`<option value=${key} .selected=${String(key) === String(value)}>${text}</option>`);
+
+export const select = (id, label, value, list, choose) => html`<select class="small" id=${id}
+  aria-label=${label} @change=${(event) => choose(event.target.value)}>${options(list,
+    value)}</select>`;
+
 // A button with a popover of `[text, run, class]` entries; `name` is for a face like "⋯".
 export function menu(face, entries, id, { name, opened } = {}) {
   const place = ({ newState, target: popover }) => {

@@ -1,6 +1,7 @@
 // A field for tags of cues, which suggests those that there are.
-import { announce, button, field, get, html, nothing, update } from "../kit.js";
+import { announce, button, get, html, nothing, update } from "../kit.js";
 import { live } from "../lit/directives/live.js";
+import { field } from "./form.js";
 
 const MOST_TAGS = 10;
 const SUGGESTED = 100; // cues whose tags are suggested

@@ -2,8 +2,8 @@
 import { OVERLAP, anchor, attemptsOf, awaitsResult, badge, badges, button, bytes, capital, card,
   catchUpText, copyButton, copyKey, copyLine, copyMenu, cuePath, duration, facts, flowText, get,
   getCue, go, hasChannel, html, isSilent, link, managed, menu, missReason, muted, nextRuns, note,
-  number, plural, reload, ruleText, sendsMail, silence, stateOfRun, toast, triggerText, update,
-  waitText, when, whyLine } from "../kit.js";
+  number, plural, reload, ruleText, sendsMail, silence, stateOfRun, toast, triggerText, waitText,
+  when, whyLine } from "../kit.js";
 import { runHistory, sparkline } from "../parts/charts.js";
 import { byteLength, coloured, headerList, taskOf } from "../parts/payload.js";
 import { table } from "../parts/table.js";

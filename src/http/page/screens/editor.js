@@ -1,7 +1,8 @@
 // Editor: makes a cue, changes one, or makes one like another.
 import { act, anchor, bodyWith, button, copyMenu, cuePath, getCue, go, html, instant, link,
-  localText, managed, note, patch, post, randomKey, requestOf, toast, update, usedZone, yourZone
-} from "../kit.js";
+  localText, managed, note, patch, post, randomKey, requestOf, toast, update, yourZone } from
+  "../kit.js";
+import { usedZone } from "../parts/form.js";
 import { prettyJson, readableJson } from "../parts/json_text.js";
 import { LOCAL, blank, createBody, defaultName, differing, formOf, hasMore, headersProblem,
   inWords, patchBody } from "./editor/model.js";

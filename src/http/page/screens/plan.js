@@ -1,8 +1,9 @@
 // Plan and usage: what is used of what the plan allows, the last twelve months, and other plans.
 import { absolute, busily, button, bytes, capital, card, copyKey, copyLine, copyMenu, errorBox,
-  facts, get, html, instant, isLimited, isPrivate, meter, muted, number, plural, post, segments,
-  serverNow, state, update } from "../kit.js";
+  facts, get, html, instant, isLimited, isPrivate, meter, muted, number, plural, post, serverNow,
+  state, update } from "../kit.js";
 import { bars } from "../parts/charts.js";
+import { segments } from "../parts/form.js";
 import { table } from "../parts/table.js";
 
 const MONTHS = 12;

@@ -1,8 +1,9 @@
 // Settings of this browser, and what this server is.
-import { BUILD, absolute, act, anchor, baseUrl, browserZone, button, card, check, copyLine, facts,
-  field, html, knowsZone, loadInfo, segments, serverNow, set, settings, signOut, state, update,
-  yourZone, zoneList } from "../kit.js";
-import { list as shortcutList } from "../app/keyboard.js";
+import { BUILD, absolute, act, anchor, baseUrl, browserZone, button, card, copyLine, facts, html,
+  knowsZone, loadInfo, serverNow, set, settings, signOut, state, update, yourZone } from
+  "../kit.js";
+import { shortcutList } from "../parts/dialog.js";
+import { check, field, segments, zoneList } from "../parts/form.js";
 
 const LICENSE = new URL("../lit/LICENSE", import.meta.url).href;
 const LINES = [

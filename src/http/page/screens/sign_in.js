@@ -1,7 +1,8 @@
 // The ways in that GET /v1/info offers. It covers the screen that was asked for.
-import { ApiError, account, baseUrl, busily, button, confirm, copyLine, duration, errorBox, field,
-  focusProblem, get, html, loadInfo, note, post, setAccount, showSecret, signedIn, state, toast,
-  update } from "../kit.js";
+import { ApiError, account, baseUrl, busily, button, confirm, copyLine, duration, errorBox, get,
+  html, loadInfo, note, post, setAccount, showSecret, signedIn, state, toast, update } from
+  "../kit.js";
+import { field, focusProblem } from "../parts/form.js";
 
 const quiet = { quiet: true };
 const send = (path, body) => post("v1/auth/" + path, body, quiet);

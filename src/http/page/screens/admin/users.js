@@ -1,7 +1,8 @@
 // Users of the server: found, added, changed, disabled; who may register; requests for plans.
-import { act, ago, badge, button, card, confirmed, copyLine, get, html, loadInfo, menu,
-  muted, number, openDialog, patch, post, prompt, reload, segments, showSecret, state, toast,
-  when } from "../../kit.js";
+import { act, ago, badge, button, card, confirmed, copyLine, get, html, loadInfo, menu, muted,
+  number, openDialog, patch, post, prompt, reload, showSecret, state, toast, when } from
+  "../../kit.js";
+import { segments } from "../../parts/form.js";
 import { offsetOf, pagedTable, searchField } from "../../parts/table.js";
 
 const PER_PAGE = 50;

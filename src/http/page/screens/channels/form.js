@@ -1,7 +1,7 @@
 // The two steps of a new channel, its service and its settings, and the form that changes one.
-import { ApiError, anchor, busily, card, check, duration, field, fieldError, focusProblem, get, go, html,
-  link, loadUser, note, patch, post, sendsMail, sentence, state, update, usedZone, yourZone,
-  zoneList } from "../../kit.js";
+import { ApiError, anchor, busily, card, duration, fieldError, get, go, html, link, loadUser, note,
+  patch, post, sendsMail, sentence, state, update, yourZone } from "../../kit.js";
+import { check, field, focusProblem, usedZone, zoneList } from "../../parts/form.js";
 import { tagsField } from "../../parts/tag_field.js";
 import { ALERTS, ALL_ALERTS, EVENTS, REMINDERS, REPEATS, SERVICES, createBody, formOf, patchBody,
   problemsOf, withEvent } from "./services.js";

@@ -1,6 +1,7 @@
 // The form of the editor.
-import { act, anchor, button, bytes, card, field, html, isSilent, link, localText, muted, nothing,
-  segments, serverNow, state, update, zoneList } from "../../kit.js";
+import { act, anchor, button, bytes, card, html, isSilent, link, localText, muted, nothing,
+  serverNow, state, update } from "../../kit.js";
+import { field, segments, zoneList } from "../../parts/form.js";
 import { faultText, prettyJson, surveyJson, withMember } from "../../parts/json_text.js";
 import { PRESETS, attemptTimes, attemptsText, defaultName, networkOf } from "./model.js";
 import { WHEN, ask, previewProblem } from "./preview.js";

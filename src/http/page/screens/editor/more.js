@@ -1,6 +1,7 @@
 // Parts of the editor that few cues need, loaded when one is opened or has values.
-import { OVERLAP, button, check, duration, hasChannel, html, localInstant, mending, nothing, plural, sendsMail,
-  serverNow } from "../../kit.js";
+import { OVERLAP, button, duration, hasChannel, html, localInstant, mending, nothing, plural,
+  sendsMail, serverNow } from "../../kit.js";
+import { check } from "../../parts/form.js";
 import { tagsField } from "../../parts/tag_field.js";
 import { bound, change } from "./form.js";
 import { attemptTimes, flowKeyOf, headersProblem, secondsOf } from "./model.js";
