@@ -188,10 +188,7 @@ async fn dispatch(
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
-        RouteMatch::NoPath => {
-            let to_page = Some(&head).filter(|_| server.has_routes_of(Access::Asset));
-            return to_page.and_then(assets::to_screen).ok_or_else(path_not_found);
-        }
+        RouteMatch::NoPath => return to_screen(server, &head),
     };
     let is_poll = route.access == Access::DevicePoll;
     if !is_poll {
@@ -239,6 +236,12 @@ async fn dispatch(
         context.check_rate_limit()?;
     }
     response
+}
+
+/// Leads a browser that asks for the path of a screen to the page.
+fn to_screen(server: &ServerState, head: &Parts) -> Result<Response> {
+    let to_page = Some(head).filter(|_| server.has_routes_of(Access::Asset));
+    to_page.and_then(assets::to_screen).ok_or_else(path_not_found)
 }
 
 /// Finds the route and the caller. For everybody but operators the routes of operators do not exist.
