@@ -78,6 +78,9 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     receiver.wait_hanging(1);
     let mut stream = EventReader::open(server.addr(), &user, "?types=server");
     assert_eq!(stream.next().0, "hello");
+    // A reader: while it reads, no checkpoint makes room in the log.
+    let reader = Connection::open(server.db()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM users").unwrap();
 
     disk.fill();
     let mut kept = create_until_refused(&user);
@@ -102,6 +105,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     assert_eq!(scrape(&server).value("cued_database_writable", &[]), 0.0);
     assert_eq!(stream.next().1["state"], "unwritable");
 
+    drop(reader);
     disk.free();
     until("the result of the delivery is stored", || {
         (user.execution(&delivery)["status"] == "success").then_some(())

@@ -158,7 +158,7 @@ fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
         cues[0].key
     ));
     let failing = cues[1].key;
-    let streak = "INSERT INTO consecutive_failures VALUES (?1, 2, 0, 0)";
+    let streak = "INSERT INTO consecutive_failures VALUES (?1, 2, 0, 0, 0)";
     fixture.app.store.write(move |tx| Ok(tx.execute(streak, [failing])?)).wait().unwrap();
     let originals = [1, 2].map(|byte| ExecutionId::from_bytes([byte; 16]));
     let mut created_at = fixture.now();

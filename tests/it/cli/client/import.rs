@@ -294,7 +294,7 @@ fn a_command_runs_as_under_cron() {
     let failure = &outcomes[4];
     assert_eq!(failure["success"], false);
     let error = failure["error"].as_str().unwrap();
-    assert!(error.ends_with("its good  day\nexit code 7"), "{error}");
+    assert!(error.starts_with("its good  day\n") && error.ends_with("\nexit code 7"), "{error}");
 }
 
 #[test]

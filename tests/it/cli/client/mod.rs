@@ -252,7 +252,7 @@ fn alerts_are_listed_newest_first_and_filtered() {
     assert_eq!((of(&["--since", "3h"]), of(&["--since", "2030-01-01"])), (1, 2));
     assert_eq!((of(&["--type", "claim_lost"]), of(&["--limit", "1"])), (0, 1));
     assert!(desk.home.ok(&["alert", "list", "-o", "wide"]).contains(&first));
-    let json = desk.user.get("/v1/alerts?limit=20").text();
+    let json = desk.user.get("/v1/alerts?limit=100").text();
     assert_eq!(desk.home.ok(&["alert", "list", "--json"]).trim_end(), json.trim_end());
     assert_eq!(desk.home.json_error(&["alert", "list", "--type", "nonsense"], 5)["code"], "validation_error");
     assert_eq!(desk.home.json_error(&["alert", "list", "--cue", "nonsense"], 3)["code"], "not_found");

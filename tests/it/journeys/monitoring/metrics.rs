@@ -76,7 +76,11 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
     let started = page.value("process_start_time_seconds", &[]);
     let now = jiff::Timestamp::now().as_second() as f64;
     assert!((now - 120.0..=now + 1.0).contains(&started), "{started}");
-    assert!(page.value("cued_database_wal_bytes", &[]) > 0.0, "the schema was just written");
+    // The schema and the first user are in the file itself.
+    server.user().create(
+        &json!({"name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}}),
+    );
+    assert!(scrape(&server).value("cued_database_wal_bytes", &[]) > 0.0, "a cue was just written");
 }
 
 #[test]
