@@ -97,7 +97,7 @@ export const catchUpText = textsOf({
   all: "after downtime, every missed run still fires", none: "missed runs are skipped",
 });
 export const missReason = textsOf({
-  downtime: "the server was down or on hold", clock: "the clock was set forward",
+  downtime: "the server was down, asleep or on hold", clock: "the clock was set forward",
   overlap: "the earlier run was still going",
 });
 export const viaText = textsOf({
