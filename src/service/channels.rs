@@ -449,5 +449,9 @@ pub fn record_result(tx: &WriteTx<'_>, result: &ChannelResult, now: Timestamp) -
         MessageOutcome::Failed(error) => channels::record_failure(tx, result.key, error, now)?,
         MessageOutcome::Dropped => {}
     }
-    if result.is_over { channels::look_again(tx, result.key, now) } else { Ok(()) }
+    if !result.is_over {
+        return Ok(());
+    }
+    channels::forget_told_by(tx, result.key)?;
+    channels::look_again(tx, result.key, now)
 }

@@ -122,6 +122,7 @@ const TOLD_AT: &str = "SELECT told_at FROM told_failures WHERE cue_key = ?1 AND 
 const RECORD_TOLD: &str = "INSERT INTO told_failures (cue_key, channel_key, told_at, remind_at)
     SELECT cue_key, ?2, ?3, iif(?4 = 0, NULL, ?3 + 1000 * ?4) FROM consecutive_failures WHERE cue_key = ?1
     ON CONFLICT DO UPDATE SET told_at = excluded.told_at, remind_at = excluded.remind_at";
+const FORGET_TOLD_BY: &str = "DELETE FROM told_failures WHERE channel_key = ?1";
 const NEXT_REMINDER: &str =
     "SELECT remind_at FROM told_failures WHERE remind_at IS NOT NULL ORDER BY remind_at LIMIT 1";
 const DUE_REMINDERS: &str = "SELECT t.cue_key, cues.user_key, t.channel_key, c.remind_after_seconds,
@@ -136,7 +137,7 @@ const FAILURE: &str =
     "SELECT e.attempts, e.http_status, e.cause, coalesce(o.error, e.error_message), e.scheduled_for,
         c.callback_url
    FROM executions e JOIN cues c ON c.key = e.cue_key LEFT JOIN outcomes o ON o.execution_key = e.key
-  WHERE e.key = ?1";
+  WHERE e.key = ?1 AND c.id = ?2";
 const OTHER_FAILURE: &str = "SELECT a.http_status, a.cause, a.error_message
    FROM attempts a JOIN executions e ON e.key = a.execution_key
   WHERE a.execution_key = ?1 AND a.attempt < e.attempts AND a.is_counted AND coalesce(a.cause, a.error_message) IS NOT NULL
@@ -367,7 +368,8 @@ pub fn find_failed_run(
     streak: i64,
 ) -> Result<Option<FailedRun>> {
     let before = read.find(OTHER_FAILURE, [key])?;
-    let found: Option<(u32, AttemptFailure, Timestamp, Option<String>)> = read.find(FAILURE, [key])?;
+    let found: Option<(u32, AttemptFailure, Timestamp, Option<String>)> =
+        read.find(FAILURE, params![key, subject.cue_id])?;
     Ok(found.map(|(attempts, last, scheduled_for, url)| {
         let host = url.as_deref().map(host_of).filter(|host| !host.is_empty());
         FailedRun { subject, attempts, last, before, host, scheduled_for, streak }
@@ -395,6 +397,11 @@ pub fn record_told(
 
 pub fn forget_told(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
     tx.run("DELETE FROM told_failures WHERE cue_key = ?1", [cue_key])
+}
+
+/// After a message of the channel that nobody gets: the next failure of each cue is told.
+pub fn forget_told_by(tx: &WriteTx<'_>, channel_key: i64) -> Result<()> {
+    tx.run(FORGET_TOLD_BY, [channel_key])
 }
 
 row! {
@@ -445,6 +452,7 @@ crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index
     TOLD_AT => "SEARCH told_failures USING PRIMARY KEY (cue_key=? AND channel_key=?)",
     LIST_TOLD => "SEARCH told_failures USING PRIMARY KEY (cue_key=?)",
     RESCHEDULE_REMINDERS => "told_failures_by_channel (channel_key=?)",
+    FORGET_TOLD_BY => "told_failures_by_channel (channel_key=?)",
     NEXT_REMINDER => "told_failures_due",
     DUE_REMINDERS => "told_failures_due (remind_at<?)",
     OTHER_FAILURE => "SEARCH a USING PRIMARY KEY (execution_key=? AND attempt<?)",

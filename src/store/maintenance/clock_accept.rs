@@ -59,7 +59,7 @@ const DATE_EXECUTIONS: &str = "UPDATE executions
   WHERE key > ?1 AND key <= ?2
     AND (created_at > ?3 OR updated_at > ?3 OR lease_expires_at > ?4 OR outcome_due_at > ?3 OR (queue_name = 'claim' AND due_at > ?3))";
 
-const DATES: [(&str, &str); 15] = [
+const DATES: [(&str, &str); 16] = [
     ("users", "created_at"),
     ("outbox", "created_at"),
     ("outbox", "due_at"),
@@ -69,6 +69,7 @@ const DATES: [(&str, &str); 15] = [
     ("channels", "last_sent_at"),
     ("channels", "last_failed_at"),
     ("notices", "ready_at"),
+    ("consecutive_failures", "since"),
     ("failure_mails", "created_at"),
     ("workers", "last_heartbeat"),
     ("workers", "registered_since"),
@@ -106,6 +107,10 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
         for (table, column) in DATES {
             tx.execute(&format!("UPDATE {table} SET {column} = ?1 WHERE {column} > ?1"), [millis(now)])?;
         }
+        tx.execute(
+            "UPDATE told_failures SET remind_at = remind_at - told_at + ?1, told_at = ?1 WHERE told_at > ?1",
+            [millis(now)],
+        )?;
         let session_end = millis(saturating_add(now, LIFETIME));
         tx.execute("UPDATE sessions SET created_at = min(created_at, ?1), seen_at = min(seen_at, ?1), expires_at = ?2
                      WHERE expires_at > ?2", [millis(now), session_end])?;

@@ -83,11 +83,12 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
 /// "Webhooks posted to forum channels must have a thread_name or thread_id", and a `thread_id` in the URL that is wrong.
 const OF_SETTINGS: [&str; 3] = ["webhook", "channel", "thread"];
 
-/// A success is a 204, or with `?wait=true` the message. An error is `{"code": 10015, "message": "Unknown Webhook"}`, with `errors` by field for an invalid message; a 429 is
+/// A success is a 204, or with `?wait=true` the message, whose id can stand behind the part that is kept. An error is `{"code": 10015, "message": "Unknown Webhook"}`, with `errors` by field for an invalid message; a 429 is
 /// `{"message": "You are being rate limited.", "retry_after": 64.57, "global": false}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
-        let is_posted = answer.http_status == 204 || says(answer, r#""id":"#);
+        let is_posted =
+            answer.http_status == 204 || [r#""id":"#, r#""embeds":"#].iter().any(|name| says(answer, name));
         return if is_posted { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
     }
     let error = json_body(answer);

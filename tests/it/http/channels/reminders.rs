@@ -56,6 +56,21 @@ fn failures_in_a_row_are_told_once_then_by_reminders_then_as_recovered() {
 }
 
 #[test]
+fn a_failure_whose_message_is_refused_for_good_is_told_with_the_next_one() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(413)));
+    webhook(&user, &phone, json!({}));
+    failing_cue(&user, &failing, HOURLY);
+    user.advance_to("2026-01-05T10:30:00Z");
+    assert_eq!(phone.count(), 1);
+    phone.react(Reaction::Status(200));
+    user.advance("PT1H");
+    assert_eq!(phone.count(), 2, "nobody has read the first one");
+    user.advance("PT2H");
+    assert_eq!(phone.count(), 2);
+}
+
+#[test]
 fn reminders_come_by_the_clock_and_end_with_a_pause() {
     let (_server, user) = Server::with_clock_and_user(START);
     let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::start());
