@@ -32,7 +32,7 @@ impl Connector<Box<dyn Transport>> for LenientConnector {
         _: &ConnectionDetails,
         chained: Option<Box<dyn Transport>>,
     ) -> Result<Option<Lenient>, ureq::Error> {
-        Ok(chained.map(|inner| Lenient { inner, requests: 0, awaits_head: false }))
+        Ok(chained.map(|inner| Lenient { inner, requests: 0, awaits_head: false, has_begun: false }))
     }
 }
 
@@ -41,13 +41,15 @@ pub struct Lenient {
     inner: Box<dyn Transport>,
     requests: u64,
     awaits_head: bool,
+    /// An interim response has come: the receiver works on the request.
+    has_begun: bool,
 }
 
 impl Lenient {
     /// An error of a kept connection before the response, as [`Stale`].
     fn stale(&mut self, error: ureq::Error) -> ureq::Error {
         let is_closed = matches!(&error, ureq::Error::Io(error) if is_closed(error.kind()));
-        let is_unanswered = self.awaits_head && self.inner.buffers().input().is_empty();
+        let is_unanswered = self.awaits_head && !self.has_begun && self.inner.buffers().input().is_empty();
         if is_closed && is_unanswered && self.requests > 1 {
             return ureq::Error::Other(Box::new(Stale));
         }
@@ -60,6 +62,7 @@ impl Lenient {
         while let Some(end) = head_end(buffers.input()) {
             if is_interim(buffers.input()) {
                 buffers.input_consume(end);
+                self.has_begun = true;
                 continue;
             }
             let mut input = plain_head(&buffers.input()[..end]);
@@ -82,7 +85,10 @@ impl Transport for Lenient {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        self.requests += u64::from(!self.awaits_head);
+        if !self.awaits_head {
+            self.requests += 1;
+            self.has_begun = false;
+        }
         self.awaits_head = true;
         self.inner.transmit_output(amount, timeout).map_err(|error| self.stale(error))
     }
@@ -164,13 +170,15 @@ fn plain_head(head: &[u8]) -> Vec<u8> {
     if headers.len() > MAX_HEADERS {
         headers.sort_by_key(|line| !is_read(line));
     }
+    // A head must not grow: it can fill the buffer.
+    let end: &[u8] = if head.ends_with(b"\r\n\r\n") { b"\r\n" } else { b"\n" };
     let kept = status.iter().chain(headers.iter().take(MAX_HEADERS));
     let mut plain = kept.fold(Vec::with_capacity(head.len()), |mut plain, line| {
         plain.extend_from_slice(line);
-        plain.extend_from_slice(b"\r\n");
+        plain.extend_from_slice(end);
         plain
     });
-    plain.extend_from_slice(b"\r\n");
+    plain.extend_from_slice(end);
     plain
 }
 
