@@ -215,7 +215,7 @@ const DUE: &str =
         e.task, e.updated_at, c.key IS NULL, c.claim_within_minutes,
         iif(c.overlap <> 'allow' AND e.blocks_cue IS NOT NULL, max(
             coalesce((SELECT last FROM missed_runs m WHERE m.cue_key = c.key ORDER BY m.key DESC LIMIT 1), 0),
-            (SELECT max(b.scheduled_for) FROM executions b WHERE b.blocks_cue = c.key)), NULL)
+            (SELECT max(b.scheduled_for) FROM executions b WHERE b.blocks_cue = c.key AND b.scheduled_for <= ?2)), NULL)
    FROM executions e LEFT JOIN cues c ON c.key = e.cue_key
   WHERE e.queue_name = 'claim' ORDER BY e.due_at LIMIT ?1 + 0";
 
@@ -261,7 +261,7 @@ pub fn check_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
 
 pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<UnclaimedExecution>> {
     let mut statement = read.prepare_cached(DUE)?;
-    let mut rows = statement.query([row_count(limit)])?;
+    let mut rows = statement.query(params![row_count(limit), millis(now)])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
         let (due_at, execution): (Option<Timestamp>, UnclaimedExecution) = from_row(row)?;
