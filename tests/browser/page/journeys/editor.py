@@ -270,7 +270,7 @@ def a_cue_without_a_run_before_its_end_is_completed_and_can_go_on(world):
     page.see("Every 10 seconds until 2 March 2026 at 08:01", "#preview")
     page.click(".editor button.primary")
     page.loaded("cue")
-    check(server.get(f"/v1/cues/{cue['id']}")["status"] == "active", "it goes on")
+    page.wait("it goes on", lambda: server.get(f"/v1/cues/{cue['id']}")["status"] == "active")
 
 
 @test
