@@ -376,7 +376,7 @@ pub fn find_failed_run(
     }))
 }
 
-/// The channels that have told the failures of the cue.
+/// Lists the channels that have sent the current failures of the cue.
 pub fn list_told(read: &ReadTx<'_>, cue_key: i64) -> Result<Vec<i64>> {
     read.all(LIST_TOLD, [cue_key])
 }
@@ -385,7 +385,7 @@ pub fn told_at(read: &ReadTx<'_>, cue_key: i64, channel_key: i64) -> Result<Opti
     read.find(TOLD_AT, [cue_key, channel_key])
 }
 
-/// Records that the channel has told the failures of the cue, if it is failing. No reminder follows after 0 seconds.
+/// Records that the channel has sent the failures of the cue, if it is failing. 0 seconds mean no reminder.
 pub fn record_told(
     tx: &WriteTx<'_>,
     (cue_key, channel_key): (i64, i64),
