@@ -396,7 +396,8 @@ class Receiver {
     for (const wake of this.#waiting.splice(0)) wake();
     if (answer.delay) await sleep(answer.delay, undefined, { signal: this.#closing.signal }).catch(() => {});
     if (answer.hangUp) {
-      request.socket.destroy();
+      // A kept connection that closes without a byte was idle for too long: the server repeats the request at once.
+      request.socket.end('HTTP/1.1 ');
     } else {
       response
         .writeHead(answer.status ?? 200, answer.headers)

@@ -399,6 +399,8 @@ class _Handler(BaseHTTPRequestHandler):
             )
         )
         if answer.hang_up:
+            # A kept connection that closes without a byte was idle for too long: the server repeats the request at once.
+            self.wfile.write(b"HTTP/1.1 ")
             self.close_connection = True
             return
         body = b"" if answer.body is None else json.dumps(answer.body).encode()

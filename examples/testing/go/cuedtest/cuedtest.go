@@ -561,6 +561,17 @@ func (r *Receiver) fail(count, found int, match Match, waited string) {
 	r.c.t.Fatal(strings.Join(lines, "\n"))
 }
 
+// hangUp closes the connection within the head of a response: a kept connection that closes without a byte was idle for
+// too long, and the server repeats the request at once.
+func hangUp(w http.ResponseWriter) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	io.WriteString(conn, "HTTP/1.1 ")
+	conn.Close()
+}
+
 func (r *Receiver) receive(w http.ResponseWriter, request *http.Request) {
 	raw, err := io.ReadAll(request.Body)
 	if err != nil {
@@ -597,7 +608,8 @@ func (r *Receiver) receive(w http.ResponseWriter, request *http.Request) {
 	case <-r.closed:
 	}
 	if d.Answer.HangUp {
-		panic(http.ErrAbortHandler)
+		hangUp(w)
+		return
 	}
 	for name, values := range d.Answer.Header {
 		w.Header()[name] = values

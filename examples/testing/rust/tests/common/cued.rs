@@ -624,6 +624,9 @@ impl Inner {
             let answer = self.receive(&line, headers, &raw);
             thread::sleep(answer.delay);
             if answer.hang_up {
+                // A kept connection that closes without a byte was idle for too long: the server repeats the request
+                // at once.
+                writer.write_all(b"HTTP/1.1 ")?;
                 break;
             }
             let Answer { status, body, headers, .. } = answer;
