@@ -106,7 +106,7 @@ pub struct Serve {
     #[arg(long, env = "CUED_ALLOW_CALLBACKS_TO", value_name = "CLASS|CIDR", value_delimiter = ',', help_heading = CALLBACKS)]
     allow_callbacks_to: Vec<AllowRule>,
 
-    /// PEM file with extra certificate authorities to trust for callbacks
+    /// PEM file with extra certificates to trust for callbacks: authorities, or servers' own that sign themselves
     #[arg(long, env = "CUED_CALLBACK_CA", value_name = "FILE", help_heading = CALLBACKS)]
     callback_ca: Option<PathBuf>,
 

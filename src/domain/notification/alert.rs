@@ -136,15 +136,12 @@ impl NewAlert {
             Self::OutcomeMissing { deadline_seconds } => format!(
                 "{cue_name} was delivered, but its outcome was not reported within {deadline_seconds} s"
             ),
-            Self::Unclaimed { held_up: Some((due, since)), .. } => format!(
-                "No worker has claimed a run of {cue_name} since {}: the cue was due {due} times and has not run",
-                instant(*since)
-            ),
-            Self::Unclaimed { pending_minutes, waiting, .. } => {
-                let rest = match waiting {
-                    0 | 1 => String::new(),
-                    &(MAX_COUNTED_WAITING..) => format!("; {MAX_COUNTED_WAITING} or more are waiting"),
-                    _ => format!("; {waiting} are waiting"),
+            Self::Unclaimed { pending_minutes, waiting, held_up, .. } => {
+                let rest = match (held_up, waiting) {
+                    (Some((due, _)), _) => format!("; the cue was due {due} times and has not run"),
+                    (None, 0 | 1) => String::new(),
+                    (None, &(MAX_COUNTED_WAITING..)) => format!("; {MAX_COUNTED_WAITING} or more are waiting"),
+                    (None, _) => format!("; {waiting} are waiting"),
                 };
                 format!("No worker has claimed a run of {cue_name} for {pending_minutes} minutes{rest}")
             }

@@ -20,11 +20,12 @@ const IS_RUNNING: &str =
     "SELECT 1 FROM executions WHERE blocks_cue = ?1 AND (scheduled_for <= ?2 OR status = 'delivering')
     AND NOT (queue_name IS 'waiting' AND due_at = ?3) AND NOT (queue_name IS 'claim' AND attempts > 0) LIMIT 1";
 
-const HAS_LOST: &str =
-    "SELECT 1 FROM executions WHERE blocks_cue = ?1 AND queue_name = 'claim' AND attempts > 0 LIMIT 1";
+// Runs by hand and replays are not held up.
+const HAS_LOST: &str = "SELECT 1 FROM executions
+  WHERE blocks_cue = ?1 AND queue_name = 'claim' AND attempts > 0 AND triggered_by = 'schedule' LIMIT 1";
 
 const HOLD_LOST: &str = "UPDATE executions SET queue_name = 'waiting', due_at = ?2, updated_at = ?3
-  WHERE blocks_cue = ?1 AND queue_name = 'claim' AND attempts > 0";
+  WHERE blocks_cue = ?1 AND queue_name = 'claim' AND attempts > 0 AND triggered_by = 'schedule'";
 
 // The newest first: it is the one that waits.
 const BUFFERED: &str =
@@ -104,12 +105,12 @@ pub fn buffered(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<i64>> {
     read.find(BUFFERED, params![cue_key, millis(NEVER)])
 }
 
-/// Returns whether an execution of the cue waits for another worker, because it has lost its claim.
+/// Returns whether a scheduled execution of the cue waits for another worker, because it has lost its claim.
 pub fn has_lost(read: &ReadTx<'_>, cue_key: i64) -> Result<bool> {
     read.any(HAS_LOST, [cue_key])
 }
 
-/// Before another execution of the cue starts: those that have lost their claims wait for its end.
+/// Before another execution of the cue starts: the scheduled ones that have lost their claims wait for its end.
 pub fn hold_lost(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
     let held = tx.prepare_cached(HOLD_LOST)?.execute(params![cue_key, millis(NEVER), millis(now)])?;
     tx.counters().add_queued(QueueName::Claim, -i64::try_from(held).unwrap_or(i64::MAX));

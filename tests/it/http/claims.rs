@@ -354,7 +354,7 @@ fn each_due_time_that_finds_an_unclaimed_run_tells_so_again() {
         assert_eq!(at, ["2026-01-06T03:15:00Z", "2026-01-07T03:00:00Z", "2026-01-08T03:00:00Z"], "{overlap}");
         assert_eq!(
             told[0]["message"],
-            "No worker has claimed a run of report since 2026-01-06T03:00:00Z: the cue was due 3 times and has not run"
+            "No worker has claimed a run of report for 2880 minutes; the cue was due 3 times and has not run"
         );
         assert_has(
             &told[0]["metadata"],

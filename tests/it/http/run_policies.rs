@@ -201,6 +201,20 @@ fn a_run_that_has_lost_its_claim_is_never_offered_beside_a_later_one() {
 }
 
 #[test]
+fn a_run_by_hand_that_has_lost_its_claim_is_not_held_up() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let policies = json!({"overlap": "skip", "schedule": {"type": "recurring", "every": "16m"}});
+    let cue = user.create(&worker_cue(policies));
+    user.post(&format!("{}/fire", path(&cue)), &json!({})).expect(200);
+    let by_hand = claim(&user);
+    // The lease is over at 09:15, and the next run starts at 09:16.
+    user.advance("PT16M");
+    assert_runs(&user, &cue, &[("09:00", "pending"), ("09:16", "pending")]);
+    let claimed = [claim(&user), claim(&user)];
+    assert!(claimed.contains(&by_hand), "{claimed:?}");
+}
+
+#[test]
 fn a_waiting_run_can_be_cancelled_or_started_by_hand_and_starts_without_the_policy() {
     let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&worker_cue(json!({"overlap": "buffer_one"})));

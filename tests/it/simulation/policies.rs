@@ -65,6 +65,11 @@ impl Run {
         self.status == "pending" && self.attempts > 0 && self.queue == Queue::Ready
     }
 
+    /// It has lost its claim, and waits for the end of another run: those by hand and replays do not.
+    pub fn can_be_held(&self) -> bool {
+        self.has_lost_claim() && self.trigger == "schedule"
+    }
+
     pub fn is_buffered(&self) -> bool {
         self.queue == Queue::Waiting(BUFFERED)
     }
@@ -90,9 +95,9 @@ impl Model {
         waiting.max_by_key(|(key, run)| (run.scheduled_for, **key)).map(|(key, _)| *key)
     }
 
-    /// Another run of the cue starts: those that have lost their claims wait for its end.
+    /// Another run of the cue starts: the scheduled ones that have lost their claims wait for its end.
     pub fn hold_lost(&mut self, cue: usize) {
-        let lost = self.runs.values_mut().filter(|run| run.cue == cue && run.has_lost_claim());
+        let lost = self.runs.values_mut().filter(|run| run.cue == cue && run.can_be_held());
         lost.for_each(|run| run.queue = Queue::Waiting(BUFFERED));
     }
 
@@ -102,7 +107,7 @@ impl Model {
         if self.cues[cue].policies.has_overlap() && !runs.is_empty() {
             self.start_waiting_if_free(cue);
             let is_running = self.is_running(cue);
-            let has_lost = self.runs.values().any(|run| run.cue == cue && run.has_lost_claim());
+            let has_lost = self.runs.values().any(|run| run.cue == cue && run.can_be_held());
             let is_waiting = self.buffered(cue).is_some() || (!is_running && has_lost);
             let waits = overlap == "buffer_one" && !is_waiting;
             runs.truncate(usize::from(!is_running) + usize::from(waits));
