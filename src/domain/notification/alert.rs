@@ -140,7 +140,9 @@ impl NewAlert {
                 let rest = match (held_up, waiting) {
                     (Some((due, _)), _) => format!("; the cue was due {due} times and has not run"),
                     (None, 0 | 1) => String::new(),
-                    (None, &(MAX_COUNTED_WAITING..)) => format!("; {MAX_COUNTED_WAITING} or more are waiting"),
+                    (None, &(MAX_COUNTED_WAITING..)) => {
+                        format!("; {MAX_COUNTED_WAITING} or more are waiting")
+                    }
                     (None, _) => format!("; {waiting} are waiting"),
                 };
                 format!("No worker has claimed a run of {cue_name} for {pending_minutes} minutes{rest}")
