@@ -9,6 +9,7 @@ mod completion;
 mod conformance;
 mod cue;
 mod cue_edit;
+mod cue_fields;
 mod failures;
 mod import;
 mod mcp;

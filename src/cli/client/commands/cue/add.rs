@@ -21,8 +21,16 @@ use crate::client::request::ApiRequest;
 const TASK: &str = "Wait for a worker of this task: the key `task` of the payload";
 
 /// Flags of a cue that calls a URL.
-const OF_CALL: [&str; 7] =
-    ["timeout", "method", "header", "outcome-deadline", "parallelism", "per-minute", "flow-key"];
+const OF_CALL: [&str; 8] = [
+    "timeout",
+    "method",
+    "header",
+    "outcome-deadline",
+    "outcome-from-response",
+    "parallelism",
+    "per-minute",
+    "flow-key",
+];
 
 const OR_UPDATE: &str = "or-update";
 

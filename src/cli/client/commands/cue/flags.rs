@@ -12,13 +12,14 @@ use crate::cli::client::words::FLAGS;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::table::{parse_duration, parse_seconds};
+use crate::domain::execution::outcome::VerificationMode;
 use crate::domain::execution::policies::Overlap;
 
 /// The flags of a cue in the short help.
 pub const SHORT_FLAGS: &str = "name cron at every tz url worker task payload on-failure edit or-update";
 
 /// The flags that set the fields of a cue.
-pub fn flags() -> [Arg; 29] {
+pub fn flags() -> [Arg; 31] {
     let cron = "Run by a cron expression, or in words such as 'every weekday at 9' or 'mon,wed 18:30'";
     let at = "Run once at an instant, or in words such as '+10m', 'in 2 hours' or 'tomorrow 9:00'";
     let every = "Run at intervals of elapsed time, such as 90s, 5m, 1h30m or 2d";
@@ -33,6 +34,8 @@ pub fn flags() -> [Arg; 29] {
     let overlap = "Run, skip, or let one run wait if an earlier run has not finished";
     let max_age = "Give up a run that has not succeeded this long after its time, such as 10m";
     let deadline = "Deadline for the report of a call's result, such as 1h";
+    let from_response = "Take the outcome of a run from the body of the response";
+    let verification = "What a report of success must have";
     let parallelism = "Maximum number of simultaneous calls in its flow";
     let per_minute = "Maximum number of calls per minute in its flow";
     let flow_key = "Name of the flow, whose cues share these limits [default: host and port of the URL]";
@@ -64,6 +67,8 @@ pub fn flags() -> [Arg; 29] {
         words("overlap", "WHICH", &Overlap::WORDS, overlap),
         flag("max-age", "SPAN", max_age).value_parser(parse_duration),
         flag("outcome-deadline", "SPAN", deadline).value_parser(parse_duration),
+        switch("outcome-from-response", from_response),
+        words("verification", "MODE", &VerificationMode::WORDS, verification),
         number("parallelism", 64, parallelism),
         number("per-minute", 6_000, per_minute),
         flag("flow-key", "KEY", flow_key),
@@ -103,6 +108,7 @@ pub fn body(call: &Call<'_>) -> Result<Value, CliError> {
         ("on_failure", call.get("on-failure").cloned()),
         ("claim_within_minutes", call.get::<u32>("claim-within").map(|minutes| (*minutes).into())),
         ("overlap", call.text("overlap").map(Value::from)),
+        ("verification", call.text("verification").map(|mode| json!({ "mode": mode }))),
         ("max_age_seconds", seconds(call, "max-age")),
         ("outcome_deadline_seconds", seconds(call, "outcome-deadline")),
     ];
@@ -113,6 +119,9 @@ pub fn body(call: &Call<'_>) -> Result<Value, CliError> {
         body["schedule"]["jitter_seconds"] = (*jitter).into();
     }
     set_callback(call, &mut body)?;
+    if call.is_set("outcome-from-response") {
+        body["callback"]["outcome_from_response"] = true.into();
+    }
     let tags = call.texts("tag");
     if !tags.is_empty() {
         body["tags"] = json!(tags);

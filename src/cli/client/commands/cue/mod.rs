@@ -76,6 +76,7 @@ const LINES: Lines = &[
     ),
     ("headers", Form::Cell(|_, cue| headers(cue).into())),
     ("timeout", Form::Cell(|_, cue| timeout(cue).into())),
+    ("outcome", Form::Cell(|_, cue| outcome(cue).into())),
     ("payload", Form::Json("payload")),
     ("retry", Form::Cell(|_, cue| retry(cue).into())),
     ("on failure", Form::Cell(|context, cue| on_failure(context, cue).into())),
@@ -224,6 +225,11 @@ fn timeout(cue: &Value) -> String {
         true => format!("{} s", text_of(cue, "callback.timeout_seconds")),
         false => String::new(),
     }
+}
+
+/// Empty for the default.
+fn outcome(cue: &Value) -> &'static str {
+    if cue["callback"]["outcome_from_response"] == true { "from the response" } else { "" }
 }
 
 /// Empty for the default.
