@@ -359,6 +359,11 @@ impl Activity {
         }
     }
 
+    /// The reason to close the connection, if its time is over.
+    pub fn overdue(&self, limits: &HttpLimits) -> Option<CloseReason> {
+        self.close_at(limits).filter(|(at, _)| *at <= Instant::now()).map(|(_, reason)| reason)
+    }
+
     /// Idle since this time; `None` while a request runs, or after the connection was asked to close.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = self.state.lock();

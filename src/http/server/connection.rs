@@ -19,6 +19,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::http::limits::{Activity, CloseReason, RequestGuard, Reservation};
@@ -132,15 +133,13 @@ async fn drive<C: GracefulConnection>(
     let shortest = limits.header_time.min(limits.idle_time).min(limits.response_time);
     let mut stopping = server.stopping.clone();
     let mut is_stopping = false;
+    let end = |ended: Result<(), C::Error>| if ended.is_ok() { End::Regular } else { End::BadHead };
     loop {
-        let next_check = match activity.close_at(limits) {
-            Some((at, reason)) if at <= Instant::now() => return End::Closed(reason),
-            Some((at, _)) => at.min(Instant::now() + shortest),
-            None => Instant::now() + shortest,
-        };
+        let latest = Instant::now() + shortest;
+        let next_check = activity.close_at(limits).map_or(latest, |(at, _)| at.min(latest));
         tokio::select! {
             biased;
-            ended = connection.as_mut() => return if ended.is_ok() { End::Regular } else { End::BadHead },
+            ended = connection.as_mut() => return end(ended),
             _ = stopping.wait_for(|stopping| *stopping), if !is_stopping => {
                 is_stopping = true;
                 connection.as_mut().graceful_shutdown();
@@ -149,6 +148,19 @@ async fn drive<C: GracefulConnection>(
                 return End::Closed(CloseReason::Evicted);
             },
             () = sleep_until(next_check) => {}
+        }
+        if activity.overdue(limits).is_none() {
+            continue;
+        }
+        // On a busy machine, or after a stop of the process, this comes late. What has arrived in time counts.
+        yield_now().await;
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return end(ended),
+            () = std::future::ready(()) => {}
+        }
+        if let Some(reason) = activity.overdue(limits) {
+            return End::Closed(reason);
         }
     }
 }

@@ -50,18 +50,14 @@ fn open_from(source: &str, addr: SocketAddr, count: usize, request: &[u8]) -> Ve
 
 /// Creates a cue and reads the status, each on a new connection.
 #[track_caller]
-fn assert_served(user: &Client) {
-    let begun = Instant::now();
+fn assert_served(server: &Server, user: &Client) {
+    let (begun, busy) = (Instant::now(), busy_time(server.pid()));
     let daily = json!({"type": "recurring", "cron": "@daily"});
     user.clone().create(&json!({"name": "n", "transport": "worker", "schedule": daily}));
     user.with_key("none").get("/status").expect(200);
-    let took = begun.elapsed();
-    if took > SOON {
-        // On a busy machine a server that nobody attacks is slow too.
-        let begun = Instant::now();
-        drop(Server::with_user(DEV_UNLIMITED));
-        assert!(took < 10 * begun.elapsed(), "served after {took:?}, another in {:?}", begun.elapsed());
-    }
+    let (took, busy) = (begun.elapsed(), busy_time(server.pid()) - busy);
+    // A server that works, or waits for a processor of a busy machine, may be slow. It must not wait for other callers.
+    assert!(took < SOON || busy > took / 2, "served after {took:?}, in which the server worked for {busy:?}");
 }
 
 #[track_caller]
@@ -81,7 +77,7 @@ fn unfinished_large_bodies_of_one_account_leave_room_for_others() {
     );
     let request = [head.as_bytes(), &vec![b' '; 1_990_000]].concat();
     let mut crowd: Vec<_> = (0..64).map(|_| open(server.addr(), &request)).collect();
-    assert_served(&user);
+    assert_served(&server, &user);
     let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"},
                        "payload": {"text": "x".repeat(1_000_000)}});
     user.post("/v1/cues", &large).expect(201);
@@ -117,7 +113,7 @@ fn unread_responses_of_one_account_hold_only_its_share() {
     let statuses: Vec<_> = statuses.collect();
     assert!(statuses.iter().all(|status| status == "200" || status == "503"), "{statuses:?}");
     assert!(statuses.iter().any(|status| status == "503"), "{statuses:?}");
-    assert_served(&user);
+    assert_served(&server, &user);
     assert_bounded(&server);
     drop(crowd);
     until("the share is returned", || (greedy.clone().get(LIST).status == 200).then_some(()));
@@ -137,7 +133,7 @@ fn unfinished_large_bodies_of_many_accounts_leave_room_for_a_newcomer() {
         crowd.extend((0..10).map(|_| open(server.addr(), &request)));
     }
     for _ in 0..5 {
-        assert_served(&user);
+        assert_served(&server, &user);
         server.user();
     }
     assert_bounded(&server);
@@ -152,7 +148,7 @@ fn bodies_that_never_come_give_way_to_other_connections() {
         let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: 2\r\n\r\n");
         let crowd: Vec<_> = (0..64).map(|_| open(server.addr(), request.as_bytes())).collect();
         eprintln!("{line}");
-        assert_served(&user);
+        assert_served(&server, &user);
         drop(crowd);
     }
 }
@@ -255,7 +251,7 @@ fn malformed_http2_frames_do_not_flood_the_log() {
             drop(stream.read_to_end(&mut Vec::new()));
         }
     }
-    assert_served(&user);
+    assert_served(&server, &user);
     let log = server.log();
     assert!(log.lines().count() < 10, "{} lines: {:?}", log.lines().count(), log.lines().last());
 }
@@ -281,7 +277,7 @@ fn http2_requests_whose_responses_are_not_read_hold_only_the_share_of_one_addres
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let before = resident_mb(server.pid());
     let crowd = open_from("127.0.0.9", server.addr(), 200, &http2_requests());
-    assert_served(&user);
+    assert_served(&server, &user);
     // Without a bound: 300 MB, and they stayed after the end of the connections.
     let peak = peak_mb(server.pid());
     eprintln!("{before} MB before, {peak} MB at most");
@@ -297,7 +293,7 @@ fn memory_goes_back_to_the_system_after_a_crowd_of_connections() {
     let crowd: Vec<_> = (1..=16)
         .flat_map(|number| open_from(&format!("127.0.1.{number}"), server.addr(), 128, &head))
         .collect();
-    assert_served(&user);
+    assert_served(&server, &user);
     let during = resident_mb(server.pid());
     drop(crowd);
     eprintln!("{before} MB before, {during} MB during the crowd");

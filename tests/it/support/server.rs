@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use cued::store::db::counters;
 use rusqlite::Connection;
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 use crate::support::*;
 
@@ -30,6 +31,8 @@ pub struct Server {
     child: Process,
     addr: SocketAddr,
     metrics: Option<SocketAddr>,
+    /// Keeps the address of a server that has ended from the servers of other tests. Nothing listens on it.
+    held: Option<TcpSocket>,
     flags: Vec<String>,
     zones: Option<PathBuf>,
     db: PathBuf,
@@ -61,7 +64,7 @@ impl Server {
     fn start_with(db: PathBuf, dir: TempDir, flags: &[&str], zones: Option<PathBuf>) -> Self {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let (child, addr, metrics) = spawn(&db, dir.path(), &flags, zones.as_deref(), ANY_PORT);
-        Self { child, addr, metrics, flags, zones, db, dir }
+        Self { child, addr, metrics, held: None, flags, zones, db, dir }
     }
 
     /// A server with [`DEV_UNLIMITED`] and a test clock at `instant`.
@@ -135,6 +138,7 @@ impl Server {
     pub fn kill(&mut self) {
         self.child.0.kill().unwrap();
         self.child.0.wait().unwrap();
+        self.held = hold(self.addr);
     }
 
     /// Sends SIGTERM; [`Server::wait_for_exit`] waits for the end.
@@ -145,7 +149,9 @@ impl Server {
     /// Waits for the end; returns the exit code.
     pub fn wait_for_exit(&mut self) -> Option<i32> {
         let what = format!("process {} ends", self.pid());
-        until(&what, || self.child.0.try_wait().unwrap()).code()
+        let status = until(&what, || self.child.0.try_wait().unwrap());
+        self.held = hold(self.addr);
+        status.code()
     }
 
     /// Stops the server gracefully; returns the exit code.
@@ -197,6 +203,14 @@ impl Drop for Server {
     }
 }
 
+/// Binds the address, without a listener. A later server may listen on it.
+fn hold(addr: SocketAddr) -> Option<TcpSocket> {
+    let socket = TcpSocket::new_v4().ok()?;
+    socket.set_reuseaddr(true).ok()?;
+    socket.bind(addr).ok()?;
+    Some(socket)
+}
+
 /// A process that is killed on drop.
 pub struct Process(pub Child);
 
@@ -236,6 +250,17 @@ pub fn resident_mb(pid: u32) -> u64 {
 /// The highest resident memory of a process so far, in MB.
 pub fn peak_mb(pid: u32) -> u64 {
     memory_mb(pid, "VmHWM:")
+}
+
+/// The time for which the threads of a process ran, or waited for a processor.
+pub fn busy_time(pid: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    // A thread can have ended in the meantime.
+    let times =
+        threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("schedstat")).ok());
+    let nanos =
+        |times: String| -> u64 { times.split(' ').take(2).map(|time| time.parse::<u64>().unwrap()).sum() };
+    Duration::from_nanos(times.map(nanos).sum())
 }
 
 fn memory_mb(pid: u32, field: &str) -> u64 {
